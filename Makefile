@@ -1,0 +1,27 @@
+# `make demo` and `make test` need nothing but Python 3.11+ with venv; they make .venv themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+.PHONY: help setup demo test lint benchmarks clean
+help:  ## what there is to make
+	@grep -E '^[a-z]+:.*## ' Makefile | sed 's/:.*## /\t/'
+setup: $(VENV)/installed  ## a virtual environment with everything in it
+# torch comes first and alone: where a CPU build is at hand it is taken, and nothing after it asks for another.
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	touch $@
+demo: setup  ## run scenarios/dropout.yaml: 16 nodes, shaped links, dropouts
+	$(BIN)/python -m orchestrator up scenarios/dropout.yaml
+test: setup lint  ## lint, types, import contracts, all tests
+	$(BIN)/python -m pytest
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+benchmarks: setup  ## each prints one JSON object
+	for name in startup transport links rounds training; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+clean:  ## remove the virtual environment and caches, never a run
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

@@ -1,0 +1,219 @@
+"""The one place that decides a packet's fate on a link: when it arrives, if it does.
+
+An Impairment is one direction of one link. `offer` is told of each frame and answers with its deliveries; it keeps no
+packets, does no I/O and never waits, so the userspace engine and the simulator run the same code, and a seed gives the
+same fates again. A frame passes these steps, the ones of tc-netem(8) with a tail-drop rate queue in front of the
+propagation delay:
+
+1. loss         independent (Bernoulli) or Gilbert–Elliott; the chain decides by its state, then makes one step
+2. duplicate    a second copy is made; each copy passes the following steps by itself
+3. corrupt      the copy is marked; flipping the bit is left to who holds the bytes
+4. rate queue   first in, first out, one frame after the other at `rate`. The frame being sent and those waiting
+                occupy the buffer; a frame that finds no room is dropped (tail drop). An idle link takes any frame
+5. propagation  latency plus a jitter drawn per frame, at least 0, counted from the end of step 4
+
+**Order.** Deliveries keep the order of the queue: a frame is never delivered before the one ahead of it. The price is
+that jitter can only hold frames up. Frames closer together than the jitter wait for the slowest ahead of them, so the
+mean delay of a dense stream is above the latency and its spread below the jitter. A frame drawn by `reorder` leaves
+this order: it is delivered right after step 4, ahead of all that are still in step 5, as netem's reorder sends a packet
+immediately (tc-netem(8), reorder; netem skips its rate as well, here the rate always holds).
+
+**Jitter** has the distributions of netem's tables: "normal" with the jitter as standard deviation, "uniform" over
+latency ± jitter, "pareto" as in iproute2's table: shape 3, mean 0, (4/3)(u^(-1/3) - 3/2) jitters, at most 4. A delay
+that would be negative is 0; the mean is higher than asked by what is cut off, noticeable if jitter > latency / 2.
+
+**Super-packets.** With segmentation offload a frame may stand for several packets. It shares one fate: one draw of each
+step and one step of the chain. The long-run fraction of lost packets stays as asked, but they come in bursts of whole
+super-packets. It is let into the buffer if its first segment fits (else a buffer smaller than a super-packet would
+never pass one), and arrives in one piece at the end of its last segment. Where single packets count
+(`LinkProfile.needs_packet_truth`) the sender's offload must be off. Counters are in packets.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from random import Random
+
+from netem.profile import GilbertElliott, LinkProfile
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened on one direction of a link, in packets (`_bytes`: in bytes).
+
+    Always: offered + duplicated == delivered + lost + overflowed.
+    """
+
+    offered: int = 0
+    offered_bytes: int = 0
+    delivered: int = 0
+    delivered_bytes: int = 0
+    lost: int = 0
+    overflowed: int = 0
+    duplicated: int = 0
+    corrupted: int = 0
+    reordered: int = 0
+
+
+class Impairment:
+    """One direction of a link, with the state it needs: the queue, the loss chain, the random draws, the counters.
+
+    The draws of loss come from a stream of their own: with the same seed the same frames are lost whatever the other
+    settings are, so two runs that differ only in rate or delay can be compared frame by frame.
+    """
+
+    __slots__ = (
+        "_at_once",
+        "_bad",
+        "_bytes_per_second",
+        "_chain",
+        "_corrupt",
+        "_distribution",
+        "_draw",
+        "_draw_loss",
+        "_duplicate",
+        "_free_at",
+        "_jitter",
+        "_last_delivery",
+        "_latency",
+        "_limit",
+        "_loss",
+        "_normal",
+        "_promised",
+        "_reorder",
+        "_seconds_per_byte",
+        "counters",
+        "profile",
+    )
+
+    def __init__(self, profile: LinkProfile, seed: int) -> None:
+        self.counters = Counters()
+        self._draw_loss = Random(f"{seed} loss").random
+        path = Random(f"{seed} path")
+        self._draw = path.random
+        self._normal = path.gauss
+        self._chain: GilbertElliott | None = None
+        self._bad = False
+        self._free_at = -math.inf
+        self._last_delivery = -math.inf
+        # Ends of the stretches of the queue that were accepted at earlier rates, with those rates in bytes per second.
+        self._promised: list[tuple[float, float]] = []
+        self._bytes_per_second = 0.0
+        self._configure(profile)
+
+    def offer(self, now: float, size: int, packets: int = 1) -> list[tuple[float, bool]]:
+        """Decide the fate of a frame of `size` bytes that enters the link at `now` (seconds, never decreasing).
+
+        `packets` > 1: the frame is a super-packet of so many segments. Returns one (time of delivery, corrupt) per
+        copy that arrives, each time at least `now`; an empty list if the frame is dropped.
+        """
+        counters = self.counters
+        counters.offered += packets
+        counters.offered_bytes += size
+        if self._at_once and now >= self._last_delivery and now >= self._free_at:
+            counters.delivered += packets
+            counters.delivered_bytes += size
+            return [(now, False)]
+        if (self._loss or self._chain) and self._is_lost():
+            counters.lost += packets
+            return []
+        if self._duplicate and self._draw() < self._duplicate:
+            counters.duplicated += packets
+            copies = (self._pass_on(now, size, packets), self._pass_on(now, size, packets))
+            return [copy for copy in copies if copy is not None]
+        delivery = self._pass_on(now, size, packets)
+        return [] if delivery is None else [delivery]
+
+    def change(self, profile: LinkProfile) -> None:
+        """Continue with another profile. Queue, order, chain state, random draws and counters stay.
+
+        Frames already accepted keep their times, also those still waiting for the rate: they leave at the rate at
+        which they were accepted, and later frames queue up behind them.
+        """
+        if self._bytes_per_second and (not self._promised or self._promised[-1][0] < self._free_at):
+            self._promised.append((self._free_at, self._bytes_per_second))
+        self._configure(profile)
+
+    def backlog(self, now: float) -> int:
+        """Bytes in the rate queue at `now`, the rest of the frame being sent included."""
+        return round(self._backlog(now))
+
+    def _configure(self, profile: LinkProfile) -> None:
+        self.profile = profile
+        chain = profile.loss if isinstance(profile.loss, GilbertElliott) else None
+        if chain and not self._chain:
+            # Started in its stationary distribution, the chain has the asked mean loss from the first packet on.
+            self._bad = self._draw_loss() < chain.bad_fraction
+        self._chain = chain
+        self._loss = 0.0 if isinstance(profile.loss, GilbertElliott) else profile.loss
+        self._duplicate = profile.duplicate
+        self._corrupt = profile.corrupt
+        self._reorder = profile.reorder
+        self._latency = profile.latency
+        self._jitter = profile.jitter
+        self._distribution = profile.distribution
+        self._bytes_per_second = (profile.rate or 0.0) / 8
+        self._seconds_per_byte = 8 / profile.rate if profile.rate else 0.0
+        limit = profile.buffer_limit
+        # Half a byte absorbs the rounding of times; sizes are whole bytes.
+        self._limit = math.inf if limit is None else limit + 0.5
+        self._at_once = not (profile.latency or profile.jitter or profile.rate or profile.needs_packet_truth)
+
+    def _is_lost(self) -> bool:
+        draw = self._draw_loss
+        chain = self._chain
+        if chain is None:
+            return draw() < self._loss
+        if self._bad:
+            lost = draw() < chain.loss_bad
+            self._bad = draw() >= chain.r
+        else:
+            lost = draw() < chain.loss_good
+            self._bad = draw() < chain.p
+        return lost
+
+    def _pass_on(self, now: float, size: int, packets: int) -> tuple[float, bool] | None:
+        """Steps 3 to 5 for one copy: when it arrives and whether it is corrupt; None if the buffer is full."""
+        counters = self.counters
+        corrupt = self._corrupt > 0 and self._draw() < self._corrupt
+        sent = self._free_at
+        if sent <= now:
+            sent = now
+        elif self._backlog(now) + size / packets > self._limit:
+            counters.overflowed += packets
+            return None
+        self._free_at = sent = sent + size * self._seconds_per_byte
+        if self._reorder and self._draw() < self._reorder:
+            counters.reordered += packets
+            at = sent
+        else:
+            at = sent + (self._delay() if self._jitter else self._latency)
+            if at < self._last_delivery:
+                at = self._last_delivery
+            self._last_delivery = at
+        if corrupt:
+            counters.corrupted += packets
+        counters.delivered += packets
+        counters.delivered_bytes += size
+        return at, corrupt
+
+    def _delay(self) -> float:
+        if self._distribution == "normal":
+            deviation = self._normal()
+        elif self._distribution == "uniform":
+            deviation = 2 * self._draw() - 1
+        else:
+            deviation = min(4 / 3 * ((1 - self._draw()) ** (-1 / 3) - 1.5), 4.0)
+        return max(0.0, self._latency + self._jitter * deviation)
+
+    def _backlog(self, now: float) -> float:
+        if self._free_at <= now:
+            return 0.0
+        backlog = 0.0
+        if self._promised:
+            self._promised = [stretch for stretch in self._promised if stretch[0] > now]
+            for end, bytes_per_second in self._promised:
+                backlog += (end - now) * bytes_per_second
+                now = end
+        return backlog + (self._free_at - now) * self._bytes_per_second

@@ -1,0 +1,327 @@
+"""What one direction of a link does to packets: a frozen, validated LinkProfile.
+
+Inside, durations are seconds, rates bits per second, sizes bytes and fractions 0..1. The form people write
+(`from_mapping`) carries units:
+
+    {latency: 40ms, jitter: 5ms, distribution: normal, loss: 0.5%, rate: 50mbit, buffer: 50ms,
+     duplicate: 0%, corrupt: 0%, reorder: 0%}
+
+`loss` may be a Gilbert–Elliott chain, ``{gilbert-elliott: {p: 2%, r: 30%}}``; `buffer` is a time at the rate ("50ms")
+or a size ("64kb"). How each setting acts on a packet, and in which order, is told by `netem.impair`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+from netem import units
+from netem.errors import ProfileError, UnitError
+
+FULL_FRAME = 1514
+"""Bytes of an Ethernet frame with a full 1500-byte packet, as the rate counts them: header yes, checksum no."""
+
+DISTRIBUTIONS = ("normal", "uniform", "pareto")
+
+_GILBERT_ELLIOTT = "gilbert-elliott"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GilbertElliott:
+    """Loss in bursts: a two-state Markov chain that makes one step per packet.
+
+    p            P(good -> bad) per packet
+    r            P(bad -> good) per packet, above 0
+    loss_good    loss probability in the good state
+    loss_bad     loss probability in the bad state
+
+    Gilbert, "Capacity of a burst-noise channel", Bell System Technical Journal 39 (1960), and Elliott, same journal
+    42 (1963); in tc-netem(8) this is ``loss gemodel p r 1-h 1-k`` with 1-h = loss_bad and 1-k = loss_good.
+    """
+
+    p: float
+    r: float
+    loss_good: float = 0.0
+    loss_bad: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("p", "r", "loss_good", "loss_bad"):
+            _check_fraction(f"loss: {_GILBERT_ELLIOTT}: {name}", getattr(self, name))
+        if self.r == 0:
+            raise ProfileError(
+                f"loss: {_GILBERT_ELLIOTT}: r must be above 0%, or the first burst would never end; "
+                "to cut a link, use a partition"
+            )
+
+    @property
+    def bad_fraction(self) -> float:
+        """Stationary probability of the bad state, p / (p + r)."""
+        return self.p / (self.p + self.r)
+
+    @property
+    def mean_loss(self) -> float:
+        """Stationary loss rate: loss_good + (loss_bad - loss_good) * p / (p + r)."""
+        return self.loss_good + (self.loss_bad - self.loss_good) * self.bad_fraction
+
+    @property
+    def mean_burst(self) -> float:
+        """Mean stay in the bad state in packets, 1 / r; with loss_bad = 1 and loss_good = 0 the mean loss burst."""
+        return 1 / self.r
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
+        """Read ``{p: 2%, r: 30%, loss_good: 0%, loss_bad: 100%}``; the last two may be left out."""
+        where = f"loss: {_GILBERT_ELLIOTT}"
+        known = [field.name for field in fields(cls)]
+        _check_keys(mapping, known, where)
+        for name in ("p", "r"):
+            if name not in mapping:
+                raise ProfileError(f"{where}: {name} is missing; write {{p: 2%, r: 30%}}")
+        return cls(**{key: _parse(f"{where}: {key}", value, units.parse_fraction) for key, value in mapping.items()})
+
+    def to_mapping(self) -> dict[str, Any]:
+        return {field.name: units.format_fraction(getattr(self, field.name)) for field in fields(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkProfile:
+    """One direction of a link. The default changes nothing: no delay, no loss, no rate limit.
+
+    latency        seconds, one way
+    jitter         seconds; its meaning follows `distribution`. It may exceed the latency: a delay that would come
+                   out negative is taken as 0, which raises the mean
+    distribution   "normal" (jitter is the standard deviation), "uniform" (latency ± jitter), "pareto" (heavy tail)
+    loss           fraction of packets lost independently, or a GilbertElliott chain
+    rate           bits per second; None is no limit
+    buffer         what may wait for the rate before packets are dropped, as seconds at the rate;
+    buffer_bytes   the same in bytes. At most one of the two, and only with a rate; neither: see `buffer_limit`
+    duplicate      fraction of packets sent twice
+    corrupt        fraction of packets in which one bit is flipped
+    reorder        fraction of packets that overtake those still on their way; needs a latency
+
+    Raises ProfileError, which names the key and what is allowed.
+    """
+
+    latency: float = 0.0
+    jitter: float = 0.0
+    distribution: str = "normal"
+    loss: float | GilbertElliott = 0.0
+    rate: float | None = None
+    buffer: float | None = None
+    buffer_bytes: int | None = None
+    duplicate: float = 0.0
+    corrupt: float = 0.0
+    reorder: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("latency", "jitter"):
+            _check_number(name, getattr(self, name), "seconds")
+        for name in ("duplicate", "corrupt", "reorder"):
+            _check_fraction(name, getattr(self, name))
+        if not isinstance(self.loss, GilbertElliott):
+            _check_fraction("loss", self.loss)
+        if self.distribution not in DISTRIBUTIONS:
+            raise ProfileError(f"distribution: {self.distribution!r} is not one of {', '.join(DISTRIBUTIONS)}")
+        self._check_rate_and_buffer()
+        if self.reorder and not self.latency:
+            raise ProfileError("reorder: needs a latency: a packet can only overtake others that are on their way")
+
+    def _check_rate_and_buffer(self) -> None:
+        if self.rate is not None:
+            _check_number("rate", self.rate, "bits per second")
+            if self.rate == 0:
+                raise ProfileError("rate: must be above 0; leave it out for no limit, or use a partition to cut a link")
+        if self.buffer is not None:
+            _check_number("buffer", self.buffer, "seconds")
+        if self.buffer_bytes is not None and (not isinstance(self.buffer_bytes, int) or self.buffer_bytes < 0):
+            raise ProfileError(f"buffer: must be a whole number of bytes, 0 or more, not {self.buffer_bytes!r}")
+        if self.buffer is not None and self.buffer_bytes is not None:
+            raise ProfileError("buffer: give a time or a size, not both")
+        if self.rate is None and (self.buffer is not None or self.buffer_bytes is not None):
+            raise ProfileError("buffer: needs a rate; without one nothing ever waits")
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
+        """Read the form with units. Raises ProfileError: an unknown key (with the nearest name) or a bad value."""
+        return cls(**_typed(mapping))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The form with units, plain JSON: ``LinkProfile.from_mapping(p.to_mapping()) == p`` exactly.
+
+        Only what differs from the default is named.
+        """
+        mapping: dict[str, Any] = {}
+        for name in ("latency", "jitter"):
+            if value := getattr(self, name):
+                mapping[name] = units.format_duration(value)
+        if self.distribution != "normal":
+            mapping["distribution"] = self.distribution
+        if isinstance(self.loss, GilbertElliott):
+            mapping["loss"] = {_GILBERT_ELLIOTT: self.loss.to_mapping()}
+        elif self.loss:
+            mapping["loss"] = units.format_fraction(self.loss)
+        if self.rate is not None:
+            mapping["rate"] = units.format_rate(self.rate)
+        if self.buffer is not None:
+            mapping["buffer"] = units.format_duration(self.buffer)
+        if self.buffer_bytes is not None:
+            mapping["buffer"] = units.format_size(self.buffer_bytes)
+        for name in ("duplicate", "corrupt", "reorder"):
+            if value := getattr(self, name):
+                mapping[name] = units.format_fraction(value)
+        return mapping
+
+    def merged(self, mapping: Mapping[str, Any] | None = None, /, **values: Any) -> Self:
+        """This profile with some settings replaced: a link's own settings over its class, or a degrade fault.
+
+        `mapping` is in the form with units, ``values`` are typed attributes as in the constructor (both may be
+        given; `values` win). None takes a rate or a buffer away (null in the form with units), and puts any other
+        typed attribute back to its default. A new buffer replaces the old one whether that was a time or a size, and
+        taking the rate away takes the buffer with it.
+        """
+        changes = _typed(mapping or {}) | values
+        defaults = {field.name: field.default for field in fields(self)}
+        for name in changes:
+            if name not in defaults:
+                raise ProfileError(_unknown_key(name, list(defaults), "the profile"))
+        changes = {name: defaults[name] if value is None else value for name, value in changes.items()}
+        if "buffer" in changes or "buffer_bytes" in changes or ("rate" in changes and changes["rate"] is None):
+            changes = {"buffer": None, "buffer_bytes": None} | changes
+        return replace(self, **changes)
+
+    def describe(self) -> str:
+        """One line for people: "40ms ±5ms, loss 0.5%, 50mbit"."""
+        parts = []
+        if self.latency or self.jitter:
+            delay = units.format_duration(self.latency)
+            if self.jitter:
+                delay += f" ±{units.format_duration(self.jitter)}"
+                delay += "" if self.distribution == "normal" else f" {self.distribution}"
+            parts.append(delay)
+        if isinstance(self.loss, GilbertElliott):
+            parts.append(f"loss {100 * self.mean_loss:.3g}% in bursts of {self.loss.mean_burst:.3g} packets")
+        elif self.loss:
+            parts.append(f"loss {units.format_fraction(self.loss)}")
+        if self.rate is not None:
+            parts.append(units.format_rate(self.rate))
+        if self.buffer is not None:
+            parts.append(f"buffer {units.format_duration(self.buffer)}")
+        if self.buffer_bytes is not None:
+            parts.append(f"buffer {units.format_size(self.buffer_bytes)}")
+        for name in ("duplicate", "corrupt", "reorder"):
+            if value := getattr(self, name):
+                parts.append(f"{name} {units.format_fraction(value)}")
+        return ", ".join(parts) or "unimpaired"
+
+    @property
+    def mean_loss(self) -> float:
+        """The long-run fraction of packets lost on the way (without those a full buffer drops)."""
+        return self.loss.mean_loss if isinstance(self.loss, GilbertElliott) else self.loss
+
+    @property
+    def needs_packet_truth(self) -> bool:
+        """True if single packets are singled out, so segmentation offload must be off for the asked fractions to hold.
+
+        A lost or duplicated super-packet of 44 segments is not a lost or duplicated packet.
+        """
+        return bool(self.mean_loss or self.duplicate or self.corrupt or self.reorder)
+
+    @property
+    def buffer_limit(self) -> int | None:
+        """Bytes that may wait for the rate, the frame being sent included; None if there is no rate.
+
+        If the profile asks for none: 100 ms or twice the latency at the rate, whichever is more (one round trip, the
+        rule of thumb for one flow: Villamizar and Song, "High performance TCP in ANSNET", CCR 1994), and at least 16
+        full frames, so that a slow link still takes TCP's initial window of ten (RFC 6928).
+        """
+        if self.rate is None:
+            return None
+        if self.buffer_bytes is not None:
+            return self.buffer_bytes
+        if self.buffer is not None:
+            return round(self.buffer * self.rate / 8)
+        return max(math.ceil(max(0.1, 2 * self.latency) * self.rate / 8), 16 * FULL_FRAME)
+
+
+_PARSERS: dict[str, Callable[[object], float]] = {
+    "latency": units.parse_duration,
+    "jitter": units.parse_duration,
+    "rate": units.parse_rate,
+    "duplicate": units.parse_fraction,
+    "corrupt": units.parse_fraction,
+    "reorder": units.parse_fraction,
+}
+_KEYS = ("latency", "jitter", "distribution", "loss", "rate", "buffer", "duplicate", "corrupt", "reorder")
+
+
+def _typed(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """Constructor arguments from the form with units; null is a value of rate and buffer only."""
+    _check_keys(mapping, _KEYS, "the profile")
+    typed: dict[str, Any] = {}
+    for key, value in mapping.items():
+        if key == "buffer":
+            typed |= _parse_buffer(value)
+        elif key == "loss":
+            typed[key] = _parse_loss(value)
+        elif key == "rate" and value is None:
+            typed[key] = None
+        elif key == "distribution":
+            typed[key] = value
+        else:
+            typed[key] = _parse(key, value, _PARSERS[key])
+    return typed
+
+
+def _parse_loss(value: object) -> float | GilbertElliott:
+    if not isinstance(value, Mapping):
+        return _parse("loss", value, units.parse_fraction)
+    _check_keys(value, (_GILBERT_ELLIOTT,), "loss")
+    chain = value.get(_GILBERT_ELLIOTT)
+    if not isinstance(chain, Mapping):
+        raise ProfileError(f"loss: write a fraction such as 1%, or {{{_GILBERT_ELLIOTT}: {{p: 2%, r: 30%}}}}")
+    return GilbertElliott.from_mapping(chain)
+
+
+def _parse_buffer(value: object) -> dict[str, Any]:
+    if value is None:
+        return {"buffer": None}
+    try:
+        return {"buffer": units.parse_duration(value)}
+    except UnitError:
+        pass
+    try:
+        return {"buffer_bytes": units.parse_size(value)}
+    except UnitError:
+        raise ProfileError(f"buffer: {value!r} is neither a time such as 50ms nor a size such as 64kb") from None
+
+
+def _parse(where: str, value: object, parser: Callable[[object], float]) -> float:
+    try:
+        return parser(value)
+    except UnitError as error:
+        raise ProfileError(f"{where}: {error}") from error
+
+
+def _check_keys(mapping: Mapping[str, Any], known: tuple[str, ...] | list[str], where: str) -> None:
+    for key in mapping:
+        if key not in known:
+            raise ProfileError(_unknown_key(key, known, where))
+
+
+def _unknown_key(key: object, known: tuple[str, ...] | list[str], where: str) -> str:
+    nearest = difflib.get_close_matches(str(key), known, n=1)
+    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+    return f"{where}: unknown key {key!r}; {hint}allowed: {', '.join(known)}"
+
+
+def _check_number(name: str, value: object, unit: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise ProfileError(f"{name}: must be a number of {unit}, 0 or more, not {value!r}")
+
+
+def _check_fraction(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ProfileError(f"{name}: must be between 0 and 1 (0% and 100%), not {value!r}")

@@ -1,0 +1,355 @@
+"""The kernel engine's commands: LinkProfiles to `tc` arguments, and tc's JSON back to profiles. Pure, no I/O.
+
+All links pass a hub. Those that lead to one node are a tree on the egress of the hub's device toward it::
+
+    htb 1:  ── class 1:1 ── netem 2:      from the peer of link 1
+            ├─ class 1:2 ── netem 3:      from the peer of link 2
+            └─ class 1:ffff ── blackhole  everything else
+
+with u32 filters by source address. Shaping is on egress only, so the other direction of a link belongs to the device
+toward the peer. It is never on the sender's own device, where TCP's small queues would count the packets that wait in
+netem as not yet sent (tc-netem(8), LIMITATIONS). Decisions:
+
+- **netem does the rate**, packet by packet (tc-netem(8), rate), and HTB only classifies; its classes are far faster
+  than any link. A rate also makes netem keep packets in order: it then sends each one after the one before, where with
+  a jitter alone it would sort them by time. A link with jitter and no rate therefore gets a rate of UNLIMITED.
+- **The limit is computed**: what is on its way (rate x (latency + jitter)) and the buffer, in full frames, because
+  netem counts packets and keeps both in one queue. Small packets fill it earlier than their bytes would.
+- **No link, no traffic**: what no filter matches goes to a blackhole, ARP and IPv6 included. Nodes need static
+  neighbour entries.
+- **Changes are in place** (`change`), naming every setting: tc resets only some of those left out. Deleting and
+  adding would drop what is queued. Packets on their way keep their times.
+- **Distribution tables are ours** (`distribution_tables`): those of iproute2 are missing from slim images, it has none
+  for "uniform", and a table once given cannot be taken back in place. Write them to a directory and name it in
+  TC_LIB_DIR when running tc.
+
+Differences to `netem.impair`: the rate comes after the delay, so a saturated link shows no jitter; reordered packets
+skip the rate as well; a packet drawn for both loss and duplication arrives once. A super-packet counts as one packet
+(segmentation offload must be off where single packets count).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Any
+
+from netem import units
+from netem.errors import ProfileError, TcError
+from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
+
+UNLIMITED = 32e9
+"""Bits per second of the HTB classes, and of links without a rate: the highest round number in tc's 32-bit bytes/s."""
+
+LARGEST_INDEX = 0xFFF0
+LINEAR_FILTERS = 32
+"""Up to so many links the filters are a list; above, a hash table over the last byte of the address."""
+
+_DROP_CLASS = "1:ffff"
+_SLOWEST_CLOCK = 100
+"""Timer ticks per second of the slowest usual kernels; HTB's burst must last for one tick."""
+_LARGEST_SUPER_PACKET = 65536
+_NOMINAL_RATE = 10e9
+_TABLE_SIZE = 4096
+_TABLE_SCALE = 8192  # NETEM_DIST_SCALE: a table's entry of 8192 is one jitter
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What this host's netem can do, found by trying.
+
+    seed                  takes a seed (Linux 6.6 with iproute2 6.6)
+    duplicate_in_tree     may duplicate though other netems share the device. Linux 6.16 and stable kernels since
+                          July 2025 refuse it ("cannot mix duplicating netems with other netems in tree")
+    """
+
+    seed: bool = False
+    duplicate_in_tree: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelLink:
+    """One direction of a link: its number on the device (1..LARGEST_INDEX), the peer's IPv4 address, what it does."""
+
+    index: int
+    address: str
+    profile: LinkProfile
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.index <= LARGEST_INDEX:
+            raise TcError(f"link from {self.address}: index {self.index} is not between 1 and {LARGEST_INDEX}")
+        try:
+            ipaddress.IPv4Address(self.address)
+        except ValueError:
+            raise TcError(f"link {self.index}: {self.address!r} is not an IPv4 address") from None
+        if self.profile.rate and self.profile.rate >= UNLIMITED:
+            raise TcError(
+                f"link from {self.address}: the kernel engine shapes below {units.format_rate(UNLIMITED)}; "
+                "leave the rate out for no limit"
+            )
+
+    @property
+    def class_id(self) -> str:
+        return f"1:{self.index:x}"
+
+    @property
+    def handle(self) -> str:
+        return f"{self.index + 1:x}:"
+
+
+def setup_commands(device: str, links: Sequence[KernelLink], capabilities: Capabilities) -> list[list[str]]:
+    """The commands that shape a fresh device, in order. Settings named by `not_applied` are left out."""
+    if len({link.index for link in links}) < len(links) or len({link.address for link in links}) < len(links):
+        raise TcError(f"{device}: two links with one index or one address")
+    commands = [["tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "htb", "default", "ffff"]]
+    for link in links:
+        commands.append(_class(device, link.class_id))
+        commands.append(_leaf("add", device, link, _netem(link, capabilities, alone=len(links) == 1)))
+    commands.append(_class(device, _DROP_CLASS))
+    commands.append(["tc", "qdisc", "add", "dev", device, "parent", _DROP_CLASS, "blackhole"])
+    return commands + _filters(device, links)
+
+
+def change_command(device: str, link: KernelLink, capabilities: Capabilities, *, alone: bool = False) -> list[str]:
+    """The command that gives a link another profile in place. `alone`: no other link shares the device."""
+    return _leaf("change", device, link, _netem(link, capabilities, alone=alone, complete=True))
+
+
+def cut_command(device: str, link: KernelLink, capabilities: Capabilities) -> list[str]:
+    """The command that lets nothing more enter a link. What is on its way still arrives; `change_command` restores."""
+    closed = link.profile.merged(loss=1.0, duplicate=0.0)  # a packet drawn for both would arrive once
+    return change_command(device, replace(link, profile=closed), capabilities)
+
+
+def not_applied(links: Sequence[KernelLink], capabilities: Capabilities) -> list[str]:
+    """What the commands leave out because this host cannot do it, one sentence each, for the run's record."""
+    missing = []
+    if not capabilities.seed and any(_is_random(link.profile) for link in links):
+        missing.append("seed: this kernel's netem takes none, so its random draws differ from run to run")
+    if len(links) > 1 and not capabilities.duplicate_in_tree:
+        missing += [
+            f"duplicate on the link from {link.address}: this kernel refuses it while other links share the device"
+            for link in links
+            if link.profile.duplicate
+        ]
+    return missing
+
+
+def batch(commands: Iterable[Sequence[str]]) -> str:
+    """The same commands as the text that ``tc -batch -`` reads."""
+    return "".join(f"{' '.join(command[1:])}\n" for command in commands)
+
+
+def queue_limit(profile: LinkProfile) -> int:
+    """netem's limit in packets: what is on its way, and the buffer, both in full frames; at least 1000 with no rate."""
+    on_the_way = profile.latency + profile.jitter
+    if profile.rate is None:
+        return max(1000, math.ceil(_NOMINAL_RATE * on_the_way / 8 / FULL_FRAME))
+    return max(1, math.ceil((profile.rate * on_the_way / 8 + (profile.buffer_limit or 0)) / FULL_FRAME))
+
+
+def distribution_tables() -> dict[str, str]:
+    """Files for the directory that TC_LIB_DIR names: the quantiles of each jitter distribution, in 1/8192 jitters.
+
+    The pareto table is iproute2's (netem/pareto.c): (4/3)(u^(-1/3) - 3/2), at most 4.
+    """
+    normal = NormalDist()
+    quantiles = [(step + 0.5) / _TABLE_SIZE for step in range(_TABLE_SIZE)]
+    tables = {
+        "normal": [normal.inv_cdf(u) for u in quantiles],
+        "uniform": [2 * u - 1 for u in quantiles],
+        "pareto": [min(4 / 3 * ((1 - u) ** (-1 / 3) - 1.5), 4.0) for u in quantiles],
+    }
+    return {f"{name}.dist": _table(values) for name, values in tables.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkState:
+    """What the kernel says of one link: its settings as a profile, and its counters since the device was shaped.
+
+    The distribution and the buffer cannot be read back; `profile` has their defaults. `packets` and `sent_bytes` are
+    those that left netem, `dropped` those lost, overflowed, or corrupted beyond sending; `backlog` bytes and
+    `backlog_packets` wait or are on their way.
+    """
+
+    index: int
+    profile: LinkProfile
+    limit: int
+    seed: int | None
+    packets: int
+    sent_bytes: int
+    dropped: int
+    backlog: int
+    backlog_packets: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A setting of which the kernel has another value than was asked."""
+
+    setting: str
+    asked: object
+    found: object
+
+    def __str__(self) -> str:
+        return f"{self.setting}: asked {self.asked}, the kernel has {self.found}"
+
+
+def parse_qdiscs(text: str) -> dict[int, LinkState]:
+    """Links by index from the output of ``tc -j -s qdisc show dev DEVICE``. Raises TcError: not that output."""
+    try:
+        qdiscs = json.loads(text)
+        leaves = [qdisc for qdisc in qdiscs if qdisc["kind"] == "netem"]
+        states = [_state(leaf) for leaf in leaves]
+    except (ValueError, TypeError, KeyError, ProfileError) as error:
+        raise TcError(f"cannot read the output of tc -j -s qdisc show: {error!r}") from error
+    return {state.index: state for state in states}
+
+
+def compare(asked: LinkProfile, found: LinkState) -> list[Difference]:
+    """Settings that the kernel has otherwise than asked, beyond its quantisation and tc's six printed digits."""
+    differences = []
+    for name, tolerance in _TOLERANCES.items():
+        wanted, got = getattr(asked, name), getattr(found.profile, name)
+        if not _same(wanted, got, tolerance):
+            differences.append(Difference(setting=name, asked=wanted, found=got))
+    if found.limit != (limit := queue_limit(asked)):
+        differences.append(Difference(setting="limit", asked=limit, found=found.limit))
+    return differences
+
+
+# Absolute: tc prints whole microseconds, fractions are multiples of 2^-32, rates whole bytes per second.
+_TOLERANCES = {
+    "latency": 2e-6,
+    "jitter": 2e-6,
+    "loss": 1e-9,
+    "rate": 8.0,
+    "duplicate": 1e-9,
+    "corrupt": 1e-9,
+    "reorder": 1e-9,
+}
+
+
+def _same(asked: object, found: object, tolerance: float) -> bool:
+    if isinstance(asked, GilbertElliott) and isinstance(found, GilbertElliott):
+        names = ("p", "r", "loss_good", "loss_bad")
+        return all(_same(getattr(asked, name), getattr(found, name), tolerance) for name in names)
+    if isinstance(asked, int | float) and isinstance(found, int | float):
+        return math.isclose(asked, found, rel_tol=1e-5, abs_tol=tolerance)
+    return asked == found
+
+
+def _class(device: str, class_id: str) -> list[str]:
+    """An HTB class that never holds anything up: bursts for a timer tick, a quantum of one super-packet."""
+    rate = units.format_rate(UNLIMITED)
+    burst = f"{max(round(UNLIMITED / 8 / _SLOWEST_CLOCK), _LARGEST_SUPER_PACKET)}b"
+    return [
+        *("tc", "class", "add", "dev", device, "parent", "1:", "classid", class_id, "htb"),
+        *("rate", rate, "ceil", rate, "burst", burst, "cburst", burst, "quantum", str(_LARGEST_SUPER_PACKET)),
+    ]
+
+
+def _leaf(verb: str, device: str, link: KernelLink, options: list[str]) -> list[str]:
+    return ["tc", "qdisc", verb, "dev", device, "parent", link.class_id, "handle", link.handle, "netem", *options]
+
+
+def _netem(link: KernelLink, capabilities: Capabilities, *, alone: bool, complete: bool = False) -> list[str]:
+    """netem's options. `complete` names those that are off as well, which a change would else leave as they are."""
+    profile = link.profile
+    options = ["limit", str(queue_limit(profile))]
+    if profile.latency or profile.jitter or complete:
+        options += ["delay", _time(profile.latency)]
+    if profile.jitter:
+        options += [_time(profile.jitter), "distribution", profile.distribution]
+    if isinstance(profile.loss, GilbertElliott):
+        chain = profile.loss
+        fractions = (chain.p, chain.r, chain.loss_bad, chain.loss_good)  # tc: p r 1-h 1-k
+        options += ["loss", "gemodel", *map(units.format_fraction, fractions)]
+    elif profile.loss:
+        options += ["loss", "random", units.format_fraction(profile.loss)]
+    if profile.duplicate and (alone or capabilities.duplicate_in_tree):
+        options += ["duplicate", units.format_fraction(profile.duplicate)]
+    if profile.corrupt or complete:
+        options += ["corrupt", units.format_fraction(profile.corrupt)]
+    if profile.reorder:
+        options += ["reorder", units.format_fraction(profile.reorder)]
+    rate = profile.rate or (UNLIMITED if profile.jitter else 0.0)
+    if rate or complete:
+        options += ["rate", units.format_rate(max(8.0, float(round(rate))) if rate else 0.0)]
+    if capabilities.seed:
+        options += ["seed", str(link.seed)]
+    return options
+
+
+def _filters(device: str, links: Sequence[KernelLink]) -> list[list[str]]:
+    add = ["tc", "filter", "add", "dev", device, "parent", "1:", "protocol", "ip", "prio", "1"]
+    if len(links) <= LINEAR_FILTERS:
+        return [[*add, "u32", "match", "ip", "src", f"{link.address}/32", "flowid", link.class_id] for link in links]
+    table = [*add, "handle", "2:", "u32", "divisor", "256"]
+    # The source is at byte 12 of the IP header (RFC 791); its last byte chooses the bucket.
+    jump = [
+        *(*add, "u32", "ht", "800::", "match", "ip", "src", "0.0.0.0/0"),
+        *("hashkey", "mask", "0x000000ff", "at", "12", "link", "2:"),
+    ]
+    buckets = [
+        [
+            *(*add, "u32", "ht", f"2:{int(ipaddress.IPv4Address(link.address)) & 0xFF:x}:"),
+            *("match", "ip", "src", f"{link.address}/32", "flowid", link.class_id),
+        ]
+        for link in links
+    ]
+    return [table, jump, *buckets]
+
+
+def _state(leaf: Mapping[str, Any]) -> LinkState:
+    options = leaf["options"]
+    delay = options.get("delay", {})
+    rate = options.get("rate", {}).get("rate", 0) * 8
+    profile = LinkProfile(
+        latency=delay.get("delay", 0.0),
+        jitter=delay.get("jitter", 0.0),
+        loss=_loss(options),
+        rate=float(rate) if 0 < rate < UNLIMITED else None,
+        duplicate=options.get("duplicate", {}).get("duplicate", 0.0),
+        corrupt=options.get("corrupt", {}).get("corrupt", 0.0),
+        # A probability left from before a change is still shown, but does nothing without a gap.
+        reorder=options.get("reorder", {}).get("reorder", 0.0) if options.get("gap") else 0.0,
+    )
+    return LinkState(
+        index=int(leaf["parent"].removeprefix("1:"), 16),
+        profile=profile,
+        limit=options["limit"],
+        seed=options.get("seed"),
+        packets=leaf["packets"],
+        sent_bytes=leaf["bytes"],
+        dropped=leaf["drops"],
+        backlog=leaf["backlog"],
+        backlog_packets=leaf["qlen"],
+    )
+
+
+def _loss(options: Mapping[str, Any]) -> float | GilbertElliott:
+    if "loss-gemodel" in options:
+        model = options["loss-gemodel"]
+        return GilbertElliott(p=model["p"], r=model["r"], loss_bad=model["1-h"], loss_good=model["1-k"])
+    return float(options.get("loss-random", {}).get("loss", 0.0))
+
+
+def _is_random(profile: LinkProfile) -> bool:
+    return profile.needs_packet_truth or profile.jitter > 0
+
+
+def _time(seconds: float) -> str:
+    """Milliseconds with nanosecond digits: tc reads "ns" only in recent versions."""
+    return f"{seconds * 1e3:.6f}".rstrip("0").rstrip(".") + "ms"
+
+
+def _table(values: Sequence[float]) -> str:
+    """The format of iproute2's .dist files: signed 16-bit numbers, eight to a line."""
+    numbers = [f"{min(32767, max(-32768, round(value * _TABLE_SCALE)))}" for value in values]
+    return "".join(" ".join(numbers[start : start + 8]) + "\n" for start in range(0, len(numbers), 8))

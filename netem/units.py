@@ -1,0 +1,197 @@
+"""Quantities as people write them: "20ms", "50mbit", "0.5%", "64kb".
+
+    parse_duration("20ms")   -> 0.02      seconds; ns us ms s min h
+    parse_rate("50mbit")     -> 50e6      bits per second; bit kbit mbit gbit
+    parse_fraction("0.5%")   -> 0.005     0..1; a percentage, or a bare number from 0 to 1
+    parse_size("64kb")       -> 64000     bytes; b kb mb gb (powers of 1000), kib mib gib (powers of 1024)
+
+Units are never guessed. A bare number is refused (0 needs no unit), and so are the spellings that people and tools
+read differently: tc(8) takes "mbps" as mega*bytes* per second, most other tools as megabits. What is written is read
+as a decimal number and rounded to a float once, so each ``format_*`` gives a text that its ``parse_*`` reads back to
+exactly the same value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+
+from netem.errors import UnitError
+
+_NUMBER = r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?"
+_QUANTITY = re.compile(rf"\s*({_NUMBER})\s*([^\W\d_/%]*(?:/[a-zA-Z]+)?|%)\s*")
+
+_DURATIONS = {
+    "ns": Decimal("1e-9"),
+    "us": Decimal("1e-6"),
+    "ms": Decimal("1e-3"),
+    "s": Decimal(1),
+    "min": Decimal(60),
+    "h": Decimal(3600),
+}
+_RATES = {"bit": Decimal(1), "kbit": Decimal(10**3), "mbit": Decimal(10**6), "gbit": Decimal(10**9)}
+_SIZES = {
+    "b": Decimal(1),
+    "kb": Decimal(10**3),
+    "kib": Decimal(2**10),
+    "mb": Decimal(10**6),
+    "mib": Decimal(2**20),
+    "gb": Decimal(10**9),
+    "gib": Decimal(2**30),
+}
+_AMBIGUOUS_RATE = re.compile(r"([kmg]?)i?(?:bps|bits?/s(?:ec)?|bitps|bits|b/s(?:ec)?|b|bytes?/s(?:ec)?)", re.IGNORECASE)
+_PREFIXES = {"": "", "k": "kilo", "m": "mega", "g": "giga"}
+
+
+def parse_duration(value: object) -> float:
+    """Seconds of a duration such as "20ms", "1.5s" or "10min".
+
+    Raises UnitError: no unit, an unknown unit, negative, or not finite.
+    """
+    number, unit = _split(value, "duration", "20ms")
+    if unit == "m":
+        raise UnitError(f"{_show(value)} is ambiguous: write {number}min for minutes or {number}ms for milliseconds")
+    return _finite(number * _multiplier(number, unit, _DURATIONS, value, "duration", "20ms"), value)
+
+
+def parse_rate(value: object) -> float:
+    """Bits per second of a rate such as "50mbit" or "5.47kbit".
+
+    Raises UnitError: no unit, an unknown or ambiguous unit ("Mbps", "MB/s"), negative, or not finite.
+    """
+    number, unit = _split(value, "rate", "10mbit")
+    ambiguous = _AMBIGUOUS_RATE.fullmatch(unit)
+    if ambiguous and unit.lower() not in _RATES:
+        prefix = ambiguous[1].lower()
+        word = _PREFIXES[prefix]
+        remedy = f"write {_plain(number)}{prefix}bit ({word}bits per second)"
+        if "bit" not in unit.lower():
+            remedy += f", or {_plain(8 * number)}{prefix}bit if you meant {word}bytes"
+        raise UnitError(f"{_show(value)}: the unit {unit!r} is read differently by different tools; {remedy}")
+    return _finite(number * _multiplier(number, unit, _RATES, value, "rate", "10mbit"), value)
+
+
+def parse_fraction(value: object) -> float:
+    """A fraction 0..1 from a percentage ("0.5%") or a bare number from 0 to 1 (0.005).
+
+    Raises UnitError: outside 0..1 (0 %..100 %), another unit, or not finite.
+    """
+    number, unit = _split(value, "fraction", "0.5%")
+    if unit == "%":
+        number = number.scaleb(-2)
+        if number > 1:
+            raise UnitError(f"{_show(value)} is more than 100%")
+    elif unit:
+        raise UnitError(f"{_show(value)}: {unit!r} is no unit of a fraction; write a percentage such as 0.5%")
+    elif number > 1:
+        raise UnitError(f"{_show(value)} is not between 0 and 1; write {_plain(number)}% if you meant a percentage")
+    return float(number)
+
+
+def parse_size(value: object) -> int:
+    """Bytes of a size such as "64kb" (64 000) or "64kib" (65 536).
+
+    Raises UnitError: no unit, an unknown or ambiguous unit ("64Kb"), negative, or not a whole number of bytes.
+    """
+    number, unit = _split(value, "size", "64kb")
+    if len(unit) == 2 and unit[0] in "KMG" and unit[1] == "b":
+        raise UnitError(
+            f"{_show(value)}: {unit!r} may mean bits; sizes are in bytes: write {_plain(number)}{unit.lower()}"
+        )
+    size = number * _multiplier(number, unit, _SIZES, value, "size", "64kb")
+    _finite(size, value)
+    if size != size.to_integral_value():
+        raise UnitError(f"{_show(value)} is not a whole number of bytes")
+    return int(size)
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest usual spelling: 0.02 -> "20ms", 600.0 -> "10min". Parses back to exactly `seconds`."""
+    value = _decimal(seconds)
+    if value == 0:
+        return "0s"
+    for unit in ("h", "min"):
+        if value < 10**9 and value % _DURATIONS[unit] == 0:
+            return f"{_plain(value / _DURATIONS[unit])}{unit}"
+    return _scaled(value, {"s": 0, "ms": -3, "us": -6, "ns": -9})
+
+
+def format_rate(bits_per_second: float) -> str:
+    """50e6 -> "50mbit". Parses back to exactly `bits_per_second`."""
+    return _scaled(_decimal(bits_per_second), {"gbit": 9, "mbit": 6, "kbit": 3, "bit": 0})
+
+
+def format_fraction(fraction: float) -> str:
+    """0.005 -> "0.5%". Parses back to exactly `fraction`."""
+    return f"{_plain(_decimal(fraction).scaleb(2))}%"
+
+
+def format_size(size: int) -> str:
+    """64000 -> "64kb", 65536 -> "64kib": the shortest text that is exact."""
+    if size < 0:
+        raise UnitError(f"a size cannot be negative: {size}")
+    whole = [unit for unit in reversed(_SIZES) if size and size % int(_SIZES[unit]) == 0]
+    return min((f"{size // int(_SIZES[unit])}{unit}" for unit in whole), key=len, default="0b")
+
+
+def _split(value: object, kind: str, example: str) -> tuple[Decimal, str]:
+    """Number and unit of a written quantity; numbers that came without quotes count as having no unit."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UnitError(f"{_show(value)} is not a {kind}; write it like {example}")
+    match = _QUANTITY.fullmatch(value if isinstance(value, str) else repr(value))
+    if match is None:
+        raise UnitError(f"{_show(value)} is not a {kind}; write a number and a unit, like {example}")
+    number = Decimal(match[1])
+    if number < 0:
+        raise UnitError(f"{_show(value)}: a {kind} cannot be negative")
+    return abs(number), match[2]
+
+
+def _multiplier(
+    number: Decimal, unit: str, units: Mapping[str, Decimal], value: object, kind: str, example: str
+) -> Decimal:
+    allowed = " ".join(units)
+    if unit:
+        try:
+            return units[unit.lower()]
+        except KeyError:
+            raise UnitError(
+                f"{_show(value)}: {unit!r} is no unit of a {kind}; write it like {example} (units: {allowed})"
+            ) from None
+    if number == 0:
+        return Decimal(1)
+    raise UnitError(f"{_show(value)} has no unit; write a {kind} like {example} (units: {allowed})")
+
+
+def _finite(number: Decimal, value: object) -> float:
+    result = float(number)
+    if math.isinf(result):
+        raise UnitError(f"{_show(value)} is too large")
+    return result
+
+
+def _decimal(value: float) -> Decimal:
+    """The shortest decimal number that rounds to this float."""
+    if not math.isfinite(value) or value < 0:
+        raise UnitError(f"{value!r} cannot be written as a quantity: it must be finite and not negative")
+    return Decimal(repr(float(value)))
+
+
+def _scaled(value: Decimal, exponents: Mapping[str, int]) -> str:
+    """`value` in the first unit in which it is at least 1, else in the last."""
+    unit = next((name for name, exponent in exponents.items() if value >= Decimal(1).scaleb(exponent)), None)
+    unit = unit or list(exponents)[-1]
+    return f"{_plain(value.scaleb(-exponents[unit]))}{unit}"
+
+
+def _plain(number: Decimal) -> str:
+    """Digits without an exponent, unless that would be a long row of zeros."""
+    number = number.normalize()
+    return f"{number:f}" if -12 <= number.adjusted() <= 15 else str(number)
+
+
+def _show(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

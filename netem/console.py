@@ -1,0 +1,62 @@
+"""A conversation in JSON lines over two pipes that neither end can bring to a stop."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+PENDING_LIMIT = 64 * 1024 * 1024
+
+
+class Console:
+    """Requests from one descriptor, replies and events to another; neither reading nor writing ever waits.
+
+    `open` turns False at the end of the input, when the reader of the output has gone, and when it lets more than
+    PENDING_LIMIT bytes pile up.
+    """
+
+    def __init__(self, reading: int, writing: int) -> None:
+        self.reading = reading
+        self.writing = writing
+        self.open = True
+        self._received = bytearray()
+        self._pending = bytearray()
+        os.set_blocking(reading, False)
+        os.set_blocking(writing, False)
+
+    def requests(self) -> list[object]:
+        """The requests that have arrived in full; None for a line that is not JSON."""
+        try:
+            data = os.read(self.reading, 1 << 20)
+        except BlockingIOError:
+            return []
+        self.open = bool(data)
+        self._received += data
+        *lines, rest = self._received.split(b"\n")
+        self._received = rest
+        return [self._parse(line) for line in lines if line.strip()]
+
+    def write(self, message: Mapping[str, Any]) -> None:
+        self._pending += json.dumps(message).encode() + b"\n"
+        self.flush()
+
+    def flush(self) -> bool:
+        """Write what the reader takes; False while something is left."""
+        try:
+            while self._pending:
+                written = os.write(self.writing, self._pending)
+                del self._pending[:written]
+        except BlockingIOError:
+            self.open = self.open and len(self._pending) < PENDING_LIMIT
+        except BrokenPipeError:
+            self.open = False
+        return not self._pending
+
+    @staticmethod
+    def _parse(line: bytes | bytearray) -> object:
+        try:
+            return json.loads(line)
+        except ValueError:
+            return None

@@ -1,0 +1,131 @@
+"""Ethernet frames as packet sockets with PACKET_VNET_HDR hand them over: a virtio header, then the frame.
+
+The header (struct virtio_net_hdr, virtio 1.2 section 5.1.6, native byte order) says what the sender's kernel left
+to the "hardware": a checksum that is still to be completed (from `csum_start`, stored `csum_offset` further on), and
+that the frame is a super-packet to be cut into segments of `gso_size` payload bytes. A super-packet stands for
+all its segments, so on an emulated link it occupies what they would have occupied.
+
+Everything here is pure: packets in, packets out.
+"""
+
+from __future__ import annotations
+
+import struct
+from random import Random
+
+HEADER = struct.Struct("=BBHHHH")  # flags, gso_type, hdr_len, gso_size, csum_start, csum_offset
+HEADER_SIZE = HEADER.size
+ETHERNET = 14
+
+NEEDS_CHECKSUM = 1
+NO_GSO = 0
+TCP_IPV4 = 1
+TCP_IPV6 = 4
+EXPLICIT_CONGESTION = 0x80  # a bit beside the type: only the first segment keeps CWR
+
+IPV4_TYPE = b"\x08\x00"
+FIN, PUSH, CWR = 0x01, 0x08, 0x80
+
+
+def ones_complement_sum(data: bytes | bytearray | memoryview) -> int:
+    """Sum of 16-bit words with end-around carry (RFC 1071), in 0..0xfffe: 0xffff, the other zero, comes out as 0.
+
+    2**16 is 1 modulo 0xffff, so the sum of the words is the whole number modulo 0xffff.
+    """
+    value = int.from_bytes(data, "big")
+    return (value << 8 if len(data) % 2 else value) % 0xFFFF
+
+
+def internet_checksum(data: bytes | bytearray | memoryview) -> int:
+    """Internet checksum of data whose checksum field is zero; never 0, so it also suits UDP, where 0 means none."""
+    return 0xFFFF - ones_complement_sum(data)
+
+
+def link_size(packet: bytes) -> tuple[int, int]:
+    """(bytes, packets) on the link: frame bytes with the Ethernet header, without preamble and frame check sequence.
+
+    A super-packet of n segments carries its headers once and would be sent with them n times, hence (n - 1) more.
+    """
+    size = len(packet) - HEADER_SIZE
+    if packet[1] == NO_GSO:
+        return size, 1
+    headers = _headers_end(packet) - HEADER_SIZE
+    segment = HEADER.unpack_from(packet)[3]
+    segments = max(1, -(-(size - headers) // segment)) if segment else 1
+    return size + (segments - 1) * headers, segments
+
+
+def split(packet: bytes, segments: int) -> list[bytes]:
+    """Cut a super-packet into packets of at most `segments` segments each, as segmentation offload would.
+
+    Only TCP over IPv4 is cut, which is all the super-packets a node's data0 makes unless a program asks for UDP
+    segmentation; any other packet comes back whole. Checksums stay to be completed by whoever receives them.
+    """
+    flags, gso_type, _, segment, start, offset = HEADER.unpack_from(packet)
+    if gso_type & ~EXPLICIT_CONGESTION != TCP_IPV4 or not flags & NEEDS_CHECKSUM:
+        return [packet]
+    end = _headers_end(packet)
+    step = segment * segments
+    if len(packet) - end <= step or packet[HEADER_SIZE + 12 : HEADER_SIZE + 14] != IPV4_TYPE:
+        return [packet]
+    pieces = []
+    for number, position in enumerate(range(end, len(packet), step)):
+        payload = packet[position : position + step]
+        frame = bytearray(packet[HEADER_SIZE:end])
+        last = position + step >= len(packet)
+        _renumber(frame, start, number * segments, number * step, len(payload), last)
+        again = len(payload) > segment
+        header = HEADER.pack(flags, gso_type if again else NO_GSO, len(frame), segment if again else 0, start, offset)
+        pieces.append(header + frame + payload)
+    return pieces
+
+
+def corrupt(packet: bytes, random: Random) -> bytes | None:
+    """Flip one bit behind the IP header (behind the Ethernet header of anything else), so that the receiver notices.
+
+    A checksum left to offload is completed over the undamaged bytes first and the packet marked as unverified: with
+    the mark left on, the receiver would trust the damaged bytes. A super-packet cannot be completed here (split it
+    first); None is returned, because its receiver would reject all of it.
+    """
+    flags, gso_type, length, segment, start, offset = HEADER.unpack_from(packet)
+    if gso_type != NO_GSO:
+        return None
+    damaged = bytearray(packet)
+    if flags & NEEDS_CHECKSUM:
+        at = HEADER_SIZE + start
+        # The field already holds the sum of the pseudo-header, so it belongs to the sum.
+        struct.pack_into("!H", damaged, at + offset, internet_checksum(memoryview(damaged)[at:]))
+    HEADER.pack_into(damaged, 0, 0, NO_GSO, length, segment, 0, 0)
+    first = HEADER_SIZE + ETHERNET
+    if packet[first - 2 : first] == IPV4_TYPE:
+        first += (packet[first] & 0x0F) * 4
+    if first < len(damaged):
+        damaged[random.randrange(first, len(damaged))] ^= 1 << random.randrange(8)
+    return bytes(damaged)
+
+
+def _headers_end(packet: bytes) -> int:
+    """Where the payload of a super-packet begins; the header's hdr_len is only a hint (the linear part's length)."""
+    gso_type = packet[1]
+    start: int = HEADER.unpack_from(packet)[4]
+    transport = HEADER_SIZE + start
+    if gso_type & ~EXPLICIT_CONGESTION in (TCP_IPV4, TCP_IPV6):
+        return transport + (packet[transport + 12] >> 4) * 4
+    return transport + 8
+
+
+def _renumber(frame: bytearray, transport: int, packets: int, skipped: int, payload: int, last: bool) -> None:
+    """Make the copied headers those of the piece that begins `packets` segments and `skipped` bytes further on."""
+    (identification,) = struct.unpack_from("!H", frame, ETHERNET + 4)
+    length = len(frame) - ETHERNET + payload
+    struct.pack_into("!HH", frame, ETHERNET + 2, length, identification + packets & 0xFFFF)
+    struct.pack_into("!H", frame, ETHERNET + 10, 0)
+    struct.pack_into("!H", frame, ETHERNET + 10, internet_checksum(frame[ETHERNET:transport]))
+    (sequence,) = struct.unpack_from("!I", frame, transport + 4)
+    struct.pack_into("!I", frame, transport + 4, sequence + skipped & 0xFFFFFFFF)
+    if not last:
+        frame[transport + 13] &= ~(FIN | PUSH)
+    if packets:
+        frame[transport + 13] &= ~CWR
+    pseudo_header = frame[ETHERNET + 12 : ETHERNET + 20] + struct.pack("!HH", 6, len(frame) - transport + payload)
+    struct.pack_into("!H", frame, transport + 16, ones_complement_sum(pseudo_header))

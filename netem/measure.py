@@ -1,0 +1,356 @@
+"""Measure a link from inside the two network namespaces it connects, and hold the result against its profile.
+
+    python -m netem.measure respond --address 10.77.0.2
+        in the one namespace; prints {"event": "ready", "port": ..., "token": ...} and serves until standard input ends
+    python -m netem.measure probe --address 10.77.0.2 --port ... --token ... --plan '{...}'
+        in the other; prints one JSON object, the Measurement
+
+`plan_probe` chooses what to send, `respond_arguments` and `probe_arguments` give the command lines,
+`Measurement.from_mapping` reads the result and `judge` compares. "forward" is from the probe to the responder.
+
+**Bytes.** A rate counts Ethernet frames without preamble and checksum, as the profile does. A datagram of n bytes is a
+frame of n + 42; a TCP segment of 1448 bytes (with timestamps) one of 1514, so a link of 100 Mbit/s carries 95.6
+Mbit/s of TCP payload. How datagrams and streams are timed is told by netem.probe.
+
+**Tolerances.** Round trip: the larger of 1 ms and 2 % around what the profile predicts. Rate: 3 %. Fractions: the count
+must lie in the central 99 % of its exact binomial distribution under the asked fraction.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+from typing import Any, Literal, Self
+
+from netem import probe
+from netem.errors import MeasureError
+from netem.impair import Impairment
+from netem.intervals import CONFIDENCE_Z, binomial_range, design_effect
+from netem.profile import GilbertElliott, LinkProfile
+
+PROBE_PAYLOAD = 40
+USUAL_SPACING, SHORTEST_SPACING = 0.002, 0.0005
+PROBE_SHARE = 0.1  # of the rate, for the train: it must not queue behind itself
+OVERLOAD = 1.5
+MOST_DATAGRAMS = 200e6  # bit/s; faster than that only segmentation offload, hence TCP, fills the link
+TCP_WINDOW = 2e6  # bytes a stream surely has in flight with Linux's default tcp_wmem of 4 MiB, half of it overhead
+
+RTT_ABSOLUTE, RTT_RELATIVE = 0.001, 0.02
+RATE_RELATIVE = 0.03
+RTT_SAMPLES = 5
+CLEAN_SAMPLES = 50
+BURSTS = 20
+EVENTS_TO_SEE = 6.0  # expected: exp(-6) is below half of 1 - CONFIDENCE, so that none seen contradicts
+
+Outcome = Literal["pass", "fail", "unknown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saturation:
+    """How to fill one direction for `seconds`: `offer` bit/s of datagrams with `size` payload bytes, or a TCP stream.
+
+    drain   seconds until the queue that builds up is empty again
+    fills   whether the link will surely be full: one TCP stream fills no lossy link, nor one that holds more than its
+            window
+    """
+
+    transport: Literal["udp", "tcp"]
+    offer: float
+    size: int
+    seconds: float
+    drain: float
+    fills: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbePlan:
+    """What to send: a train of `count` datagrams of `size` payload bytes every `spacing` seconds, then saturations.
+
+    wait: seconds until the last echo can be expected. A direction without a rate is not saturated.
+    """
+
+    count: int
+    spacing: float
+    size: int
+    wait: float
+    forward: Saturation | None
+    back: Saturation | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Direction:
+    """What one direction did to the train and to the saturation.
+
+    sent, received      different numbers; received is None if the responder could not be heard
+    bursts              unbroken runs of lost numbers
+    duplicated, reordered   arrivals, see netem.probe.train_counts
+    rate                bit/s on the link while saturated
+    queue_delay         seconds the slowest datagram of the saturation took longer than the fastest
+    """
+
+    sent: int
+    received: int | None
+    bursts: int = 0
+    duplicated: int = 0
+    reordered: int = 0
+    rate: float | None = None
+    queue_delay: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What the probe found; times in seconds. rtt_median and rtt_p99 are None if no echo came."""
+
+    rtt_median: float | None
+    rtt_p99: float | None
+    rtt_samples: int
+    forward: Direction
+    back: Direction
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
+        """Read the probe's output. MeasureError if it is something else."""
+        try:
+            directions = {key: Direction(**mapping[key]) for key in ("forward", "back")}
+            return cls(**{**mapping, **directions})
+        except (KeyError, TypeError) as error:
+            raise MeasureError(f"not the output of a probe: {error}; run `python -m netem.measure probe`") from error
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One quantity, asked against measured: "pass" within [low, high], "fail" outside, "unknown" if it cannot be told.
+
+    quantity is "rtt" (s), "loss", "duplicate", "reorder" (fractions), "burst" (packets) or "rate" (bit/s).
+    """
+
+    quantity: str
+    asked: float
+    measured: float | None
+    low: float
+    high: float
+    verdict: Outcome
+    detail: str
+
+
+def plan_probe(forward: LinkProfile, back: LinkProfile, *, quick: bool = True) -> ProbePlan:
+    """What to send over a link of these profiles.
+
+    quick: 1 to 2 s for a link of 1 Mbit/s or more, for a check before each run; a small loss, which takes many probes
+    to see, adds up to 1.5 s. Otherwise 5 to 10 s, and up to 15 s more for a small loss. Slow links take longer in both,
+    because a train may use a tenth of the rate.
+    """
+    usual, longest, seconds = (0.5, 2.0, 0.2) if quick else (4.0, 20.0, 2.0)
+    slowest = min(profile.rate or math.inf for profile in (forward, back))
+    frame = 8 * (PROBE_PAYLOAD + probe.UDP_HEADERS)
+    wanted = max(usual / USUAL_SPACING, _probes_to_see(forward), _probes_to_see(back))
+    spacing = max(SHORTEST_SPACING, usual / wanted, frame / (PROBE_SHARE * slowest))
+    rare = wanted > usual / USUAL_SPACING
+    duration = min(wanted * spacing, longest) if rare else usual
+    latency = forward.latency + back.latency
+    wait = latency + 5 * (forward.jitter + back.jitter) + 2 * frame / slowest + 0.05
+    return ProbePlan(
+        count=max(2 * RTT_SAMPLES, round(duration / spacing)),
+        spacing=spacing,
+        size=PROBE_PAYLOAD,
+        wait=wait,
+        forward=_plan_saturation(forward, seconds, latency),
+        back=_plan_saturation(back, seconds, latency),
+    )
+
+
+def _probes_to_see(profile: LinkProfile) -> float:
+    """How many probes show the smallest asked fraction so often that a link without it would be found out."""
+    fractions = [fraction for fraction in (_lost(profile), profile.duplicate) if fraction]
+    return EVENTS_TO_SEE / min(fractions) * _effect(profile) if fractions else 0.0
+
+
+def _lost(profile: LinkProfile) -> float:
+    """Fraction of probes that do not arrive: a damaged one is lost too, as its checksum gives it away."""
+    return 1 - (1 - profile.mean_loss) * (1 - profile.corrupt)
+
+
+def _effect(profile: LinkProfile) -> float:
+    return design_effect(profile.loss) if isinstance(profile.loss, GilbertElliott) else 1.0
+
+
+def _plan_saturation(profile: LinkProfile, seconds: float, latency: float) -> Saturation | None:
+    """Datagrams where this host can send enough of them: unlike TCP they fill a link at once and despite losses."""
+    rate, buffer = profile.rate, profile.buffer_limit
+    if rate is None or buffer is None:
+        return None
+    # On a slow link smaller datagrams, and more time if need be, so that some 20 of them arrive.
+    size = int(min(1472, max(60, rate * seconds / 8 / 20 - probe.UDP_HEADERS)))
+    seconds = max(seconds, 20 * 8 * (size + probe.UDP_HEADERS) / rate)
+    if rate > MOST_DATAGRAMS:
+        fills = not profile.needs_packet_truth and rate * latency / 8 < TCP_WINDOW
+        seconds = max(3 * seconds, 1.0, 30 * latency)
+        return Saturation(transport="tcp", offer=rate, size=0, seconds=seconds, drain=0.0, fills=fills)
+    offer = OVERLOAD * rate / (1 - min(profile.mean_loss, 0.5))
+    drain = min(8 * buffer / rate, OVERLOAD * seconds)
+    return Saturation(transport="udp", offer=offer, size=size, seconds=seconds, drain=drain, fills=True)
+
+
+def respond_arguments(address: str) -> list[str]:
+    """Arguments after the interpreter for the responder bound to `address`."""
+    return ["-m", "netem.measure", "respond", "--address", address]
+
+
+def probe_arguments(address: str, ready: Mapping[str, Any], plan: ProbePlan) -> list[str]:
+    """Arguments after the interpreter for the probe of a responder on `address` that printed `ready`."""
+    where = ["--address", address, "--port", str(ready["port"]), "--token", str(ready["token"])]
+    return ["-m", "netem.measure", "probe", *where, "--plan", json.dumps(asdict(plan))]
+
+
+def judge(
+    forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement
+) -> tuple[list[Verdict], list[Verdict]]:
+    """All verdicts on the forward direction (the round trip among them) and on the way back."""
+    there = judge_direction(forward, measurement.forward, plan.forward)
+    return [judge_rtt(forward, back, plan, measurement), *there], judge_direction(back, measurement.back, plan.back)
+
+
+def judge_direction(profile: LinkProfile, direction: Direction, saturation: Saturation | None) -> list[Verdict]:
+    """Loss; bursts if the profile asks for them; duplicates; order unless reordering is asked; rate if there is one."""
+    verdicts = [judge_loss(profile, direction), judge_duplicates(profile, direction)]
+    if isinstance(profile.loss, GilbertElliott):
+        verdicts.append(judge_bursts(profile.loss, direction))
+    if not profile.reorder:
+        verdicts.append(judge_order(direction))
+    if saturation is not None:
+        verdicts.append(judge_rate(profile, direction, saturation))
+    return verdicts
+
+
+def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement) -> Verdict:
+    """The median round trip, against what the model of the link gives for the same train, with a tolerance around it.
+
+    Jitter shifts the median: probes closer together than the jitter wait for one another, and a finite train
+    scatters. Both are taken from trains through netem.impair with several seeds. `asked` is the sum of the latencies.
+    """
+    asked = forward.latency + back.latency
+    predicted = predict_rtt(forward, back, plan)
+    tolerance = max(RTT_ABSOLUTE, RTT_RELATIVE * asked)
+    low, high = max(0.0, predicted[0] - tolerance), predicted[-1] + tolerance
+    measured, samples = measurement.rtt_median, measurement.rtt_samples
+    if measured is None and plan.count * (1 - _lost(forward)) * (1 - _lost(back)) >= EVENTS_TO_SEE:
+        return Verdict("rtt", asked, None, low, high, "fail", f"no echo of {plan.count} probes came back")
+    if measured is None or samples < RTT_SAMPLES:
+        return Verdict("rtt", asked, measured, low, high, "unknown", f"{samples} echoes are too few")
+    detail = f"median of {samples}, 99th percentile {1000 * (measurement.rtt_p99 or 0.0):.3g} ms"
+    return Verdict("rtt", asked, measured, low, high, _within(low, measured, high), detail)
+
+
+def predict_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, trains: int = 8) -> list[float]:
+    """Median round-trip times in ascending order that the profiles give the plan's train, one for each seed tried."""
+    random = forward.jitter or back.jitter or forward.reorder or back.reorder
+    # Loss and damage take samples away without moving the median; so may a doubled probe.
+    ways = [replace(profile, loss=0.0, corrupt=0.0, duplicate=0.0) for profile in (forward, back)]
+    size = plan.size + probe.UDP_HEADERS
+    medians = []
+    for seed in range(trains if random else 1):
+        there, returned = Impairment(ways[0], seed), Impairment(ways[1], trains + seed)
+        sent = [number * plan.spacing for number in range(min(plan.count, 500))]
+        turning = sorted((there.offer(at, size)[0][0], at) for at in sent)
+        medians.append(median(returned.offer(at, size)[0][0] - began for at, began in turning))
+    return sorted(medians)
+
+
+def judge_loss(profile: LinkProfile, direction: Direction) -> Verdict:
+    """Lost probes, damaged ones among them, against the asked fraction.
+
+    Losses of a Gilbert–Elliott chain come together, so a train says less about their number: its length is divided by
+    the design effect (see `design_effect`).
+    """
+    lost = None if direction.received is None else direction.sent - direction.received
+    return _judge_fraction("loss", _lost(profile), lost, direction.sent, _effect(profile))
+
+
+def judge_duplicates(profile: LinkProfile, direction: Direction) -> Verdict:
+    """Probes that came twice against the asked fraction of those that came."""
+    return _judge_fraction("duplicate", profile.duplicate, direction.duplicated, direction.received or 0)
+
+
+def judge_order(direction: Direction) -> Verdict:
+    """No probe may come behind a later one unless that is asked for."""
+    return _judge_fraction("reorder", 0.0, direction.reordered, direction.received or 0)
+
+
+def judge_bursts(chain: GilbertElliott, direction: Direction) -> Verdict:
+    """Mean length of loss bursts, asked as 1 / r, where all packets of the bad state are lost and no others.
+
+    Burst lengths are then geometric, with standard deviation sqrt(1 - r) / r; the interval is CONFIDENCE_Z standard
+    errors wide to either side.
+    """
+    asked = chain.mean_burst
+    if direction.received is None or direction.bursts == 0:
+        return Verdict("burst", asked, None, 0.0, math.inf, "unknown", "no loss was seen")
+    measured = (direction.sent - direction.received) / direction.bursts
+    margin = CONFIDENCE_Z * math.sqrt(1 - chain.r) / chain.r / math.sqrt(direction.bursts)
+    low, high = max(1.0, asked - margin), asked + margin
+    detail = f"{direction.bursts} bursts"
+    if direction.bursts < BURSTS or (chain.loss_good, chain.loss_bad) != (0.0, 1.0):
+        return Verdict("burst", asked, measured, low, high, "unknown", f"{detail} say too little")
+    return Verdict("burst", asked, measured, low, high, _within(low, measured, high), detail)
+
+
+def judge_rate(profile: LinkProfile, direction: Direction, saturation: Saturation) -> Verdict:
+    """The saturated rate on the link against the asked one. ValueError if the profile has none.
+
+    Damaged datagrams take their share of the rate and do not arrive. Where the saturation may not have filled the link,
+    too low a rate says nothing.
+    """
+    if profile.rate is None:
+        raise ValueError("the profile asks for no rate")
+    asked = profile.rate
+    low, high = (1 - RATE_RELATIVE) * asked, (1 + RATE_RELATIVE) * asked
+    if direction.rate is None:
+        return Verdict("rate", asked, None, low, high, "unknown", "too little arrived")
+    tcp = saturation.transport == "tcp"
+    measured = direction.rate if tcp else direction.rate / (1 - profile.corrupt)
+    if measured < low and not saturation.fills:
+        return Verdict("rate", asked, measured, low, high, "unknown", "one TCP stream does not fill this link")
+    detail = f"{saturation.transport} for {saturation.seconds:.3g} s"
+    return Verdict("rate", asked, measured, low, high, _within(low, measured, high), detail)
+
+
+def _judge_fraction(quantity: str, asked: float, count: int | None, number: int, effect: float = 1.0) -> Verdict:
+    independent = round(number / effect)
+    if count is None or independent == 0:
+        return Verdict(quantity, asked, None, 0.0, 1.0, "unknown", "the far end could not be heard")
+    lowest, highest = binomial_range(independent, asked)
+    low, high = lowest / independent, highest / independent
+    measured = count / number
+    outcome = _within(low, measured, high)
+    detail = f"{count} of {number}"
+    if outcome == "pass" and (lowest == 0 if asked else number < CLEAN_SAMPLES):
+        return Verdict(quantity, asked, measured, low, high, "unknown", f"{detail}: too few probes to tell from none")
+    return Verdict(quantity, asked, measured, low, high, outcome, detail)
+
+
+def _within(low: float, measured: float, high: float) -> Outcome:
+    return "pass" if low <= measured <= high else "fail"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m netem.measure", description="Measure a link from its two ends.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("respond", "probe"):
+        command = commands.add_parser(name)
+        command.add_argument("--address", required=True, help="the responder's address on its data0")
+    command.add_argument("--port", type=int, required=True, help="as the responder printed it")
+    command.add_argument("--token", required=True, help="as the responder printed it")
+    command.add_argument("--plan", type=json.loads, required=True, help="a ProbePlan as JSON")
+    given = parser.parse_args(arguments)
+    if given.command == "respond":
+        probe.respond(given.address)
+    else:
+        probe.probe(given.address, given.port, given.token, given.plan)
+
+
+if __name__ == "__main__":
+    main()

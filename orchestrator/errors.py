@@ -1,0 +1,73 @@
+"""Errors of the orchestrator.
+
+* OrchestratorError: everything raised here on purpose; the command line prints its text, never a traceback
+
+  * ScenarioError: the scenario or an override is wrong; lists every problem with file, line and YAML path
+  * PlanError: the scenario is right by itself but cannot be planned, e.g. too few samples for its devices
+  * HostError: this host lacks something the run needs; the text says what to install or allow
+  * ChildError: a helper process refused a request, or ended
+  * DriverError: a node could not be started, told something or stopped
+  * FabricError: a link could not be made, changed or read back
+  * RunError: the run cannot go on
+  * RecordError: a run directory is missing, damaged or of another version
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class OrchestratorError(Exception):
+    """The root of the tree: what, where, what to do."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong in a scenario.
+
+    ``where`` is ``file:line`` or the ``--set`` that said it, ``path`` the YAML path (``links.edge-cloud.loss``).
+    """
+
+    where: str
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.where, self.path, self.message) if part)
+
+
+class ScenarioError(OrchestratorError):
+    """The scenario is wrong. ``problems`` holds every one that was found; the text has one line for each."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+class PlanError(OrchestratorError):
+    """The scenario cannot be planned on this data."""
+
+
+class HostError(OrchestratorError):
+    """This host lacks something the run needs."""
+
+
+class ChildError(OrchestratorError):
+    """A helper process refused a request, or ended."""
+
+
+class DriverError(OrchestratorError):
+    """A node could not be started, told something or stopped."""
+
+
+class FabricError(OrchestratorError):
+    """A link could not be made, changed or read back."""
+
+
+class RunError(OrchestratorError):
+    """The run cannot go on."""
+
+
+class RecordError(OrchestratorError):
+    """A run directory is missing, damaged or of another version."""

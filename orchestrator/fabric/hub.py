@@ -1,0 +1,103 @@
+"""The hub of a run: one network namespace that every link passes, and the way into any namespace of the run.
+
+As root the hub is a network namespace; for anybody else it lies in a user namespace of the caller's own, in which
+the caller holds every capability (user_namespaces(7)), and the nodes are made inside the same one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from orchestrator.errors import HostError
+
+_ANCHOR = Path(__file__).with_name("anchor.py")
+START_TIMEOUT = 10.0
+
+
+def labels(run: str, directory: Path, part: str) -> dict[str, str]:
+    """The environment that marks a process as the run's: `ps` and `down` find processes by it."""
+    return {"EDGEBED_RUN": run, "EDGEBED_DIRECTORY": str(directory), "EDGEBED_PART": part}
+
+
+class Hub:
+    """The run's hub, held by its anchor process; ``enter`` makes a command run in there."""
+
+    def __init__(self, anchor: asyncio.subprocess.Process, privileged: bool) -> None:
+        self.anchor = anchor
+        self.privileged = privileged
+
+    @classmethod
+    async def open(cls, run: str, directory: Path) -> Hub:
+        privileged = os.geteuid() == 0
+        for tool in ("unshare", "nsenter", "ip", "tc"):
+            if shutil.which(tool) is None:
+                package = "util-linux" if tool in ("unshare", "nsenter") else "iproute2"
+                raise HostError(f"the command '{tool}' is missing: install the package {package}")
+        argv = ["unshare", *([] if privileged else ["--user", "--map-root-user"]), "--net", "--"]
+        anchor = await asyncio.create_subprocess_exec(
+            *argv, sys.executable, "-I", "-S", str(_ANCHOR),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **labels(run, directory, "hub")}, start_new_session=True,
+        )  # fmt: skip
+        hub = cls(anchor, privileged)
+        await hub._confirm()
+        return hub
+
+    async def _confirm(self) -> None:
+        assert self.anchor.stdin is not None
+        assert self.anchor.stdout is not None
+        assert self.anchor.stderr is not None
+        try:
+            self.anchor.stdin.write(b"echo here\n")
+            await self.anchor.stdin.drain()
+            line = await asyncio.wait_for(self.anchor.stdout.readline(), START_TIMEOUT)
+        except (TimeoutError, ConnectionError):
+            line = b""
+        if line.strip() != b"here":
+            self.anchor.stdin.close()
+            reason = (await self.anchor.stderr.read()).decode().strip() or "no answer"
+            remedy = "" if self.privileged else (
+                "; unprivileged user namespaces may be switched off on this host: see `python -m orchestrator doctor`,"
+                " or run as root"
+            )  # fmt: skip
+            raise HostError(f"cannot make a network namespace ({reason}){remedy}")
+
+    def enter(self, pid: int | None = None, *, network: bool = True) -> list[str]:
+        """The argv prefix that runs a command in the network namespace of ``pid`` (default: the hub's own)."""
+        target = str(self.anchor.pid if pid is None else pid)
+        user = [] if self.privileged else [f"--user=/proc/{self.anchor.pid}/ns/user", "--preserve-credentials"]
+        return ["nsenter", "--target", target, *user, *(["--net"] if network else []), "--"]
+
+    def remember_cgroup(self, path: Path) -> None:
+        """Have the anchor remove this cgroup when the run ends, in whatever way."""
+        assert self.anchor.stdin is not None
+        self.anchor.stdin.write(f"cgroup {path}\n".encode())
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        pid: int | None = None,
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> str:
+        """Run a command in the hub, or in the network namespace of ``pid``; its output, or HostError."""
+        process = await asyncio.create_subprocess_exec(
+            *self.enter(pid), *argv,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **(environment or {})}, start_new_session=True,
+        )  # fmt: skip
+        output, errors = await process.communicate(stdin.encode())
+        if process.returncode != 0:
+            raise HostError(f"`{' '.join(argv)}` failed ({errors.decode().strip()}); input was:\n{stdin}".rstrip())
+        return output.decode()
+
+    async def close(self) -> None:
+        assert self.anchor.stdin is not None
+        self.anchor.stdin.close()
+        await self.anchor.wait()

@@ -1,0 +1,63 @@
+"""A veth pair for each node: `data0` in the node's network namespace, the other end in the hub.
+
+Both engines use the same wiring. Neighbours are written down rather than asked for, so that no ARP packet has to
+cross a link before its first real one, and IPv6 is off, so that a link carries what the nodes send and nothing else.
+The functions are pure: they make the lines of `ip -batch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from orchestrator.plan import NodePlan, Plan
+
+PREFIX_LENGTH = 16
+MTU = 1500
+
+
+def packet_truth(plan: Plan) -> frozenset[str]:
+    """The nodes that send over a link on which single packets count, now or while a fault degrades it."""
+    profiles = {(link.source, link.target): link.profile for link in plan.links}
+    exact = {source for (source, _), profile in profiles.items() if profile.needs_packet_truth}
+    for fault in plan.faults:
+        if fault.profile is not None:
+            exact |= {link[0] for link in fault.links if profiles[link].merged(fault.profile).needs_packet_truth}
+    return frozenset(exact)
+
+
+def hub_interface(node: NodePlan, attachment: int) -> str:
+    """The name of the hub's end; the count of attachments keeps a restarted node's apart from one not yet gone."""
+    return f"v{node.index}.{attachment}"
+
+
+def peers(node: NodePlan, nodes: Iterable[NodePlan]) -> list[NodePlan]:
+    """The nodes that ``node`` has a link with."""
+    names = {*node.children, *node.neighbours, node.parent}
+    return [each for each in nodes if each.name in names]
+
+
+def hub_lines(node: NodePlan, pid: int, interface: str, bridge: str | None) -> str:
+    """Run in the hub: make the pair, one end straight into the namespace of ``pid``."""
+    lines = [
+        f"link add {interface} mtu {MTU} type veth peer name data0 address {node.mac} mtu {MTU} netns {pid}",
+        f"link set {interface} addrgenmode none",
+        *([f"link set {interface} master {bridge}"] if bridge else []),
+        f"link set {interface} up",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def node_lines(node: NodePlan, peers: Iterable[NodePlan], *, single_packets: bool) -> str:
+    """Run in the node's namespace: address the interface and write down the neighbours.
+
+    ``single_packets`` forbids segmentation offload, so that loss takes single packets and not 64 KB at a time.
+    """
+    lines = [
+        "link set lo up",
+        "link set data0 addrgenmode none",
+        *(["link set data0 gso_max_segs 1"] if single_packets else []),
+        f"addr add {node.host}/{PREFIX_LENGTH} dev data0",
+        "link set data0 up",
+        *(f"neigh replace {peer.host} lladdr {peer.mac} dev data0 nud permanent" for peer in peers),
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,149 @@
+"""The userspace engine's wiring with real namespaces, a real switch and real packets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import statistics
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from netem.profile import LinkProfile
+from orchestrator.errors import HostError
+from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.userspace import UserspaceFabric
+from orchestrator.plan import Plan, make_plan
+from orchestrator.scenario import parse
+
+pytestmark = pytest.mark.netns
+
+SCENARIO = """\
+name: wired
+algorithm: {name: fedavg, rounds: 1}
+topology: {edges: 0, devices: 2}
+links: {device-cloud: {latency: 10ms}}
+"""
+
+ECHO = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((sys.argv[1], 9))
+print("here", flush=True)
+while True:
+    data, peer = s.recvfrom(100)
+    s.sendto(data, peer)
+"""
+
+ASK = """
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(float(sys.argv[2]))
+for _ in range(int(sys.argv[3])):
+    began = time.perf_counter()
+    s.sendto(b"?", (sys.argv[1], 9))
+    try:
+        s.recv(100)
+        print(time.perf_counter() - began)
+    except TimeoutError:
+        print("inf")
+"""
+
+
+@dataclass
+class Stage:
+    """Every node of the plan is a process that echoes datagrams, in a network namespace of its own."""
+
+    plan: Plan
+    hub: Hub
+    fabric: UserspaceFabric
+    pids: dict[str, int]
+
+    async def round_trips(self, source: str, target: str, count: int = 15, timeout: float = 1.0) -> list[float]:
+        argv = [sys.executable, "-I", "-S", "-c", ASK, self.plan.node(target).host, str(timeout), str(count)]
+        return [float(line) for line in (await self.hub.run(argv, pid=self.pids[source])).split()]
+
+    async def start_node(self, name: str, stack: contextlib.AsyncExitStack) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *self.hub.enter(), "unshare", "--net", "--", sys.executable, "-I", "-S", "-c",
+            "import sys; print('new', flush=True); sys.stdin.read(1);" + ECHO, self.plan.node(name).host,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        async def end() -> None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+        stack.push_async_callback(end)
+        assert await process.stdout.readline() == b"new\n"
+        self.pids[name] = process.pid
+        await self.fabric.attach(self.plan.node(name), process.pid)
+        process.stdin.write(b"\n")
+        assert await process.stdout.readline() == b"here\n"
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[contextlib.AsyncExitStack]:
+    async with contextlib.AsyncExitStack() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def stage(tmp_path: Path, stack: contextlib.AsyncExitStack) -> Stage:
+    (tmp_path / "logs").mkdir()
+    plan = make_plan(parse(SCENARIO, "wired.yaml"), None)
+    try:
+        hub = await Hub.open(f"test-{os.getpid()}", tmp_path)
+    except HostError as error:
+        if "CI" in os.environ:
+            raise
+        pytest.skip(str(error))
+    stack.push_async_callback(hub.close)
+    fabric = await UserspaceFabric.open(hub, f"test-{os.getpid()}", tmp_path, plan)
+    stack.push_async_callback(fabric.close)
+    await fabric.shape(plan.links)
+    made = Stage(plan, hub, fabric, {})
+    for node in plan.nodes:
+        await made.start_node(node.name, stack)
+    return made
+
+
+async def test_a_link_has_its_latency_and_others_do_not_exist(stage: Stage) -> None:
+    assert 0.020 <= statistics.median(await stage.round_trips("device-0", "cloud")) < 0.022
+    assert await stage.round_trips("device-0", "device-1", count=2, timeout=0.1) == [float("inf")] * 2
+
+
+async def test_cut_and_restore(stage: Stage) -> None:
+    await stage.fabric.cut("device-0", "cloud")
+    assert await stage.round_trips("device-0", "cloud", count=2, timeout=0.1) == [float("inf")] * 2
+    assert statistics.median(await stage.round_trips("device-1", "cloud", count=5)) < 0.022
+    await stage.fabric.restore("device-0", "cloud")
+    assert statistics.median(await stage.round_trips("device-0", "cloud", count=5)) < 0.022
+
+
+async def test_change_in_place(stage: Stage) -> None:
+    await stage.fabric.change("device-0", "cloud", LinkProfile(latency=0.05))
+    assert 0.060 <= statistics.median(await stage.round_trips("device-0", "cloud", count=7)) < 0.063
+
+
+async def test_a_restarted_node_is_attached_anew(stage: Stage, stack: contextlib.AsyncExitStack) -> None:
+    os.kill(stage.pids["device-0"], 9)
+    await stage.fabric.detach(stage.plan.node("device-0"))
+    await stage.start_node("device-0", stack)
+    assert 0.020 <= statistics.median(await stage.round_trips("cloud", "device-0", count=7)) < 0.023
+
+
+async def test_counters_name_every_link(stage: Stage) -> None:
+    await stage.round_trips("device-0", "cloud", count=10)
+    counted = {(link["source"], link["target"]): link for link in (await stage.fabric.counters()).links}
+    assert set(counted) == {(link.source, link.target) for link in stage.plan.links}
+    assert counted["device-0", "cloud"]["delivered"] == 10
+    assert counted["cloud", "device-0"]["delivered"] == 10
+    assert counted["device-1", "cloud"]["delivered"] == 0

@@ -1,0 +1,118 @@
+"""A run's directory: what lies where, and who holds it.
+
+The orchestrator of a run holds a lock on ``lock`` for as long as it lives, so anybody can tell a running run from
+one whose orchestrator was killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import RunError
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """Paths inside ``runs/<id>/``."""
+
+    path: Path
+
+    @property
+    def run(self) -> str:
+        return self.path.name
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def nodes(self) -> Path:
+        """Assignments, with the nodes' secret keys; removed when the run ends."""
+        return self.path / "nodes"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def shards(self) -> Path:
+        return self.path / "shards.npz"
+
+    @property
+    def control(self) -> Path:
+        return self.path / "control"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def summary(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def lock(self) -> Path:
+        return self.path / "lock"
+
+    @classmethod
+    def create(cls, runs: Path, name: str) -> RunDirectory:
+        """Make a fresh one: ``<name>-<date>-<time>-<4 hex digits>``."""
+        run = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+        directory = cls((runs / run).resolve())
+        try:
+            for folder in (directory.path, directory.logs, directory.nodes, directory.checkpoints, directory.control):
+                folder.mkdir(parents=True, mode=0o700 if folder in (directory.nodes, directory.control) else 0o755)
+        except OSError as error:
+            raise RunError(
+                f"cannot make the run's directory {directory.path}: {error.strerror}; choose --runs"
+            ) from None
+        return directory
+
+    def hold(self) -> int:
+        """Lock the directory for this process; the descriptor, to be kept open while the run lasts."""
+        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+        return descriptor
+
+    def holder(self) -> int | None:
+        """The process id of the living orchestrator, None if there is none."""
+        try:
+            descriptor = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return int(os.read(descriptor, 32).split()[0])
+        finally:
+            os.close(descriptor)
+        return None
+
+
+def known_runs(runs: Path) -> list[RunDirectory]:
+    """The runs in a folder, oldest first."""
+    if not runs.is_dir():
+        return []
+    found = [RunDirectory(path.resolve()) for path in runs.iterdir() if (path / "run.db").exists()]
+    return sorted(found, key=lambda each: each.path.stat().st_ctime)
+
+
+def find_run(name: str | None, runs: Path) -> RunDirectory:
+    """The run of that id, or in that directory; the latest one without a name."""
+    known = known_runs(runs)
+    if name is None:
+        if not known:
+            raise RunError(f"there is no run in {runs}: start one with `up SCENARIO`")
+        return known[-1]
+    for candidate in (runs / name, Path(name)):
+        if (candidate / "run.db").exists():
+            return RunDirectory(candidate.resolve())
+    names = ", ".join(each.run for each in known[-5:]) or "none"
+    raise RunError(f"there is no run '{name}' in {runs}; the latest are: {names}")

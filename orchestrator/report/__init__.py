@@ -1,0 +1,22 @@
+"""The report of a run: one HTML page that can be kept, mailed and printed; it needs no network and no other file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.errors import RecordError
+from orchestrator.history import History
+from orchestrator.report.page import render
+
+__all__ = ["render", "write_report"]
+
+
+def write_report(history: History, path: Path) -> None:
+    """Write the report of a run, of whatever there is of it. Raises RecordError if the file cannot be written."""
+    page = render(history)
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise RecordError(
+            f"the report {path} cannot be written ({error.strerror}): free space, then `report`"
+        ) from error

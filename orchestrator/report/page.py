@@ -1,0 +1,275 @@
+"""Fills the report's page: what each section says, in words and figures, from the record alone."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import jinja2
+import yaml
+from plotly.offline import get_plotlyjs
+
+from orchestrator import text
+from orchestrator.checks import Check, Verdict, checks, overall
+from orchestrator.history import History
+from orchestrator.record import COUNTERS
+from orchestrator.report import figures
+from orchestrator.report.topology import picture
+from orchestrator.rows import FaultSpan
+
+HERE = files("orchestrator.report")
+LOG_LIMIT = 3000  # rows of the log that the page holds; the record holds them all
+MARKS: dict[Verdict, str] = {"pass": "✓", "fail": "✕", "unknown": "?"}
+
+
+class Key(NamedTuple):
+    """One of the key numbers at the top."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+class LogRow(NamedTuple):
+    """One line of what happened, in words."""
+
+    time: str
+    node: str
+    what: str
+    round: int | None
+    detail: str
+
+
+def render(history: History) -> str:
+    """The whole page as one HTML text that needs nothing else, offline."""
+    style = (HERE / "style.css").read_text(encoding="utf-8")
+    return _template().render(style=style, plotly=get_plotlyjs(), **context(history))
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters |= {"size": text.size, "number": text.number}
+    return environment.from_string((HERE / "page.html").read_text(encoding="utf-8"))
+
+
+def context(history: History) -> dict[str, Any]:
+    """Everything that the template shows."""
+    results = checks(history)
+    verdict = overall(results)
+    timeline, left_out = figures.timeline(history)
+    log = _log(history)
+    return {
+        "name": history.plan.get("name") or history.run,
+        "run": history.run,
+        "question": history.question,
+        "status": history.status,
+        "verdict": verdict,
+        "saying": _saying(results, verdict),
+        "marks": MARKS,
+        "checks": results,
+        "keys": _keys(history),
+        "picture": picture(history),
+        "fault_colours": _fault_colours(history),
+        "edges_own": any(row.scope == "own" for rows in history.edge_series("accuracy").values() for row in rows),
+        "figures": {
+            "accuracy-time": figures.curves(history, "accuracy", against="time"),
+            "accuracy-rounds": figures.curves(history, "accuracy", against="rounds"),
+            "loss-time": figures.curves(history, "loss", against="time"),
+            "loss-rounds": figures.curves(history, "loss", against="rounds"),
+            "timeline": timeline,
+            "traffic": figures.traffic(history),
+        },
+        "left_out": left_out,
+        "links": _links(history),
+        "probes": _probes(history),
+        "faults": _faults(history),
+        "late": _late(history),
+        "overruns": _overruns(history),
+        "log": log[:LOG_LIMIT],
+        "log_left_out": max(0, len(log) - LOG_LIMIT),
+        "notes": [str(event.data.get("text", "")) for event in history.events("note")],
+        "environment": _environment(history),
+        "effective": yaml.safe_dump(history.effective, sort_keys=False, allow_unicode=True),
+    }
+
+
+def _saying(results: list[Check], verdict: Verdict) -> str:
+    """The verdict in a sentence that names the checks it comes from."""
+    names = text.some((check["name"] for check in results if check["verdict"] == verdict), len(results))
+    match verdict:
+        case "pass":
+            return "Done, and every check of the emulation passed."
+        case "fail":
+            return f"Failed: {names}. Read why below before relying on these figures."
+        case _:
+            return f"Nothing failed, but not everything could be checked: {names}."
+
+
+def _keys(history: History) -> list[Key]:
+    accuracy = history.global_series("accuracy")
+    best = max((row.value for row in accuracy), default=None)
+    planned = history.rounds_planned
+    sent = history.traffic()
+    messages = sum(row.messages for row in sent if row.direction == "sent")
+    spans = history.faults()
+    made = sum(1 for span in spans if span.start is not None)
+    tiers = Counter(node["tier"] for node in history.nodes.values())
+    return [
+        Key(
+            "accuracy",
+            text.percent(accuracy[-1].value if accuracy else None),
+            "" if best is None else f"best {text.percent(best)}",
+        ),
+        Key("rounds", str(history.rounds_done()), f"of {planned}" if planned is not None else ""),
+        Key("time", text.duration(history.seconds), _training(history)),
+        Key("nodes", str(len(history.nodes)), ", ".join(text.count(number, tier) for tier, number in tiers.items())),
+        Key("delivered", text.size(sum(history.bytes_by_class().values())), text.count(messages, "message")),
+        Key("faults", str(made), f"of {len(spans)} planned" if spans else "none planned"),
+        Key("overruns", str(len(history.events("overrun"))), "steps slower than asked"),
+        Key("links", history.engine or "–", f"driver {history.driver}" if history.driver else ""),
+    ]
+
+
+def _training(history: History) -> str:
+    began = history.training_began
+    return f"{text.duration(history.training_ended - began)} of training" if began is not None else "never trained"
+
+
+def _fault_colours(history: History) -> dict[str, str]:
+    """The fault actions of this run with their colours, for the picture's legend."""
+    actions = {span.action for span in history.faults() if span.start is not None}
+    return {action: colour for action, colour in figures.FAULTS.items() if action in actions}
+
+
+def _links(history: History) -> list[dict[str, Any]]:
+    """Counters by link class."""
+    totals: defaultdict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTERS, 0))
+    for row in history.link_counters():
+        for counter in COUNTERS:
+            totals[row.link_class][counter] += getattr(row, counter)
+    return [{"name": name, "colour": figures.link_colour(name), **counts} for name, counts in sorted(totals.items())]
+
+
+def _probes(history: History) -> list[dict[str, Any]]:
+    """Asked against measured, failed ones first."""
+    order = ("fail", "unknown", "pass")
+    rows = []
+    for probe in sorted(
+        history.probes(), key=lambda probe: order.index(probe.verdict) if probe.verdict in order else 1
+    ):
+        numbers = ("asked", "measured", "low", "high")
+        rows.append(
+            {
+                **{"link": f"{probe.source} → {probe.target}", "link_class": probe.link_class},
+                **{name: text.quantity(probe.quantity, getattr(probe, name)) for name in numbers},
+                **{"quantity": probe.quantity, "verdict": probe.verdict, "detail": probe.detail},
+            }
+        )
+    return rows
+
+
+def _faults(history: History) -> list[dict[str, Any]]:
+    began = history.training_began or 0.0
+    return [
+        {
+            **{"action": span.action, "target": span.target, "colour": figures.FAULTS.get(span.action, "")},
+            **{"planned": _planned(span), "started": _clock(span.start, began), "round": span.round},
+            "lasted": text.duration(span.end - span.start) if span.start is not None and span.end is not None else "",
+            "became": _became(span),
+        }
+        for span in history.faults()
+    ]
+
+
+def _planned(span: FaultSpan) -> str:
+    if span.planned.get("at") is not None:
+        return f"at {text.duration(span.planned['at'])}"
+    return f"round {span.planned['round']}" if span.planned.get("round") is not None else ""
+
+
+def _became(span: FaultSpan) -> str:
+    if span.skipped is not None:
+        return f"skipped: {span.detail}" if span.detail else "skipped"
+    if span.start is None:
+        return "not reached"
+    return "took effect" + (f" ({span.detail})" if span.detail else "")
+
+
+def _clock(t: float | None, began: float) -> str:
+    return "" if t is None else f"{t - began:.2f} s".replace("-", "−")
+
+
+def _late(history: History) -> list[dict[str, Any]]:
+    """Rounds that were abandoned and answers that came too late, by coordinator."""
+    tally: defaultdict[str, dict[str, Any]] = defaultdict(lambda: {"late": 0, "abandoned": []})
+    for event in history.events("late"):
+        tally[event.node or ""]["late"] += 1
+    for each in history.rounds():
+        if each.abandoned:
+            tally[each.node]["abandoned"].append(each.round)
+    return [
+        {"node": node, "late": of["late"], "abandoned": text.some(map(str, of["abandoned"]), 20)}
+        for node, of in sorted(tally.items())
+    ]
+
+
+def _overruns(history: History) -> list[dict[str, Any]]:
+    by_node: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for event in history.events("overrun"):
+        by_node[event.node or ""].append((event.data.get("asked") or 0.0, event.data.get("taken") or 0.0))
+    rows = []
+    for node, steps in sorted(by_node.items()):
+        asked, taken = max(steps, key=lambda step: step[1] - step[0])
+        worst = f"{text.duration(taken)} instead of {text.duration(asked)}"
+        rows.append({"node": node, "steps": len(steps), "worst": worst})
+    return rows
+
+
+def _log(history: History) -> list[LogRow]:
+    """Events, states and faults in one list by time; rounds and notes are shown elsewhere."""
+    began = history.training_began or 0.0
+    rows = [
+        *_event_rows(history),
+        *((state.t, state.node, state.state, None, state.detail) for state in history.states()),
+        *_fault_rows(history.faults()),
+    ]
+    rows.sort(key=lambda row: row[0])
+    return [LogRow(_clock(row[0], began), *row[1:]) for row in rows]
+
+
+def _event_rows(history: History) -> Iterable[tuple[float, str, str, int | None, str]]:
+    for event in history.events():
+        if event.name not in ("round", "note"):
+            detail = ", ".join(f"{key} {_plain(value)}" for key, value in event.data.items())
+            yield event.t, event.node or "orchestrator", event.name.replace("_", " "), event.round, detail
+
+
+def _fault_rows(spans: Iterable[FaultSpan]) -> Iterable[tuple[float, str, str, int | None, str]]:
+    for span in spans:
+        for phase, t in (("begins", span.start), ("is over", span.end), ("skipped", span.skipped)):
+            if t is not None:
+                yield t, span.target, f"fault: {span.action} {phase}", span.round, span.detail
+
+
+def _plain(value: Any) -> str:
+    return text.number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def _environment(history: History) -> list[tuple[str, str]]:
+    facts = {"seed": history.plan.get("seed"), **history.meta}
+    return [(key, _fact(key, value)) for key, value in sorted(facts.items())]
+
+
+def _fact(key: str, value: Any) -> str:
+    if key == "packages" and isinstance(value, dict):
+        return ", ".join(f"{name} {release}" for name, release in value.items() if release)
+    if key == "command" and isinstance(value, list):
+        return " ".join(map(str, value))
+    if key == "memory" and isinstance(value, int):
+        return text.size(value)
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,244 @@
+"""Where the nodes and links stand in the report's picture: tiers as rows, each parent above its children.
+
+Pure geometry and wording; the page's template draws it as SVG.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from netem.profile import LinkProfile
+from orchestrator import text
+from orchestrator.history import History
+from orchestrator.report.figures import FAULTS, link_colour
+from orchestrator.rows import LinkCounters
+
+WIDTH = 1120.0
+MARGIN = 28.0
+LABELLED = 26.0  # the distance of neighbours from which on nodes carry a label
+TIERS = ("cloud", "edge", "device")
+LARGEST = {"cloud": 17.0, "edge": 14.0, "device": 11.0}  # half the size of a node in px
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A node in the picture. ``mark`` is the colour of the ring that tells of faults, or empty."""
+
+    name: str
+    tier: str
+    x: float
+    y: float
+    size: float
+    label: str
+    beside: bool  # the label stands beside the node, not below it
+    mark: str
+    faults: int
+    away: bool
+    hover: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """A link in the picture, both directions in one. ``special`` ones differ from the rest of their class."""
+
+    path: str
+    colour: str
+    special: bool
+    hover: str
+
+
+@dataclass(frozen=True)
+class ClassNote:
+    """One entry of the legend."""
+
+    name: str
+    colour: str
+    profile: str
+    links: int
+
+
+@dataclass(frozen=True)
+class Picture:
+    width: float
+    height: float
+    dots: tuple[Dot, ...]
+    lines: tuple[Line, ...]
+    classes: tuple[ClassNote, ...]
+
+
+def picture(history: History) -> Picture:
+    """The topology of a run, with what happened to its nodes and links."""
+    places, sizes, height = _places(history.nodes)
+    usual = _usual_profiles(history.plan.get("links", []))
+    return Picture(
+        width=WIDTH,
+        height=height,
+        dots=tuple(_dots(history, places, sizes)),
+        lines=tuple(_lines(history, places, usual)),
+        classes=tuple(
+            ClassNote(name, link_colour(name), describe(profile), _count(history, name))
+            for name, profile in usual.items()
+        ),
+    )
+
+
+def describe(profile: Mapping[str, Any]) -> str:
+    """A link profile of plan.json in words."""
+    return LinkProfile.from_mapping(profile).describe()
+
+
+def _places(
+    nodes: Mapping[str, Mapping[str, Any]],
+) -> tuple[dict[str, tuple[float, float]], dict[str, float], float]:
+    """Each node's centre, each tier's pitch, and the height of the picture."""
+    tiers = [tier for tier in TIERS if any(node["tier"] == tier for node in nodes.values())]
+    places: dict[str, tuple[float, float]] = {}
+    pitches: dict[str, float] = {}
+    y = MARGIN + 20
+    for tier in tiers:
+        members = [name for name, node in nodes.items() if node["tier"] == tier]
+        blocks = _blocks(members, nodes, places)
+        pitch = _pitch(blocks, leaves=not any(nodes[name].get("children") for name in members))
+        row_height = pitch if pitch < LABELLED else pitch + 14
+        lowest = y
+        for left, width, names in blocks:
+            columns = max(1, min(len(names), int(width / pitch + 0.01)))
+            for index, name in enumerate(names):
+                row, column = divmod(index, columns)
+                in_row = min(columns, len(names) - row * columns)
+                x = left + width / 2 + (column - (in_row - 1) / 2) * pitch
+                places[name] = (x, y + row * row_height)
+                lowest = max(lowest, y + row * row_height)
+        pitches[tier] = pitch
+        y = lowest + (120 if tier == "cloud" else 130)
+    return places, pitches, (y - 130 if places else 0.0) + MARGIN + 46
+
+
+def _blocks(
+    members: Sequence[str], nodes: Mapping[str, Mapping[str, Any]], places: Mapping[str, tuple[float, float]]
+) -> list[tuple[float, float, list[str]]]:
+    """A tier's nodes by parent: (left, width, names), the parents from left to right."""
+    by_parent: defaultdict[str | None, list[str]] = defaultdict(list)
+    for name in members:
+        parent = nodes[name].get("parent")
+        by_parent[parent if parent in places else None].append(name)
+    parents = sorted(by_parent, key=lambda parent: places[parent][0] if parent else -1.0)
+    width = (WIDTH - 2 * MARGIN) / len(parents)
+    if len(members) == len(parents):  # one child each: keep the children right below
+        width = (WIDTH - 2 * MARGIN) / max(len(members), len(parents))
+    return [(MARGIN + index * width, width, by_parent[parent]) for index, parent in enumerate(parents)]
+
+
+def _pitch(blocks: Sequence[tuple[float, float, list[str]]], *, leaves: bool) -> float:
+    """The distance of neighbours at which the fullest block still has no more than about four rows.
+
+    A tier with children spreads over the whole width, so that each node stands above its own.
+    """
+    width = min(width for _, width, _ in blocks)
+    fullest = max(len(names) for _, _, names in blocks)
+    columns = max(1, math.ceil(fullest / 4)) if leaves and fullest * 60 > width else fullest
+    return max(9.0, min(90.0 if leaves else WIDTH, width / columns))
+
+
+def _dots(history: History, places: Mapping[str, tuple[float, float]], pitches: Mapping[str, float]) -> list[Dot]:
+    states = history.current_states()
+    faults: defaultdict[str, list[str]] = defaultdict(list)
+    for span in history.faults():
+        for touched in span.nodes if span.start is not None else ():
+            faults[touched].append(span.action)
+    dots = []
+    for name, node in history.nodes.items():
+        tier, (x, y) = node["tier"], places[name]
+        counted = Counter(faults[name])
+        worst = next((action for action in FAULTS if action in counted), None)
+        state = states[name].state
+        told = [name, (node.get("hardware") or {}).get("name", ""), state]
+        told += [text.count(node["samples"], "sample")] if node.get("samples") else []
+        told += [f"{action} {number}×" for action, number in counted.items()]
+        size = min(LARGEST[tier], 0.36 * pitches[tier])
+        label = _label(name, tier, pitches[tier])
+        dots.append(
+            Dot(
+                name=name,
+                tier=tier,
+                x=round(x, 1),
+                y=round(y, 1),
+                size=round(size, 1),
+                label=label,
+                beside=bool(node.get("children")) and pitches[tier] > 4 * size + 7 * len(label),
+                mark=FAULTS[worst] if worst else "",
+                faults=counted.total(),
+                away=state in ("crashed", "failed", "restarting"),
+                hover="\n".join(part for part in told if part),
+            )
+        )
+    return dots
+
+
+def _label(name: str, tier: str, pitch: float) -> str:
+    """The whole name where there is room for it, else what tells it from the others of its tier."""
+    if pitch >= 7 * len(name):
+        return name
+    short = name.removeprefix(f"{tier}-")
+    return short if pitch >= max(LABELLED, 7 * len(short) + 4) else ""
+
+
+def _lines(
+    history: History, places: Mapping[str, tuple[float, float]], usual: Mapping[str, Mapping[str, Any]]
+) -> list[Line]:
+    totals = {(row.source, row.target): row for row in history.link_counters()}
+    pairs: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for link in history.plan.get("links", []):
+        ends = sorted((link["source"], link["target"]))
+        pairs.setdefault((ends[0], ends[1]), []).append(link)
+    lines = []
+    for (one, other), links in pairs.items():
+        if one in places and other in places:
+            link_class = links[0]["link_class"]
+            told = [f"{one} – {other} ({link_class})", *(_direction(link, totals) for link in links)]
+            lines.append(
+                Line(
+                    path=_path(places[one], places[other]),
+                    colour=link_colour(link_class),
+                    special=any(link["profile"] != usual[link_class] for link in links),
+                    hover="\n".join(told),
+                )
+            )
+    return lines
+
+
+def _direction(link: Mapping[str, Any], totals: Mapping[tuple[str, str], LinkCounters]) -> str:
+    row = totals.get((link["source"], link["target"]))
+    delivered = f"; {text.size(row.delivered_bytes)} delivered" if row else ""
+    return f"→ {link['target']}: {describe(link['profile'])}{delivered}"
+
+
+def _path(one: tuple[float, float], other: tuple[float, float]) -> str:
+    """A gentle curve between rows, an arc above its row between neighbours."""
+    (x1, y1), (x2, y2) = sorted((one, other), key=lambda place: (place[1], place[0]))
+    if y1 == y2:
+        lift = min(62.0, 20 + abs(x2 - x1) * 0.09)
+        return f"M{x1:.1f} {y1:.1f} Q{(x1 + x2) / 2:.1f} {y1 - 2 * lift:.1f} {x2:.1f} {y2:.1f}"
+    middle = (y1 + y2) / 2
+    return f"M{x1:.1f} {y1:.1f} C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {y2:.1f}"
+
+
+def _usual_profiles(links: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The profile that most links of a class have."""
+    by_class: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for link in links:
+        by_class[link["link_class"]].append(link["profile"])
+    usual = {}
+    for name, profiles in by_class.items():
+        counted = Counter(json.dumps(profile, sort_keys=True) for profile in profiles)
+        usual[name] = json.loads(counted.most_common(1)[0][0])
+    return usual
+
+
+def _count(history: History, link_class: str) -> int:
+    return len({frozenset(pair) for pair, name in history.link_classes.items() if name == link_class})

@@ -1,0 +1,101 @@
+"""Quantities as people read them, rounded: for checks, reports, comparisons and the live view.
+
+``netem.units`` writes exact values that can be read back; nothing here is meant to be read back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as "0.31 ms", "55 ms", "12.3 s", "4 min 12 s" or "1 h 03 min"; "–" for None."""
+    if seconds is None or not math.isfinite(seconds):
+        return "–"
+    if seconds < 0:
+        return f"−{duration(-seconds)}"
+    if seconds < 1:
+        return f"{_digits(seconds * 1e3)} ms" if seconds else "0 s"
+    if seconds < 99.95:
+        return f"{_digits(seconds)} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def rate(bits: float | None) -> str:
+    """Bits per second in the scenario's words: "48.7 mbit"; "–" for None."""
+    return _scaled(bits, ("bit", "kbit", "mbit", "gbit"))
+
+
+def size(count: float | None) -> str:
+    """Bytes as "532 B", "12.4 MB"; "–" for None."""
+    return _scaled(count, ("B", "kB", "MB", "GB", "TB"))
+
+
+def percent(fraction: float | None) -> str:
+    """A fraction as "84.2%"; "–" for None."""
+    if fraction is None or not math.isfinite(fraction):
+        return "–"
+    return f"{fraction * 100:.1f}%"
+
+
+def loss(fraction: float | None) -> str:
+    """A small fraction as "0.53%", with the digits that a loss rate needs; "–" for None."""
+    if fraction is None or not math.isfinite(fraction):
+        return "–"
+    return f"{_digits(fraction * 100)}%"
+
+
+def number(value: float | None) -> str:
+    """A plain number with three significant digits, or whole with separators; "–" for None."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else _digits(value)
+
+
+def quantity(name: str, value: float | None) -> str:
+    """A measured quantity of a link, by its name in the record: rtt, rate, burst, or a fraction."""
+    match name:
+        case "rtt":
+            return duration(value)
+        case "rate":
+            return rate(value)
+        case "loss" | "duplicate" | "corrupt" | "reorder":
+            return loss(value)
+        case _:
+            return number(value)
+
+
+def some(names: Iterable[str], limit: int = 4) -> str:
+    """Names in a row, the ones beyond ``limit`` only counted: "a, b, c and 5 more"."""
+    listed = list(names)
+    if len(listed) <= limit:
+        return ", ".join(listed)
+    return f"{', '.join(listed[: limit - 1])} and {len(listed) - limit + 1} more"
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: "1 round", "3 rounds"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _scaled(value: float | None, units: tuple[str, ...]) -> str:
+    if value is None or not math.isfinite(value):
+        return "–"
+    for unit in units:
+        if abs(value) < 999.5 or unit == units[-1]:
+            break
+        value /= 1000
+    return f"{_digits(value)} {unit}"
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, no exponent, no trailing zeros."""
+    if value == 0:
+        return "0"
+    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+    text = f"{value:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,202 @@
+"""What a person sees while a run goes on: a live picture in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator import text
+from orchestrator.checks import Verdict
+
+LINES = 6  # of what happened last, under the live picture
+CURVE = 40  # rounds in the little curve of the accuracy
+BLOCKS = "▁▂▃▄▅▆▇█"
+VERDICTS: dict[Verdict, tuple[str, str]] = {
+    "pass": ("✓ all well so far", "green"),
+    "unknown": ("? not everything could be checked", "yellow"),
+    "fail": ("✕ a check has failed", "red"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """How a run stands at ``t`` seconds since it began.
+
+    ``tiers`` has (up, all) of each tier, ``traffic`` the bytes per second that each link class delivers now.
+    """
+
+    t: float
+    round: int
+    rounds_total: int | None
+    nodes_up: int
+    nodes_total: int
+    tiers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    accuracy: float | None = None
+    loss: float | None = None
+    traffic: Mapping[str, float] = field(default_factory=dict)
+    next_fault: str | None = None
+    faults_done: int = 0
+    faults_total: int = 0
+    verdict: Verdict | None = None
+
+
+class View(Protocol):
+    """Shows a run. ``update`` is called a few times a second, ``line`` when something happens."""
+
+    def update(self, snapshot: Snapshot) -> None: ...
+
+    def line(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def open_view(*, as_json: bool = False) -> View:
+    """The live picture if standard output is a terminal; else plain lines, on standard error under ``--json``."""
+    if as_json:
+        return PlainView(sys.stderr)
+    console = Console()
+    return LiveView(console) if console.is_terminal else PlainView(sys.stdout)
+
+
+class PlainView:
+    """One line for each thing that happens and for each round, with seconds since the view was opened."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._began = clock()
+        self._last: Snapshot | None = None
+
+    def update(self, snapshot: Snapshot) -> None:
+        last, self._last = self._last, snapshot
+        if snapshot.round != (last.round if last else 0):
+            self._write(_round_line(snapshot))
+        if last and snapshot.verdict == "fail" and last.verdict != "fail":
+            self._write("a check has failed: this run is not to be trusted")
+
+    def line(self, text: str) -> None:
+        self._write(text)
+
+    def close(self) -> None:
+        self._stream.flush()
+
+    def _write(self, text: str) -> None:
+        print(f"[{self._clock() - self._began:7.1f} s] {text}", file=self._stream, flush=True)
+
+
+def _round_line(snapshot: Snapshot) -> str:
+    of = f" of {snapshot.rounds_total}" if snapshot.rounds_total is not None else ""
+    parts = [f"round {snapshot.round}{of} begins"]
+    if snapshot.accuracy is not None:
+        parts.append(f"accuracy {text.percent(snapshot.accuracy)} so far")
+    parts.append(f"{snapshot.nodes_up} of {text.count(snapshot.nodes_total, 'node')} up")
+    return ", ".join(parts)
+
+
+class LiveView:
+    """A picture that is redrawn in place; the last one stays when the run is over."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began = clock()
+        self._lines: deque[tuple[float, str]] = deque(maxlen=LINES)
+        self._curve: dict[int, float] = {}
+        self._snapshot = Snapshot(t=0.0, round=0, rounds_total=None, nodes_up=0, nodes_total=0)
+        self._live = Live(self._picture(), console=console, auto_refresh=False, redirect_stderr=False)
+        self._live.start(refresh=True)
+
+    def update(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        if snapshot.accuracy is not None:
+            self._curve[snapshot.round] = snapshot.accuracy
+        self._refresh()
+
+    def line(self, text: str) -> None:
+        self._lines.append((self._clock() - self._began, text))
+        self._refresh()
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _refresh(self) -> None:
+        self._live.update(self._picture(), refresh=True)
+
+    def _picture(self) -> RenderableType:
+        table = Table.grid(padding=(0, 2), expand=True)
+        table.add_column(style="dim", width=8, no_wrap=True)
+        table.add_column(ratio=1)
+        for label, content in _rows(self._snapshot, self._curve):
+            table.add_row(label, content)
+        said = [_line(t, words) for t, words in self._lines] or [Text("starting", style="dim")]
+        parts: list[RenderableType] = [table, Text(), *said] if self._snapshot.nodes_total else [*said]
+        title = f"[bold]edgebed[/] [dim]·[/] {text.duration(self._snapshot.t)}"
+        return Panel(Group(*parts), title=title, title_align="left", border_style="blue", padding=(1, 2))
+
+
+def _rows(snapshot: Snapshot, curve: Mapping[int, float]) -> list[tuple[str, RenderableType]]:
+    rows: list[tuple[str, RenderableType]] = []
+    if snapshot.nodes_total:
+        rows += [("rounds", _progress(snapshot)), ("nodes", _nodes(snapshot))]
+    if snapshot.accuracy is not None:
+        rows.append(("accuracy", _accuracy(snapshot, curve)))
+    if snapshot.traffic:
+        rows.append(("links", _traffic(snapshot.traffic)))
+    if snapshot.faults_total:
+        coming = f"   [dim]next:[/] {escape(snapshot.next_fault)}" if snapshot.next_fault else ""
+        done = f"{snapshot.faults_done} [dim]of[/] {snapshot.faults_total}{coming}"
+        rows.append(("faults", Text.from_markup(done)))
+    if snapshot.verdict is not None:
+        saying, style = VERDICTS[snapshot.verdict]
+        rows.append(("checks", Text(saying, style=style)))
+    return rows
+
+
+def _progress(snapshot: Snapshot) -> RenderableType:
+    if snapshot.rounds_total is None:
+        return Text(str(snapshot.round))
+    grid = Table.grid(padding=(0, 2))
+    bar = ProgressBar(
+        total=max(1, snapshot.rounds_total),
+        completed=snapshot.round,
+        width=CURVE,
+        style="dim",
+        complete_style="blue",
+        finished_style="green",
+    )
+    grid.add_row(bar, Text.from_markup(f"{snapshot.round} [dim]of[/] {snapshot.rounds_total}"))
+    return grid
+
+
+def _nodes(snapshot: Snapshot) -> Text:
+    parts = []
+    for tier, (up, total) in snapshot.tiers.items():
+        style = "green" if up == total else "yellow" if up else "red"
+        parts.append(f"[{style}]{up}[/] [dim]of {text.count(total, tier)}[/]")
+    return Text.from_markup("   ".join(parts) or f"{snapshot.nodes_up} [dim]of[/] {snapshot.nodes_total}")
+
+
+def _accuracy(snapshot: Snapshot, curve: Mapping[int, float]) -> Text:
+    values = list(curve.values())[-CURVE:]
+    marks = "".join(BLOCKS[min(len(BLOCKS) - 1, int(max(0.0, value) * len(BLOCKS)))] for value in values)
+    loss = f"   [dim]loss[/] {text.number(snapshot.loss)}" if snapshot.loss is not None else ""
+    return Text.from_markup(f"[bold]{text.percent(snapshot.accuracy)}[/]  [cyan]{marks}[/]{loss}")
+
+
+def _traffic(traffic: Mapping[str, float]) -> Text:
+    return Text.from_markup("   ".join(f"[dim]{name}[/] {text.size(rate)}/s" for name, rate in traffic.items()))
+
+
+def _line(t: float, said: str) -> Text:
+    return Text.assemble((f"{t:7.1f} s  ", "dim"), said, no_wrap=True, overflow="ellipsis")

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import RecordError
+from orchestrator.history import History
+from orchestrator.record import Record
+from orchestrator.report import render, write_report
+from orchestrator.report.figures import SERIES, STATES, curves, link_colour, timeline, traffic
+from orchestrator.report.topology import WIDTH, picture
+from tests.orchestrator.example_run import SETUP, Example, plan_of
+
+EXAMPLES = {
+    "finished": Example(),
+    "cut short": Example(rounds_made=4, ending=None),
+    "failed before a round": Example(rounds_made=0, ending="failed"),
+    "one node": Example(edges=0, devices_per_edge=0, rounds=3, with_faults=False),
+    "a hundred nodes": Example(edges=9, devices_per_edge=10, rounds=4),
+    "doubtful": Example(probe_error=0.2, overruns=2),
+}
+
+
+class Page(HTMLParser):
+    """What a browser would find: the tags, what they would load, and the figures."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.loads: list[str] = []
+        self.words: list[str] = []
+        self.feed(page)
+        self.close()
+        self.text = " ".join(" ".join(self.words).split())
+        self.figures = json.loads(
+            re.findall(r'id="figures">(.*?)</script>', page, re.DOTALL)[0], parse_constant=_refuse
+        )
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loads += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
+        if tag not in ("meta", "input"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"</{tag}> closes nothing"
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.words.append(data)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> History:
+    return History.open(Example().build(tmp_path_factory.mktemp("runs") / "run"))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_run_has_a_page_that_is_whole_and_loads_nothing(tmp_path: Path, name: str) -> None:
+    text = render(History.open(EXAMPLES[name].build(tmp_path)))
+    page = Page(text)
+    assert page.open == []
+    assert page.loads == []
+    assert page.tags.count("script") == 3  # plotly.js once, the figures, the page's own
+    assert "default-src 'none'" in text
+    assert "Does hierarchical averaging keep its accuracy" in page.text
+
+
+def test_a_run_of_which_nothing_was_recorded(tmp_path: Path) -> None:
+    Record.create(tmp_path, json.dumps({"nodes": [], "links": [], "faults": []}), {}).close()
+    page = Page(render(History.open(tmp_path)))
+    assert "The plan has no nodes." in page.text
+    assert "No accuracy and no loss was reported." in page.text
+    assert all(figure["data"] == [] for figure in page.figures.values())
+
+
+def test_the_page_says_what_the_record_says(finished: History) -> None:
+    page = Page(render(finished))
+    for words in (
+        "Done, and every check of the emulation passed.",
+        "21 of 21 planned faults took effect",
+        "1 cloud, 3 edges, 12 devices",
+        "40ms ±5ms, loss 0.5%, 50mbit",
+        "edge-0 | cloud at 22 s 22.00 s 6 s 6 took effect",
+        "fault: crash is over",
+        "Example CPU @ 2.40GHz",
+    ):
+        assert words in page.text
+
+
+def test_doubts_are_the_first_thing_to_be_read(tmp_path: Path) -> None:
+    page = Page(render(History.open(EXAMPLES["doubtful"].build(tmp_path))))
+    assert "Failed: links as asked, no overrun." in page.text
+    assert page.text.index("Failed:") < page.text.index("Learning")
+
+
+def test_what_nodes_say_stays_text(tmp_path: Path) -> None:
+    attack = "</script><script>alert(1)</script>"
+    record = Record.create(tmp_path, json.dumps(plan_of(Example(edges=1, devices_per_edge=1)) | {"name": attack}), {})
+    record.event(1.0, "edge-0", attack, 1, {attack: attack})
+    record.state(1.0, "edge-0", "crashed", attack)
+    record.metric(2.0, "cloud", 1, "global", "accuracy", math.nan)
+    record.traffic(2.0, "edge-0", [{"peer": "cloud", "kind": attack, "direction": "sent", "messages": 1, "bytes": 1}])
+    record.close()
+    text = render(History.open(tmp_path))
+    assert "<script>alert" not in text
+    page = Page(text)
+    assert page.tags.count("script") == 3
+    assert page.figures["accuracy-time"]["data"][0]["y"] == [None]
+
+
+def test_write_report(finished: History, tmp_path: Path) -> None:
+    write_report(finished, tmp_path / "report.html")
+    assert (tmp_path / "report.html").stat().st_size > 1_000_000  # plotly.js is in it
+    with pytest.raises(RecordError, match="cannot be written"):
+        write_report(finished, tmp_path / "nowhere" / "report.html")
+
+
+def test_curves(finished: History) -> None:
+    figure = curves(finished, "accuracy", against="rounds")
+    names = [trace["name"] for trace in figure["data"]]
+    assert names == ["edge-0", "edge-1", "edge-2", "global"]
+    assert figure["data"][-1]["x"] == list(range(1, 11))
+    against_time = curves(finished, "accuracy", against="time")
+    assert against_time["data"][-1]["x"][0] == pytest.approx(3.88)  # reported 0.12 s before the end of a 4 s round
+    assert [shape["label"]["text"] for shape in against_time["layout"]["shapes"]] == ["crash", "slow", "partition"]
+
+
+def test_many_edges_share_one_entry_of_the_legend(tmp_path: Path) -> None:
+    edges = len(SERIES) + 1
+    history = History.open(Example(edges=edges, devices_per_edge=1, rounds=2).build(tmp_path))
+    traces = curves(history, "loss", against="rounds")["data"]
+    assert [trace.get("showlegend", True) for trace in traces] == [True, *[False] * (edges - 1), True]
+
+
+def test_timeline(finished: History) -> None:
+    figure, left_out = timeline(finished)
+    assert left_out == 0
+    labels = figure["layout"]["yaxis"]["ticktext"]
+    assert labels[:5] == ["cloud rounds", "edge-0 rounds", "edge-1 rounds", "edge-2 rounds", "cloud"]
+    traces = {trace["name"]: trace for trace in figure["data"]}
+    crashed = traces["crashed"]
+    assert [(crashed["base"], crashed["x"])] == [([9.0], [7.0])]  # planned at 9 s of training for 7 s
+    assert labels[crashed["y"][0]] == "device-1-2"
+    assert [labels[row] for row in traces["partition"]["y"]] == ["cloud", "edge-0"]
+    assert min(traces["starting"]["base"]) == pytest.approx(0.4 - SETUP)
+
+
+def test_a_large_timeline_leaves_out_nodes_to_which_nothing_happened(tmp_path: Path) -> None:
+    figure, left_out = timeline(History.open(Example(edges=5, devices_per_edge=10, rounds=1).build(tmp_path / "calm")))
+    rows = figure["layout"]["yaxis"]["ticktext"]
+    assert [label for label in rows if not label.endswith("rounds")] == ["cloud"]
+    assert left_out == 55
+    figure, _ = timeline(History.open(Example(edges=5, devices_per_edge=10, rounds=3).build(tmp_path / "troubled")))
+    assert "device-2-5" in figure["layout"]["yaxis"]["ticktext"]  # crashed at 9 s of training
+
+
+def test_traffic_is_told_by_class_and_kind(finished: History) -> None:
+    figure = traffic(finished)
+    sent = {trace["name"]: dict(zip(trace["y"], trace["x"], strict=True)) for trace in figure["data"]}
+    assert set(sent) == {"model", "update"}
+    assert sent["model"]["edge-cloud"] == sum(
+        row.bytes for row in finished.traffic() if (row.kind, row.node, row.direction) == ("model", "cloud", "sent")
+    )
+
+
+def places(example: Example, tmp_path: Path) -> dict[str, Any]:
+    return {dot.name: dot for dot in picture(History.open(example.build(tmp_path))).dots}
+
+
+def test_topology_has_tiers_as_rows_and_parents_above_their_children(tmp_path: Path) -> None:
+    dots = places(Example(rounds=1), tmp_path)
+    assert dots["cloud"].y < dots["edge-0"].y == dots["edge-2"].y < dots["device-0-0"].y
+    for edge in range(3):
+        children = [dots[f"device-{edge}-{index}"].x for index in range(4)]
+        assert sum(children) / 4 == pytest.approx(dots[f"edge-{edge}"].x, abs=0.1)
+    assert dots["device-0-0"].label == "device-0-0"
+
+
+@pytest.mark.parametrize(("edges", "devices"), [(1, 1), (2, 49), (20, 5), (40, 1), (1, 200)])
+def test_topology_keeps_nodes_apart_and_inside(tmp_path: Path, edges: int, devices: int) -> None:
+    example = Example(edges=edges, devices_per_edge=devices, rounds_made=0, with_faults=False)
+    dots = list(places(example, tmp_path).values())
+    assert all(dot.size <= dot.x <= WIDTH - dot.size for dot in dots)
+    devices_only = [dot for dot in dots if dot.tier == "device"]
+    size = devices_only[0].size
+    spots = sorted({(dot.y, dot.x) for dot in devices_only})
+    assert len(spots) == len(devices_only)
+    gaps = [right - left for (y1, left), (y2, right) in itertools.pairwise(spots) if y1 == y2]
+    assert all(gap >= 2 * size for gap in gaps)
+
+
+def test_topology_marks_faults_and_special_links(tmp_path: Path) -> None:
+    run = Example().build(tmp_path)
+    plan = json.loads((run / "plan.json").read_text())
+    plan["links"][0]["profile"] = {"latency": "200ms"}
+    (run / "plan.json").write_text(json.dumps(plan))
+    drawn = picture(History.open(run))
+    dots = {dot.name: dot for dot in drawn.dots}
+    assert dots["cloud"].mark
+    assert dots["cloud"].faults == 1
+    assert "partition 1×" in dots["cloud"].hover
+    assert not dots["edge-1"].mark
+    assert [line.hover.split("\n")[0] for line in drawn.lines if line.special] == ["cloud – edge-0 (edge-cloud)"]
+    assert {(note.name, note.links) for note in drawn.classes} == {
+        ("edge-cloud", 3),
+        ("device-edge", 12),
+        ("edge-edge", 3),
+    }
+
+
+def test_link_classes_keep_their_colours() -> None:
+    assert link_colour("device-edge") != link_colour("edge-cloud")
+    assert link_colour("satellite") == link_colour("satellite")
+
+
+def test_every_state_and_its_colour_is_known() -> None:
+    ours = {"starting", "registered", "running", "paused", "crashed", "restarting", "left", "failed"}
+    assert set(STATES) == ours

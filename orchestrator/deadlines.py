@@ -1,0 +1,81 @@
+"""How long a node that collects answers waits, when the scenario leaves it to us (`gathering.deadline: auto`).
+
+A deadline must never cut off a healthy member, and should end a wait that has become pointless; members that died are
+found by their silence much sooner. For the node above the clients (who hold data):
+
+    deadline = 10 s + 4 * (down + up) + 2 * max(c / s, n * c)
+
+with down and up the time of one model over the slowest link, latency + jitter + bytes * 8 / rate; c the CPU time of one
+client's training on a host core, s the speed of the slowest client's hardware, n the number of clients, since all of
+them may have to share one core of this host. The 4 leaves room for TCP's slow start and for losses. c is 20 ns for
+each parameter and sample, which is above what the catalogue's models take: about 1.4 ns for the small cnn (26 thousand
+parameters), 15 ns for ResNet-18, whose convolutions use each parameter many times.
+
+A node above that waits for kappa2 such rounds:
+
+    deadline = 10 s + 4 * (down + up) + kappa2 * deadline below
+
+A deadline that the scenario gives takes the place of the first; the one above is made from it in the same way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from netem.profile import LinkProfile
+from node.catalogue import LocalTraining
+
+SECONDS_PER_PARAMETER_AND_SAMPLE = 20e-9
+ALLOWANCE = 10.0
+MARGIN = 4.0
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What clients do in one round: a model of so many parameters and bytes, the largest shard, the slowest speed."""
+
+    parameters: int
+    model_bytes: int
+    clients: int
+    samples: int
+    speed: float
+
+    def training(self, params: LocalTraining) -> float:
+        """Upper estimate, in seconds, of the slowest client's local training."""
+        steps = getattr(params, "kappa1", None) or params.steps
+        samples = steps * params.batch_size if steps is not None else params.epochs * self.samples
+        cost = SECONDS_PER_PARAMETER_AND_SAMPLE * self.parameters * samples
+        return 2 * max(cost / self.speed, self.clients * cost)
+
+    def transfer(self, links: Iterable[LinkProfile]) -> float:
+        """Seconds for the model over the slowest of these links."""
+        return max((_transfer(profile, self.model_bytes) for profile in links), default=0.0)
+
+
+def deadlines(
+    work: Workload,
+    params: LocalTraining,
+    tiers: Sequence[tuple[str, Sequence[LinkProfile], Sequence[LinkProfile]]],
+    given: float | None,
+) -> dict[str, float]:
+    """The deadline of each tier that gathers, in whole seconds.
+
+    ``tiers`` come from the bottom up, each with the profiles of its links down and up; ``given`` is the scenario's.
+    """
+    result: dict[str, float] = {}
+    below: float | None = None
+    for tier, down, up in tiers:
+        crossing = ALLOWANCE + MARGIN * (work.transfer(down) + work.transfer(up))
+        if below is None:
+            wait = given if given is not None else math.ceil(crossing + work.training(params))
+        else:
+            wait = math.ceil(crossing + getattr(params, "kappa2", 1) * below)
+        result[tier] = below = float(wait)
+    return result
+
+
+def _transfer(profile: LinkProfile, size: int) -> float:
+    wait = profile.latency + profile.jitter
+    return wait + size * 8 / profile.rate if profile.rate else wait

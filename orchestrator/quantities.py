@@ -1,0 +1,63 @@
+"""Typed quantities for the scenario's models: read with units, written back with units, described for editors.
+
+Inside they are plain numbers: seconds, bytes and fractions 0..1 (netem.units says how they are read).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+from netem import units
+
+_NUMBER = r"[0-9]*\.?[0-9]+"
+
+DURATION_SCHEMA: dict[str, Any] = {
+    "type": ["string", "number"],
+    "pattern": rf"^\s*{_NUMBER}\s*(ns|us|ms|s|min|h)\s*$",
+    "maximum": 0,  # the only number that needs no unit
+    "examples": ["20ms", "1.5s", "10min"],
+}
+FRACTION_SCHEMA: dict[str, Any] = {
+    "type": ["string", "number"],
+    "pattern": rf"^\s*{_NUMBER}\s*%\s*$",
+    "minimum": 0,
+    "maximum": 1,
+    "examples": ["0.5%", "30%"],
+}
+RATE_SCHEMA: dict[str, Any] = {
+    "type": ["string", "null"],
+    "pattern": rf"^\s*{_NUMBER}\s*(bit|kbit|mbit|gbit)\s*$",
+    "examples": ["50mbit", "1gbit"],
+}
+SIZE_SCHEMA: dict[str, Any] = {
+    "type": "string",
+    "pattern": rf"^\s*{_NUMBER}\s*(b|kb|mb|gb|kib|mib|gib)\s*$",
+    "examples": ["64kb", "4gib"],
+}
+
+Duration = Annotated[
+    float,
+    BeforeValidator(units.parse_duration),
+    PlainSerializer(units.format_duration),
+    WithJsonSchema(DURATION_SCHEMA),
+]
+Fraction = Annotated[
+    float,
+    BeforeValidator(units.parse_fraction),
+    PlainSerializer(units.format_fraction),
+    WithJsonSchema(FRACTION_SCHEMA),
+]
+Size = Annotated[
+    int,
+    BeforeValidator(units.parse_size),
+    PlainSerializer(units.format_size),
+    WithJsonSchema(SIZE_SCHEMA),
+]
+AutoDuration = Annotated[
+    Literal["auto"] | float,
+    BeforeValidator(lambda value: value if value == "auto" else units.parse_duration(value)),
+    PlainSerializer(lambda value: value if value == "auto" else units.format_duration(value)),
+    WithJsonSchema({"anyOf": [{"const": "auto"}, DURATION_SCHEMA]}),
+]

@@ -21,9 +21,11 @@ _LINE_LIMIT = 64 * 1024 * 1024  # counters of thousands of links come as one lin
 
 
 class JsonChild:
-    """One helper process: ``request`` awaits its reply, ``on_event`` hears its news, ``ended`` is set when it is gone."""
+    """One helper process: ``request`` awaits its reply, ``on_event`` hears news, ``ended`` is set when it is gone."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, on_event: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self, name: str, process: asyncio.subprocess.Process, on_event: Callable[[dict[str, Any]], None]
+    ) -> None:
         self.name = name
         self.process = process
         self.ended = asyncio.Event()

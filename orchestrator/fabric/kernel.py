@@ -71,7 +71,9 @@ class KernelFabric:
         for source, target in self._cut:
             if target == node.name:
                 await self._apply_cut(source, target)
-        lines = wiring.node_lines(node, wiring.peers(node, self._nodes.values()), single_packets=node.name in self._single_packets)
+        lines = wiring.node_lines(
+            node, wiring.peers(node, self._nodes.values()), single_packets=node.name in self._single_packets
+        )
         await self._hub.run(["ip", "-batch", "-"], pid=pid, stdin=lines)
 
     async def detach(self, node: NodePlan) -> None:
@@ -146,11 +148,12 @@ class KernelFabric:
                 raise FabricError(f"link {source} -> {target}: {'; '.join(map(str, differences))}")
 
     async def _states(self, target: str) -> dict[int, tc.LinkState]:
-        return tc.parse_qdiscs(await self._hub.run(["tc", "-j", "-s", "qdisc", "show", "dev", self._interfaces[target]]))
+        return tc.parse_qdiscs(
+            await self._hub.run(["tc", "-j", "-s", "qdisc", "show", "dev", self._interfaces[target]])
+        )
 
     async def _tc(self, lines: str) -> None:
         await self._hub.run(["tc", "-batch", "-"], stdin=lines, environment=self._environment)
-
 
 
 _NOTHING = dict.fromkeys(("offered", "offered_bytes", "delivered", "delivered_bytes", "lost"), 0)

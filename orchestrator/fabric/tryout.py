@@ -38,9 +38,10 @@ def _tc(*argv: str) -> str:
 
 
 def _one_way() -> float:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver, socket.socket(
-        socket.AF_INET, socket.SOCK_DGRAM
-    ) as sender:
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
         receiver.bind(("127.0.0.1", 0))
         receiver.settimeout(TIMEOUT)
         started = time.perf_counter()

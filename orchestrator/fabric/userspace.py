@@ -32,7 +32,12 @@ class UserspaceFabric:
 
     @classmethod
     async def open(
-        cls, hub: Hub, run: str, directory: Path, plan: Plan, on_event: Callable[[dict[str, Any]], None] = lambda event: None
+        cls,
+        hub: Hub,
+        run: str,
+        directory: Path,
+        plan: Plan,
+        on_event: Callable[[dict[str, Any]], None] = lambda event: None,
     ) -> UserspaceFabric:
         switch = await JsonChild.start(
             "the switch",
@@ -51,7 +56,9 @@ class UserspaceFabric:
         interface = wiring.hub_interface(node, next(self._attachments))
         await self._hub.run(["ip", "-batch", "-"], stdin=wiring.hub_lines(node, pid, interface, bridge=None))
         await self._switch.request("attach", port=node.name, interface=interface, mac=node.mac)
-        lines = wiring.node_lines(node, wiring.peers(node, self._nodes), single_packets=node.name in self._single_packets)
+        lines = wiring.node_lines(
+            node, wiring.peers(node, self._nodes), single_packets=node.name in self._single_packets
+        )
         await self._hub.run(["ip", "-batch", "-"], pid=pid, stdin=lines)
 
     async def detach(self, node: NodePlan) -> None:

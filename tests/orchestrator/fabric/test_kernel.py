@@ -73,7 +73,10 @@ async def test_each_link_is_shaped_where_it_leaves_the_hub_for_its_target(plan: 
     fabric = await opened(plan, hub, tmp_path)
     await fabric.attach(plan.node("cloud"), pid=4711)
     lines = hub.lines()
-    assert f"link add v1.1 mtu 1500 type veth peer name data0 address {plan.node('cloud').mac} mtu 1500 netns 4711" in lines
+    assert (
+        f"link add v1.1 mtu 1500 type veth peer name data0 address {plan.node('cloud').mac} mtu 1500 netns 4711"
+        in lines
+    )
     assert "link set v1.1 master br0" in lines
     leaves = [line for line in lines if " netem " in line]
     assert len(leaves) == 2  # from each device

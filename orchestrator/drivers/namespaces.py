@@ -1,0 +1,119 @@
+"""The driver for laptops and CI: every node a process in Linux namespaces of its own, forked from one warm process.
+
+Needs neither Docker nor root: without root everything lies in one user namespace of the caller's (see fabric/hub.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from orchestrator.cgroups import NodeGroups, writable_hierarchies
+from orchestrator.child import JsonChild
+from orchestrator.drivers.base import Exit
+from orchestrator.errors import HostError
+from orchestrator.fabric.hub import Hub, labels
+from orchestrator.plan import NodePlan
+
+WARM_UP_TIMEOUT = 120.0  # s; the first import of torch from a cold disk is slow
+
+
+class NamespacesDriver:
+    """See Driver for the verbs."""
+
+    name = "namespaces"
+
+    def __init__(self, hub: Hub, run: str, directory: Path) -> None:
+        self._hub = hub
+        self._run = run
+        self._directory = directory
+        self._server: JsonChild | None = None
+        self._pids: dict[str, int] = {}
+        self._groups: NodeGroups | None = None
+        self._notes: list[str] = []
+        self.exits: asyncio.Queue[Exit] = asyncio.Queue()
+        self.lost = asyncio.Event()
+
+    async def open(self) -> None:
+        """Start the fork server; it warms up while the caller goes on, and ``start`` waits for it."""
+        self._server = await JsonChild.start(
+            "the fork server",
+            [*self._hub.enter(network=False), sys.executable, "-m", "node.forkserver"],
+            environment=labels(self._run, self._directory, "node"),
+            log=self._directory / "logs" / "forkserver.log",
+            on_event=self._heard,
+        )
+        self._watch = asyncio.create_task(self._watch_server(self._server))
+        self._open_groups()
+
+    def _open_groups(self) -> None:
+        hierarchies = writable_hierarchies()
+        groups = NodeGroups(self._run, hierarchies)
+        try:
+            for path in groups.create():
+                self._hub.remember_cgroup(path)
+        except OSError as error:
+            self._notes.append(f"no cgroup limits: {error}")
+            return
+        covered = {name for hierarchy in hierarchies for name in hierarchy.controllers}
+        missing = [name for name in ("cpu", "memory") if name not in covered]
+        if missing:
+            self._notes.append(
+                f"{' and '.join(missing)} limits of the hardware are not enforced: this user may not make cgroups;"
+                " computing is still stretched to the hardware's speed"
+            )
+        self._groups = groups if covered else None
+
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> int:
+        assert self._server is not None
+        await self._server.wait_ready(WARM_UP_TIMEOUT)
+        answer = await self._server.request("fork", node=node.name, assignment=str(assignment), log=str(log))
+        pid = int(answer["pid"])
+        self._pids[node.name] = pid
+        if self._groups is not None:
+            self._groups.place(node.name, pid, node.hardware)
+        return pid
+
+    async def kill(self, node: str) -> None:
+        self._signal(node, signal.SIGKILL)
+
+    async def stop(self, node: str) -> None:
+        self._signal(node, signal.SIGTERM)
+
+    async def pause(self, node: str) -> None:
+        self._signal(node, signal.SIGSTOP)
+
+    async def resume(self, node: str) -> None:
+        self._signal(node, signal.SIGCONT)
+
+    def notes(self) -> list[str]:
+        return list(self._notes)
+
+    async def close(self) -> None:
+        for node in list(self._pids):
+            self._signal(node, signal.SIGKILL)
+        if self._server is not None:
+            self._watch.cancel()
+            await self._server.close()
+
+    def _signal(self, node: str, number: signal.Signals) -> None:
+        pid = self._pids.get(node)
+        if pid is None:
+            raise HostError(f"{node} has no process now")
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            self._pids.pop(node, None)  # its Exit is on the way
+
+    def _heard(self, event: dict[str, Any]) -> None:
+        if event["event"] == "exit":
+            self._pids.pop(event["node"], None)
+            self.exits.put_nowait(Exit(event["node"], event["pid"], event["code"]))
+
+    async def _watch_server(self, server: JsonChild) -> None:
+        await server.ended.wait()
+        self.lost.set()

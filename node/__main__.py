@@ -1,0 +1,26 @@
+"""``python -m node ASSIGNMENT.json``: be one node, in a container or on a board."""
+
+from __future__ import annotations
+
+import sys
+
+from node.assignment import Assignment
+from node.errors import AssignmentError
+from node.main import EXIT_FAILED, keep_freed_memory, run_node
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 1:
+        print("usage: python -m node ASSIGNMENT.json", file=sys.stderr)
+        return 2
+    try:
+        assignment = Assignment.load(arguments[0])
+    except AssignmentError as error:
+        print(error, file=sys.stderr)
+        return EXIT_FAILED
+    keep_freed_memory()
+    return run_node(assignment)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

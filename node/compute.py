@@ -1,0 +1,70 @@
+"""Where heavy work runs: one worker thread per node, each step stretched to the node's hardware.
+
+A step that took c seconds of processor time lasts c / s on a node of speed s. If the host was too busy to keep this,
+that is told as an *overrun*; a step is never silently slower.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, Protocol
+
+from node.assignment import Hardware
+from node.control import Reporter
+
+Mode = Literal["train", "evaluate", "other"]
+
+OVERRUN_SHARE = 0.1  # of a step's time that it may be late
+OVERRUN_SECONDS = 0.02  # and beside it, for the host's own scheduling
+
+
+class Compute(Protocol):
+    """Runs a step of heavy work. ``samples``: how many samples it processes, for whoever models its time instead."""
+
+    async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: Mode) -> Any:
+        """The result of ``fn(*args)``; what it raises is raised here."""
+
+
+class WorkerCompute:
+    """Runs steps one after the other in a thread. ``slow`` is a factor on the speed that faults may set."""
+
+    def __init__(self, hardware: Hardware, reporter: Reporter) -> None:
+        self.slow = 1.0
+        self._speed = hardware.speed
+        self._reporter = reporter
+        self._pool = ThreadPoolExecutor(1, "compute")
+
+    async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: Mode) -> Any:
+        result, processor, taken = await asyncio.get_running_loop().run_in_executor(self._pool, _measured, fn, args)
+        asked = stretched(processor, self._speed, self.slow)
+        if asked is not None:
+            if asked > taken:
+                await asyncio.sleep(asked - taken)
+            elif is_overrun(asked, taken):
+                self._reporter.event("overrun", asked=asked, taken=taken, mode=mode)
+        return result
+
+    def close(self) -> None:
+        """End without waiting for a step that still runs."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def stretched(processor: float, speed: float | None, slow: float) -> float | None:
+    """Seconds that a step of ``processor`` seconds shall last; None if the host's own time is right."""
+    if speed is None and slow == 1.0:
+        return None
+    return processor / ((speed or 1.0) * slow)
+
+
+def is_overrun(asked: float, taken: float) -> bool:
+    return taken > (1 + OVERRUN_SHARE) * asked + OVERRUN_SECONDS
+
+
+def _measured(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, float, float]:
+    """The result, and the processor's and the clock's seconds it took."""
+    processor, clock = time.thread_time(), time.perf_counter()
+    result = fn(*args)
+    return result, time.thread_time() - processor, time.perf_counter() - clock

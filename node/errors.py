@@ -1,0 +1,41 @@
+"""What can go wrong in a node.
+
+NodeError
+├── AssignmentError      an assignment that cannot be used; the message names the field
+├── WireError            bytes that are not a message, or a message too large: the fault of whoever made them
+├── TransportError       this node cannot use its own data plane
+├── ControlError         the orchestrator cannot be reached, has fallen silent, or somebody else claims a node's name
+└── CheckpointError      a checkpoint that cannot be read; the message names the file
+
+Finished is no error: it unwinds a role whose run is over.
+"""
+
+from __future__ import annotations
+
+
+class NodeError(Exception):
+    """Any error of a node; the message says what, where and what to do."""
+
+
+class AssignmentError(NodeError):
+    """An assignment cannot be used."""
+
+
+class WireError(NodeError):
+    """Bytes are not a message, or a message exceeds a limit."""
+
+
+class TransportError(NodeError):
+    """This node cannot use its own data plane."""
+
+
+class ControlError(NodeError):
+    """The control plane cannot be used."""
+
+
+class CheckpointError(NodeError):
+    """A checkpoint cannot be read."""
+
+
+class Finished(Exception):  # noqa: N818 - control flow, like StopIteration
+    """The run is over for this node: its parent finished, or the orchestrator said stop or leave."""

@@ -1,0 +1,169 @@
+"""Between a role and its transport: it listens, keeps who is there, and lets the role wait for what it needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import TypeVar
+
+import numpy as np
+
+from node.assignment import Gathering
+from node.association import BadMessage, Event, Joined, Left, Lost, Received, Refused, Undelivered
+from node.control import Reporter
+from node.errors import Finished
+from node.gathering import Gather, Mailbox, Remark
+from node.membership import Membership
+from node.transport import Transport
+from node.wire import Message
+
+FINISH = "finish"  # the kind by which a parent ends the run of its children
+
+T = TypeVar("T")
+
+
+class Exchange:
+    """See the module. ``stop`` ends every wait with `Finished`, and so does a finish message of the ``parent``."""
+
+    def __init__(
+        self, transport: Transport, peers: Iterable[str], parent: str | None, rule: Gathering, reporter: Reporter
+    ) -> None:
+        self.membership = Membership(peers)
+        self._transport = transport
+        self._parent = parent
+        self._rule = rule
+        self._reporter = reporter
+        self._mailbox = Mailbox(rule.late)
+        self._standing: dict[str, tuple[frozenset[str], Message]] = {}
+        self._news = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._failure: BaseException | None = None
+
+    # What a role does
+
+    async def send(self, to: Iterable[str], message: Message) -> None:
+        await self._transport.send(to, message)
+
+    async def publish(self, to: Iterable[str], message: Message) -> None:
+        """Send to those who are there now, and to the others as soon as they are."""
+        audience = frozenset(to)
+        own = {name: np.array(tensor) for name, tensor in message.tensors.items()}
+        standing = Message(message.kind, message.sender, message.round, message.fields, own)
+        self._standing[message.kind] = (audience, standing)
+        await self._transport.send(sorted(audience & self.membership.present), message, replace=True)
+
+    async def gather(self, kind: str, peers: Iterable[str], round: int) -> list[Message]:
+        gather = Gather(kind, round, frozenset(peers), self._rule.quorum)
+        self._report_remarks(self._mailbox.begin(gather))
+        membership = self.membership
+        try:
+            async with asyncio.timeout(self._rule.deadline):
+                await self._until(lambda: gather.complete(membership.present, membership.left))
+        except TimeoutError:
+            pass
+        finally:
+            self._mailbox.end(gather)
+        messages = gather.result(membership.left)
+        if not messages:
+            have, need = len(gather.answers), gather.need(membership.left)
+            self._reporter.event("round_abandoned", round=round, kind=kind, have=have, need=need)
+        return messages
+
+    async def receive(self, kinds: Collection[str]) -> Message:
+        while True:
+            message, remarks = self._mailbox.take(kinds)
+            self._report_remarks(remarks)
+            if message is not None and not self._stopped.is_set():
+                return message
+            await self._next_news()
+
+    async def unless_stopped(self, work: Awaitable[T]) -> T:
+        """The result of ``work``, or `Finished` as soon as the run is over."""
+        task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopped.wait())
+        try:
+            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise Finished
+        finally:
+            task.cancel()
+            stopped.cancel()
+
+    # What happens to it
+
+    async def wait_for_peers(self, patience: float) -> None:
+        """Wait until every peer was there once, ``patience`` s at most."""
+        try:
+            async with asyncio.timeout(patience):
+                await self._until(lambda: self.membership.complete)
+        except TimeoutError:
+            pass
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._news.set()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped.is_set()
+
+    async def listen(self) -> None:
+        """For ever, take in what the transport tells. What goes wrong here is raised where the role waits."""
+        try:
+            while True:
+                await self._hear(await self._transport.receive())
+                self._news.set()
+        except Exception as error:
+            self._failure = error
+            self._news.set()
+
+    async def _hear(self, event: Event) -> None:
+        report = self._reporter.event
+        match event:
+            case Received(peer, message):
+                self._hear_message(peer, message)
+            case Joined(peer):
+                self.membership.join(peer)
+                report("joined", peer=peer)
+                await self._catch_up(peer)
+            case Lost(peer, reason):
+                self.membership.lose(peer)
+                report("lost", peer=peer, reason=reason)
+            case Left(peer):
+                self.membership.leave(peer)
+                report("left", peer=peer)
+            case Refused(peer, reason):
+                self.membership.leave(peer)
+                report("refused", peer=peer, reason=reason)
+            case BadMessage(peer, reason):
+                report("bad_message", peer=peer, reason=reason)
+            case Undelivered(peer, messages, reason):
+                report("undelivered", peer=peer, messages=messages, reason=reason)
+
+    def _hear_message(self, peer: str, message: Message) -> None:
+        if message.kind == FINISH and peer == self._parent:
+            self.stop()
+        else:
+            self._report_remarks(self._mailbox.put(message))
+
+    async def _catch_up(self, peer: str) -> None:
+        """Give a peer that came, or came back, the standing messages."""
+        for audience, message in list(self._standing.values()):
+            if peer in audience:
+                await self._transport.send([peer], message, replace=True)
+
+    def _report_remarks(self, remarks: Iterable[Remark]) -> None:
+        for fate, message in remarks:
+            self._reporter.event(fate, round=message.round, peer=message.sender, kind=message.kind)
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        while self.stopped or not reached():
+            await self._next_news()
+
+    async def _next_news(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self.stopped:
+            raise Finished
+        self._news.clear()
+        await self._news.wait()

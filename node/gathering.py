@@ -1,0 +1,118 @@
+"""Which messages answer whom: quorum, late and superseded messages. Pure: no waiting, no clock.
+
+The rules. Somebody who gathers waits for every peer that is present, and for a quorum of those that have not left.
+A message of a round that was gathered already is *late*: it is thrown away, or kept to stand in for a peer that has
+not answered when the next gathering of its kind ends. A message of a round to come waits for it. Who only receives
+wants the newest message of each sender; older ones are *superseded*. Of two answers of one peer the last counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Set
+from dataclasses import dataclass, field
+from typing import Literal
+
+from node.wire import Message
+
+KEPT = 16  # messages of one kind and sender that wait to be taken
+
+Fate = Literal["late", "superseded"]
+Remark = tuple[Fate, Message]
+
+
+def needed(quorum: float, members: int) -> int:
+    """The least whole number of ``members`` that is the fraction ``quorum`` of them, and at least one."""
+    return min(members, max(1, math.ceil(quorum * members - 1e-9)))  # 0.55 of 100 is 55, whatever floats make of it
+
+
+@dataclass
+class Gather:
+    """A round of waiting for ``kind`` messages of ``round`` from ``peers``."""
+
+    kind: str
+    round: int
+    peers: frozenset[str]
+    quorum: float
+    answers: dict[str, Message] = field(default_factory=dict)
+
+    def wants(self, message: Message) -> bool:
+        return message.kind == self.kind and message.sender in self.peers and message.round in (self.round, None)
+
+    def need(self, left: Set[str]) -> int:
+        """How many answers make the quorum."""
+        return needed(self.quorum, len(self.peers - left))
+
+    def complete(self, present: Set[str], left: Set[str]) -> bool:
+        """Whether there is nobody left worth waiting for: all who are present answered, and they are enough."""
+        return len(self.answers) >= self.need(left) and not (self.peers & present) - self.answers.keys()
+
+    def result(self, left: Set[str]) -> list[Message]:
+        """The answers, sorted by sender, if they are enough; else none."""
+        if len(self.answers) < self.need(left):
+            return []
+        return [self.answers[sender] for sender in sorted(self.answers)]
+
+
+class Mailbox:
+    """Messages that arrived and were not taken yet. ``late`` says what becomes of late ones."""
+
+    def __init__(self, late: Literal["discard", "keep"]) -> None:
+        self._late = late
+        self._arrivals = 0
+        self._waiting: defaultdict[tuple[str, str], list[tuple[int, Message]]] = defaultdict(list)
+        self._gathers: list[Gather] = []
+        self._least_round: dict[tuple[str, str], int] = {}  # what is older has been gathered
+        self._stand_ins: dict[tuple[str, str], Message] = {}
+
+    def put(self, message: Message) -> list[Remark]:
+        """A message arrived."""
+        for gather in self._gathers:
+            if gather.wants(message):
+                gather.answers[message.sender] = message
+                return []
+        slot = (message.kind, message.sender)
+        if message.round is not None and message.round < self._least_round.get(slot, 0):
+            return self._put_late(message)
+        self._arrivals += 1
+        waiting = self._waiting[slot]
+        waiting[:] = [each for each in waiting if message.round is None or each[1].round != message.round]
+        waiting.append((self._arrivals, message))
+        return [("superseded", waiting.pop(0)[1])] if len(waiting) > KEPT else []
+
+    def take(self, kinds: Collection[str]) -> tuple[Message | None, list[Remark]]:
+        """The newest message of the sender and kind that waited longest, and what it supersedes."""
+        slots = [slot for slot, waiting in self._waiting.items() if waiting and slot[0] in kinds]
+        if not slots:
+            return None, []
+        *older, (_, newest) = self._waiting.pop(min(slots, key=lambda slot: self._waiting[slot][-1][0]))
+        return newest, [("superseded", message) for _, message in older]
+
+    def begin(self, gather: Gather) -> list[Remark]:
+        """From now on, messages that the gathering wants are its answers, those that wait already included."""
+        remarks: list[Remark] = []
+        self._gathers.append(gather)
+        for slot in self._slots(gather):
+            self._least_round[slot] = max(gather.round, self._least_round.get(slot, 0))
+            for _, message in self._waiting.pop(slot, []):
+                remarks += self.put(message)
+        return remarks
+
+    def end(self, gather: Gather) -> None:
+        """The gathering is over: late messages that were kept stand in for those who did not answer."""
+        self._gathers.remove(gather)
+        for slot in self._slots(gather):
+            self._least_round[slot] = max(gather.round + 1, self._least_round.get(slot, 0))
+            stand_in = self._stand_ins.pop(slot, None)
+            if stand_in is not None:
+                gather.answers.setdefault(stand_in.sender, stand_in)
+
+    def _put_late(self, message: Message) -> list[Remark]:
+        if self._late == "keep":
+            self._stand_ins[message.kind, message.sender] = message
+        return [("late", message)]
+
+    @staticmethod
+    def _slots(gather: Gather) -> Iterable[tuple[str, str]]:
+        return [(gather.kind, peer) for peer in sorted(gather.peers)]

@@ -1,0 +1,100 @@
+"""Parameters that carry what they may be: frozen dataclasses whose fields are checked as they are made."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+
+@dataclass(frozen=True)
+class Between:
+    """The numbers a parameter may be; `above` leaves `low` itself out. `none` also allows None."""
+
+    kind: type[int] | type[float]
+    low: float
+    high: float = math.inf
+    above: bool = False
+    below: bool = False
+    none: bool = False
+
+    def __contains__(self, value: object) -> bool:
+        if value is None:
+            return self.none
+        if isinstance(value, bool) or not isinstance(value, (int, float) if self.kind is float else int):
+            return False
+        low = value > self.low if self.above else value >= self.low
+        high = value < self.high if self.below else value <= self.high
+        return low and high and math.isfinite(value)
+
+    def __str__(self) -> str:
+        bounds = [f"{'above' if self.above else 'at least'} {self.low:g}"]
+        if math.isfinite(self.high):
+            bounds.append(f"{'below' if self.below else 'at most'} {self.high:g}")
+        noun = "a whole number" if self.kind is int else "a number"
+        return f"{noun} {' and '.join(bounds)}{', or nothing' if self.none else ''}"
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """The words a parameter may be, or, with `number`, a number instead of a word."""
+
+    words: tuple[str, ...]
+    number: Between | None = None
+
+    def __contains__(self, value: object) -> bool:
+        return value in self.words or (self.number is not None and value in self.number)
+
+    def __str__(self) -> str:
+        words = " or ".join(self.words)
+        return f"{words} or {self.number}" if self.number else words
+
+
+def number(default: float, *, low: float, high: float = math.inf, above: bool = False, below: bool = False) -> Any:
+    return field(default=default, metadata={"allowed": Between(float, low, high, above, below)})
+
+
+def whole(default: int | None, *, low: int, none: bool = False) -> Any:
+    return field(default=default, metadata={"allowed": Between(int, low, none=none)})
+
+
+def word(default: str | int, *words: str, number: Between | None = None) -> Any:
+    return field(default=default, metadata={"allowed": OneOf(words, number)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """Parameters whose fields carry what they may be (`metadata["allowed"]`).
+
+    Raises ValueError naming the field, the value and what is allowed.
+    """
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            value, allowed = getattr(self, entry.name), entry.metadata["allowed"]
+            if value not in allowed:
+                raise ValueError(f"{entry.name}: {value!r} is not {allowed}")
+
+
+P = TypeVar("P", bound=Parameters)
+
+
+def read_parameters(kind: type[P], values: Mapping[str, Any]) -> P:
+    """Make the parameters `kind` from a scenario's mapping.
+
+    Raises ValueError for a key it does not have (with the nearest name and the allowed ones) or a value out of range.
+    """
+    known = [entry.name for entry in fields(kind)]
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"unknown parameter {key!r}{hint} (allowed: {', '.join(known) or 'none'})")
+    return kind(**values)
+
+
+def allowed_values(kind: type[Parameters]) -> dict[str, str]:
+    """What each parameter of `kind` may be, in words, for help texts and documents."""
+    return {entry.name: str(entry.metadata["allowed"]) for entry in fields(kind)}

@@ -1,0 +1,190 @@
+"""What an algorithm sees. One subclass of `Role` per tier, whose ``run`` reads like the paper's pseudocode:
+
+    class Cloud(Role):
+        async def run(self):
+            w = self.restored.tensors if self.restored else self.learner.get()
+            async for t in self.rounds():
+                await self.publish(self.children, "model", w, round=t)
+                updates = await self.gather("update", self.children, round=t)
+                if updates:
+                    w = weighted_mean([u.tensors for u in updates], [u.fields["samples"] for u in updates])
+                await self.checkpoint(t, w)
+
+    class Client(Role):
+        async def run(self):
+            while True:
+                m = await self.receive("model")
+                result = await self.compute(self.learner.train, m.tensors, self.params, m.round)
+                await self.send(self.parent, "update", result.weights, round=m.round, samples=self.learner.samples)
+
+A role knows time only through asyncio, does heavy work only through ``compute``, and draws only from ``rng``: then it
+runs unchanged on emulated links and in simulations. Every wait ends with `Finished` when the run is over for the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from node import checkpoint as checkpoints
+from node.assignment import Assignment, derive_seed
+from node.checkpoint import Checkpoint
+from node.compute import Compute, Mode
+from node.control import Reporter
+from node.errors import Finished, NodeError
+from node.exchange import FINISH, Exchange
+from node.transport import Transport
+from node.wire import Message, Tensors
+
+_LAST_WORDS = 0.5  # s for what is queued when a node is told to stop
+
+RESERVED_KINDS = {"hello", "beat", "goodbye", "stale", "unknown", FINISH}
+
+
+class Role:
+    """One node's part in an algorithm.
+
+    ``parent``, ``children`` and ``neighbours`` are names of peers; ``params`` the algorithm's parameters; ``learner``
+    the node's model and data; ``rng`` a generator seeded from (scenario seed, node); ``restored`` the last checkpoint
+    of a coordinator that was restarted, else None.
+    """
+
+    def __init__(
+        self, assignment: Assignment, transport: Transport, compute: Compute, reporter: Reporter, *,
+        params: Any = None, learner: Any = None, restored: Checkpoint | None = None,
+    ) -> None:  # fmt: skip
+        self.name = assignment.node
+        self.tier = assignment.tier
+        self.parent: str | None = next(iter(assignment.related("parent")), None)
+        self.children = assignment.related("child")
+        self.neighbours = assignment.related("neighbour")
+        self.params = params
+        self.learner = learner
+        self.restored = restored
+        self.rng = np.random.default_rng(derive_seed(assignment.seed, assignment.node, "role"))
+        self.ended_by = "rounds"  # or "accuracy", "stopped"
+        self._assignment = assignment
+        self._transport = transport
+        self._compute = compute
+        self._reporter = reporter
+        self._finished = False
+        self.leaving = False
+        peers = [peer.name for peer in assignment.peers]
+        self._exchange = Exchange(transport, peers, self.parent, assignment.gathering, reporter)
+
+    async def run(self) -> None:
+        """The algorithm's part; each tier's class writes it."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it does")
+
+    # For algorithms
+
+    async def rounds(self) -> AsyncIterator[int]:
+        """Number the rounds of a coordinator: from the one after the checkpoint, else 1, to the scenario's last.
+
+        Ends early when the reported global accuracy reaches the scenario's, or after ``finish``.
+        """
+        first = self.restored.round + 1 if self.restored else 1
+        for t in range(first, self._assignment.stop.rounds + 1):
+            if self._finished:
+                return
+            self._reporter.event("round", round=t, phase="start")
+            yield t
+            self._reporter.event("round", round=t, phase="end")
+
+    async def send(
+        self, to: str | Iterable[str], kind: str, tensors: Tensors | None = None, *, round: int | None = None,
+        **fields: Any,
+    ) -> None:  # fmt: skip
+        """Send a message to one or more peers; ``fields`` are small values that msgpack knows.
+
+        The tensors are copied at once. What cannot be delivered because the peer went away is dropped; use ``publish``
+        for what a peer needs when it comes back.
+        """
+        await self._exchange.send([to] if isinstance(to, str) else to, self._message(kind, tensors, round, fields))
+
+    async def publish(
+        self, to: str | Iterable[str], kind: str, tensors: Tensors | None = None, *, round: int | None = None,
+        **fields: Any,
+    ) -> None:  # fmt: skip
+        """Send, and keep as the standing message of its kind, which is sent again to each of these peers that comes
+        later or comes back, until the next ``publish`` of the kind."""
+        await self._exchange.publish([to] if isinstance(to, str) else to, self._message(kind, tensors, round, fields))
+
+    async def gather(self, kind: str, peers: Iterable[str], *, round: int) -> list[Message]:
+        """Wait for a message of each peer that is there; sorted by sender.
+
+        Returns at the scenario's deadline at the latest, with what there is if that makes the quorum, else with nothing
+        (event round_abandoned). Late messages are treated as the scenario says (event late).
+        """
+        return await self._exchange.gather(kind, peers, round)
+
+    async def receive(self, *kinds: str) -> Message:
+        """The next message of these kinds. Of several from one sender only the newest is given (event superseded)."""
+        return await self._exchange.receive(kinds)
+
+    async def compute(self, fn: Callable[..., Any], *args: Any, samples: int = 0, mode: Mode = "train") -> Any:
+        """Run ``fn(*args)`` beside the node's communication, as long as the node's hardware would take for it.
+
+        ``samples``: how many samples it processes, by which a simulation models its time.
+        """
+        return await self._exchange.unless_stopped(self._compute.run(fn, args, samples, mode))
+
+    def report(self, *, round: int | None = None, **values: float | str) -> None:
+        """Put values into the record. ``scope`` says of what: "global", "own" or "train"; the scenario's accuracy to
+        stop at is compared with the global ``accuracy``."""
+        self._reporter.metric(round, values)
+        target = self._assignment.stop.accuracy
+        if target is not None and values.get("scope") == "global" and float(values.get("accuracy", -1)) >= target:
+            self._finished = True
+            self.ended_by = "accuracy"
+
+    async def checkpoint(self, round: int, tensors: Tensors, **fields: Any) -> None:
+        """Keep the state after ``round`` on disk, from which a restarted node goes on (``restored``)."""
+        path = checkpoints.checkpoint_path(self._assignment.checkpoint_directory, self.name)
+        checkpoints.save(path, self.name, round, tensors, fields)
+
+    async def finish(self) -> None:
+        """End the run for this node's children, and ``rounds``. Called for every role whose ``run`` has ended."""
+        self._finished = True
+        if self.children:
+            await self._exchange.publish(self.children, Message(FINISH, self.name))
+
+    # For whoever runs roles
+
+    async def perform(self) -> None:
+        """Connect, wait up to ``lost_after`` s for the peers, run, and tell the children that it is over."""
+        patience, flush = self._assignment.timeouts.lost_after, 0.0
+        await self._transport.start()
+        listening = asyncio.create_task(self._exchange.listen())
+        try:
+            if self.restored is not None:
+                self._reporter.event("resumed", round=self.restored.round)
+            with contextlib.suppress(Finished):
+                await self._exchange.wait_for_peers(patience)
+                await self.run()
+            if not self.leaving:
+                await self.finish()
+            flush = _LAST_WORDS if self.ended_by == "stopped" else patience
+        finally:
+            listening.cancel()
+            await self._transport.close(flush)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the run is over for this node before its role ended by itself."""
+        return self._exchange.stopped
+
+    def stop(self, *, leaving: bool = False) -> None:
+        """Have every wait of the role raise `Finished`. A node that is ``leaving`` does not end its children's run."""
+        self.ended_by = "stopped"
+        self.leaving = leaving
+        self._exchange.stop()
+
+    def _message(self, kind: str, tensors: Tensors | None, round: int | None, fields: Mapping[str, Any]) -> Message:
+        if kind in RESERVED_KINDS:
+            raise NodeError(f"{self.name}: messages of kind {kind!r} are the runtime's own; name yours differently")
+        return Message(kind, self.name, round, dict(fields), dict(tensors or {}))

@@ -1,0 +1,222 @@
+"""Messages and the frames they travel in.
+
+Frame 0, the *header*, is a msgpack map: protocol version, kind, sender, round, fields, and ``[name, dtype, shape]`` of
+each tensor. Frame 1, the *body*, holds the tensors' raw bytes one after the other (C order, little endian), each
+beginning at a multiple of 8 bytes; it is absent when there are no tensors. Everything that a header claims is checked
+before anything is allocated for it. No pickle: no byte received is ever run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]
+import numpy as np
+from numpy.typing import NDArray
+
+from node.errors import WireError
+
+PROTOCOL = 1
+
+Buffer = bytes | bytearray | memoryview
+Tensor = NDArray[Any]
+Tensors = Mapping[str, Tensor]
+
+_ALIGNMENT = 8
+_DTYPES = {np.dtype(name).str: np.dtype(name) for name in ("?", "u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8",
+                                                          "<f2", "<f4", "<f8")}  # fmt: skip
+_HEADER_KEYS = {"protocol", "kind", "sender", "round", "fields", "tensors"}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most a message may have: bytes of ``body`` and ``header``, ``tensors``, and ``dimensions`` of each."""
+
+    body: int = 1 << 30
+    header: int = 1 << 18
+    tensors: int = 4096
+    dimensions: int = 8
+
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """What one node tells another: of a ``kind``, from a ``sender``, in a ``round`` or none, with small ``fields``
+    (whatever msgpack carries; tuples arrive as lists) and ``tensors``. Received tensors belong to the receiver, who
+    may change them."""
+
+    kind: str
+    sender: str
+    round: int | None = None
+    fields: dict[str, Any] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TensorPlace:
+    """Where in the body a tensor lies."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """A header that was read and found within the limits; ``body_size`` is the number of bytes that must follow it."""
+
+    kind: str
+    sender: str
+    round: int | None
+    fields: dict[str, Any]
+    places: tuple[TensorPlace, ...]
+    body_size: int
+
+
+def encode(message: Message, limits: Limits = LIMITS) -> list[Buffer]:
+    """Make the frames of a message. The tensors are copied, so that they may be changed at once.
+
+    WireError if the message exceeds ``limits``, or a tensor's or field's type cannot travel.
+    """
+    arrays = {name: _as_tensor(name, value) for name, value in message.tensors.items()}
+    specifications = [[name, array.dtype.str, list(array.shape)] for name, array in arrays.items()]
+    try:
+        header: bytes = msgpack.packb(
+            {
+                "protocol": PROTOCOL,
+                "kind": message.kind,
+                "sender": message.sender,
+                "round": message.round,
+                "fields": message.fields,
+                "tensors": specifications,
+            },
+            default=plain,
+        )
+    except (TypeError, ValueError, OverflowError) as error:
+        raise WireError(f"message {message.kind!r}: a field cannot travel ({error}); send arrays as tensors") from None
+    read = read_header(header, limits)
+    if not arrays:
+        return [header]
+    body = np.empty(read.body_size, np.uint8)
+    for place, array in zip(read.places, arrays.values(), strict=True):
+        if place.size:
+            target = body[place.start : place.start + place.size].view(place.dtype).reshape(place.shape)
+            np.copyto(target, array)
+        body[place.start + place.size : place.start + _aligned(place.size)] = 0
+    return [header, memoryview(body.data)]
+
+
+def decode(frames: Sequence[Buffer], limits: Limits = LIMITS) -> Message:
+    """Make the message of some frames; its tensors are views of frame 1, writable if that is.
+
+    WireError if the frames are not exactly one message within ``limits``.
+    """
+    if not 1 <= len(frames) <= 2:
+        raise WireError(f"a message has one or two frames, not {len(frames)}")
+    header = read_header(frames[0], limits)
+    body: Buffer = frames[1] if len(frames) == 2 else b""
+    return assemble(header, body)
+
+
+def read_header(frame: Buffer, limits: Limits) -> Header:
+    """Check frame 0 without regard to the body; WireError says what is wrong with it."""
+    if len(frame) > limits.header:
+        raise WireError(f"header of {len(frame)} bytes; at most {limits.header}: send bulk data as tensors")
+    value = unpack(frame)
+    if set(value) != _HEADER_KEYS:
+        raise WireError(f"header has the keys {sorted(map(str, value))}, not {sorted(_HEADER_KEYS)}")
+    if value["protocol"] != PROTOCOL:
+        raise WireError(f"message of protocol {value['protocol']!r}; this node speaks {PROTOCOL}")
+    kind, sender, round, fields = value["kind"], value["sender"], value["round"], value["fields"]
+    if not isinstance(kind, str) or not isinstance(sender, str) or not kind or not sender:
+        raise WireError("kind and sender must be text")
+    if round is not None and (type(round) is not int or round < 0):
+        raise WireError(f"round {round!r} is not a whole number")
+    if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
+        raise WireError("fields must be a map with text keys")
+    places, body_size = _read_places(value["tensors"], limits)
+    return Header(kind, sender, round, fields, places, body_size)
+
+
+def unpack(frame: Buffer) -> dict[str, Any]:
+    """Read one msgpack map; WireError if the bytes are anything else."""
+    try:
+        value = msgpack.unpackb(frame, strict_map_key=False)
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+        raise WireError(f"not msgpack ({error or type(error).__name__})") from None
+    if not isinstance(value, dict):
+        raise WireError(f"expected a map, got {type(value).__name__}")
+    return value
+
+
+def assemble(header: Header, body: Buffer) -> Message:
+    """Make the message of a checked header and its body."""
+    if len(body) != header.body_size:
+        raise WireError(f"message {header.kind!r}: body of {len(body)} bytes; its header says {header.body_size}")
+    tensors = {
+        place.name: np.frombuffer(body, place.dtype, math.prod(place.shape), place.start).reshape(place.shape)
+        if place.size
+        else np.empty(place.shape, place.dtype)
+        for place in header.places
+    }
+    return Message(header.kind, header.sender, header.round, header.fields, tensors)
+
+
+def _read_places(specifications: Any, limits: Limits) -> tuple[tuple[TensorPlace, ...], int]:
+    if not isinstance(specifications, list):
+        raise WireError("tensors must be a list")
+    if len(specifications) > limits.tensors:
+        raise WireError(f"{len(specifications)} tensors; at most {limits.tensors}")
+    places: list[TensorPlace] = []
+    names: set[str] = set()
+    start = 0
+    for each in specifications:
+        name, dtype, shape = _read_specification(each, limits)
+        size = math.prod(shape) * dtype.itemsize
+        if name in names:
+            raise WireError(f"two tensors are named {name!r}")
+        names.add(name)
+        places.append(TensorPlace(name, dtype, shape, start, size))
+        start += _aligned(size)
+        if start > limits.body:
+            raise WireError(f"body of {start} bytes or more; at most {limits.body}")
+    return tuple(places), start
+
+
+def _read_specification(value: Any, limits: Limits) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
+    match value:
+        case [str() as name, str() as dtype, [*shape]] if dtype in _DTYPES:
+            pass
+        case _:
+            raise WireError(f"{str(value)[:80]} is not [name, dtype, shape] of a tensor")
+    if len(shape) > limits.dimensions:
+        raise WireError(f"tensor {name!r} has {len(shape)} dimensions; at most {limits.dimensions}")
+    if not all(type(side) is int and 0 <= side <= limits.body for side in shape):
+        raise WireError(f"tensor {name!r} has the impossible shape {shape}")
+    return name, _DTYPES[dtype], tuple(shape)
+
+
+def _as_tensor(name: str, value: Any) -> Tensor:
+    array = np.asarray(value)
+    array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    if array.dtype.str not in _DTYPES:
+        raise WireError(f"tensor {name!r} is of type {array.dtype}, which cannot travel; use {', '.join(_DTYPES)}")
+    return array
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def plain(value: Any) -> Any:
+    """For msgpack: NumPy's scalars travel as the Python numbers they stand for."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} {value!r}")

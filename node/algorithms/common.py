@@ -1,0 +1,46 @@
+"""Steps that most algorithms take: train, evaluate, average what came in. All go through `Role.compute`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from node.catalogue import LocalTraining
+from node.learning.aggregation import State, weighted_mean
+from node.learning.training import ExtraLoss, TrainResult
+from node.role import Role
+from node.wire import Message
+
+
+async def train(role: Role, w: State, round: int, params: LocalTraining, extra: ExtraLoss | None = None) -> TrainResult:
+    """Train from `w` on the node's own data, with the mini-batches of `round`."""
+    result: TrainResult = await role.compute(
+        role.learner.train, w, params, round, extra, samples=role.learner.work(params), mode="train"
+    )
+    return result
+
+
+async def evaluate(role: Role, w: State, round: int) -> None:
+    """Report accuracy and loss of `w` on every test set that the node was given: "global", "own" or none."""
+    limit = role.params.evaluate_samples
+    for scope in role.learner.tests:
+        result = await role.compute(
+            role.learner.evaluate, w, scope, limit, samples=role.learner.test_samples(scope, limit), mode="evaluate"
+        )
+        role.report(round=round, scope=scope, accuracy=result.accuracy, loss=result.loss)
+
+
+async def average(role: Role, updates: Sequence[Message], w: State) -> State:
+    """Mean of the updates' models, weighted by their field `samples`; `w` itself if nobody has any."""
+    holding = [update for update in updates if update.fields["samples"] > 0]
+    if not holding:
+        return w
+    states, samples = [update.tensors for update in holding], [update.fields["samples"] for update in holding]
+    mean: State = await role.compute(weighted_mean, states, samples, mode="other")
+    return mean
+
+
+def round_of(message: Message) -> int:
+    """The round of a message of a kind that always has one."""
+    if message.round is None:
+        raise ValueError(f"message {message.kind!r} of {message.sender} has no round")
+    return message.round

@@ -1,0 +1,48 @@
+"""FedAvg. H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Agüera y Arcas, "Communication-Efficient Learning of Deep
+Networks from Decentralized Data", AISTATS 2017, arXiv 1602.05629, Algorithm 1.
+
+w global model, η learning rate, B batch size, E local epochs, n_k samples of client k, n their sum.
+
+    client   w_k ← w, then w_k ← w_k − η ∇ℓ(w_k; b) for each mini-batch b, E times over its data
+    cloud    w ← Σ_k (n_k / n) w_k
+
+Clients are devices below the cloud, or edges that hold data themselves.
+
+Departures: every client is asked in every round (the paper's C = 1), and n is summed over the clients that answered.
+Batch normalisation's running statistics are averaged like weights, its counters take the maximum.
+"""
+
+from __future__ import annotations
+
+from node.algorithms.common import average, evaluate, round_of, train
+from node.role import Role
+
+
+class Cloud(Role):
+    """Averages its clients; the final accuracy on the global test set is its."""
+
+    async def run(self) -> None:
+        w = self.restored.tensors if self.restored else self.learner.get()
+        async for t in self.rounds():
+            await self.publish(self.children, "model", w, round=t)
+            updates = await self.gather("update", self.children, round=t)
+            w = await average(self, updates, w)
+            await evaluate(self, w, t)
+            await self.checkpoint(t, w)
+
+
+class Client(Role):
+    """Trains on its own data; where it has a test set of its own, the model it trained is evaluated on it."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        while True:
+            model = await self.receive("model")
+            t = round_of(model)
+            result = await train(self, model.tensors, t, self.params)
+            self.report(round=t, scope="train", loss=result.loss)
+            await evaluate(self, result.weights, t)
+            await self.send(self.parent, "update", result.weights, round=t, samples=result.samples)
+
+
+ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Client, "device": Client}

@@ -1,0 +1,65 @@
+"""FedProx. T. Li, A. K. Sahu, M. Zaheer, M. Sanjabi, A. Talwalkar, V. Smith, "Federated Optimization in Heterogeneous
+Networks", MLSys 2020, arXiv 1812.06127, Algorithm 2 and equation 2.
+
+w^t global model of round t, F_k loss on client k's data, μ weight of the proximal term, n_k samples of client k.
+
+    client   w_k ≈ argmin_w  h_k(w; w^t) = F_k(w) + (μ / 2) ‖w − w^t‖²
+    cloud    w^{t+1} ← Σ_k (n_k / n) w_k
+
+Clients are devices below the cloud, or edges that hold data themselves. μ = 0 is FedAvg.
+
+Departures: the inexact minimum is E epochs (or `steps`) of mini-batch SGD, not a γ-inexact solution; every client is
+asked in every round and its weight is n_k, where the paper samples clients in proportion to n_k and averages evenly.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from node.algorithms.common import average, evaluate, round_of, train
+from node.learning.aggregation import State
+from node.learning.models import Model
+from node.learning.training import ExtraLoss
+from node.role import Role
+
+
+def proximal_term(w_t: State, mu: float) -> ExtraLoss:
+    """(μ / 2) ‖w − w^t‖² over the trained parameters, as a term of each mini-batch's loss."""
+    anchors = {name: torch.tensor(values) for name, values in w_t.items()}
+
+    def term(model: Model, x: Tensor, y: Tensor) -> Tensor:
+        distances = [torch.sum((w - anchors[name]) ** 2) for name, w in model.named_parameters()]
+        return mu / 2 * torch.stack(distances).sum()
+
+    return term
+
+
+class Cloud(Role):
+    """Averages its clients; the final accuracy on the global test set is its."""
+
+    async def run(self) -> None:
+        w = self.restored.tensors if self.restored else self.learner.get()
+        async for t in self.rounds():
+            await self.publish(self.children, "model", w, round=t)
+            updates = await self.gather("update", self.children, round=t)
+            w = await average(self, updates, w)
+            await evaluate(self, w, t)
+            await self.checkpoint(t, w)
+
+
+class Client(Role):
+    """Trains near the global model; where it has a test set of its own, the model it trained is evaluated on it."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        while True:
+            model = await self.receive("model")
+            t = round_of(model)
+            result = await train(self, model.tensors, t, self.params, proximal_term(model.tensors, self.params.mu))
+            self.report(round=t, scope="train", loss=result.loss)
+            await evaluate(self, result.weights, t)
+            await self.send(self.parent, "update", result.weights, round=t, samples=result.samples)
+
+
+ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Client, "device": Client}

@@ -1,0 +1,87 @@
+"""HierFAVG. L. Liu, J. Zhang, S. H. Song, K. B. Letaief, "Client-Edge-Cloud Hierarchical Federated Learning", ICC 2020,
+arXiv 1905.06641, Algorithm 1.
+
+w_i device i's model, w^ℓ edge ℓ's model, w the cloud's, η learning rate, κ₁ mini-batch steps of a device between two
+edge rounds, κ₂ edge rounds between two cloud rounds, |D_i| samples of device i, |D^ℓ| of the devices below edge ℓ.
+
+    device   w_i ← w_i − η ∇F_i(w_i), κ₁ times
+    edge     w^ℓ ← Σ_i |D_i| w_i / |D^ℓ|, κ₂ times
+    cloud    w ← Σ_ℓ |D^ℓ| w^ℓ / |D|
+
+κ₂ = 1 is the baseline that PHE-FL calls EdgeCloud; one edge, or equal devices at κ₂ = 1, is FedAvg.
+
+Departures: |D^ℓ| and |D| count the samples of those who took part, summed over the edge rounds, where the authors' code
+counts all devices of an edge whether sampled or not. Every device takes part in every edge round. Without κ₁ a device
+trains for `epochs` passes. An edge that is restarted begins its current cloud round again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from node.algorithms.common import average, evaluate, round_of, train
+from node.catalogue import HierFAVG, LocalTraining
+from node.role import Role
+
+
+def edge_rounds(t: int, kappa2: int) -> range:
+    """Numbers of the edge rounds in cloud round t: each is unique in the run, so that late updates are told apart."""
+    return range((t - 1) * kappa2 + 1, t * kappa2 + 1)
+
+
+def local_training(params: HierFAVG) -> LocalTraining:
+    """Local training of κ₁ mini-batch steps, if κ₁ is given."""
+    return params if params.kappa1 is None else replace(params, steps=params.kappa1, kappa1=None)
+
+
+class Cloud(Role):
+    """Averages the edges; the accuracy on the global test set is its."""
+
+    async def run(self) -> None:
+        w = self.restored.tensors if self.restored else self.learner.get()
+        async for t in self.rounds():
+            await self.publish(self.children, "model", w, round=t)
+            updates = await self.gather("update", self.children, round=t)
+            w = await average(self, updates, w)
+            await evaluate(self, w, t)
+            await self.checkpoint(t, w)
+
+
+class Edge(Role):
+    """Averages its devices κ₂ times between two models of the cloud, with whoever answers.
+
+    Its own model, before the cloud averages it with others, is evaluated on the edge's own test set. An edge that heard
+    from no device answers without a model, so that the cloud need not wait for it.
+    """
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        while True:
+            model = await self.receive("model")
+            t, w, samples = round_of(model), model.tensors, 0
+            for r in edge_rounds(t, self.params.kappa2):
+                await self.publish(self.children, "model", w, round=r)
+                updates = await self.gather("update", self.children, round=r)
+                w = await average(self, updates, w)
+                samples += sum(update.fields["samples"] for update in updates)
+            await evaluate(self, w, t)
+            await self.send(self.parent, "update", w if samples else None, round=t, samples=samples)
+
+
+class Device(Role):
+    """Trains on its own data."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        while True:
+            model = await self.receive("model")
+            r = round_of(model)
+            result = await train(self, model.tensors, r, local_training(self.params))
+            t, more = divmod(r, self.params.kappa2)
+            if not more:  # the last edge round of cloud round t
+                self.report(round=t, scope="train", loss=result.loss)
+                await evaluate(self, result.weights, t)
+            await self.send(self.parent, "update", result.weights, round=r, samples=result.samples)
+
+
+ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Edge, "device": Device}

@@ -1,0 +1,54 @@
+"""Averaging of model states: dicts of named numpy arrays, as they travel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from node.learning.errors import AggregationError
+
+State = dict[str, NDArray[Any]]
+
+
+def weighted_mean(states: Sequence[Mapping[str, NDArray[Any]]], weights: Sequence[float]) -> State:
+    """Σ_k (n_k / n) w_k over states w_k with weights n_k, n = Σ_k n_k (McMahan 2017, Algorithm 1).
+
+    Float entries, batch normalisation's running statistics among them, are summed in double precision in the order
+    given and returned in their own type; integer entries (counters) take the maximum. Whoever calls sorts the states,
+    so that the result does not depend on the order of arrival. Raises AggregationError naming the place of a state
+    that differs in names or shapes from the first.
+    """
+    _check(states, weights)
+    total = float(sum(weights))
+    mean: State = {}
+    for name, first in states[0].items():
+        if first.dtype.kind == "f":
+            summed = np.zeros(first.shape, dtype=np.float64)
+            for state, weight in zip(states, weights, strict=True):
+                summed += state[name] * np.float64(weight / total)
+            mean[name] = summed.astype(first.dtype)
+        else:
+            mean[name] = np.asarray(np.maximum.reduce([state[name] for state in states]))
+    return mean
+
+
+def _check(states: Sequence[Mapping[str, NDArray[Any]]], weights: Sequence[float]) -> None:
+    if not states or len(states) != len(weights):
+        raise AggregationError(f"{len(states)} states and {len(weights)} weights: there must be as many, and not none")
+    for place, weight in enumerate(weights):
+        if not (np.isfinite(weight) and weight >= 0):
+            raise AggregationError(f"state {place} has weight {weight}; weights are finite and not negative")
+    if sum(weights) <= 0:
+        raise AggregationError("all weights are 0: nobody has samples")
+    shapes = {name: (values.shape, values.dtype) for name, values in states[0].items()}
+    for place, state in enumerate(states):
+        if state.keys() != shapes.keys():
+            odd = sorted(state.keys() ^ shapes.keys())
+            raise AggregationError(f"state {place} does not have the names of state 0: {', '.join(odd)}")
+        for name, values in state.items():
+            if (values.shape, values.dtype) != shapes[name]:
+                raise AggregationError(f"state {place}: {name} is {values.dtype} {values.shape}, "
+                                       f"in state 0 {shapes[name][1]} {shapes[name][0]}")  # fmt: skip

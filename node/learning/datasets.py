@@ -1,0 +1,257 @@
+"""Data sets by name: found or fetched once, decoded once, kept as plain arrays that every node of a run maps.
+
+`prepare` leaves a folder with x_train.npy, y_train.npy, x_test.npy, y_test.npy, meta.json and, where known,
+subjects.npy. Nodes map the arrays instead of loading them, so that a hundred nodes share one copy in the page cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from node.catalogue import DATASET_PATHS, DATASETS, Shape, is_dataset
+from node.learning import decoders
+from node.learning.decoders import Arrays
+from node.learning.errors import DataError, DataNotFound
+
+FORMAT = 1  # of the prepared folder; part of its name, so that a change leaves old ones alone
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A data set ready for use. x / 255 (pictures only), less `mean`, divided by `std` of each channel, is the model's
+    input; both are of the training part. `sha256` is of the arrays, so that a record can say which data was used."""
+
+    directory: Path
+    name: str
+    shape: Shape
+    classes: int
+    label_names: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    source: str
+    sha256: str
+
+    def array(self, name: str) -> NDArray[Any]:
+        """One of x_train, y_train, x_test, y_test, subjects, mapped read-only."""
+        mapped: NDArray[Any] = np.load(self.directory / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        return mapped
+
+    @property
+    def train_labels(self) -> NDArray[np.int64]:
+        return np.array(self.array("y_train"))
+
+    @property
+    def test_labels(self) -> NDArray[np.int64]:
+        return np.array(self.array("y_test"))
+
+    @property
+    def subjects(self) -> NDArray[np.int64] | None:
+        """The person of each training sample, where known."""
+        return np.array(self.array("subjects")) if (self.directory / "subjects.npy").exists() else None
+
+
+def prepare(name: str, cache: Path, search: Sequence[Path] = (), *, download: bool = True) -> Prepared:
+    """Make data set `name` ready under `cache`, or find it there; safe beside other runs doing the same.
+
+    `search`: files or folders of the scenario, looked at first; then the folders of EDGEBED_DATA (separated as PATH
+    is), Debian's /usr/share/datasets, what was downloaded before, and, with `download`, the network.
+    Raises DataNotFound (with the places tried and the remedy) or DataError (what was found is broken).
+    """
+    source, read = _find(name, cache, [Path(path).expanduser() for path in search], download)
+    stem = re.sub(r"[^a-z0-9]+", "-", Path(name).stem.lower()).strip("-")
+    directory = cache / f"{stem}-{_fingerprint(name, source)}"
+    if not directory.exists():
+        log.info("preparing data set %s from %s", name, source or "scikit-learn")
+        _store(name, read(), str(source or "scikit-learn"), directory)
+    return open_prepared(directory)
+
+
+def open_prepared(directory: Path) -> Prepared:
+    """Open a folder that `prepare` made. Raises DataError if it is not one."""
+    try:
+        meta = json.loads((directory / "meta.json").read_text())
+        values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in meta.items()}
+        return Prepared(directory, **values)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{directory}: not a prepared data set: {error}; delete the folder to make it again") from error
+
+
+Reader = Callable[[], Arrays]
+
+
+def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[Path | None, Reader]:
+    """Where the data set is and how to read it; the place of digits, inside scikit-learn, is None."""
+    if not is_dataset(name):
+        forms = "; ".join(DATASET_PATHS.values())
+        raise DataNotFound(f"no data set {name!r}: known are {', '.join(DATASETS)}, and {forms}")
+    if name == "digits":
+        return None, decoders.read_digits
+    form, _, given = name.partition(":")
+    if given:
+        path = Path(given).expanduser()
+        candidates = [path] if path.is_absolute() else [path, *(place / path for place in search)]
+        for candidate in candidates:
+            if candidate.exists():
+                return candidate, _reader(decoders.read_npz if form == "npz" else decoders.read_pictures, candidate)
+        raise DataNotFound(f"data set {name}: nothing at {' or '.join(str(c) for c in candidates)}")
+    roots = _roots(cache)
+    for place in (*_candidates(name, search, given=True), *_candidates(name, roots, given=False)):
+        if (reader := _FORMATS[name](place)) is not None:
+            return place, reader
+    tried = [str(root) for root in (*search, *roots)]
+    return _fetch(name, cache, tried, download)
+
+
+def _fetch(name: str, cache: Path, tried: list[str], download: bool) -> tuple[Path, Reader]:
+    if download:
+        from node.learning import vision
+
+        log.info("downloading data set %s", name)
+        try:
+            place = vision.download(name, cache / "downloads")
+            reader = _FORMATS[name](place) if place else None
+            if place and reader:
+                return place, reader
+        except (OSError, RuntimeError, ImportError) as error:
+            tried.append(f"the network ({' '.join(str(error).split())})")
+    names = ", ".join(_NAMES[name])
+    raise DataNotFound(f"no data set {name}: {DATASETS[name].where}. Looked for {names} in: {', '.join(tried)}")
+
+
+_NAMES = {  # of the files or folders that hold a data set, below a folder of data sets
+    "mnist": ("mnist", "MNIST/raw"),
+    "fashion-mnist": ("fashion-mnist", "FashionMNIST/raw"),
+    "cifar10": ("cifar10", "cifar-10-batches-bin", "cifar-10-binary.tar.gz", "cifar10.zip", "cifar10-jpeg.zip"),
+    "har": ("har", "UCI HAR Dataset", "har.npz", "uci-har-acc.npz"),
+}
+
+
+def _roots(cache: Path) -> list[Path]:
+    known = [Path(folder) for folder in os.environ.get("EDGEBED_DATA", "").split(os.pathsep) if folder]
+    return [*known, Path("/usr/share/datasets"), Path.home() / ".cache" / "torchvision", cache / "downloads"]
+
+
+def _candidates(name: str, roots: Sequence[Path], *, given: bool) -> Iterator[Path]:
+    """Files and folders that may hold the data set. Only a scenario (`given`) can say that a folder is the data set
+    itself, whatever its name: MNIST's files are named like Fashion-MNIST's."""
+    for root in roots:
+        if given:
+            yield root
+        yield from (root / each for each in _NAMES[name])
+
+
+def _reader(read: Callable[[Path], Arrays], path: Path) -> Reader:
+    return lambda: read(path)
+
+
+def _idx_format(place: Path) -> Reader | None:
+    return _reader(decoders.read_idx_folder, place) if decoders.idx_paths(place) else None
+
+
+def _cifar10_format(place: Path) -> Reader | None:
+    if place.is_file():
+        return _reader(decoders.read_pictures if place.suffix == ".zip" else decoders.read_cifar10, place)
+    if (place / decoders.CIFAR10_FILES[0]).is_file():
+        return _reader(decoders.read_cifar10, place)
+    return _reader(decoders.read_pictures, place) if (place / "train").is_dir() else None
+
+
+def _har_format(place: Path) -> Reader | None:
+    if place.is_file():
+        return _reader(decoders.read_npz, place)
+    return _reader(decoders.read_har_folder, place) if (place / "train" / "Inertial Signals").is_dir() else None
+
+
+_FORMATS: dict[str, Callable[[Path], Reader | None]] = {
+    "mnist": _idx_format,
+    "fashion-mnist": _idx_format,
+    "cifar10": _cifar10_format,
+    "har": _har_format,
+}
+
+
+def _fingerprint(name: str, source: Path | None) -> str:
+    """Short hash of the name and of the source's files: names, sizes and times, not contents."""
+    digest = hashlib.sha256(f"{FORMAT} {name}".encode())
+    if source is not None:
+        files = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
+        for file in files:
+            status = file.stat()
+            digest.update(f"{file.absolute()} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:12]
+
+
+def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
+    """Write the prepared folder beside its final place and rename it there; if another run was first, keep theirs."""
+    shape, classes = _check(name, arrays, source)
+    mean, std = _normalisation(arrays.x_train)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    making = Path(tempfile.mkdtemp(dir=directory.parent, prefix=".making-"))
+    try:
+        digest = hashlib.sha256()
+        named = {"x_train": arrays.x_train, "y_train": arrays.y_train, "x_test": arrays.x_test, "y_test": arrays.y_test}
+        for key, values in (named if arrays.subjects is None else named | {"subjects": arrays.subjects}).items():
+            contiguous = np.ascontiguousarray(values)
+            digest.update(contiguous.data)
+            np.save(making / f"{key}.npy", contiguous, allow_pickle=False)
+        meta = {"name": name, "shape": shape, "classes": classes, "label_names": arrays.label_names, "mean": mean,
+                "std": std, "source": source, "sha256": digest.hexdigest()}  # fmt: skip
+        (making / "meta.json").write_text(json.dumps(meta, indent=1))
+        making.chmod(0o755)
+        try:
+            making.rename(directory)
+        except OSError:
+            if not (directory / "meta.json").exists():
+                raise
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+
+
+def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
+    """Shape of a sample and number of classes. Raises DataError where the arrays do not fit together or the name."""
+    pairs = (("train", arrays.x_train, arrays.y_train), ("test", arrays.x_test, arrays.y_test))
+    for part, x, y in pairs:
+        if len(x) != len(y) or len(y) == 0:
+            raise DataError(f"{source}: {part} has {len(x)} samples and {len(y)} labels; they must be equal and not 0")
+        if y.min() < 0:
+            raise DataError(f"{source}: {part} has label {y.min()}; labels count from 0")
+    if arrays.x_train.shape[1:] != arrays.x_test.shape[1:] or arrays.x_train.dtype != arrays.x_test.dtype:
+        raise DataError(f"{source}: train samples are {arrays.x_train.dtype} {arrays.x_train.shape[1:]}, test samples "
+                        f"{arrays.x_test.dtype} {arrays.x_test.shape[1:]}; they must be alike")  # fmt: skip
+    if arrays.subjects is not None and len(arrays.subjects) != len(arrays.y_train):
+        raise DataError(f"{source}: {len(arrays.subjects)} subjects for {len(arrays.y_train)} training samples")
+    shape = tuple(arrays.x_train.shape[1:])
+    classes = int(max(arrays.y_train.max(), arrays.y_test.max())) + 1
+    if name in DATASETS and (shape, classes) != (DATASETS[name].shape, DATASETS[name].classes):
+        raise DataError(f"{source}: samples of shape {shape} and {classes} classes are not {name}, which has "
+                        f"{DATASETS[name].shape} and {DATASETS[name].classes}")  # fmt: skip
+    return shape, classes
+
+
+def _normalisation(x: NDArray[Any]) -> tuple[list[float], list[float]]:
+    """Mean and standard deviation of each channel, of x / 255 for pictures; in slices, to need little memory."""
+    axes = (0, *range(2, x.ndim))
+    scale = 255.0 if x.dtype == np.uint8 else 1.0
+    total = squares = np.zeros(x.shape[1])
+    for start in range(0, len(x), 4096):
+        piece = x[start : start + 4096] / scale
+        total = total + piece.sum(axis=axes, dtype=np.float64)
+        squares = squares + np.square(piece, dtype=np.float64).sum(axis=axes)
+    count = x.size / x.shape[1]
+    mean = total / count
+    std = np.sqrt(np.maximum(squares / count - mean**2, 0))
+    return mean.tolist(), np.where(std > 1e-6, std, 1.0).tolist()

@@ -1,0 +1,138 @@
+"""The models by name. Each is an extractor h and a classifier l, so that algorithms can treat the two apart.
+
+Papers write them Φ and Ψ or θ^g and θ^c. A model's size in closed form stands in `node.catalogue`, without torch.
+Initial weights come from a seed alone and leave torch's global generator as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from node.catalogue import MLP, MODELS, Shape
+from node.learning.errors import ModelError
+from node.parameters import read_parameters
+
+
+class Model(nn.Module):
+    """`classifier(extractor(x))`: x (N, *shape) normalised floats, the result (N, classes) logits."""
+
+    def __init__(self, extractor: nn.Module, classifier: nn.Module) -> None:
+        super().__init__()
+        self.extractor = extractor
+        self.classifier = classifier
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.classifier(self.extractor(x)))
+
+
+def cnn(shape: Shape, classes: int, _: Any) -> Model:
+    """FedGen's network for MNIST, which is FEELPGen's: 26,434 parameters for 28x28.
+
+    Two 3x3 convolutions of stride 2, 6 and 16 channels, batch normalisation and ReLU after each, 32 features, and no
+    activation between them and the classifier. Sequences (channels, time) get convolutions of 3 along time.
+    """
+    convolution: type[nn.Module] = nn.Conv2d if len(shape) == 3 else nn.Conv1d
+    norm: type[nn.Module] = nn.BatchNorm2d if len(shape) == 3 else nn.BatchNorm1d
+    quarter = prod(((side + 1) // 2 + 1) // 2 for side in shape[1:])
+    extractor = nn.Sequential(
+        convolution(shape[0], 6, 3, stride=2, padding=1), norm(6), nn.ReLU(),
+        convolution(6, 16, 3, stride=2, padding=1), norm(16), nn.ReLU(),
+        nn.Flatten(), nn.Linear(16 * quarter, 32),
+    )  # fmt: skip
+    return Model(extractor, nn.Linear(32, classes))
+
+
+def phefl_cnn(shape: Shape, classes: int, _: Any) -> Model:
+    """The network of McMahan 2017 and PHE-FL: 1,663,370 parameters on MNIST, 2,156,490 on CIFAR-10.
+
+    5x5 convolutions of 32 and 64 channels, same size, each with ReLU and 2x2 pooling, then 512 features. Weights start
+    Glorot-uniform and biases at zero, as in TensorFlow, which PHE-FL used.
+    """
+    quarter = (shape[1] // 4) * (shape[2] // 4)
+    extractor = nn.Sequential(
+        nn.Conv2d(shape[0], 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(64 * quarter, 512), nn.ReLU(),
+    )  # fmt: skip
+    model = Model(extractor, nn.Linear(512, classes))
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            nn.init.xavier_uniform_(parameter)
+        else:
+            nn.init.zeros_(parameter)
+    return model
+
+
+def mlp(shape: Shape, classes: int, params: MLP) -> Model:
+    """One hidden layer with ReLU; takes any shape."""
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), params.hidden), nn.ReLU())
+    return Model(extractor, nn.Linear(params.hidden, classes))
+
+
+class ResidualBlock(nn.Module):
+    """y = ReLU(x + conv(ReLU(conv(x)))) with 3x3 convolutions; x through a 1x1 convolution where the shape changes.
+
+    Without normalisation the signal would grow with each block. The second convolution starts at zero, so that the
+    network begins as its shortcuts and stays trainable (Zhang, Dauphin, Ma 2019, "Fixup").
+    """
+
+    def __init__(self, inside: int, width: int) -> None:
+        super().__init__()
+        stride = 1 if inside == width else 2
+        self.first = nn.Conv2d(inside, width, 3, stride=stride, padding=1)
+        self.second = nn.Conv2d(width, width, 3, padding=1)
+        self.shortcut = nn.Identity() if inside == width else nn.Conv2d(inside, width, 1, stride=stride)
+        nn.init.kaiming_normal_(self.first.weight, mode="fan_out", nonlinearity="relu")
+        nn.init.zeros_(self.second.weight)
+        for convolution in (self.first, self.second):
+            assert convolution.bias is not None
+            nn.init.zeros_(convolution.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        branch = self.second(torch.relu(self.first(x)))
+        return torch.relu(self.shortcut(x) + branch)
+
+
+def resnet18(shape: Shape, classes: int, _: Any) -> Model:
+    """ResNet-18 (He 2016) for small images, without batch normalisation, as FedEDS uses it.
+
+    A 3x3 stem without pooling, four stages of two blocks with 64 to 512 channels, mean pooling to 512 features.
+    Convolutions have biases, since there is no normalisation to carry them.
+    """
+    blocks, inside = [], 64
+    for width in (64, 128, 256, 512):
+        blocks += [ResidualBlock(inside, width), ResidualBlock(width, width)]
+        inside = width
+    stem = nn.Conv2d(shape[0], 64, 3, padding=1)
+    extractor = nn.Sequential(stem, nn.ReLU(), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return Model(extractor, nn.Linear(512, classes))
+
+
+BUILDERS: dict[str, Callable[[Shape, int, Any], Model]] = {
+    "cnn": cnn,
+    "phefl-cnn": phefl_cnn,
+    "mlp": mlp,
+    "resnet18": resnet18,
+}
+
+
+def build(name: str, shape: Shape, classes: int, seed: int, params: Mapping[str, Any] | None = None) -> Model:
+    """Model `name` for samples of `shape` and so many classes, its weights drawn from `seed`.
+
+    Raises ModelError for an unknown name, a wrong parameter or a shape the model cannot take.
+    """
+    if name not in BUILDERS:
+        raise ModelError(f"no model {name!r}: known are {', '.join(BUILDERS)}")
+    try:
+        MODELS[name].size(shape, classes, params)
+    except ValueError as error:
+        raise ModelError(str(error)) from error
+    chosen = read_parameters(MODELS[name].params, params or {})
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return BUILDERS[name](shape, classes, chosen)

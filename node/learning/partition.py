@@ -1,0 +1,319 @@
+"""Divide training data over clients: pure functions of labels and a seed.
+
+The conventions that go by these names differ between papers; each scheme says whose it follows. Draws are made once.
+Clients left with too few samples are topped up by a fixed rule and every move is kept in the result, where retrying
+until the draw is kind would bias it and, at small alpha, never end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import lcm
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from node.catalogue import IID, BySubject, Dirichlet, LabelsPerEdge, PartitionParameters, Shards
+from node.learning.errors import PartitionError
+
+Indices = NDArray[np.int64]
+Parts = list[Indices]
+
+
+@dataclass(frozen=True)
+class Move:
+    """A repair: `count` samples of `label` went from client number `source` to client number `target`."""
+
+    source: int
+    target: int
+    label: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Ascending sample indices of each client, in the plan's order of clients, and the repairs that were needed."""
+
+    parts: tuple[Indices, ...]
+    moves: tuple[Move, ...] = ()
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the index lists: equal for equal partitions, on any machine."""
+        digest = hashlib.sha256()
+        for part in self.parts:
+            digest.update(len(part).to_bytes(8, "little") + part.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    def label_counts(self, labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
+        """Samples of each class at each client: (clients, classes)."""
+        return np.stack([np.bincount(labels[part], minlength=classes) for part in self.parts])
+
+
+def divide(
+    scheme: PartitionParameters,
+    labels: NDArray[np.int64],
+    groups: Sequence[int],
+    seed: int,
+    subjects: NDArray[np.int64] | None = None,
+) -> Partition:
+    """Divide samples with these `labels` (N,) over clients.
+
+    `groups` holds the number of clients below each edge, in the plan's order: (4, 4, 4) is twelve devices at three
+    edges, (1, 1, 1) three edges that hold data themselves, (10,) ten devices below the cloud. `subjects` (N,) names the
+    person of each sample. Raises PartitionError where the data does not suffice.
+    """
+    clients = sum(groups)
+    if clients < 1 or min(groups) < 1:
+        raise PartitionError(f"no clients to divide the data over: groups are {tuple(groups)}")
+    if len(labels) < max(1, scheme.min_samples) * clients:
+        raise PartitionError(
+            f"{len(labels)} samples do not give {clients} clients min_samples {scheme.min_samples} each: "
+            "lower min_samples or take fewer clients"
+        )
+    if isinstance(scheme, BySubject) and subjects is None:
+        raise PartitionError("partition by-subject needs a data set that names people (har, npz with subject_train)")
+    random = np.random.default_rng(seed)
+    parts = _SCHEMES[type(scheme)](scheme, _Task(labels, tuple(groups), clients, subjects), random)
+    parts, moves = top_up(parts, labels, scheme.min_samples)
+    if scheme.samples_per_client is not None:
+        parts = [part[take_in_proportion(labels[part], scheme.samples_per_client, random)] for part in parts]
+    return Partition(tuple(np.sort(part).astype(np.int64) for part in parts), tuple(moves))
+
+
+@dataclass(frozen=True)
+class _Task:
+    labels: NDArray[np.int64]
+    groups: tuple[int, ...]
+    clients: int
+    subjects: NDArray[np.int64] | None
+
+    @cached_property
+    def classes(self) -> int:
+        return int(self.labels.max()) + 1
+
+    def shuffled(self, label: int, random: np.random.Generator) -> Indices:
+        return random.permutation(np.flatnonzero(self.labels == label))
+
+
+def _iid(_: IID, task: _Task, random: np.random.Generator) -> Parts:
+    return np.array_split(random.permutation(len(task.labels)), task.clients)
+
+
+def _dirichlet(scheme: Dirichlet, task: _Task, random: np.random.Generator) -> Parts:
+    if scheme.variant == "client":
+        return _dirichlet_by_client(scheme.alpha, task, random)
+    return _dirichlet_by_class(scheme.alpha, task, random, capped=scheme.variant == "class")
+
+
+def _dirichlet_by_class(alpha: float, task: _Task, random: np.random.Generator, *, capped: bool) -> Parts:
+    """Each class is divided over clients by one draw from Dir(alpha, ..., alpha).
+
+    `capped` (FedGen, NIID-Bench, FedNova): a client that holds N / clients samples gets none of the later classes.
+    """
+    share = len(task.labels) / task.clients
+    parts: list[list[Indices]] = [[] for _ in range(task.clients)]
+    sizes = np.zeros(task.clients)
+    for label in range(task.classes):
+        samples = task.shuffled(label, random)
+        proportions = random.dirichlet(np.full(task.clients, alpha))
+        if capped:
+            proportions = proportions * (sizes < share)
+            if proportions.sum() == 0:  # the draw was all for clients that are full
+                proportions = (sizes < share).astype(float)
+            if proportions.sum() == 0:
+                proportions = np.ones(task.clients)
+        cuts = (np.cumsum(proportions / proportions.sum())[:-1] * len(samples)).astype(int)
+        for client, piece in enumerate(np.split(samples, cuts)):
+            parts[client].append(piece)
+            sizes[client] += len(piece)
+    return [np.concatenate(pieces) for pieces in parts]
+
+
+def _dirichlet_by_client(alpha: float, task: _Task, random: np.random.Generator) -> Parts:
+    """Each client draws its mix of classes from Dir(alpha, ..., alpha) and gets N / clients samples of it (Hsu 2019).
+
+    Where a class is used up, the rest is drawn from the mix over the classes that are left.
+    """
+    pools = [task.shuffled(label, random) for label in range(task.classes)]
+    left = np.array([len(pool) for pool in pools])
+    parts = []
+    for size in (len(piece) for piece in np.array_split(task.labels, task.clients)):
+        mix = random.dirichlet(np.full(task.classes, alpha))
+        taken = np.zeros(task.classes, dtype=np.int64)
+        while (missing := size - taken.sum()) > 0:  # each pass fills the client or uses up a class
+            weights = np.where(left - taken > 0, mix, 0)
+            weights = weights if weights.sum() > 0 else (left - taken).astype(float)
+            taken += np.minimum(random.multinomial(missing, weights / weights.sum()), left - taken)
+        parts.append(np.concatenate([pools[c][left[c] - taken[c] : left[c]] for c in range(task.classes)]))
+        left -= taken
+    return parts
+
+
+def _shards(scheme: Shards, task: _Task, random: np.random.Generator) -> Parts:
+    """Sort by label, cut into shards, deal shards_per_client to each client (McMahan 2017); the rest stays unused."""
+    wanted = task.clients * scheme.shards_per_client
+    size = len(task.labels) // wanted if scheme.shard_size == "auto" else int(scheme.shard_size)
+    available = len(task.labels) // size if size else 0
+    if available < wanted:
+        raise PartitionError(
+            f"{len(task.labels)} samples make {available} shards of {size}, and {task.clients} clients with "
+            f"{scheme.shards_per_client} each need {wanted}: set shard_size to auto or a smaller number"
+        )
+    ordered = np.argsort(task.labels, kind="stable")
+    shards = random.permutation(available)[:wanted].reshape(task.clients, -1)
+    return [np.concatenate([ordered[size * s : size * (s + 1)] for s in mine]) for mine in shards]
+
+
+PATTERNS: dict[str, tuple[Fraction, Fraction]] = {  # share of all labels at an edge; share of its first label at least
+    "D1": (Fraction(1, 10), Fraction(1)),
+    "D2": (Fraction(5, 10), Fraction(0)),
+    "D3": (Fraction(8, 10), Fraction(3, 10)),
+    "D4": (Fraction(10, 10), Fraction(0)),
+}
+
+
+def edge_proportions(pattern: str, edge: int, classes: int) -> list[Fraction]:
+    """Share of each label in the data of edge number `edge`: PHE-FL's Table II, and its Table III for D3.
+
+    Edge e's labels are e, e + 1, ... counted modulo the number of classes. With ten classes these are the paper's
+    numbers; with others the number of labels is scaled and rounded. D2's window is not printed: cyclic, like D3's.
+    """
+    labels_share, first_share = PATTERNS[pattern]
+    held = max(1, round(labels_share * classes))
+    first = max(first_share, Fraction(1, held))
+    shares = [Fraction(0)] * classes
+    for offset in range(held):
+        shares[(edge + offset) % classes] = first if offset == 0 else (1 - first) / (held - 1)
+    return shares
+
+
+def _labels_per_edge(scheme: LabelsPerEdge, task: _Task, random: np.random.Generator) -> Parts:
+    """PHE-FL's D1 to D4. With ten edges of ten devices every device has one label, and ten devices share each label.
+
+    For other numbers each edge's data is a row of equal slots in its proportions and its devices take equal runs of
+    them, so that an edge of five devices has the same data as one of ten. All slots are about equally large.
+    """
+    rows = [_slots(edge_proportions(scheme.pattern, edge, task.classes), devices)
+            for edge, devices in enumerate(task.groups)]  # fmt: skip
+    per_edge = lcm(*(len(row) for row in rows))
+    rows = [np.repeat(row, per_edge // len(row)) for row in rows]
+    demand = np.bincount(np.concatenate(rows), minlength=task.classes).max()
+    pieces = [_even_split(task.shuffled(label, random), demand) for label in range(task.classes)]
+    used = [0] * task.classes
+    parts = []
+    for devices, row in zip(task.groups, rows, strict=True):
+        for mine in np.split(row, devices):
+            taken = []
+            for label in mine:
+                taken.append(pieces[label][used[label]])
+                used[label] += 1
+            parts.append(np.concatenate(taken))
+    return parts
+
+
+def _even_split(samples: Indices, pieces: int) -> Parts:
+    """Cut into pieces whose sizes differ by at most one, the larger ones spread evenly, not first."""
+    return np.split(samples, np.arange(1, pieces) * len(samples) // pieces)
+
+
+def _slots(shares: list[Fraction], devices: int) -> NDArray[np.int64]:
+    """Labels of an edge's slots: as few as hold the shares exactly and divide evenly over its devices."""
+    count = lcm(devices, *(share.denominator for share in shares))
+    return np.repeat(np.arange(len(shares)), [int(share * count) for share in shares])
+
+
+def _by_subject(_: BySubject, task: _Task, random: np.random.Generator) -> Parts:
+    """People in random order, dealt out in equal numbers; a client gets all samples of each of its people."""
+    assert task.subjects is not None
+    people = random.permutation(np.unique(task.subjects))
+    if len(people) < task.clients:
+        raise PartitionError(f"{len(people)} people cannot be divided over {task.clients} clients: take fewer clients")
+    return [np.flatnonzero(np.isin(task.subjects, mine)) for mine in np.array_split(people, task.clients)]
+
+
+_SCHEMES: dict[type[PartitionParameters], Callable[[Any, _Task, np.random.Generator], Parts]] = {
+    IID: _iid,
+    Dirichlet: _dirichlet,
+    Shards: _shards,
+    LabelsPerEdge: _labels_per_edge,
+    BySubject: _by_subject,
+}
+
+
+def top_up(parts: Parts, labels: NDArray[np.int64], min_samples: int) -> tuple[Parts, list[Move]]:
+    """Bring every client to `min_samples`, in order: take from whoever holds most of one label, at most down to
+    `min_samples` of its own. Returns the parts and the moves."""
+    parts, moves = list(parts), []
+    classes = int(labels.max()) + 1
+    counts = np.stack([np.bincount(labels[part], minlength=classes) for part in parts])
+    for target in range(len(parts)):
+        while len(parts[target]) < min_samples:
+            spare = counts.sum(axis=1) - min_samples
+            offers = np.minimum(counts, np.maximum(spare, 0)[:, None])
+            if not offers.any():
+                raise PartitionError(f"the divided samples do not give all clients min_samples {min_samples}: lower it")
+            source, label = (int(i) for i in np.unravel_index(np.argmax(offers), offers.shape))
+            count = int(min(offers[source, label], min_samples - len(parts[target])))
+            moved = parts[source][labels[parts[source]] == label][:count]
+            parts[source] = np.setdiff1d(parts[source], moved)
+            parts[target] = np.concatenate([parts[target], moved])
+            counts[source, label] -= count
+            counts[target, label] += count
+            moves.append(Move(source, target, label, count))
+    return parts, moves
+
+
+def own_test(
+    test_labels: NDArray[np.int64],
+    train_counts: Sequence[int] | NDArray[np.int64],
+    seed: int,
+    *,
+    balanced: bool = False,
+    limit: int | None = 1000,
+) -> Indices:
+    """Test samples for a client (or an edge: the sum over its devices) that holds `train_counts[c]` samples of class c.
+
+    Drawn with the distribution of its training labels, as many as the test set allows but at most `limit`; `balanced`
+    (PHE-FL, Table IV) draws equally from the labels it holds instead. Test sets of several clients may overlap.
+    """
+    wanted = np.zeros(int(max(test_labels.max() + 1, len(train_counts))))
+    wanted[: len(train_counts)] = train_counts
+    wanted = (wanted > 0).astype(float) if balanced else wanted
+    if wanted.sum() == 0:
+        return np.empty(0, dtype=np.int64)
+    available = np.bincount(test_labels, minlength=len(wanted))
+    shares = wanted / wanted.sum()
+    held = shares > 0
+    size = float((available[held] / shares[held]).min())
+    if size < 1:  # a held label has no test samples: leave it out
+        present = np.where(available > 0, wanted, 0)
+        return own_test(test_labels, present, seed, balanced=balanced, limit=limit)
+    size = size if limit is None else min(size, limit)
+    random = np.random.default_rng(seed)
+    chosen = [random.permutation(np.flatnonzero(test_labels == label))[:count]
+              for label, count in enumerate(apportion(shares, int(size)))]  # fmt: skip
+    return np.sort(np.concatenate(chosen)).astype(np.int64)
+
+
+def take_in_proportion(labels: NDArray[np.int64], size: int, random: np.random.Generator) -> Indices:
+    """Positions of `size` samples (all, if there are fewer), every label in its proportion; ascending."""
+    if size >= len(labels):
+        return np.arange(len(labels))
+    counts = apportion(np.bincount(labels) / len(labels), size)
+    chosen = [random.permutation(np.flatnonzero(labels == label))[:count] for label, count in enumerate(counts)]
+    return np.sort(np.concatenate(chosen)).astype(np.int64)
+
+
+def apportion(shares: NDArray[np.float64], size: int) -> NDArray[np.int64]:
+    """Whole numbers in these shares that sum to `size`: largest remainders, ties to the first."""
+    exact = shares * size
+    counts = np.floor(exact + 1e-9).astype(np.int64)
+    order = np.argsort(-(exact - counts), kind="stable")
+    counts[order[: size - counts.sum()]] += 1
+    return counts

@@ -1,0 +1,251 @@
+"""A node's model and data: local training, and evaluation on the global or the node's own test set.
+
+Steps of stochastic gradient descent are taken here rather than by `torch.optim`, whose first object costs every process
+the import of torch's compiler, a second of processor time. Every random choice comes from (scenario seed, node,
+round), so that a node that was restarted or is simulated repeats exactly what it would have done.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from node.assignment import Assignment, derive_seed
+from node.catalogue import LocalTraining
+from node.learning.aggregation import State
+from node.learning.datasets import Prepared, open_prepared
+from node.learning.errors import DataError, ModelError
+from node.learning.metrics import correct
+from node.learning.models import Model, build
+
+EVALUATION_BATCH = 250
+Indices = NDArray[np.int64]
+Scope = Literal["global", "own"]
+ExtraLoss = Callable[[Model, Tensor, Tensor], Tensor]  # (model, inputs, labels) of a batch -> a term added to its loss
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a client's training gave: its weights, how many samples it holds, steps taken, mean loss over all steps."""
+
+    weights: State
+    samples: int
+    steps: int
+    loss: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Accuracy (fraction) and mean cross-entropy over so many test samples."""
+
+    accuracy: float
+    loss: float
+    samples: int
+
+
+class Learner:
+    """One node's model and its view of the data set.
+
+    `train` and `own_test` are the node's sample indices in the training and test part, None where it has none;
+    `global_test` says whether it evaluates on the whole test part. Data is read at first use, and only the node's own
+    training samples stay in memory.
+    """
+
+    def __init__(
+        self, model: Model, data: Prepared, seed: int, node: str,
+        train: Indices | None = None, own_test: Indices | None = None, global_test: bool = True,
+    ) -> None:  # fmt: skip
+        self.model = model
+        self.data = data
+        self._seed, self._node = seed, node
+        self._train_indices, self._own_test, self._global_test = train, own_test, global_test
+
+    @classmethod
+    def from_assignment(cls, assignment: Assignment) -> Learner:
+        """Read the node's data set and shard; the model starts alike at all nodes of a run, from the scenario's seed.
+
+        Raises DataError or ModelError.
+        """
+        torch.set_num_threads(1)  # in the whole process: its nodes share processors, and threads would wait for each other
+        data = open_prepared(Path(assignment.data.directory))
+        model = build(
+            assignment.model, data.shape, data.classes, derive_seed(assignment.seed, "model"), assignment.model_params
+        )
+        train, own_test = (
+            _read_indices(Path(assignment.data.shards), key)
+            for key in (assignment.data.train_key, assignment.data.own_test_key)
+        )
+        return cls(model, data, assignment.seed, assignment.node, train, own_test, assignment.data.global_test)
+
+    @property
+    def samples(self) -> int:
+        """Number of training samples the node holds."""
+        return 0 if self._train_indices is None else len(self._train_indices)
+
+    def work(self, params: LocalTraining) -> int:
+        """Number of samples that one call of `train` with `params` processes."""
+        if params.steps is None:
+            return self.samples * params.epochs
+        sizes = [min(params.batch_size, self.samples - start) for start in range(0, self.samples, params.batch_size)]
+        rounds, rest = divmod(params.steps, len(sizes)) if sizes else (0, 0)
+        return rounds * self.samples + sum(sizes[:rest])
+
+    @property
+    def tests(self) -> tuple[Scope, ...]:
+        """The test sets that the node evaluates on."""
+        own = self._own_test is not None and len(self._own_test) > 0
+        return (*(("global",) if self._global_test else ()), *(("own",) if own else ()))
+
+    def test_samples(self, which: Scope, limit: int | None = None) -> int:
+        """Number of samples that `evaluate` uses."""
+        available = len(self.data.array("y_test")) if which == "global" else len(self._own())
+        return available if limit is None else min(available, limit)
+
+    @cached_property
+    def _views(self) -> dict[str, NDArray[Any]]:
+        """The model's parameters and buffers as arrays on the same memory."""
+        return {name: tensor.detach().numpy() for name, tensor in self.model.state_dict().items()}
+
+    def get(self) -> State:
+        """A copy of the model's state: parameters, running statistics, counters."""
+        return {name: view.copy() for name, view in self._views.items()}
+
+    def set(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Put `state` into the model. Raises ModelError where names or shapes differ."""
+        if state.keys() != self._views.keys():
+            odd = ", ".join(sorted(state.keys() ^ self._views.keys()))
+            raise ModelError(f"{self._node}: weights are not of this model; names that differ: {odd}")
+        for name, view in self._views.items():
+            if state[name].shape != view.shape:
+                raise ModelError(f"{self._node}: {name} has shape {state[name].shape}, this model's is {view.shape}")
+        for name, view in self._views.items():
+            view[...] = state[name]
+
+    def train(
+        self, weights: Mapping[str, NDArray[Any]], params: LocalTraining, round: int, extra: ExtraLoss | None = None
+    ) -> TrainResult:
+        """Train from `weights` on the node's samples: w ← w − η (∇ℓ(w; b) + λw), with momentum if asked for, over
+        mini-batches b of the seeded order of `round`. `extra` adds a term to each batch's loss ℓ."""
+        self.set(weights)
+        random = np.random.default_rng(derive_seed(self._seed, self._node, "batches", str(round)))
+        x, y = self.train_data if self.samples else (torch.empty(0), torch.empty(0))
+        self.model.train()
+        step = Descent(list(self.model.parameters()), params)
+        total, steps = torch.zeros(()), 0
+        for batch in batches(self.samples, params, random):
+            inputs, labels = self.normalise(x[batch]), y[batch]
+            loss = cross_entropy(self.model(inputs), labels)
+            if extra is not None:
+                loss = loss + extra(self.model, inputs, labels)
+            step(loss)
+            total += loss.detach()
+            steps += 1
+        return TrainResult(self.get(), self.samples, steps, float(total) / max(steps, 1))
+
+    def evaluate(self, weights: Mapping[str, NDArray[Any]], which: Scope, limit: int | None = None) -> Evaluation:
+        """Evaluate `weights` on the data set's test part or on the node's own share of it; with `limit`, on a seeded
+        subset of that size, the same in every round."""
+        self.set(weights)
+        chosen = self._chosen(which, limit)
+        x, y = self.data.array("x_test"), self.data.array("y_test")
+        hits, total = 0, 0.0
+        self.model.eval()
+        with torch.inference_mode():
+            for start in range(0, len(chosen), EVALUATION_BATCH):
+                batch = chosen[start : start + EVALUATION_BATCH]
+                labels = torch.from_numpy(np.array(y[batch]))
+                logits = self.model(self.normalise(torch.from_numpy(np.array(x[batch]))))
+                total += float(cross_entropy(logits, labels, reduction="sum"))
+                hits += correct(logits, labels)
+        return Evaluation(hits / len(chosen), total / len(chosen), len(chosen))
+
+    @cached_property
+    def train_data(self) -> tuple[Tensor, Tensor]:
+        """The node's training samples as they are stored (uint8 pictures stay uint8), and their labels."""
+        if self._train_indices is None:
+            raise DataError(f"{self._node} holds no training data")
+        x, y = self.data.array("x_train")[self._train_indices], self.data.array("y_train")[self._train_indices]
+        return torch.from_numpy(np.array(x)), torch.from_numpy(np.array(y))
+
+    def normalise(self, x: Tensor) -> Tensor:
+        """Stored samples as the model's input: (x / 255 − mean) / std for pictures, (x − mean) / std for others."""
+        scale, shift = self._scale_and_shift
+        return x.float().mul_(scale).sub_(shift) if x.dtype == torch.uint8 else x.mul(scale).sub_(shift)
+
+    @cached_property
+    def _scale_and_shift(self) -> tuple[Tensor, Tensor]:
+        channels = (-1, *[1] * (len(self.data.shape) - 1))
+        unit = 255.0 if self.data.array("x_test").dtype == np.uint8 else 1.0
+        mean, std = (torch.tensor(values, dtype=torch.float64) for values in (self.data.mean, self.data.std))
+        return (1 / (unit * std)).float().reshape(channels), (mean / std).float().reshape(channels)
+
+    def _own(self) -> Indices:
+        if self._own_test is None or len(self._own_test) == 0:
+            raise DataError(f"{self._node} has no test samples of its own")
+        return self._own_test
+
+    def _chosen(self, which: Scope, limit: int | None) -> Indices:
+        chosen = np.arange(len(self.data.array("y_test"))) if which == "global" else self._own()
+        if limit is None or limit >= len(chosen):
+            return chosen
+        random = np.random.default_rng(derive_seed(self._seed, "evaluation"))
+        return np.sort(random.permutation(chosen)[:limit])
+
+
+class Descent:
+    """Steps of stochastic gradient descent, as `torch.optim.SGD` takes them: g ← ∇loss + λw, v ← ρv + g, w ← w − ηv."""
+
+    def __init__(self, parameters: Sequence[Tensor], params: LocalTraining) -> None:
+        self.parameters = list(parameters)
+        self.params = params
+        self.velocities: list[Tensor] | None = None
+
+    def __call__(self, loss: Tensor) -> None:
+        gradients = torch.autograd.grad(loss, self.parameters)
+        with torch.no_grad():
+            if self.params.weight_decay:
+                gradients = tuple(
+                    g.add(w, alpha=self.params.weight_decay) for g, w in zip(gradients, self.parameters, strict=True)
+                )
+            if self.params.momentum:
+                if self.velocities is None:
+                    self.velocities = [torch.zeros_like(w) for w in self.parameters]
+                for velocity, g in zip(self.velocities, gradients, strict=True):
+                    velocity.mul_(self.params.momentum).add_(g)
+                gradients = tuple(self.velocities)
+            for w, g in zip(self.parameters, gradients, strict=True):
+                w.add_(g, alpha=-self.params.learning_rate)
+
+
+def batches(samples: int, params: LocalTraining, random: np.random.Generator) -> Iterator[Tensor]:
+    """Indices of mini-batches: `epochs` passes in new random orders, or so many passes as `steps` batches need."""
+    if samples == 0:
+        return
+    taken = 0
+    for _ in range(params.epochs) if params.steps is None else itertools.count():
+        order = torch.from_numpy(random.permutation(samples))
+        for start in range(0, samples, params.batch_size):
+            yield order[start : start + params.batch_size]
+            taken += 1
+            if taken == params.steps:
+                return
+
+
+def _read_indices(path: Path, key: str | None) -> Indices | None:
+    if key is None:
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as shards:
+            return np.asarray(shards[key], dtype=np.int64)
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{path}: no sample indices {key!r}: {error}") from error

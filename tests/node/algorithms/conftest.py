@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+import pytest
+
+from node.learning.datasets import Prepared, prepare
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return prepare("digits", tmp_path_factory.getbasetemp() / "data")

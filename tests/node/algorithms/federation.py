@@ -1,0 +1,184 @@
+"""Whole runs of an algorithm in one process: every node a coroutine, the links in memory, the clock virtual."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from node.assignment import Assignment, DataAssignment, Gathering, Keypair, PeerAddress, Relation, Stop, Tier
+from node.catalogue import ALGORITHMS, IID, LocalTraining, PartitionParameters
+from node.checkpoint import checkpoint_path, load
+from node.clock import run_virtual
+from node.compute import Mode
+from node.learning.aggregation import State
+from node.learning.datasets import Prepared
+from node.learning.partition import divide, own_test
+from node.learning.training import Learner
+from node.memory import Deliver, MemoryNetwork, MemoryTransport
+from node.role import Role
+
+SECONDS_PER_SAMPLE = 0.001
+SMALL = IID(samples_per_client=60)
+PATIENT = Gathering(deadline=30)
+
+
+@dataclass
+class Journal:
+    """A `node.control.Reporter` of one node."""
+
+    metrics: list[tuple[int | None, dict[str, Any]]] = field(default_factory=list)
+    events: list[tuple[str, int | None, dict[str, Any]]] = field(default_factory=list)
+
+    def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
+        self.events.append((name, round, fields))
+
+    def metric(self, round: int | None, values: Mapping[str, Any]) -> None:
+        self.metrics.append((round, dict(values)))
+
+    def series(self, scope: str, value: str = "accuracy") -> dict[int | None, float]:
+        return {round: values[value] for round, values in self.metrics if values["scope"] == scope}
+
+    def rounds(self, event: str) -> list[int | None]:
+        return [round for name, round, _ in self.events if name == event]
+
+
+@dataclass
+class VirtualCompute:
+    """Runs a step at once; it lasts by the number of samples on the virtual clock."""
+
+    slowness: float = 1.0
+
+    async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: Mode) -> Any:
+        result = fn(*args)
+        await asyncio.sleep(samples * SECONDS_PER_SAMPLE * self.slowness)
+        return result
+
+
+@dataclass
+class Federation:
+    """A topology and its data. ``tree`` maps each node to its parent, None at the top; names begin with their tier.
+
+    After `run`, ``journals`` and ``states`` (the models that coordinators kept last) tell what happened.
+    """
+
+    data: Prepared
+    tree: Mapping[str, str | None]
+    algorithm: str
+    params: LocalTraining
+    folder: Path
+    rounds: int = 3
+    model: str = "cnn"
+    partition: PartitionParameters = SMALL
+    gathering: Gathering = PATIENT
+    accuracy: float | None = None
+    deliver: Deliver | None = None
+    slow: Mapping[str, float] = field(default_factory=dict)
+    crash: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # node -> (at, back at) seconds
+    journals: dict[str, Journal] = field(default_factory=lambda: defaultdict(Journal))
+    roles: dict[str, Role] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        parents = set(self.tree.values())
+        holders = [node for node in self.tree if node not in parents]
+        parts = divide(self.partition, self.data.train_labels, (len(holders),), seed=1)
+        counts = dict(zip(holders, parts.label_counts(self.data.train_labels, self.data.classes), strict=True))
+        shards = {f"{node}/train": part for node, part in zip(holders, parts.parts, strict=True)}
+        for node in self.tree:
+            if node.startswith("edge"):
+                mine = [counts[holder] for holder in holders if node in (holder, self.tree[holder])]
+                shards[f"{node}/own"] = own_test(self.data.test_labels, np.sum(mine, axis=0), seed=1, limit=60)
+        self.folder.mkdir(exist_ok=True)
+        np.savez(self.folder / "shards.npz", **shards)  # type: ignore[arg-type]
+        self.keys = set(shards)
+        self.samples = {node: len(shards[f"{node}/train"]) for node in holders}
+
+    def run(self) -> Federation:
+        run_virtual(asyncio.wait_for(self._run(), 3600))
+        return self
+
+    def state(self, node: str) -> State:
+        """The model that a coordinator kept after its last round."""
+        checkpoint = load(checkpoint_path(self.folder, node))
+        assert checkpoint is not None
+        return checkpoint.tensors
+
+    async def _run(self) -> None:
+        self.network = MemoryNetwork(self.deliver)
+        async with asyncio.TaskGroup() as group:
+            for node in self.tree:
+                group.create_task(self._live(node), name=node)
+
+    async def _live(self, node: str) -> None:
+        if node not in self.crash:
+            await self._role(node, "first").perform()
+            return
+        at, back = self.crash[node]
+        role = self._role(node, "first")
+        task = asyncio.create_task(role.perform())
+        await asyncio.sleep(at)
+        transport: MemoryTransport = role._transport  # type: ignore[assignment]
+        transport.crash()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.sleep(back - at)
+        await self._role(node, "second").perform()
+
+    def _role(self, node: str, incarnation: str) -> Role:
+        assignment = self._assignment(node)
+        peers = [peer.name for peer in assignment.peers]
+        transport = self.network.transport(node, peers, incarnation=incarnation)
+        kind = import_module(ALGORITHMS[self.algorithm].module).ROLES[assignment.tier]
+        self.roles[node] = kind(
+            assignment, transport, VirtualCompute(self.slow.get(node, 1.0)), self.journals[node], params=self.params,
+            learner=Learner.from_assignment(assignment), restored=load(checkpoint_path(self.folder, node)),
+        )  # fmt: skip
+        return self.roles[node]
+
+    def _assignment(self, node: str) -> Assignment:
+        parent = self.tree[node]
+        peers = [self._peer(parent, "parent")] if parent else []
+        peers += [self._peer(child, "child") for child, above in self.tree.items() if above == node]
+        train, own = (key if key in self.keys else None for key in (f"{node}/train", f"{node}/own"))
+        data = DataAssignment(
+            dataset=self.data.name, directory=str(self.data.directory), shards=str(self.folder / "shards.npz"),
+            train_key=train, own_test_key=own, global_test=parent is None,
+        )  # fmt: skip
+        return Assignment(
+            run="test", node=node, tier=tier_of(node), index=1, seed=7, host="", port=0,
+            keys=Keypair(public="", secret=""), control_endpoint="", control_key="", peers=tuple(peers),
+            algorithm=self.algorithm, model=self.model, data=data, checkpoint_directory=str(self.folder),
+            stop=Stop(rounds=self.rounds, accuracy=self.accuracy), leads=parent is None, gathering=self.gathering,
+        )  # fmt: skip
+
+    @staticmethod
+    def _peer(name: str, relation: Relation) -> PeerAddress:
+        return PeerAddress(name=name, tier=tier_of(name), relation=relation, host="", port=0, public_key="")
+
+
+def tier_of(node: str) -> Tier:
+    tier: Tier = node.split("-")[0]  # type: ignore[assignment]
+    return tier
+
+
+def star(clients: int, tier: str = "device") -> dict[str, str | None]:
+    return {"cloud": None} | {f"{tier}-{k}": "cloud" for k in range(clients)}
+
+
+def hierarchy(groups: Sequence[int], *, cloud: bool = True) -> dict[str, str | None]:
+    tree: dict[str, str | None] = {"cloud": None} if cloud else {}
+    for edge, devices in enumerate(groups):
+        tree[f"edge-{edge}"] = "cloud" if cloud else None
+        tree |= {f"device-{edge}-{k}": f"edge-{edge}" for k in range(devices)}
+    return tree
+
+
+def same(first: State, second: State) -> bool:
+    """Whether two states are equal to the last bit."""
+    return first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)

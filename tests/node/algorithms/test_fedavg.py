@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from node.assignment import Gathering, derive_seed
+from node.catalogue import IID, FedAvg
+from node.learning.aggregation import weighted_mean
+from node.learning.datasets import Prepared
+from node.learning.models import build
+from node.learning.training import Learner
+from tests.node.algorithms.federation import Federation, same, star
+
+PARAMS = FedAvg(learning_rate=0.1, momentum=0.9, batch_size=16)
+
+
+def test_two_rounds_are_algorithm_1(digits: Prepared, tmp_path: Path) -> None:
+    """The protocol's result, to the last bit, is that of the paper's two lines written out."""
+    run = Federation(digits, star(3), "fedavg", PARAMS, tmp_path, rounds=2).run()
+    shards = np.load(tmp_path / "shards.npz")
+    learners = [
+        Learner(build("cnn", digits.shape, 10, derive_seed(7, "model")), digits, 7, node, shards[f"{node}/train"])
+        for node in ("device-0", "device-1", "device-2")
+    ]
+    w = learners[0].get()
+    for t in (1, 2):
+        w = weighted_mean([k.train(w, PARAMS, t).weights for k in learners], [k.samples for k in learners])
+    assert same(run.state("cloud"), w)
+
+
+def test_reports(digits: Prepared, tmp_path: Path) -> None:
+    run = Federation(digits, star(2, "edge"), "fedavg", PARAMS, tmp_path, rounds=3).run()
+    cloud, edge = run.journals["cloud"], run.journals["edge-0"]
+    assert list(cloud.series("global")) == list(cloud.series("global", "loss")) == [1, 2, 3]
+    assert list(edge.series("train", "loss")) == list(edge.series("own")) == [1, 2, 3]
+    assert not cloud.series("own")
+    assert not edge.series("global")
+    assert cloud.rounds("round") == [1, 1, 2, 2, 3, 3]
+    losses = list(edge.series("train", "loss").values())
+    assert losses[2] < losses[0]
+
+
+def test_same_seed_same_run(digits: Prepared, tmp_path: Path) -> None:
+    # In the second run the updates arrive in another order; the result does not depend on it.
+    late = {"device-0": 5.0, "device-1": 3.0}
+    first, second = (
+        Federation(digits, star(4), "fedavg", PARAMS, tmp_path / str(k), rounds=2, slow=slow).run()
+        for k, slow in enumerate(({}, late))
+    )
+    assert same(first.state("cloud"), second.state("cloud"))
+    assert first.journals["cloud"].metrics == second.journals["cloud"].metrics
+
+
+def test_accuracy_floor(digits: Prepared, tmp_path: Path) -> None:
+    everything = IID(samples_per_client=280)
+    run = Federation(digits, star(5), "fedavg", PARAMS, tmp_path, rounds=6, partition=everything).run()
+    assert run.journals["cloud"].series("global")[6] > 0.9
+
+
+def test_stops_at_the_accuracy(digits: Prepared, tmp_path: Path) -> None:
+    run = Federation(digits, star(3), "fedavg", PARAMS, tmp_path, rounds=20, accuracy=0.4).run()
+    accuracies = list(run.journals["cloud"].series("global").values())
+    assert accuracies[-1] >= 0.4 > max(accuracies[:-1], default=0)
+    assert run.roles["cloud"].ended_by == "accuracy"
+
+
+def test_a_client_that_never_answers_costs_only_the_deadline(digits: Prepared, tmp_path: Path) -> None:
+    rule = Gathering(quorum=0.5, deadline=5)
+    run = Federation(
+        digits, star(3), "fedavg", PARAMS, tmp_path, rounds=2, gathering=rule, slow={"device-2": 1e4}
+    ).run()
+    assert list(run.journals["cloud"].series("global")) == [1, 2]
+    assert not run.journals["cloud"].rounds("round_abandoned")
+
+
+def test_an_abandoned_round_keeps_the_model(digits: Prepared, tmp_path: Path) -> None:
+    rule = Gathering(quorum=1.0, deadline=5)
+    run = Federation(
+        digits, star(2), "fedavg", PARAMS, tmp_path, rounds=2, gathering=rule, slow={"device-1": 1e4}
+    ).run()
+    assert run.journals["cloud"].rounds("round_abandoned") == [1, 2]
+    accuracies = run.journals["cloud"].series("global")
+    assert accuracies[1] == accuracies[2]
+
+
+@pytest.mark.parametrize("node", ["cloud", "device-1"])
+def test_a_crash_changes_nothing(digits: Prepared, tmp_path: Path, node: str) -> None:
+    """Whoever comes back repeats its round exactly, so the run ends where it would have ended without the crash."""
+    calm = Federation(digits, star(3), "fedavg", PARAMS, tmp_path / "calm", rounds=4).run()
+    crash = Federation(digits, star(3), "fedavg", PARAMS, tmp_path / "crash", rounds=4, crash={node: (0.7, 1.0)}).run()
+    assert same(calm.state("cloud"), crash.state("cloud"))
+    if node == "cloud":
+        assert crash.journals["cloud"].rounds("resumed") == [1]

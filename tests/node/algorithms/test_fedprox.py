@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from node.algorithms.fedprox import proximal_term
+from node.catalogue import FedAvg, FedProx
+from node.learning.datasets import Prepared
+from node.learning.models import Model
+from tests.node.algorithms.federation import Federation, same, star
+
+
+def test_proximal_term_by_hand() -> None:
+    """w = [[1, 2], [3, 4]], w^t = [[0, 2], [3, 2]], μ = 0.5: (0.5 / 2) (1² + 2²) = 1.25; gradient μ (w − w^t)."""
+    linear = nn.Linear(2, 2, bias=False)
+    with torch.no_grad():
+        linear.weight.copy_(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    model = Model(nn.Identity(), linear)
+    anchor = {"classifier.weight": np.array([[0, 2], [3, 2]], dtype=np.float32)}
+    term = proximal_term(anchor, mu=0.5)(model, torch.empty(0), torch.empty(0))
+    assert term.item() == 1.25
+    (gradient,) = torch.autograd.grad(term, [linear.weight])
+    assert gradient.tolist() == [[0.5, 0.0], [0.0, 1.0]]
+
+
+def test_mu_zero_is_fedavg(digits: Prepared, tmp_path: Path) -> None:
+    options = {"learning_rate": 0.1, "momentum": 0.9, "batch_size": 16}
+    prox = Federation(digits, star(3), "fedprox", FedProx(mu=0, **options), tmp_path / "prox", rounds=2).run()  # type: ignore[arg-type]
+    avg = Federation(digits, star(3), "fedavg", FedAvg(**options), tmp_path / "avg", rounds=2).run()  # type: ignore[arg-type]
+    assert same(prox.state("cloud"), avg.state("cloud"))
+    assert prox.journals["cloud"].metrics == avg.journals["cloud"].metrics
+
+
+@pytest.mark.parametrize(("mu", "nearer"), [(0.1, 1.0), (5.0, 0.8)])
+def test_clients_stay_nearer_as_mu_grows(digits: Prepared, tmp_path: Path, mu: float, nearer: float) -> None:
+    def distance(mu: float) -> float:
+        run = Federation(
+            digits, star(2), "fedprox", FedProx(mu=mu, learning_rate=0.1, epochs=5), tmp_path / str(mu), rounds=1
+        ).run()
+        start, end = run.roles["device-0"].learner.get(), run.state("cloud")
+        first = Federation(digits, star(2), "fedprox", FedProx(mu=mu), tmp_path / "start")._role  # noqa: F841
+        return float(sum(np.square(end[name] - start[name]).sum() for name in end if name.startswith("classifier")))
+
+    assert distance(mu) < nearer * distance(0.0)

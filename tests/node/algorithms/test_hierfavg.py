@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from node.algorithms.hierfavg import edge_rounds, local_training
+from node.assignment import Gathering, derive_seed
+from node.catalogue import IID, FedAvg, HierFAVG, Shards
+from node.learning.aggregation import State, weighted_mean
+from node.learning.datasets import Prepared
+from node.learning.models import build
+from node.learning.training import Learner
+from tests.node.algorithms.federation import Federation, hierarchy, same
+
+OPTIONS = {"learning_rate": 0.1, "momentum": 0.9, "batch_size": 16}
+NEVER = 1e5  # slowness of a device that does not answer before any deadline
+
+
+def params(kappa2: int, kappa1: int | None = None) -> HierFAVG:
+    return HierFAVG(kappa1=kappa1, kappa2=kappa2, **OPTIONS)  # type: ignore[arg-type]
+
+
+def learners_of(run: Federation) -> dict[str, Learner]:
+    shards = np.load(run.folder / "shards.npz")
+    model = build("cnn", run.data.shape, 10, derive_seed(7, "model"))
+    return {name: Learner(model, run.data, 7, name, shards[f"{name}/train"]) for name in run.samples}
+
+
+def edge_model(learners: dict[str, Learner], devices: list[str], w: State, rounds: range, p: HierFAVG) -> State:
+    """The edge's lines of Algorithm 1, written out."""
+    for r in rounds:
+        trained = [learners[name].train(w, local_training(p), r) for name in devices]
+        w = weighted_mean([each.weights for each in trained], [each.samples for each in trained])
+    return w
+
+
+def test_two_cloud_rounds_are_algorithm_1(digits: Prepared, tmp_path: Path) -> None:
+    p = params(kappa2=2, kappa1=3)
+    run = Federation(digits, hierarchy([2, 1]), "hierfavg", p, tmp_path, rounds=2).run()
+    learners = learners_of(run)
+    w = learners["device-0-0"].get()
+    for rounds in (range(1, 3), range(3, 5)):
+        first = edge_model(learners, ["device-0-0", "device-0-1"], w, rounds, p)
+        second = edge_model(learners, ["device-1-0"], w, rounds, p)
+        w = weighted_mean([first, second], [120, 60])
+    assert same(run.state("cloud"), w)
+
+
+def test_numbers_of_edge_rounds_do_not_meet_again() -> None:
+    assert [list(edge_rounds(t, 3)) for t in (1, 2)] == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_kappa1_is_steps() -> None:
+    assert local_training(params(2, kappa1=7)).steps == 7
+    assert local_training(params(2)).steps is None
+
+
+def test_one_edge_is_fedavg_with_kappa2_times_the_rounds(digits: Prepared, tmp_path: Path) -> None:
+    flat = {"cloud": None} | {f"device-0-{k}": "cloud" for k in range(3)}
+    avg = Federation(digits, flat, "fedavg", FedAvg(**OPTIONS), tmp_path / "avg", rounds=4).run()  # type: ignore[arg-type]
+    hier = Federation(digits, hierarchy([3]), "hierfavg", params(2), tmp_path / "hier", rounds=2).run()
+    assert same(avg.state("cloud"), hier.state("cloud"))
+
+
+def test_kappa2_one_is_fedavg_but_for_rounding(digits: Prepared, tmp_path: Path) -> None:
+    """A mean of means with the right weights is the mean, here with unequal edges and devices."""
+    tree = hierarchy([1, 3])
+    flat = {"cloud": None} | dict.fromkeys([name for name in tree if name.startswith("device")], "cloud")
+    unequal = Shards(shard_size="auto", shards_per_client=2)
+    avg, hier = (
+        Federation(digits, shape, name, p, tmp_path / name, rounds=1, partition=unequal).run()
+        for shape, name, p in ((flat, "fedavg", FedAvg(**OPTIONS)), (tree, "hierfavg", params(1)))  # type: ignore[arg-type]
+    )
+    for name, values in avg.state("cloud").items():
+        np.testing.assert_allclose(hier.state("cloud")[name], values, rtol=1e-4, atol=1e-6)
+
+
+def test_weights_are_those_of_the_participants(digits: Prepared, tmp_path: Path) -> None:
+    """device-0-1 never answers: edge-0 counts 60 samples, edge-1 120."""
+    p, rule = params(1), Gathering(quorum=0.5, deadline=5)
+    run = Federation(
+        digits, hierarchy([2, 2]), "hierfavg", p, tmp_path, rounds=1, gathering=rule, slow={"device-0-1": NEVER}
+    ).run()
+    learners = learners_of(run)
+    w = learners["device-0-0"].get()
+    first = edge_model(learners, ["device-0-0"], w, range(1, 2), p)
+    second = edge_model(learners, ["device-1-0", "device-1-1"], w, range(1, 2), p)
+    assert same(run.state("cloud"), weighted_mean([first, second], [60, 120]))
+
+
+def test_an_edge_without_devices_has_no_say(digits: Prepared, tmp_path: Path) -> None:
+    p, rule = params(2), Gathering(quorum=0.5, deadline=5)
+    run = Federation(
+        digits, hierarchy([1, 1]), "hierfavg", p, tmp_path, rounds=1, gathering=rule, slow={"device-0-0": NEVER}
+    ).run()
+    learners = learners_of(run)
+    only = edge_model(learners, ["device-1-0"], learners["device-1-0"].get(), range(1, 3), p)
+    assert same(run.state("cloud"), only)
+    assert run.journals["edge-0"].rounds("round_abandoned") == [1, 2]
+
+
+def test_reports(digits: Prepared, tmp_path: Path) -> None:
+    run = Federation(digits, hierarchy([2, 2]), "hierfavg", params(2), tmp_path, rounds=3).run()
+    assert list(run.journals["cloud"].series("global")) == [1, 2, 3]
+    assert list(run.journals["edge-1"].series("own")) == [1, 2, 3]
+    assert list(run.journals["device-1-1"].series("train", "loss")) == [1, 2, 3]
+    assert run.journals["edge-1"].rounds("round") == []  # the cloud's rounds are the run's
+
+
+def test_accuracy_floor(digits: Prepared, tmp_path: Path) -> None:
+    everything = IID(samples_per_client=230)
+    run = Federation(digits, hierarchy([3, 3]), "hierfavg", params(2), tmp_path, rounds=4, partition=everything).run()
+    assert run.journals["cloud"].series("global")[4] > 0.9
+
+
+@pytest.mark.parametrize("node", ["cloud", "edge-1", "device-0-1"])
+def test_a_crash_changes_nothing(digits: Prepared, tmp_path: Path, node: str) -> None:
+    calm, crash = (
+        Federation(digits, hierarchy([2, 1]), "hierfavg", params(2), tmp_path / str(k), rounds=3, crash=faults).run()
+        for k, faults in enumerate(({}, {node: (0.7, 1.1)}))
+    )
+    assert same(calm.state("cloud"), crash.state("cloud"))

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from node.catalogue import FedAvg, OnlyEdge
+from node.learning.datasets import Prepared
+from tests.node.algorithms.federation import Federation, hierarchy, same
+
+OPTIONS = {"learning_rate": 0.1, "momentum": 0.9, "batch_size": 16}
+
+
+def params(kappa2: int = 1) -> OnlyEdge:
+    return OnlyEdge(kappa2=kappa2, **OPTIONS)  # type: ignore[arg-type]
+
+
+def test_an_edge_is_fedavg_with_its_devices(digits: Prepared, tmp_path: Path) -> None:
+    """Equation 10 is FedAvg's mean: an only edge ends, to the last bit, where a cloud above its devices would."""
+    flat = {"cloud": None} | {f"device-0-{k}": "cloud" for k in range(3)}
+    avg = Federation(digits, flat, "fedavg", FedAvg(**OPTIONS), tmp_path / "avg", rounds=4).run()  # type: ignore[arg-type]
+    only = Federation(digits, hierarchy([3]), "onlyedge", params(2), tmp_path / "only", rounds=2).run()
+    assert same(avg.state("cloud"), only.state("edge-0"))
+
+
+def test_edges_do_not_meet(digits: Prepared, tmp_path: Path) -> None:
+    run = Federation(digits, hierarchy([2, 2]), "onlyedge", params(), tmp_path, rounds=2).run()
+    assert not same(run.state("edge-0"), run.state("edge-1"))
+
+
+def test_with_or_without_a_cloud(digits: Prepared, tmp_path: Path) -> None:
+    with_cloud, without = (
+        Federation(digits, hierarchy([2, 1], cloud=cloud), "onlyedge", params(), tmp_path / str(cloud), rounds=2).run()
+        for cloud in (True, False)
+    )
+    assert same(with_cloud.state("edge-1"), without.state("edge-1"))
+
+
+def test_the_cloud_is_not_needed_after_the_first_model(digits: Prepared, tmp_path: Path) -> None:
+    def cut(source: str, target: str, size: int) -> float | None:
+        now = asyncio.get_running_loop().time()
+        return None if "cloud" in (source, target) and 0.1 < now < 30 else 0.001
+
+    run = Federation(digits, hierarchy([2, 1]), "onlyedge", params(), tmp_path / "cut", rounds=30, deliver=cut).run()
+    calm = Federation(digits, hierarchy([2, 1]), "onlyedge", params(), tmp_path / "calm", rounds=30).run()
+    assert "cloud" in [fields["peer"] for name, _, fields in run.journals["edge-0"].events if name == "lost"]
+    assert same(run.state("edge-0"), calm.state("edge-0"))
+
+
+def test_reports(digits: Prepared, tmp_path: Path) -> None:
+    run = Federation(digits, hierarchy([2, 2]), "onlyedge", params(2), tmp_path, rounds=3).run()
+    edge = run.journals["edge-1"]
+    assert list(edge.series("own")) == [1, 2, 3]
+    assert edge.rounds("round") == [1, 1, 2, 2, 3, 3]
+    assert list(run.journals["device-1-1"].series("train", "loss")) == [1, 2, 3]
+    assert run.journals["cloud"].metrics == []
+
+
+@pytest.mark.parametrize("node", ["edge-1", "device-0-1"])
+def test_a_crash_changes_nothing(digits: Prepared, tmp_path: Path, node: str) -> None:
+    calm, crash = (
+        Federation(digits, hierarchy([2, 1]), "onlyedge", params(2), tmp_path / str(k), rounds=4, crash=faults).run()
+        for k, faults in enumerate(({}, {node: (0.5, 0.9)}))
+    )
+    for edge in ("edge-0", "edge-1"):
+        assert same(calm.state(edge), crash.state(edge))

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from node.catalogue import DATASETS, MODELS, Shape
+from node.learning.errors import ModelError
+from node.learning.models import BUILDERS, Model, build
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+@pytest.mark.parametrize("name", MODELS)
+def test_size_is_the_catalogues(name: str, dataset: str) -> None:
+    shape, classes = DATASETS[dataset].shape, DATASETS[dataset].classes
+    if dataset == "har" and name in ("phefl-cnn", "resnet18"):
+        with pytest.raises(ModelError, match=f"model {name}: takes images"):
+            build(name, shape, classes, seed=0)
+        return
+    size = MODELS[name].size(shape, classes)
+    model = build(name, shape, classes, seed=0)
+    assert sum(p.numel() for p in model.parameters()) == size.parameters
+    assert sum(t.numel() * t.element_size() for t in model.state_dict().values()) == size.bytes
+    assert model(torch.zeros(2, *shape)).shape == (2, classes)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "parameters"),
+    [
+        ("cnn", (1, 28, 28), 26_434),  # FEELPGen; FedGen's network
+        ("phefl-cnn", (1, 28, 28), 1_663_370),  # PHE-FL on MNIST
+        ("phefl-cnn", (3, 32, 32), 2_156_490),  # PHE-FL on CIFAR-10
+    ],
+)
+def test_published_parameter_counts(name: str, shape: Shape, parameters: int) -> None:
+    assert MODELS[name].parameters(shape, 10) == parameters
+
+
+def test_registries_agree() -> None:
+    assert set(BUILDERS) == set(MODELS)
+
+
+def test_seed_decides_and_the_global_generator_is_left_alone() -> None:
+    torch.manual_seed(11)
+    expected = torch.rand(1)
+    torch.manual_seed(11)
+    first, again, other = (build("cnn", (1, 8, 8), 10, seed) for seed in (5, 5, 6))
+    assert torch.rand(1) == expected
+    same = [torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True)]
+    assert all(same)
+    assert not torch.equal(first.classifier.weight, other.classifier.weight)  # type: ignore[arg-type]
+
+
+def test_extractor_and_classifier_make_the_model() -> None:
+    model = build("mlp", (1, 8, 8), 10, 0, {"hidden": 16})
+    x = torch.rand(3, 1, 8, 8)
+    assert isinstance(model, Model)
+    assert model.extractor(x).shape == (3, 16)
+    assert torch.equal(model(x), model.classifier(model.extractor(x)))
+
+
+def test_unknown_model_and_parameter() -> None:
+    with pytest.raises(ModelError, match="no model 'cnm': known are cnn,"):
+        build("cnm", (1, 8, 8), 10, 0)
+    with pytest.raises(ModelError, match="model mlp: unknown parameter 'hiden'; did you mean 'hidden'"):
+        build("mlp", (1, 8, 8), 10, 0, {"hiden": 3})
+
+
+def test_resnet_without_normalisation_starts_calm() -> None:
+    # Every residual branch ends in zeros, so the signal is that of the shortcuts and does not grow with depth.
+    model = build("resnet18", (3, 32, 32), 10, 0)
+    logits = model(torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0)))
+    assert logits.abs().max() < 3

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from node.assignment import Assignment, DataAssignment, Keypair, Stop, derive_seed
+from node.catalogue import IID, LocalTraining
+from node.learning.aggregation import weighted_mean
+from node.learning.datasets import Prepared
+from node.learning.errors import DataError, ModelError
+from node.learning.models import Model, build
+from node.learning.partition import divide
+from node.learning.training import Descent, Learner, batches
+
+PARAMS = LocalTraining(learning_rate=0.1, batch_size=32, epochs=2)
+
+
+def learner(data: Prepared, node: str = "device-0-0", model: str = "cnn", samples: int = 100) -> Learner:
+    train = np.arange(samples)
+    return Learner(build(model, data.shape, data.classes, 1), data, 7, node, train, own_test=np.arange(50))
+
+
+def test_state_round_trip(digits: Prepared) -> None:
+    one = learner(digits)
+    state = one.get()
+    assert set(state) == set(one.model.state_dict())
+    assert state["extractor.1.num_batches_tracked"].dtype == np.int64
+    changed = {name: values + 1 for name, values in state.items()}
+    one.set(changed)
+    assert all(np.array_equal(values, changed[name]) for name, values in one.get().items())
+    assert all(values is not one.get()[name] for name, values in one.get().items())  # copies, not views
+
+
+def test_wrong_states_are_refused_before_anything_changes(digits: Prepared) -> None:
+    one = learner(digits, model="mlp")
+    before = one.get()
+    with pytest.raises(ModelError, match=r"device-0-0: weights are not of this model; names that differ: .*extra"):
+        one.set(before | {"extra": np.zeros(1)})
+    with pytest.raises(ModelError, match=r"classifier\.bias has shape \(1,\), this model's is \(10,\)"):
+        one.set({name: np.zeros(1) if name == "classifier.bias" else values + 1 for name, values in before.items()})
+    assert all(np.array_equal(values, before[name]) for name, values in one.get().items())
+
+
+def test_training_repeats_exactly_and_depends_on_node_and_round(digits: Prepared) -> None:
+    start = learner(digits).get()
+
+    def weights(node: str, round: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        fresh = learner(digits, node)
+        fresh.train(start, PARAMS, 99)  # what came before has no influence
+        return fresh.train(start, PARAMS, round).weights["classifier.weight"]
+
+    assert np.array_equal(weights("a", 1), weights("a", 1))
+    assert not np.array_equal(weights("a", 1), weights("a", 2))
+    assert not np.array_equal(weights("a", 1), weights("b", 1))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"momentum": 0.9}, {"weight_decay": 0.1}, {"momentum": 0.5, "weight_decay": 1}],
+)
+def test_descent_is_torchs(options: dict[str, float]) -> None:
+    params = LocalTraining(learning_rate=0.1, **options)  # type: ignore[arg-type]
+    ours, theirs = (torch.tensor([[1.0, -2.0], [0.5, 3.0]], requires_grad=True) for _ in range(2))
+    step = Descent([ours], params)
+    optimizer = torch.optim.SGD([theirs], lr=0.1, **options)  # type: ignore[arg-type]
+    for _ in range(5):
+        step((ours**3).sum())
+        optimizer.zero_grad()
+        (theirs**3).sum().backward()
+        optimizer.step()
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+def test_one_step_by_hand(digits: Prepared) -> None:
+    """A linear model on one sample: w ← w − η (p − e_y) xᵀ with p the softmax of the logits, which starts at 1/10."""
+    linear = nn.Linear(64, 10)
+    nn.init.zeros_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    one = Learner(Model(nn.Flatten(), linear), digits, 7, "device-0-0", train=np.array([3]))
+    result = one.train(one.get(), LocalTraining(learning_rate=0.5), 1)
+    x = (digits.array("x_train")[3].reshape(64) / 255 - digits.mean[0]) / digits.std[0]
+    error = np.full(10, 0.1) - np.eye(10)[digits.train_labels[3]]
+    np.testing.assert_allclose(result.weights["classifier.weight"], -0.5 * np.outer(error, x), atol=1e-6)
+    np.testing.assert_allclose(result.weights["classifier.bias"], -0.5 * error, atol=1e-6)
+    assert result.loss == pytest.approx(np.log(10))
+    assert (result.samples, result.steps) == (1, 1)
+
+
+def test_an_extra_loss_is_added(digits: Prepared) -> None:
+    one = learner(digits, model="mlp")
+    start = one.get()
+    pull: Callable[[Model, torch.Tensor, torch.Tensor], torch.Tensor] = lambda model, x, y: 1.5 + 0 * x.sum()  # noqa: E731
+    plain, added = one.train(start, PARAMS, 1), one.train(start, PARAMS, 1, pull)
+    assert added.loss == pytest.approx(plain.loss + 1.5, rel=1e-5)
+    assert np.array_equal(added.weights["classifier.weight"], plain.weights["classifier.weight"])
+
+
+def seen(samples: int, params: LocalTraining) -> list[list[int]]:
+    return [batch.tolist() for batch in batches(samples, params, np.random.default_rng(0))]
+
+
+def test_batches_cover_every_sample_once_an_epoch() -> None:
+    taken = seen(10, LocalTraining(batch_size=4, epochs=2))
+    assert [len(batch) for batch in taken] == [4, 4, 2, 4, 4, 2]
+    assert sorted(chain(*taken[:3])) == sorted(chain(*taken[3:])) == list(range(10))
+    assert taken[:3] != taken[3:]
+
+
+def test_steps_instead_of_epochs() -> None:
+    assert [len(batch) for batch in seen(10, LocalTraining(batch_size=4, epochs=9, steps=5))] == [4, 4, 2, 4, 4]
+    assert seen(0, LocalTraining(steps=5)) == []
+
+
+@pytest.mark.parametrize("options", [{"epochs": 3}, {"steps": 1}, {"steps": 11}])
+def test_work_is_the_samples_processed(digits: Prepared, options: dict[str, int]) -> None:
+    params = replace(PARAMS, batch_size=32, **options)  # type: ignore[arg-type]
+    assert learner(digits).work(params) == sum(len(batch) for batch in seen(100, params))
+
+
+def test_a_client_without_samples_returns_what_it_got(digits: Prepared) -> None:
+    one = learner(digits, samples=0)
+    start = one.get()
+    result = one.train(start, PARAMS, 1)
+    assert (result.samples, result.steps, result.loss) == (0, 0, 0.0)
+    assert all(np.array_equal(values, start[name]) for name, values in result.weights.items())
+
+
+def test_evaluation_by_hand(digits: Prepared) -> None:
+    """A classifier with only a bias, towards 3, is right on the threes, and its loss is that of its softmax."""
+    linear = nn.Linear(64, 10)
+    nn.init.zeros_(linear.weight)
+    with torch.no_grad():
+        linear.bias.copy_(torch.eye(10)[3])
+    own_test = np.flatnonzero(digits.test_labels == 3)[:5]
+    one = Learner(Model(nn.Flatten(), linear), digits, 7, "edge-0", own_test=own_test)
+    threes = (digits.test_labels == 3).mean()
+    total = np.log(9 + np.e)
+    result = one.evaluate(one.get(), "global")
+    assert result.samples == 360
+    assert result.accuracy == pytest.approx(threes)
+    assert result.loss == pytest.approx(total - threes, rel=1e-5)
+    own = one.evaluate(one.get(), "own")
+    assert (own.accuracy, own.samples) == (1.0, 5)
+    assert own.loss == pytest.approx(total - 1, rel=1e-5)
+
+
+def test_evaluation_on_a_fixed_subset(digits: Prepared) -> None:
+    one, other = learner(digits), learner(digits, "cloud")
+    state = one.get()
+    assert one.evaluate(state, "global", limit=40) == other.evaluate(state, "global", limit=40)
+    assert one.evaluate(state, "global", limit=40).samples == one.test_samples("global", 40) == 40
+    assert one.evaluate(state, "own", limit=400).samples == one.test_samples("own", 400) == 50
+
+
+def test_evaluation_changes_nothing(digits: Prepared) -> None:
+    one = learner(digits)
+    start = one.get()
+    one.evaluate(start, "global")
+    assert all(np.array_equal(values, start[name]) for name, values in one.get().items())
+
+
+def test_a_coordinator_holds_no_data(digits: Prepared) -> None:
+    cloud = Learner(build("cnn", digits.shape, 10, 1), digits, 7, "cloud")
+    assert cloud.samples == 0
+    with pytest.raises(DataError, match="cloud holds no training data"):
+        _ = cloud.train_data
+    with pytest.raises(DataError, match="cloud has no test samples of its own"):
+        cloud.evaluate(cloud.get(), "own")
+
+
+def assignment(data: Prepared, shards: Path, node: str) -> Assignment:
+    return Assignment(
+        run="r", node=node, tier="device", index=2, seed=7, host="127.0.0.1", port=1,
+        keys=Keypair(public="", secret=""), control_endpoint="", control_key="", peers=(),
+        algorithm="fedavg", model="mlp", model_params={"hidden": 8},
+        data=DataAssignment(dataset=data.name, directory=str(data.directory), shards=str(shards), train_key=node,
+                            own_test_key=f"{node}/own"),
+        stop=Stop(rounds=1), checkpoint_directory="", leads=False,
+    )  # fmt: skip
+
+
+def test_from_an_assignment(digits: Prepared, tmp_path: Path) -> None:
+    shards = tmp_path / "shards.npz"
+    np.savez(shards, **{"device-0": np.arange(5), "device-0/own": np.arange(3), "device-1": np.arange(6)})
+    first = Learner.from_assignment(assignment(digits, shards, "device-0"))
+    assert (first.samples, first.test_samples("own")) == (5, 3)
+    np.savez(shards, **{"device-1": np.arange(6), "device-1/own": np.arange(3)})
+    second = Learner.from_assignment(assignment(digits, shards, "device-1"))
+    same = build("mlp", digits.shape, 10, derive_seed(7, "model"), {"hidden": 8}).classifier.weight
+    for one in (first, second):  # all nodes of a run start alike
+        assert np.array_equal(one.get()["classifier.weight"], same.detach().numpy())  # type: ignore[operator, union-attr]
+    with pytest.raises(DataError, match=r"shards\.npz: no sample indices 'device-2'"):
+        Learner.from_assignment(assignment(digits, shards, "device-2"))
+
+
+def federated_accuracy(data: Prepared, params: LocalTraining, per_client: int, rounds: int, clients: int = 5) -> float:
+    parts = divide(IID(samples_per_client=per_client), data.train_labels, (clients,), seed=1).parts
+    model = build("cnn", data.shape, data.classes, 1)
+    learners = [Learner(model, data, 7, f"device-{k}", part) for k, part in enumerate(parts)]
+    w = learners[0].get()
+    for t in range(1, rounds + 1):
+        results = [one.train(w, params, t) for one in learners]
+        w = weighted_mean([result.weights for result in results], [result.samples for result in results])
+    return learners[0].evaluate(w, "global", limit=2000).accuracy
+
+
+def test_accuracy_floor_on_digits(digits: Prepared) -> None:
+    params = LocalTraining(learning_rate=0.1, momentum=0.9, batch_size=16)
+    assert federated_accuracy(digits, params, per_client=280, rounds=6) > 0.9
+
+
+def test_accuracy_floor_on_mnist(mnist: Prepared) -> None:
+    assert federated_accuracy(mnist, LocalTraining(learning_rate=0.05, momentum=0.9), per_client=600, rounds=4) > 0.9
+
+
+def test_accuracy_floor_on_har(har: Prepared) -> None:
+    assert federated_accuracy(har, LocalTraining(learning_rate=0.05, momentum=0.9), per_client=600, rounds=4) > 0.7

@@ -1,0 +1,317 @@
+"""The command line: each verb parses, calls one function, prints, and ends with an exit code.
+
+Exit codes: 0 done and trusted; 1 failed; 2 bad usage or scenario; 3 done, but a fidelity or health check failed.
+With ``--json`` a command prints one JSON object on standard output, and everything for people on standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from orchestrator.errors import OrchestratorError, PlanError, ScenarioError
+
+if TYPE_CHECKING:
+    from orchestrator.down import Removed
+    from orchestrator.plan import Plan
+    from orchestrator.scenario import Scenario
+
+RUNS = Path("runs")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def main() -> NoReturn:
+    """The entry point: errors raised on purpose become one message and an exit code, never a traceback."""
+    try:
+        cli(standalone_mode=False)
+    except (ScenarioError, PlanError) as error:
+        _fail(str(error), 2)
+    except OrchestratorError as error:
+        _fail(str(error), 1)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (KeyboardInterrupt, click.Abort):
+        _fail("interrupted", 1)
+    sys.exit(0)
+
+
+def _fail(text: str, code: int) -> NoReturn:
+    print(f"error: {text}", file=sys.stderr)
+    sys.exit(code)
+
+
+def scenario_options(command: F) -> F:
+    """The arguments of every verb that reads a scenario."""
+    command = click.option(
+        "--set", "overrides", metavar="PATH=VALUE", multiple=True,
+        help="Override one value of the scenario, e.g. --set links.device-edge.latency=5ms; may be repeated.",
+    )(command)  # fmt: skip
+    return click.argument("scenario", type=click.Path(path_type=Path))(command)
+
+
+def json_option(command: F) -> F:
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
+
+
+def runs_option(command: F) -> F:
+    return click.option(
+        "--runs", type=click.Path(path_type=Path), default=RUNS, show_default=True, help="The folder of runs."
+    )(command)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="edgebed")
+def cli() -> None:
+    """edgebed: device-edge-cloud federated learning, on links that exist."""
+
+
+@cli.command()
+@scenario_options
+@runs_option
+@click.option("--driver", type=click.Choice(["namespaces"]), help="Overrides the scenario's driver.")
+@click.option("--engine", type=click.Choice(["auto", "userspace", "kernel"]), help="Overrides the scenario's engine.")
+@json_option
+def up(
+    scenario: Path, overrides: tuple[str, ...], runs: Path, driver: str | None, engine: str | None, as_json: bool
+) -> None:
+    """Run SCENARIO: start its nodes, shape its links, train, inject its faults, report."""
+    from orchestrator.data import prepare_data
+    from orchestrator.directory import RunDirectory
+    from orchestrator.plan import make_plan
+    from orchestrator.run import execute
+    from orchestrator.scenario import effective, load
+    from orchestrator.shards import PreparedLabels
+    from orchestrator.view import open_view
+
+    overrides += (f"driver={driver}",) if driver else ()
+    overrides += (f"engine={engine}",) if engine else ()
+    loaded = load(scenario, overrides)
+    prepared = prepare_data(loaded.data)
+    plan = make_plan(loaded, PreparedLabels.read(prepared))
+    directory = RunDirectory.create(runs, plan.name)
+    plan.write_shards(directory.shards)
+    (directory.path / "scenario.yaml").write_bytes(scenario.read_bytes())
+    meta = {"scenario": str(scenario), "overrides": list(overrides), "effective": effective(loaded)}
+    view = open_view(as_json=as_json)
+    try:
+        outcome = asyncio.run(execute(plan, directory, meta, view))
+    finally:
+        view.close()
+    if as_json:
+        click.echo(json.dumps(outcome.summary))
+    else:
+        _print_summary(outcome.summary, directory.report)
+    if outcome.summary["error"]:
+        print(f"error: {outcome.summary['error']}", file=sys.stderr)
+    sys.exit(outcome.exit_code)
+
+
+@cli.command()
+@scenario_options
+@json_option
+def validate(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Check SCENARIO, with its data and its partition; touches nothing."""
+    loaded, plan = _looked_up(scenario, overrides)
+    facts = {"scenario": str(scenario), "name": loaded.name, "valid": True, "nodes": len(plan.nodes)}
+    click.echo(json.dumps(facts) if as_json else f"{scenario}: valid ({len(plan.nodes)} nodes)")
+
+
+@cli.command("plan")
+@scenario_options
+@json_option
+def show_plan(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show all that `up` would do: nodes, addresses, links and their commands, data shards, faults."""
+    from orchestrator.show import print_plan
+
+    _, plan = _looked_up(scenario, overrides)
+    if as_json:
+        click.echo(json.dumps(plan.to_json()))
+    else:
+        print_plan(plan, Console())
+
+
+@cli.command()
+def schema() -> None:
+    """Print the scenario's JSON Schema, for editors."""
+    from orchestrator.scenario import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2))
+
+
+@cli.command("ps")
+@runs_option
+@json_option
+def list_runs(runs: Path, as_json: bool) -> None:
+    """List the runs that live on this host, with their nodes."""
+    from orchestrator.ps import living
+
+    found = living(runs)
+    if as_json:
+        click.echo(json.dumps({"runs": found}))
+        return
+    if not found:
+        click.echo("nothing is running")
+    for run in found:
+        table = Table("node", "state", "pid", "memory", title=f"{run['run']}: {run['phase']}", title_justify="left")
+        for node in run["nodes"]:
+            memory = "" if node["rss"] is None else f"{node['rss'] / 1e6:.0f} MB"
+            table.add_row(node["node"], node["state"], str(node["pid"] or ""), memory)
+        Console().print(table)
+
+
+@cli.command()
+@click.argument("node")
+@click.option("-r", "--run", help="The run; the latest by default.")
+@click.option("-f", "--follow", is_flag=True, help="Go on printing what is written.")
+@runs_option
+@json_option
+def logs(node: str, run: str | None, follow: bool, runs: Path, as_json: bool) -> None:
+    """Print the log of NODE (or of `switch` or `forkserver`)."""
+    from orchestrator.directory import find_run
+    from orchestrator.tail import follow_file, log_of
+
+    directory = find_run(run, runs)
+    path = log_of(directory, node)
+    if as_json:
+        lines = path.read_text(errors="replace").splitlines()
+        click.echo(json.dumps({"run": directory.run, "node": node, "lines": lines}))
+        return
+    for text in follow_file(path, lambda: follow and directory.holder() is not None):
+        click.echo(text, nl=False)
+
+
+@cli.command("down")
+@click.argument("run", required=False)
+@click.option("--all", "everything", is_flag=True, help="Every run that left a trace on this host.")
+@runs_option
+@json_option
+def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> None:
+    """End RUN (the latest by default) and remove everything of it but its directory."""
+    from orchestrator.directory import find_run
+    from orchestrator.down import down, traces
+
+    found = traces(runs)
+    if everything:
+        targets = found
+    elif run is not None and run in found:
+        targets = {run: found[run]}
+    else:
+        directory = find_run(run, runs)
+        targets = {directory.run: directory}
+    results = [down(name, directory) for name, directory in targets.items()]
+    if as_json:
+        click.echo(json.dumps({"runs": [{**vars(result), "clean": not result.left} for result in results]}))
+    else:
+        for result in results:
+            click.echo(_describe_removed(result))
+        if not results:
+            click.echo("nothing of any run is left on this host")
+    sys.exit(1 if any(result.left for result in results) else 0)
+
+
+@cli.command()
+@json_option
+def doctor(as_json: bool) -> None:
+    """Tell what this host can do, and what to install or load for the rest."""
+    from orchestrator.doctor import examine
+
+    findings = asyncio.run(examine())
+    if as_json:
+        click.echo(json.dumps({"findings": [vars(finding) for finding in findings]}))
+    else:
+        table = Table("", "what", "found", "to do")
+        marks = {True: "[green]ok[/]", None: "[yellow]–[/]", False: "[red]no[/]"}
+        for finding in findings:
+            table.add_row(marks[finding.ok], finding.name, finding.detail, finding.remedy)
+        Console().print(table)
+    sys.exit(1 if any(finding.ok is False for finding in findings) else 0)
+
+
+@cli.command("report")
+@click.argument("run", required=False)
+@runs_option
+@json_option
+def report_run(run: str | None, runs: Path, as_json: bool) -> None:
+    """Write RUN's report.html anew from its record (the latest run by default), also of a run that crashed."""
+    from orchestrator.directory import find_run
+    from orchestrator.run import judge
+
+    directory = find_run(run, runs)
+    result = judge(directory)
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        _print_summary(result, directory.report)
+
+
+@cli.command("compare")
+@click.argument("run_a")
+@click.argument("run_b")
+@runs_option
+@json_option
+def compare_runs(run_a: str, run_b: str, runs: Path, as_json: bool) -> None:
+    """Hold two runs against each other: settings, accuracy, time, bytes, faults, verdicts."""
+    from orchestrator.compare import compare, print_comparison
+    from orchestrator.directory import find_run
+    from orchestrator.history import History
+
+    result = compare(*(History.open(find_run(run, runs).path) for run in (run_a, run_b)))
+    if as_json:
+        click.echo(json.dumps(result.to_json()))
+    else:
+        print_comparison(result, Console())
+
+
+def _looked_up(scenario: Path, overrides: Sequence[str]) -> tuple[Scenario, Plan]:
+    """Load a scenario and plan it on the data that is found, leaving no trace."""
+    from orchestrator.data import looked_up
+    from orchestrator.plan import make_plan
+    from orchestrator.scenario import load
+    from orchestrator.shards import PreparedLabels
+
+    loaded = load(scenario, overrides)
+    with looked_up(loaded.data) as prepared:
+        return loaded, make_plan(loaded, PreparedLabels.read(prepared))
+
+
+def _print_summary(summary: dict[str, Any], report: Path) -> None:
+    colours = {"pass": "green", "fail": "red", "unknown": "yellow"}
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    accuracy = summary["accuracy"]["global"]
+    ended = {"rounds": "all rounds done", "accuracy": "accuracy reached", "after": "time is up"}
+    table.add_row("verdict", f"[bold {colours[summary['verdict']]}]{summary['verdict']}[/]")
+    for check in summary["checks"]:
+        table.add_row("", f"[{colours[check['verdict']]}]{check['verdict']:7}[/] {check['name']}: {check['detail']}")
+    table.add_row(
+        "ended",
+        f"{ended.get(summary['ended'], summary['ended'])}, {summary['rounds']} rounds in {summary['seconds']:.1f} s",
+    )
+    if accuracy is not None:
+        table.add_row("accuracy", f"{accuracy:.1%}")
+    table.add_row(
+        "links",
+        f"{summary['links']}: " + ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in summary["bytes"].items()),
+    )
+    table.add_row("faults", str(sum(fault["at"] is not None for fault in summary["faults"])))
+    table.add_row("report", str(report))
+    Console(highlight=False).print(table)
+
+
+def _describe_removed(removed: Removed) -> str:
+    if removed.left:
+        return f"{removed.run}: could not remove {', '.join(removed.left)}"
+    if not removed.anything:
+        return f"{removed.run}: nothing of it is left on this host"
+    parts = ["ended in order"] if removed.stopped else []
+    parts += [f"ended {len(removed.processes)} processes"] if removed.processes else []
+    parts += [f"removed {len(removed.cgroups)} cgroups"] if removed.cgroups else []
+    return f"{removed.run}: {', '.join(parts)}; nothing of it is left on this host"

@@ -1,0 +1,127 @@
+"""What is looked at while a run trains: the links' counters into the record, and a snapshot for the view."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable
+
+from orchestrator.fabric.base import Counted, Fabric
+from orchestrator.plan import Fault, Plan
+from orchestrator.record import Record
+from orchestrator.session import Session
+from orchestrator.view import Snapshot, View
+
+SAMPLE_EVERY = 1.0  # s
+SHOW_EVERY = 0.25
+LATE = 0.05  # s; packets that leave the engine later than this are not on the link that was asked for
+
+
+@contextlib.asynccontextmanager
+async def watch(
+    session: Session, fabric: Fabric, record: Record, clock: Callable[[], float], view: View
+) -> AsyncIterator[None]:
+    """Sample and show while the body runs, and sample once more at its end."""
+    monitor = Monitor(session, fabric, record, clock, view)
+    session.spawn(monitor.sample_forever())
+    session.spawn(monitor.show_forever())
+    try:
+        yield
+    finally:
+        await monitor.sample()
+        monitor.show()
+
+
+class Monitor:
+    """Reads the link engine once a second and the session four times."""
+
+    def __init__(
+        self, session: Session, fabric: Fabric, record: Record, clock: Callable[[], float], view: View
+    ) -> None:
+        self._session, self._fabric, self._record, self._clock, self._view = session, fabric, record, clock, view
+        self._began = clock()
+        self._classes = {(link.source, link.target): link.link_class for link in session.plan.links}
+        self._last: tuple[float, Counter[str]] | None = None
+        self._rates: dict[str, float] = {}
+        self._socket_drops = 0
+
+    async def sample_forever(self) -> None:
+        while True:
+            await self.sample()
+            await asyncio.sleep(SAMPLE_EVERY)
+
+    async def show_forever(self) -> None:
+        while True:
+            self.show()
+            await asyncio.sleep(SHOW_EVERY)
+
+    async def sample(self) -> None:
+        """Write the counters, and say so when the engine does not keep up."""
+        counted = await self._fabric.counters()
+        t = self._clock()
+        rows = [
+            {**link, "link_class": self._classes[str(link["source"]), str(link["target"])]} for link in counted.links
+        ]
+        self._record.counters(t, rows)
+        self._note_overload(t, counted)
+        totals: Counter[str] = Counter()
+        for row in rows:
+            totals[str(row["link_class"])] += int(row["delivered_bytes"])
+        if self._last is not None and t > self._last[0]:
+            then, before = self._last
+            self._rates = {name: (totals[name] - before[name]) / (t - then) for name in totals}
+        self._last = t, totals
+        self._record.flush()
+
+    def show(self) -> None:
+        """Hand the view what there is to see now."""
+        session, plan = self._session, self._session.plan
+        tiers: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+        for state in session.nodes.values():
+            tiers[state.plan.tier][0] += state.up
+            tiers[state.plan.tier][1] += 1
+        self._view.update(
+            Snapshot(
+                t=self._clock(),
+                round=session.progress.round,
+                rounds_total=plan.stop.rounds,
+                nodes_up=sum(up for up, _ in tiers.values()),
+                nodes_total=len(session.nodes),
+                tiers={tier: (up, total) for tier, (up, total) in tiers.items()},
+                accuracy=session.progress.accuracy,
+                traffic=dict(self._rates),
+                next_fault=next_fault(plan, self._clock() - self._began, session.progress.round),
+                faults_done=session.progress.faults_started,
+                faults_total=len(plan.faults),
+            )
+        )
+
+    def _note_overload(self, t: float, counted: Counted) -> None:
+        if counted.late_p99 > LATE:
+            data = {"cause": "packets left late", "late_p99": counted.late_p99, "late_max": counted.late_max}
+            self._record.event(t, None, "overload", None, data)
+        if counted.socket_drops > self._socket_drops:
+            data = {
+                "cause": "packets lost in the switch's sockets",
+                "packets": counted.socket_drops - self._socket_drops,
+            }
+            self._record.event(t, None, "overload", None, data)
+            self._socket_drops = counted.socket_drops
+
+
+def next_fault(plan: Plan, t: float, round: int) -> str | None:
+    """The planned fault that comes next, in words; time-keyed ones before round-keyed ones."""
+    timed = [fault for fault in plan.faults if fault.at is not None and fault.at > t]
+    if timed:
+        fault = min(timed, key=_at)
+        return f"{fault.action} {fault.target} in {_at(fault) - t:.0f} s"
+    rounds = [fault for fault in plan.faults if fault.round is not None and fault.round > round]
+    if rounds:
+        fault = min(rounds, key=lambda each: each.round or 0)
+        return f"{fault.action} {fault.target} at round {fault.round}"
+    return None
+
+
+def _at(fault: Fault) -> float:
+    return fault.at or 0.0

@@ -1,0 +1,197 @@
+"""One run, from a plan to a verdict. ``execute`` is the lifecycle; everything else serves one of its steps."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import traceback
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from node.control import ControlServer
+from node.errors import ControlError
+from orchestrator import processes
+from orchestrator.checks import overall
+from orchestrator.directory import RunDirectory
+from orchestrator.drivers.namespaces import NamespacesDriver
+from orchestrator.errors import HostError, OrchestratorError, RunError
+from orchestrator.fabric.base import Fabric
+from orchestrator.fabric.engines import open_fabric
+from orchestrator.fabric.hub import Hub
+from orchestrator.history import History
+from orchestrator.keys import RunKeys
+from orchestrator.monitor import watch
+from orchestrator.plan import Plan
+from orchestrator.probe import probe_links
+from orchestrator.record import Record
+from orchestrator.report import write_report
+from orchestrator.session import Ending, Session
+from orchestrator.summary import summary
+from orchestrator.view import View
+
+STOP_GRACE = 5.0  # s for the nodes to end in order
+EXIT_CODES = {"pass": 0, "unknown": 0, "fail": 3}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The object `up --json` ends with, and the exit code."""
+
+    summary: dict[str, Any]
+    exit_code: int
+
+
+async def execute(plan: Plan, directory: RunDirectory, meta: dict[str, Any], view: View) -> Outcome:
+    """Carry out a plan in a fresh run directory, and leave nothing of it on the host but that directory."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+
+    def clock() -> float:
+        return loop.time() - began
+
+    # 1. The record comes first, so that whatever happens next is written down.
+    record = Record.create(directory.path, json.dumps(plan.to_json(), indent=1) + "\n", meta)
+    try:
+        with contextlib.closing(record), held(directory):
+            ending = await _carry_out(plan, directory, record, clock, view)
+            record.outcome(clock(), {"ended": ending.reason, "error": ending.error})
+    finally:
+        shutil.rmtree(directory.nodes, ignore_errors=True)  # the assignments hold the run's secret keys
+        shutil.rmtree(directory.control, ignore_errors=True)
+    # 10. Judge the run from its record alone, and write the report.
+    result = judge(directory)
+    code = 1 if ending.reason == "failed" else EXIT_CODES[overall(result["checks"])]
+    return Outcome(result, code)
+
+
+def judge(directory: RunDirectory) -> dict[str, Any]:
+    """Write summary.json and report.html from a run's record; the summary. Can be done again at any time."""
+    with History.open(directory.path) as history:
+        result = summary(history)
+        try:
+            directory.summary.write_text(json.dumps(result, indent=2) + "\n")
+            write_report(history, directory.report)
+        except OSError as error:
+            raise RunError(
+                f"cannot write the report in {directory.path} ({error.strerror}):"
+                f" make room, then `report {directory.run}`"
+            ) from None
+    return result
+
+
+async def _carry_out(
+    plan: Plan, directory: RunDirectory, record: Record, clock: Callable[[], float], view: View
+) -> Ending:
+    """Steps 2 to 9; an error in any of them ends the run with that error, after what was opened has been closed."""
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            # 2. The hub: the namespace that all links pass.
+            hub = await Hub.open(directory.run, directory.path)
+            stack.push_async_callback(_sweep, directory.run)
+            stack.push_async_callback(hub.close)
+            # 3. The driver begins to warm up, and the link engine starts meanwhile.
+            driver = NamespacesDriver(hub, directory.run, directory.path)
+            stack.push_async_callback(driver.close)
+            await driver.open()
+            fabric = await open_fabric(plan, hub, directory)
+            stack.push_async_callback(fabric.close)
+            for note in (*driver.notes(), *fabric.notes()):
+                record.event(clock(), None, "note", None, {"text": note})
+            record.engine(fabric.engine)
+            # 4. Keys, assignments, and the control plane.
+            keys = RunKeys.make([node.name for node in plan.nodes])
+            keys.write_assignments(plan, directory)
+            try:
+                control = await ControlServer.open(directory.control / "socket", keys.orchestrator, keys.public)
+            except ControlError as error:
+                raise HostError(str(error)) from None
+            stack.push_async_callback(control.close)
+            # 5. Shape the links, then start, attach and register every node.
+            session = Session(plan, directory.path, record, control, driver, fabric, clock, view.line)
+            stack.push_async_callback(session.close)
+            session.listen()
+            await stack.enter_async_context(interruptible(session))
+            await fabric.shape(plan.links)
+            view.line(f"starting {len(plan.nodes)} nodes ({fabric.engine} links)")
+            await _unless_ended(session, session.bring_up_all())
+            # 6. Measure the links before anything else uses them.
+            if plan.probe and not session.ended.done():
+                await _unless_ended(session, probe_links(plan, session, hub, record, clock, view.line))
+            # 7. Train, with the faults, until a stop rule is met or somebody interrupts.
+            return await _train(plan, session, fabric, record, clock, view)
+    except OrchestratorError as error:
+        return Ending("failed", str(error))
+    except Exception as error:
+        # A mistake of ours: what was opened is closed all the same, and the record stays whole.
+        log = directory.logs / "orchestrator.log"
+        log.write_text("".join(traceback.format_exception(error)))
+        return Ending("failed", f"{type(error).__name__}: {error} (a defect of edgebed: please report {log})")
+
+
+async def _train(
+    plan: Plan, session: Session, fabric: Fabric, record: Record, clock: Callable[[], float], view: View
+) -> Ending:
+    async with watch(session, fabric, record, clock, view):
+        if not session.ended.done():
+            await session.start_training()
+            record.event(clock(), None, "training", None, {})
+            view.line("training")
+            if (after := plan.stop.after) is not None:
+                asyncio.get_running_loop().call_later(after, session.finish, "after")
+        ending = await session.ended
+        # 8. Ask the nodes to end; their last words are the final counts.
+        await session.stop_nodes(STOP_GRACE)
+    # 9. Closing the stack takes everything down, in the reverse order of its making.
+    return ending
+
+
+async def _unless_ended(session: Session, work: Any) -> None:
+    """Await ``work``, or until the session has ended for another reason."""
+    task = asyncio.ensure_future(work)
+    await asyncio.wait([task, session.ended], return_when=asyncio.FIRST_COMPLETED)
+    if not task.done():
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return
+    task.result()
+
+
+async def _sweep(run: str) -> None:
+    """Nothing of the run is alive after it; what still is, is ended here."""
+    left = await asyncio.to_thread(processes.run_processes, run)
+    if left:
+        await asyncio.to_thread(processes.end, left)
+
+
+@contextlib.contextmanager
+def held(directory: RunDirectory) -> Any:
+    """Hold the directory's lock while the run lasts."""
+    descriptor = directory.hold()
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.asynccontextmanager
+async def interruptible(session: Session) -> AsyncIterator[None]:
+    """The first Ctrl-C (or SIGTERM) ends the run in order, with a report; the second one at once."""
+    loop = asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        if session.ended.done():
+            os._exit(130)  # the kernel ends the run's processes with this one; `down` cleans what is left
+        session.finish("interrupted")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupt)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

@@ -1,0 +1,364 @@
+"""A run in progress: the state of every node, and what follows from each thing a node says or does.
+
+The session hears messages (control plane) and exits (driver), keeps each node's state, applies the restart policy,
+writes the record, and knows when the run is over. It is also what faults act through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from netem.profile import LinkProfile
+from node.control import ControlServer
+from orchestrator.drivers.base import CanPause, Driver, Exit
+from orchestrator.errors import DriverError
+from orchestrator.fabric.base import Fabric
+from orchestrator.faults import FaultInjector
+from orchestrator.plan import Fault, NodePlan, Plan
+from orchestrator.record import Record
+
+REGISTER_TIMEOUT = 60.0  # s from the start of a node's process to its first word
+RESTART_LIMIT = 3  # restarts of one node by itself without a finished round of its own in between
+RESTART_DELAY = 0.5  # s
+AT_ONCE = 4  # nodes being brought up at the same time
+
+
+@dataclass
+class NodeState:
+    """One node as the orchestrator sees it."""
+
+    plan: NodePlan
+    state: str = "planned"
+    pid: int | None = None
+    restarts: int = 0
+    expected_end: bool = False  # a fault or the end of the run is what ends it, not the node
+    registered: asyncio.Event = field(default_factory=asyncio.Event)
+    busy: asyncio.Lock = field(default_factory=asyncio.Lock)
+    error: str = ""
+
+    @property
+    def up(self) -> bool:
+        return self.state in ("registered", "running", "paused")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Why a run ended: "rounds", "accuracy", "after", "interrupted" or "failed" with its error."""
+
+    reason: str
+    error: str | None = None
+
+
+@dataclass
+class Progress:
+    """The figures that the live view shows."""
+
+    round: int = 0
+    accuracy: float | None = None
+    overruns: int = 0
+    faults_started: int = 0
+
+
+class Session:
+    """See the module. ``clock`` gives seconds since the run began; ``say`` prints a line for people."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        directory: Path,
+        record: Record,
+        control: ControlServer,
+        driver: Driver,
+        fabric: Fabric,
+        clock: Callable[[], float],
+        say: Callable[[str], None],
+    ) -> None:
+        self.plan = plan
+        self.nodes = {node.name: NodeState(node) for node in plan.nodes}
+        self.progress = Progress()
+        self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self.training = False
+        self.faults = FaultInjector(plan, self, self._note_fault)
+        self._directory = directory
+        self._record = record
+        self._control = control
+        self._driver = driver
+        self._fabric = fabric
+        self._clock = clock
+        self._say = say
+        self._starting = asyncio.Semaphore(AT_ONCE)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._stop_reason = "rounds"
+        self._exited = asyncio.Event()
+
+    # The life of the session
+
+    def listen(self) -> None:
+        """Start to hear the nodes and the driver."""
+        self.spawn(self._hear_messages())
+        self.spawn(self._hear_exits())
+        self.spawn(self._hear_driver())
+
+    async def bring_up_all(self) -> None:
+        """Start, attach and register every node that is there from the beginning."""
+        first = [state.plan for state in self.nodes.values() if state.plan.joins is None]
+        await asyncio.gather(*(self.bring_up(node) for node in first))
+
+    async def start_training(self) -> None:
+        """Tell every registered node to go."""
+        self.training = True
+        for state in self.nodes.values():
+            if state.state == "registered":
+                await self._go(state)
+        self.faults.begin()
+
+    def finish(self, reason: str, error: str | None = None) -> None:
+        """The run is over; the first reason stands."""
+        if not self.ended.done():
+            self.ended.set_result(Ending(reason, error))
+
+    async def stop_nodes(self, grace: float) -> None:
+        """Ask every node to end, and wait up to ``grace`` seconds for them; the driver's close ends the rest."""
+        for state in self.nodes.values():
+            state.expected_end = True
+            if state.state == "paused" and isinstance(self._driver, CanPause):
+                await self._driver.resume(state.plan.name)
+            if state.up:
+                await self._control.send(state.plan.name, {"type": "stop"})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                while any(state.pid is not None for state in self.nodes.values()):
+                    self._exited.clear()
+                    await self._exited.wait()
+
+    async def close(self) -> None:
+        """Stop hearing; what is still running is the driver's to end."""
+        await self.faults.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def spawn(self, work: Awaitable[None]) -> None:
+        """Run ``work`` beside the session; an error in it ends the run with that error."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                self.finish("failed", str(error) or type(error).__name__)
+
+        task = asyncio.create_task(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Bringing nodes up
+
+    async def bring_up(self, node: NodePlan) -> None:
+        """Start a node's process, attach it to its links, wait until it has registered."""
+        state = self.nodes[node.name]
+        async with state.busy, self._starting:
+            state.registered.clear()
+            state.expected_end = False
+            self._set(state, "starting")
+            state.pid = await self._driver.start(
+                node, self._directory / "nodes" / f"{node.name}.json", self._directory / "logs" / f"{node.name}.log"
+            )
+            await self._fabric.attach(node, state.pid)
+            try:
+                await asyncio.wait_for(state.registered.wait(), REGISTER_TIMEOUT)
+            except TimeoutError:
+                raise DriverError(
+                    f"{node.name} did not register within {REGISTER_TIMEOUT:.0f} s: see `logs {node.name}`"
+                ) from None
+            if not state.expected_end and state.state == "starting":
+                self._set(state, "registered")
+        if self.training and state.state == "registered":
+            await self._go(state)
+
+    async def _go(self, state: NodeState) -> None:
+        await self._control.send(state.plan.name, {"type": "start"})
+        self._set(state, "running")
+
+    def _set(self, state: NodeState, name: str, detail: str = "") -> None:
+        state.state = name
+        self._record.state(self._clock(), state.plan.name, name, detail)
+
+    # What nodes say
+
+    async def _hear_messages(self) -> None:
+        async for node, message in self._control.messages():
+            if node in self.nodes:
+                self._hear(self.nodes[node], message)
+
+    def _hear(self, state: NodeState, message: dict[str, Any]) -> None:
+        t, name = self._clock(), state.plan.name
+        match message["type"]:
+            case "register":
+                state.registered.set()
+            case "beat":
+                self._record.resources(
+                    t, name, message.get("cpu", 0.0), message.get("rss", 0), message.get("memory_pss")
+                )
+            case "event":
+                self._hear_event(state, message)
+            case "metric":
+                self._hear_metric(state, message)
+            case "traffic":
+                self._record.traffic(t, name, message["peers"])
+            case "done":
+                self._hear_done(state, message)
+            case "failed":
+                state.error = str(message["error"])
+                self._record.event(t, name, "failed", None, {"error": state.error})
+
+    def _hear_event(self, state: NodeState, message: dict[str, Any]) -> None:
+        name, round = message["name"], message.get("round")
+        data = {key: value for key, value in message.items() if key not in ("type", "name", "round")}
+        self._record.event(self._clock(), state.plan.name, name, round, data)
+        if name == "overrun":
+            self.progress.overruns += 1
+        elif name == "round" and message.get("phase") == "end":
+            state.restarts = 0
+        elif name == "round" and state.plan.leads and round is not None:
+            self.progress.round = max(self.progress.round, round)
+            self.faults.round_started(round)
+
+    def _hear_metric(self, state: NodeState, message: dict[str, Any]) -> None:
+        values = dict(message["values"])
+        scope = values.pop("scope", "train")
+        for name, value in values.items():
+            if isinstance(value, int | float):
+                self._record.metric(self._clock(), state.plan.name, message.get("round"), scope, name, value)
+        if scope == "global" and state.plan.leads and "accuracy" in values:
+            self.progress.accuracy = values["accuracy"]
+
+    def _hear_done(self, state: NodeState, message: dict[str, Any]) -> None:
+        state.expected_end = True
+        self._set(state, "done")
+        if state.plan.leads:
+            self._stop_reason = message.get("reason", self._stop_reason)
+            leaders = [each for each in self.nodes.values() if each.plan.leads]
+            if all(each.state in ("done", "left") for each in leaders):
+                self.finish(self._stop_reason)
+
+    # What becomes of processes
+
+    async def _hear_driver(self) -> None:
+        await self._driver.lost.wait()
+        self.finish("failed", "the process that runs the nodes has ended: see logs/forkserver.log")
+
+    async def _hear_exits(self) -> None:
+        while True:
+            self._ended(await self._driver.exits.get())
+
+    def _ended(self, exit: Exit) -> None:
+        state = self.nodes[exit.node]
+        if state.pid != exit.pid:
+            return
+        state.pid = None
+        self._exited.set()
+        if self.ended.done():
+            return
+        self.spawn(self._detach(state))
+        if state.state == "done":
+            return
+        how = f"signal {-exit.code}" if exit.code < 0 else f"exit code {exit.code}"
+        if state.expected_end:
+            if state.state not in ("crashed", "left"):
+                self._set(state, "left" if exit.code == 0 else "crashed", how)
+            return
+        detail = f"{how}{': ' if state.error else ''}{state.error}"
+        self._set(state, "crashed", detail)
+        self._say(f"{exit.node} ended unexpectedly ({detail})")
+        self._apply_restart_policy(state, detail)
+
+    async def _detach(self, state: NodeState) -> None:
+        async with state.busy:
+            if state.pid is None:
+                await self._fabric.detach(state.plan)
+
+    def _apply_restart_policy(self, state: NodeState, detail: str) -> None:
+        name = state.plan.name
+        if self.plan.restart == "on-failure" and state.restarts < RESTART_LIMIT:
+            state.restarts += 1
+            self._set(state, "restarting", f"restart {state.restarts}")
+            self.spawn(self._restart(state))
+        elif state.plan.leads or not self.training:
+            self.finish("failed", f"{name} ended ({detail}) and is not restarted again: see `logs {name}`")
+        else:
+            self._say(f"{name} stays away")
+
+    async def _restart(self, state: NodeState) -> None:
+        await asyncio.sleep(RESTART_DELAY)
+        if not self.ended.done():
+            await self.bring_up(state.plan)
+
+    # The powers of faults (orchestrator/faults.py)
+
+    async def crash(self, node: str) -> None:
+        state = self._running(node)
+        state.expected_end = True
+        await self._driver.kill(node)
+        self._set(state, "crashed", "fault")
+
+    async def revive(self, node: str) -> None:
+        state = self.nodes[node]
+        if state.state == "crashed" and not self.ended.done():
+            self._set(state, "restarting", "fault over")
+            await self.bring_up(state.plan)
+
+    async def pause(self, node: str) -> None:
+        state = self._running(node)
+        if not isinstance(self._driver, CanPause):
+            raise DriverError(f"the driver {self._driver.name} cannot pause {node}")
+        await self._driver.pause(node)
+        self._set(state, "paused", "fault")
+
+    async def resume(self, node: str) -> None:
+        state = self.nodes[node]
+        if state.state == "paused" and isinstance(self._driver, CanPause):
+            await self._driver.resume(node)
+            self._set(state, "running", "resumed")
+
+    async def slow(self, node: str, factor: float) -> None:
+        self._running(node)
+        await self._control.send(node, {"type": "slow", "factor": 1 / factor})  # of its speed
+
+    async def join(self, node: str) -> None:
+        await self.bring_up(self.nodes[node].plan)
+
+    async def leave(self, node: str) -> None:
+        state = self._running(node)
+        state.expected_end = True
+        await self._control.send(node, {"type": "leave"})
+        self._set(state, "left", "fault")
+
+    async def cut(self, source: str, target: str) -> None:
+        await self._fabric.cut(source, target)
+
+    async def restore(self, source: str, target: str) -> None:
+        await self._fabric.restore(source, target)
+
+    async def change(self, source: str, target: str, profile: LinkProfile) -> None:
+        await self._fabric.change(source, target, profile)
+
+    def _running(self, node: str) -> NodeState:
+        state = self.nodes[node]
+        if state.state != "running":
+            raise DriverError(f"{node} is not running but {state.state}")
+        return state
+
+    def _note_fault(self, fault: Fault, phase: str, detail: str) -> None:
+        round = self.progress.round or None
+        self._record.fault(self._clock(), fault.id, fault.action, fault.target, phase, round, detail)
+        if phase == "start":
+            self.progress.faults_started += 1
+        over = {"start": "", "end": " is over", "skipped": " skipped"}[phase]
+        self._say(f"fault: {fault.action} {fault.target}{over}{f' ({detail})' if detail else ''}")

@@ -1,0 +1,153 @@
+"""Run the command line as a user would, and look at what it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orchestrator.cgroups import left_behind
+from orchestrator.directory import RunDirectory, known_runs
+from orchestrator.errors import RecordError
+from orchestrator.history import History
+from orchestrator.processes import run_processes
+
+ROOT = Path(__file__).parents[2]
+T = TypeVar("T")
+
+SMALL = """\
+# Does a small hierarchy learn the digits?
+name: small
+seed: 7
+algorithm: {name: hierfavg, rounds: 3, kappa1: 4, kappa2: 1}
+data: {dataset: digits, partition: iid}
+model: mlp
+topology: {edges: 2, devices_per_edge: 2, cloud: true}
+links:
+  device-edge: {latency: 2ms, rate: 50mbit}
+  edge-cloud: {latency: 10ms, rate: 20mbit}
+"""
+"""Seven nodes and three rounds: the least that has every tier."""
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    summary: dict[str, Any]
+    errors: str
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "orchestrator", *map(str, arguments)]
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(text)
+    return path
+
+
+def up(tmp_path: Path, scenario: str, *arguments: str, prefix: Sequence[str] = (), timeout: float = 120.0) -> Result:
+    """`up --json`, to its end."""
+    path = write(tmp_path, scenario)
+    done = subprocess.run(
+        [*prefix, *command("up", path, "--runs", tmp_path / "runs", "--json", *arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    return Result(done.returncode, json.loads(done.stdout) if done.stdout.strip() else {}, done.stderr)
+
+
+class Background:
+    """`up --json` running beside the test."""
+
+    def __init__(self, tmp_path: Path, scenario: str, *arguments: str) -> None:
+        self.runs = tmp_path / "runs"
+        path = write(tmp_path, scenario)
+        self.process = subprocess.Popen(
+            command("up", path, "--runs", self.runs, "--json", *arguments),
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Background:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+        for directory in known_runs(self.runs):
+            subprocess.run(
+                command("down", directory.run, "--runs", self.runs), cwd=ROOT, capture_output=True, check=False
+            )
+
+    @property
+    def directory(self) -> RunDirectory:
+        return wait_for(lambda: next(iter(known_runs(self.runs)), None), "the run's directory")
+
+    def history(self) -> History:
+        return History.open(self.directory.path)
+
+    def wait_round(self, round: int, timeout: float = 60.0) -> None:
+        """Until the record shows that this round has begun."""
+        wait_for(lambda: self._round() >= round or None, f"round {round}", timeout)
+
+    def _round(self) -> int:
+        try:
+            with closing(self.history()) as history:
+                return max((event.round or 0 for event in history.events("round")), default=0)
+        except RecordError:
+            return 0
+
+    def pid_of(self, node: str) -> int:
+        (pid,) = [each.pid for each in run_processes(self.directory.run) if each.command == node[:15]]
+        return pid
+
+    def pid_of_part(self, part: str) -> int:
+        (pid,) = [each.pid for each in run_processes(self.directory.run) if each.part == part]
+        return pid
+
+    def result(self, timeout: float = 120.0) -> Result:
+        output, errors = self.process.communicate(timeout=timeout)
+        return Result(self.process.returncode, json.loads(output) if output.strip() else {}, errors)
+
+
+def wait_for(ask: Callable[[], T | None], what: str, timeout: float = 60.0) -> T:
+    """Ask until there is an answer."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if (answer := ask()) is not None:
+            return answer
+        time.sleep(0.02)
+    raise AssertionError(f"waited {timeout:.0f} s for {what}")
+
+
+def traces_of(run: str) -> list[str]:
+    """What a run has left on this host: processes and cgroups. Namespaces and interfaces end with the processes."""
+    return [f"{each.pid} {each.command}" for each in run_processes(run)] + [str(group) for group in left_behind(run)]
+
+
+def json_of(*arguments: str | Path) -> dict[str, Any]:
+    """A verb's JSON object; the verb must succeed."""
+    done = subprocess.run(command(*arguments, "--json"), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def environment_without(*names: str) -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if key not in names}

@@ -1,0 +1,108 @@
+"""SIGKILL of any part in the middle of a run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import ROOT, SMALL, Background, command, json_of, traces_of, wait_for
+
+pytestmark = pytest.mark.e2e
+
+LONG = SMALL.replace("rounds: 3", "rounds: 40") + "probe: {before: false}\ngathering: {quorum: 50%, deadline: 5s}\n"
+
+
+def events(run: Background, name: str) -> list[str | None]:
+    with run.history() as history:
+        return [event.node for event in history.events(name)]
+
+
+def test_kill_the_orchestrator(tmp_path: Path) -> None:
+    with Background(tmp_path, LONG) as run:
+        run.wait_round(2)
+        name = run.directory.run
+        assert traces_of(name)
+        os.kill(run.process.pid, signal.SIGKILL)
+        killed = time.monotonic()
+        wait_for(lambda: traces_of(name) == [] or None, "the end of every process and cgroup of the run", 10.0)
+        assert time.monotonic() - killed < 10.0
+        said = json_of("down", name, "--runs", run.runs)
+        assert said["runs"][0]["clean"]
+        assert said["runs"][0]["left"] == []
+        # The record is whole up to the end, and a report can still be made.
+        report = json_of("report", name, "--runs", run.runs)
+        assert report["rounds"] >= 1
+
+
+def test_kill_the_switch(tmp_path: Path) -> None:
+    with Background(tmp_path, LONG, "--engine", "userspace") as run:
+        run.wait_round(2)
+        os.kill(run.pid_of_part("switch"), signal.SIGKILL)
+        result = run.result()
+        assert result.code == 1
+        assert result.summary["ended"] == "failed"
+        assert "the switch" in result.summary["error"]
+        assert traces_of(run.directory.run) == []
+
+
+@pytest.mark.parametrize("node", ["device-0-0", "edge-1"])
+def test_kill_a_node_that_is_restarted(tmp_path: Path, node: str) -> None:
+    with Background(tmp_path, LONG.replace("rounds: 40", "rounds: 25")) as run:
+        run.wait_round(2)
+        os.kill(run.pid_of(node), signal.SIGKILL)
+        result = run.result()
+        assert result.summary["ended"] == "rounds", result.errors
+        with run.history() as history:
+            states = [state.state for state in history.states() if state.node == node]
+        assert states[:5] == ["starting", "registered", "running", "crashed", "restarting"]
+        assert "running" in states[5:]
+
+
+def test_kill_a_node_that_stays_away(tmp_path: Path) -> None:
+    with Background(tmp_path, LONG.replace("rounds: 40", "rounds: 8") + "restart: never\n") as run:
+        run.wait_round(2)
+        os.kill(run.pid_of("device-1-1"), signal.SIGKILL)
+        result = run.result()
+        assert (result.summary["ended"], result.summary["rounds"]) == ("rounds", 8)
+        with run.history() as history:
+            assert history.current_states()["device-1-1"].state == "crashed"
+
+
+def test_kill_the_cloud(tmp_path: Path) -> None:
+    with Background(tmp_path, LONG.replace("rounds: 40", "rounds: 12")) as run:
+        run.wait_round(4)
+        os.kill(run.pid_of("cloud"), signal.SIGKILL)
+        result = run.result()
+        assert (result.summary["ended"], result.summary["rounds"]) == ("rounds", 12), result.errors
+        with run.history() as history:
+            (resumed,) = history.events("resumed")
+        assert resumed.round is not None
+        assert resumed.round >= 3  # the checkpoint of the round before the one it was killed in
+
+
+def test_interrupt_once_ends_in_order_with_a_report(tmp_path: Path) -> None:
+    with Background(tmp_path, LONG) as run:
+        run.wait_round(2)
+        os.kill(run.process.pid, signal.SIGINT)
+        result = run.result(timeout=30)
+        assert result.summary["ended"] == "interrupted"
+        assert run.directory.report.exists()
+        assert traces_of(run.directory.run) == []
+
+
+def test_down_of_a_living_run(tmp_path: Path) -> None:
+    with Background(tmp_path, LONG) as run:
+        run.wait_round(1)
+        listed = json_of("ps", "--runs", run.runs)
+        (entry,) = [each for each in listed["runs"] if each["run"] == run.directory.run]
+        assert entry["phase"] == "running"
+        assert {node["node"] for node in entry["nodes"]} >= {"cloud", "edge-0", "device-1-1"}
+        done = subprocess.run(command("down", run.directory.run, "--runs", run.runs), cwd=ROOT, check=False)
+        assert done.returncode == 0
+        assert run.result(timeout=30).summary["ended"] == "interrupted"
+        assert traces_of(run.directory.run) == []

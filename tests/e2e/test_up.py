@@ -1,0 +1,78 @@
+"""Whole runs: seven nodes and more, real namespaces, real TCP, shaped links."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.history import History
+from tests.e2e.harness import SMALL, json_of, traces_of, up
+
+pytestmark = pytest.mark.e2e
+
+# A user with no rights at all, whatever this machine's users may do: uid 1000 of a user namespace, no capability.
+AS_ORDINARY_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
+
+
+def test_a_run_ends_trusted_and_leaves_nothing(tmp_path: Path) -> None:
+    result = up(tmp_path, SMALL)
+    assert result.code == 0, result.errors
+    summary = result.summary
+    assert summary["verdict"] == "pass", summary["checks"]
+    assert summary["driver"] == "namespaces"
+    assert summary["links"] in ("userspace", "kernel")
+    assert (summary["rounds"], summary["nodes"], summary["overruns"], summary["faults"]) == (3, 7, 0, [])
+    assert summary["accuracy"]["global"] > 0.5  # ten classes: guessing gives 0.1
+    assert set(summary["accuracy"]["edge"]) == {"edge-0", "edge-1"}
+    # Three rounds of the model each way on every link: the wire carries no less than the tensors.
+    model = json_of("plan", tmp_path / "scenario.yaml")["model_bytes"]
+    assert summary["bytes"]["edge-cloud"] > 2 * 3 * 2 * model
+    assert summary["bytes"]["device-edge"] > 4 * 3 * 2 * model
+    run = Path(summary["run"])
+    assert traces_of(run.name) == []
+    assert not (run / "nodes").exists()  # the keys
+    assert (run / "report.html").stat().st_size > 1_000_000
+
+
+def test_the_same_seed_gives_the_same_accuracy_to_the_last_digit(tmp_path: Path) -> None:
+    first, second = (up(tmp_path, SMALL, "--set", "probe.before=false") for _ in range(2))
+    series = [
+        [(metric.round, metric.value) for metric in History.open(Path(each.summary["run"])).global_series("accuracy")]
+        for each in (first, second)
+    ]
+    assert len(series[0]) == 3
+    assert series[0] == series[1]
+    comparison = json_of("compare", first.summary["run"], second.summary["run"])
+    assert comparison
+
+
+def test_without_any_right(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    result = up(tmp_path, SMALL, prefix=AS_ORDINARY_USER)
+    assert result.code == 0, result.errors
+    assert result.summary["rounds"] == 3
+    assert traces_of(Path(result.summary["run"]).name) == []
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedprox"])
+def test_clients_directly_at_the_cloud(tmp_path: Path, algorithm: str) -> None:
+    scenario = f"""\
+# Do four clients learn the digits?
+name: flat
+algorithm: {{name: {algorithm}, rounds: 2}}
+data: {{dataset: digits, partition: iid}}
+model: mlp
+topology: {{edges: 0, devices: 4, cloud: true}}
+probe: {{before: false}}
+"""
+    result = up(tmp_path, scenario)
+    assert result.code == 0, result.errors
+    assert result.summary["rounds"] == 2
+    assert result.summary["nodes"] == 5
+
+
+def test_edges_that_never_meet_the_cloud(tmp_path: Path) -> None:
+    result = up(tmp_path, SMALL.replace("hierfavg", "onlyedge").replace(", kappa1: 4, kappa2: 1", ""))
+    assert result.code == 0, result.errors
+    assert len(result.summary["accuracy"]["edge"]) == 2

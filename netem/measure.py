@@ -23,7 +23,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from statistics import median
+from statistics import mean, median, stdev
 from typing import Any, Literal, Self
 
 from netem import probe
@@ -31,16 +31,18 @@ from netem.errors import MeasureError
 from netem.impair import Impairment
 from netem.intervals import CONFIDENCE_Z, binomial_range, design_effect
 from netem.profile import GilbertElliott, LinkProfile
+from netem.tally import UDP_HEADERS
 
 PROBE_PAYLOAD = 40
 USUAL_SPACING, SHORTEST_SPACING = 0.002, 0.0005
 PROBE_SHARE = 0.1  # of the rate, for the train: it must not queue behind itself
 OVERLOAD = 1.5
-MOST_DATAGRAMS = 200e6  # bit/s; faster than that only segmentation offload, hence TCP, fills the link
+MOST_DATAGRAMS = 100e6  # bit/s; faster than that only segmentation offload, hence TCP, fills the link
 TCP_WINDOW = 2e6  # bytes a stream surely has in flight with Linux's default tcp_wmem of 4 MiB, half of it overhead
 
 RTT_ABSOLUTE, RTT_RELATIVE = 0.001, 0.02
 RATE_RELATIVE = 0.03
+SCATTER = 4.0  # standard deviations of the median, which is estimated from few trains
 RTT_SAMPLES = 5
 CLEAN_SAMPLES = 50
 BURSTS = 20
@@ -49,20 +51,25 @@ EVENTS_TO_SEE = 6.0  # expected: exp(-6) is below half of 1 - CONFIDENCE, so tha
 Outcome = Literal["pass", "fail", "unknown"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Saturation:
     """How to fill one direction for `seconds`: `offer` bit/s of datagrams with `size` payload bytes, or a TCP stream.
 
+    window  bytes a TCP stream may have under way: enough to fill the link and most of its buffer, so that it is never
+            slowed down by losses of its own making
     drain   seconds until the queue that builds up is empty again
+    queue   seconds by which the queue delays the last datagrams if the link is no faster than asked; 0 for TCP
     fills   whether the link will surely be full: one TCP stream fills no lossy link, nor one that holds more than its
             window
     """
 
     transport: Literal["udp", "tcp"]
     offer: float
-    size: int
     seconds: float
+    size: int
+    window: int
     drain: float
+    queue: float
     fills: bool
 
 
@@ -87,7 +94,7 @@ class Direction:
 
     sent, received      different numbers; received is None if the responder could not be heard
     bursts              unbroken runs of lost numbers
-    duplicated, reordered   arrivals, see netem.probe.train_counts
+    duplicated, reordered   arrivals, see netem.tally.train_counts
     rate                bit/s on the link while saturated
     queue_delay         seconds the slowest datagram of the saturation took longer than the fastest
     """
@@ -146,7 +153,7 @@ def plan_probe(forward: LinkProfile, back: LinkProfile, *, quick: bool = True) -
     """
     usual, longest, seconds = (0.5, 2.0, 0.2) if quick else (4.0, 20.0, 2.0)
     slowest = min(profile.rate or math.inf for profile in (forward, back))
-    frame = 8 * (PROBE_PAYLOAD + probe.UDP_HEADERS)
+    frame = 8 * (PROBE_PAYLOAD + UDP_HEADERS)
     wanted = max(usual / USUAL_SPACING, _probes_to_see(forward), _probes_to_see(back))
     spacing = max(SHORTEST_SPACING, usual / wanted, frame / (PROBE_SHARE * slowest))
     rare = wanted > usual / USUAL_SPACING
@@ -171,7 +178,7 @@ def _probes_to_see(profile: LinkProfile) -> float:
 
 def _lost(profile: LinkProfile) -> float:
     """Fraction of probes that do not arrive: a damaged one is lost too, as its checksum gives it away."""
-    return 1 - (1 - profile.mean_loss) * (1 - profile.corrupt)
+    return profile.mean_loss + profile.corrupt - profile.mean_loss * profile.corrupt
 
 
 def _effect(profile: LinkProfile) -> float:
@@ -184,15 +191,17 @@ def _plan_saturation(profile: LinkProfile, seconds: float, latency: float) -> Sa
     if rate is None or buffer is None:
         return None
     # On a slow link smaller datagrams, and more time if need be, so that some 20 of them arrive.
-    size = int(min(1472, max(60, rate * seconds / 8 / 20 - probe.UDP_HEADERS)))
-    seconds = max(seconds, 20 * 8 * (size + probe.UDP_HEADERS) / rate)
+    size = int(min(1472, max(60, rate * seconds / 8 / 20 - UDP_HEADERS)))
+    seconds = max(seconds, 20 * 8 * (size + UDP_HEADERS) / rate)
     if rate > MOST_DATAGRAMS:
         fills = not profile.needs_packet_truth and rate * latency / 8 < TCP_WINDOW
         seconds = max(3 * seconds, 1.0, 30 * latency)
-        return Saturation(transport="tcp", offer=rate, size=0, seconds=seconds, drain=0.0, fills=fills)
+        window = int(rate * latency / 8 + 0.7 * buffer)
+        return Saturation("tcp", rate, seconds, size=0, window=window, drain=0.0, queue=0.0, fills=fills)
     offer = OVERLOAD * rate / (1 - min(profile.mean_loss, 0.5))
-    drain = min(8 * buffer / rate, OVERLOAD * seconds)
-    return Saturation(transport="udp", offer=offer, size=size, seconds=seconds, drain=drain, fills=True)
+    longest = 8 * buffer / rate
+    drain, queue = min(longest, OVERLOAD * seconds), min(longest, (OVERLOAD - 1) * seconds)
+    return Saturation("udp", offer, seconds, size=size, window=0, drain=drain, queue=queue, fills=True)
 
 
 def respond_arguments(address: str) -> list[str]:
@@ -233,9 +242,9 @@ def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurem
     scatters. Both are taken from trains through netem.impair with several seeds. `asked` is the sum of the latencies.
     """
     asked = forward.latency + back.latency
-    predicted = predict_rtt(forward, back, plan)
-    tolerance = max(RTT_ABSOLUTE, RTT_RELATIVE * asked)
-    low, high = max(0.0, predicted[0] - tolerance), predicted[-1] + tolerance
+    predicted, deviation = predict_rtt(forward, back, plan)
+    margin = max(RTT_ABSOLUTE, RTT_RELATIVE * asked) + SCATTER * deviation
+    low, high = max(0.0, predicted - margin), predicted + margin
     measured, samples = measurement.rtt_median, measurement.rtt_samples
     if measured is None and plan.count * (1 - _lost(forward)) * (1 - _lost(back)) >= EVENTS_TO_SEE:
         return Verdict("rtt", asked, None, low, high, "fail", f"no echo of {plan.count} probes came back")
@@ -245,19 +254,19 @@ def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurem
     return Verdict("rtt", asked, measured, low, high, _within(low, measured, high), detail)
 
 
-def predict_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, trains: int = 8) -> list[float]:
-    """Median round-trip times in ascending order that the profiles give the plan's train, one for each seed tried."""
+def predict_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, trains: int = 16) -> tuple[float, float]:
+    """Mean and standard deviation of the median round trip of the plan's train, over trains with different seeds."""
     random = forward.jitter or back.jitter or forward.reorder or back.reorder
     # Loss and damage take samples away without moving the median; so may a doubled probe.
     ways = [replace(profile, loss=0.0, corrupt=0.0, duplicate=0.0) for profile in (forward, back)]
-    size = plan.size + probe.UDP_HEADERS
+    size = plan.size + UDP_HEADERS
     medians = []
-    for seed in range(trains if random else 1):
+    for seed in range(trains if random else 2):
         there, returned = Impairment(ways[0], seed), Impairment(ways[1], trains + seed)
         sent = [number * plan.spacing for number in range(min(plan.count, 500))]
         turning = sorted((there.offer(at, size)[0][0], at) for at in sent)
         medians.append(median(returned.offer(at, size)[0][0] - began for at, began in turning))
-    return sorted(medians)
+    return mean(medians), stdev(medians)
 
 
 def judge_loss(profile: LinkProfile, direction: Direction) -> Verdict:
@@ -301,8 +310,9 @@ def judge_bursts(chain: GilbertElliott, direction: Direction) -> Verdict:
 def judge_rate(profile: LinkProfile, direction: Direction, saturation: Saturation) -> Verdict:
     """The saturated rate on the link against the asked one. ValueError if the profile has none.
 
-    Damaged datagrams take their share of the rate and do not arrive. Where the saturation may not have filled the link,
-    too low a rate says nothing.
+    Damaged datagrams take their share of the rate and do not arrive. Too low a rate says nothing where the link may not
+    have been full: with one TCP stream (see Saturation.fills), or if no queue built up because this host was too
+    busy to send fast enough.
     """
     if profile.rate is None:
         raise ValueError("the profile asks for no rate")
@@ -312,8 +322,9 @@ def judge_rate(profile: LinkProfile, direction: Direction, saturation: Saturatio
         return Verdict("rate", asked, None, low, high, "unknown", "too little arrived")
     tcp = saturation.transport == "tcp"
     measured = direction.rate if tcp else direction.rate / (1 - profile.corrupt)
-    if measured < low and not saturation.fills:
-        return Verdict("rate", asked, measured, low, high, "unknown", "one TCP stream does not fill this link")
+    full = saturation.fills and (direction.queue_delay or 0.0) >= saturation.queue / 2
+    if measured < low and not full:
+        return Verdict("rate", asked, measured, low, high, "unknown", f"{saturation.transport} did not fill the link")
     detail = f"{saturation.transport} for {saturation.seconds:.3g} s"
     return Verdict("rate", asked, measured, low, high, _within(low, measured, high), detail)
 

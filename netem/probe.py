@@ -7,11 +7,14 @@ sent faster than the link is asked to be, or by TCP. What the responder saw is a
 until it answers, since the link may lose the question.
 
 Every message carries a token which the responder made up; it answers to nobody else. All figures are about frames on
-the link (see netem.measure), all times are seconds on one host's monotonic clock or differences on each own clock.
+the link (see netem.measure). Arrivals are timed by the kernel (SO_TIMESTAMPNS, socket(7)) and the responder adds the
+time for which it held a probe to the probe's own stamp, so a busy host that keeps these processes waiting does not show
+as delay of the link.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -20,15 +23,18 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from netem.tally import UDP_HEADERS, Flood, stream_rate, train_counts
+
 HEADER = struct.Struct("!8sBIIId")  # token, kind, session, number, echo number, time sent
-STREAM_HEAD = struct.Struct("!8sIBd")  # token, session, direction, seconds
+STREAM_HEAD = struct.Struct("!8sIBdI")  # token, session, direction, seconds, window
 FORWARD, BACK = range(2)
 PROBE, ECHO, FLOOD, ASK, ANSWER, REQUEST = range(6)
-UDP_HEADERS = 14 + 20 + 8
-TCP_HEADERS = 14 + 20 + 20 + 12  # the 12 are the timestamp option
+SO_TIMESTAMPNS = 35  # <asm/socket.h>; also the type of the ancillary message
+TIMESPEC = struct.Struct("@ll")
+TCP_WINDOW_CLAMP = 10  # <linux/tcp.h>
 RECEIVE_BUFFER = 4 * 1024 * 1024
 SESSIONS = 64
 ASK_AGAIN = 0.05
@@ -36,77 +42,21 @@ ATTEMPTS = 20
 BLOCK = bytes(1 << 16)
 
 
-def train_counts(numbers: Sequence[int], sent: int) -> dict[str, int]:
-    """What a train of numbers 0..sent-1 went through, from the numbers in the order they arrived.
-
-    sent, received (different numbers), bursts (unbroken runs of missing numbers), duplicated (arrivals of a number
-    that had come already), reordered (first arrivals behind a higher number: RFC 4737, section 3).
-    """
-    seen: set[int] = set()
-    reordered = 0
-    highest = -1
-    for number in numbers:
-        if number not in seen:
-            reordered += number < highest
-            highest = max(highest, number)
-            seen.add(number)
-    bursts = sum(number not in seen and (number == 0 or number - 1 in seen) for number in range(sent))
-    return {
-        "sent": sent,
-        "received": len(seen),
-        "bursts": bursts,
-        "duplicated": len(numbers) - len(seen),
-        "reordered": reordered,
-    }
+def open_datagrams() -> socket.socket:
+    datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    datagrams.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    return datagrams
 
 
-def arrival_rate(times: Sequence[float], bits: float) -> float | None:
-    """Rate in bit/s at which equal frames of `bits` arrived; None for fewer than four.
-
-    The median over all pairs half the series apart: a hiccup of the receiver shifts few of them.
-    """
-    half = len(times) // 2
-    if half < 2:
-        return None
-    spans = sorted(later - earlier for earlier, later in zip(times, times[half:], strict=False))
-    middle = spans[len(spans) // 2]
-    return half * bits / middle if middle > 0 else None
-
-
-def stream_rate(stamps: Sequence[tuple[float, int]], segment: int) -> float | None:
-    """Rate in bit/s on the link of a TCP stream, from (time, bytes so far); its first third is left out as ramp-up.
-
-    Each `segment` of payload crosses the link in a frame with Ethernet, IP and TCP headers: 1448 in 1514.
-    """
-    if len(stamps) < 2:
-        return None
-    last, total = stamps[-1]
-    ramp = stamps[0][0] + (last - stamps[0][0]) / 3
-    first, before = next(stamp for stamp in stamps if stamp[0] >= ramp)
-    if last <= first:
-        return None
-    return (total - before) * 8 / (last - first) * (segment + TCP_HEADERS) / segment
-
-
-class Flood:
-    """Datagrams of a saturation as they arrive."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._times: list[float] = []
-        self._delays: list[float] = []
-
-    def add(self, sent: float, payload: int) -> None:
-        now = time.monotonic()
-        self.size = payload
-        self._times.append(now)
-        self._delays.append(now - sent)
-
-    def result(self) -> dict[str, float | None]:
-        """rate (bit/s) and queue_delay: how much longer the slowest datagram took than the fastest."""
-        rate = arrival_rate(self._times, (self.size + UDP_HEADERS) * 8)
-        delay = max(self._delays) - min(self._delays) if self._delays else None
-        return {"rate": rate, "queue_delay": delay}
+def receive(datagrams: socket.socket) -> tuple[bytes, Any, float]:
+    """A datagram, its sender, and when the kernel received it (on the clock of time.time())."""
+    data, ancillary, _, sender = datagrams.recvmsg(2048, 64)
+    for _, kind, content in ancillary:
+        if kind == SO_TIMESTAMPNS:
+            seconds, nanoseconds = TIMESPEC.unpack(content)
+            return data, sender, seconds + nanoseconds / 1e9
+    return data, sender, time.time()
 
 
 def flood(send: Callable[[bytes], object], head: Callable[[int], bytes], saturation: Mapping[str, Any]) -> None:
@@ -130,8 +80,9 @@ def stream(connection: socket.socket, seconds: float) -> None:
     connection.shutdown(socket.SHUT_WR)
 
 
-def drain(connection: socket.socket) -> float | None:
-    """Receive a TCP stream to its end; its rate on the link."""
+def drain(connection: socket.socket, window: int) -> float | None:
+    """Receive a TCP stream to its end, with at most `window` bytes under way; its rate on the link."""
+    connection.setsockopt(socket.IPPROTO_TCP, TCP_WINDOW_CLAMP, window)
     stamps = []
     total = 0
     buffer = bytearray(1 << 20)
@@ -146,8 +97,7 @@ class Responder:
 
     def __init__(self, address: str) -> None:
         self.token = secrets.token_bytes(8)
-        self.datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+        self.datagrams = open_datagrams()
         self.datagrams.bind((address, 0))
         self.port: int = self.datagrams.getsockname()[1]
         self.streams = socket.create_server((address, self.port))
@@ -161,7 +111,7 @@ class Responder:
             if until in ready and not os.read(until, 4096):
                 return
             if datagrams in ready:
-                self._datagram(*self.datagrams.recvfrom(2048))
+                self._datagram(*receive(self.datagrams))
             if streams in ready:
                 self._stream(self.streams.accept()[0])
 
@@ -178,7 +128,7 @@ class Responder:
             self._sessions[identity] = session
         return session
 
-    def _datagram(self, data: bytes, sender: tuple[str, int]) -> None:
+    def _datagram(self, data: bytes, sender: tuple[str, int], arrived: float) -> None:
         if len(data) < HEADER.size:
             return
         token, kind, identity, number, _, sent = HEADER.unpack_from(data)
@@ -190,18 +140,19 @@ class Responder:
             return HEADER.pack(self.token, kind, identity, number, echo, at)
 
         if kind == PROBE:
-            echo = head(ECHO, number, len(session["numbers"]), sent)
             session["numbers"].append(number)
+            held = time.time() - arrived
+            echo = head(ECHO, number, len(session["numbers"]) - 1, sent + held)
             self.datagrams.sendto(echo + data[HEADER.size :], sender)
         elif kind == FLOOD:
-            session["flood"].add(sent, len(data))
+            session["flood"].add(sent, arrived, len(data))
         elif kind == ASK:
             self.datagrams.sendto(head(ANSWER, number) + self._report(session, number), sender)
         elif kind == REQUEST and not session["requested"]:
             session["requested"] = True
             flood(
                 lambda packet: self.datagrams.sendto(packet, sender),
-                lambda number: head(FLOOD, number, at=time.monotonic()),
+                lambda number: head(FLOOD, number, at=time.time()),
                 json.loads(data[HEADER.size :]),
             )
 
@@ -215,13 +166,13 @@ class Responder:
         with connection:
             connection.settimeout(10)
             try:
-                token, identity, direction, seconds = STREAM_HEAD.unpack(connection.recv(STREAM_HEAD.size))
+                token, identity, direction, seconds, window = STREAM_HEAD.unpack(connection.recv(STREAM_HEAD.size))
                 if token != self.token:
                     return
                 if direction == BACK:
                     stream(connection, seconds)
                 else:
-                    self._session(identity)["stream"] = {"rate": drain(connection), "queue_delay": None}
+                    self._session(identity)["stream"] = {"rate": drain(connection, window), "queue_delay": None}
             except (OSError, struct.error):  # it went away, or is not our probe
                 return
 
@@ -234,8 +185,7 @@ class Probe:
         self.plan = plan
         self._token = token
         self._identity = secrets.randbits(32)
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+        self._socket = open_datagrams()
         self._socket.connect(self.far)
         self._socket.setblocking(False)
 
@@ -265,27 +215,30 @@ class Probe:
         }
 
     def _head(self, kind: int, number: int = 0) -> bytes:
-        return HEADER.pack(self._token, kind, self._identity, number, 0, time.monotonic())
+        return HEADER.pack(self._token, kind, self._identity, number, 0, time.time())
 
     def _send(self, data: bytes) -> None:
-        try:
-            self._socket.send(data)
-        except (BlockingIOError, ConnectionRefusedError):
-            return  # lost at the first step, or nobody listens: either shows as loss
+        with contextlib.suppress(ConnectionRefusedError):  # nobody listens, which shows as loss
+            while True:
+                try:
+                    self._socket.send(data)
+                    return
+                except BlockingIOError:  # a queue on this side is full, where the kernel shapes
+                    select.select([], [self._socket], [], 1.0)
 
-    def _received(self, until: float) -> Iterator[tuple[int, int, int, float, bytes]]:
-        """(kind, number, echo number, time sent, all data) of each datagram that comes before `until`."""
+    def _received(self, until: float) -> Iterator[tuple[int, int, float, float, bytes]]:
+        """(kind, echo number, time sent, time arrived, all data) of each datagram that comes before `until`."""
         while True:
             left = until - time.monotonic()
             if not select.select([self._socket], [], [], max(0.0, left))[0]:
                 return
             try:
-                data = self._socket.recv(2048)
+                data, _, arrived = receive(self._socket)
             except (BlockingIOError, ConnectionRefusedError):
                 continue
-            token, kind, identity, number, echo, sent = HEADER.unpack_from(data)
+            token, kind, identity, _, echo, sent = HEADER.unpack_from(data)
             if (token, identity) == (self._token, self._identity):
-                yield kind, number, echo, sent, data
+                yield kind, echo, sent, arrived, data
             if left <= 0:
                 return
 
@@ -298,9 +251,9 @@ class Probe:
         due = time.monotonic()
         for number in range(count + 1):
             until = due if number < count else due + self.plan["wait"]
-            for kind, _, echo, sent, _ in self._received(until):
+            for kind, echo, sent, arrived, _ in self._received(until):
                 if kind == ECHO:
-                    times.append(time.monotonic() - sent)
+                    times.append(arrived - sent)
                     echoes.append(echo)
             if number < count:
                 self._send(self._head(PROBE, number) + filler)
@@ -320,34 +273,35 @@ class Probe:
 
     def _saturate_forward(self, saturation: dict[str, Any]) -> None:
         if saturation["transport"] == "tcp":
-            self._stream(FORWARD, saturation["seconds"])
+            self._stream(FORWARD, saturation)
         else:
             flood(self._send, lambda number: self._head(FLOOD, number), saturation)
             time.sleep(self.plan["wait"] + saturation["drain"])
 
     def _saturate_back(self, saturation: dict[str, Any]) -> dict[str, float | None]:
         if saturation["transport"] == "tcp":
-            return {"rate": self._stream(BACK, saturation["seconds"])}
-        arrived = Flood()
+            return {"rate": self._stream(BACK, saturation)}
+        datagrams = Flood()
         request = json.dumps(saturation).encode()
         for _ in range(ATTEMPTS):
             self._send(self._head(REQUEST) + request)
             until = time.monotonic() + max(ASK_AGAIN, self.plan["wait"])
             while time.monotonic() < until:
-                for kind, _, _, sent, data in self._received(until):
+                for kind, _, sent, arrived, data in self._received(until):
                     if kind == FLOOD:
-                        arrived.add(sent, len(data))
+                        datagrams.add(sent, arrived, len(data))
                         until = time.monotonic() + self.plan["wait"] + saturation["drain"]
-            if arrived.size:
+            if datagrams.size:
                 break
-        return arrived.result()
+        return datagrams.result()
 
-    def _stream(self, direction: int, seconds: float) -> float | None:
+    def _stream(self, direction: int, saturation: dict[str, Any]) -> float | None:
+        seconds, window = saturation["seconds"], saturation["window"]
         try:
             with socket.create_connection(self.far, timeout=10) as connection:
-                connection.sendall(STREAM_HEAD.pack(self._token, self._identity, direction, seconds))
+                connection.sendall(STREAM_HEAD.pack(self._token, self._identity, direction, seconds, window))
                 if direction == BACK:
-                    return drain(connection)
+                    return drain(connection, window)
                 stream(connection, seconds)
                 connection.recv(1)  # the responder hangs up when it has read everything
         except OSError:

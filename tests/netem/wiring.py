@@ -21,7 +21,6 @@ from types import TracebackType
 from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parents[2]
-UNSHAPED: dict[str, Any] = {}
 
 
 class NamespacesRefusedError(Exception):
@@ -49,9 +48,9 @@ class Namespace:
         entering = ["-U", "--preserve-credentials"] if user else []
         self.prefix = ["nsenter", "-t", str(self.pid), *entering, "-n"]
 
-    def socket(self, kind: int, bound: tuple[str, int] | None = None) -> socket.socket:
-        """An IPv4 socket of this namespace (SOCK_STREAM or SOCK_DGRAM), bound if an address is given."""
-        self._broker.sendall(kind.to_bytes(4, "big"))
+    def socket(self, kind: int, bound: tuple[str, int] | None = None, protocol: int = 0) -> socket.socket:
+        """An IPv4 socket of this namespace, raw ones included; bound if an address is given."""
+        self._broker.sendall(bytes([kind, protocol]))
         _, (descriptor,), _, _ = socket.recv_fds(self._broker, 1, 1)
         opened = socket.socket(fileno=descriptor)
         opened.settimeout(5.0)
@@ -233,8 +232,8 @@ def bridge(lab: Lab) -> None:
 def hold(broker: socket.socket) -> None:
     """Open sockets for whoever is at the other end, until that end is closed."""
     broker.sendall(b"!")
-    while request := broker.recv(4):
-        with socket.socket(socket.AF_INET, int.from_bytes(request, "big")) as opened:
+    while request := broker.recv(2):
+        with socket.socket(socket.AF_INET, request[0], request[1]) as opened:
             socket.send_fds(broker, [b"!"], [opened.fileno()])
 
 

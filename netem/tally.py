@@ -1,0 +1,80 @@
+"""What the arrivals of a measurement say about the link."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+UDP_HEADERS = 14 + 20 + 8
+TCP_HEADERS = 14 + 20 + 20 + 12  # the 12 are the timestamp option
+
+
+def train_counts(numbers: Sequence[int], sent: int) -> dict[str, int]:
+    """What a train of numbers 0..sent-1 went through, from the numbers in the order they arrived.
+
+    sent, received (different numbers), bursts (unbroken runs of missing numbers), duplicated (arrivals of a number
+    that had come already), reordered (first arrivals behind a higher number: RFC 4737, section 3).
+    """
+    seen: set[int] = set()
+    reordered = 0
+    highest = -1
+    for number in numbers:
+        if number not in seen:
+            reordered += number < highest
+            highest = max(highest, number)
+            seen.add(number)
+    bursts = sum(number not in seen and (number == 0 or number - 1 in seen) for number in range(sent))
+    return {
+        "sent": sent,
+        "received": len(seen),
+        "bursts": bursts,
+        "duplicated": len(numbers) - len(seen),
+        "reordered": reordered,
+    }
+
+
+def arrival_rate(times: Sequence[float], bits: float) -> float | None:
+    """Rate in bit/s at which equal frames of `bits` arrived; None for fewer than four.
+
+    The median over all pairs half the series apart: a hiccup of the receiver shifts few of them.
+    """
+    half = len(times) // 2
+    if half < 2:
+        return None
+    spans = sorted(later - earlier for earlier, later in zip(times, times[half:], strict=False))
+    middle = spans[len(spans) // 2]
+    return half * bits / middle if middle > 0 else None
+
+
+def stream_rate(stamps: Sequence[tuple[float, int]], segment: int) -> float | None:
+    """Rate in bit/s on the link of a TCP stream, from (time, bytes so far); its first third is left out as ramp-up.
+
+    Each `segment` of payload crosses the link in a frame with Ethernet, IP and TCP headers: 1448 in 1514.
+    """
+    if len(stamps) < 2:
+        return None
+    last, total = stamps[-1]
+    ramp = stamps[0][0] + (last - stamps[0][0]) / 3
+    first, before = next(stamp for stamp in stamps if stamp[0] >= ramp)
+    if last <= first:
+        return None
+    return (total - before) * 8 / (last - first) * (segment + TCP_HEADERS) / segment
+
+
+class Flood:
+    """Datagrams of a saturation as they arrive."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._times: list[float] = []
+        self._delays: list[float] = []
+
+    def add(self, sent: float, arrived: float, payload: int) -> None:
+        self.size = payload
+        self._times.append(arrived)
+        self._delays.append(arrived - sent)
+
+    def result(self) -> dict[str, float | None]:
+        """rate (bit/s) and queue_delay: how much longer the slowest datagram took than the fastest."""
+        rate = arrival_rate(self._times, (self.size + UDP_HEADERS) * 8)
+        delay = max(self._delays) - min(self._delays) if self._delays else None
+        return {"rate": rate, "queue_delay": delay}

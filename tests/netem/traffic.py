@@ -1,0 +1,129 @@
+"""Real traffic between the nodes of a Lab, and what became of it."""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import threading
+import time
+
+from netem.frame import internet_checksum
+from tests.netem.wiring import Lab
+
+PAYLOAD_SHARE = 1448 / 1514  # TCP payload in a full Ethernet frame, with timestamps
+TCP_WINDOW_CLAMP = 10  # <linux/tcp.h>
+SO_TIMESTAMPNS = 35  # <asm/socket.h>
+NUMBER = struct.Struct("!I")
+ECHO = struct.Struct("!BBHHH")  # RFC 792: type, code, checksum, identifier, sequence number
+TIMESPEC = struct.Struct("@ll")
+
+
+def round_trips(lab: Lab, source: str, target: str, count: int = 100, spacing: float = 0.005) -> list[float]:
+    """Round-trip times in ascending order of ICMP echoes sent at a fixed spacing; lost ones are missing.
+
+    The target's kernel answers and the source's kernel notes the time of arrival, so that on a busy machine the times
+    are still those of the link and not of these processes' turns on the processor.
+    """
+    times: list[float] = []
+    with lab.nodes[source].socket(socket.SOCK_RAW, protocol=socket.IPPROTO_ICMP) as pinging:
+        pinging.connect((lab.address(target), 0))
+        pinging.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        began: list[float] = []
+        due = time.monotonic()
+        last = due + count * spacing + 1.0
+        while len(times) < count and time.monotonic() < last:
+            if len(began) < count and time.monotonic() >= due:
+                echo = ECHO.pack(8, 0, 0, 1, len(began))
+                began.append(time.time())
+                pinging.send(echo[:2] + internet_checksum(echo).to_bytes(2, "big") + echo[4:])
+                due += spacing
+            until = due if len(began) < count else last
+            if select.select([pinging], [], [], max(0.0, until - time.monotonic()))[0]:
+                data, ancillary, _, _ = pinging.recvmsg(200, 100)
+                kind, _, _, _, number = ECHO.unpack_from(data, 20)
+                if kind == 0:
+                    seconds, nanoseconds = TIMESPEC.unpack(ancillary[0][2])
+                    times.append(seconds + nanoseconds / 1e9 - began[number])
+    return sorted(times)
+
+
+def datagrams(
+    lab: Lab, source: str, target: str, count: int, spacing: float = 0.0002, settle: float = 0.3, size: int = 60
+) -> list[int]:
+    """Numbers of the datagrams 0..count-1 in the order they arrived; `settle` seconds without any end the wait."""
+    numbers: list[int] = []
+    with lab.bound(source, socket.SOCK_DGRAM) as near, lab.bound(target, socket.SOCK_DGRAM) as far:
+        near.connect(far.getsockname())
+        filler = bytes(size - NUMBER.size)
+        due = time.monotonic()
+        for number in range(count + 1):
+            until = due if number < count else time.monotonic() + settle
+            while select.select([far], [], [], max(0.0, until - time.monotonic()))[0]:
+                numbers.append(NUMBER.unpack_from(far.recv(2000))[0])
+                until = until if number < count else time.monotonic() + settle
+            if number < count:
+                near.send(NUMBER.pack(number) + filler)
+                due += spacing
+    return numbers
+
+
+def connection(lab: Lab, source: str, target: str, window: int | None = None) -> tuple[socket.socket, socket.socket]:
+    """The two ends of a TCP connection. Reno, which every kernel has, whatever the host's default is.
+
+    `window` bytes at most are in flight, which keeps slow start from overshooting.
+    """
+    with lab.bound(target, socket.SOCK_STREAM) as listening:
+        if window is not None:
+            listening.setsockopt(socket.IPPROTO_TCP, TCP_WINDOW_CLAMP, window)
+        listening.listen()
+        near = lab.bound(source, socket.SOCK_STREAM)
+        near.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+        near.connect(listening.getsockname())
+        far, _ = listening.accept()
+        far.settimeout(20.0)
+        return near, far
+
+
+def goodput(lab: Lab, source: str, target: str, seconds: float, skip: float, window: int | None = None) -> float:
+    """TCP payload in bit/s that arrived from `skip` until `seconds` after the beginning."""
+    near, far = connection(lab, source, target, window)
+    end = time.monotonic() + seconds
+    arrived = [0, 0]  # before and after `skip`
+
+    def sink() -> None:
+        buffer = bytearray(1 << 20)
+        while (now := time.monotonic()) < end:
+            arrived[now >= end - seconds + skip] += far.recv_into(buffer)
+
+    receiver = threading.Thread(target=sink)
+    receiver.start()
+    block = bytes(1 << 18)
+    while time.monotonic() < end:
+        near.send(block)
+    receiver.join()
+    # Resetting the connection drops what is still queued, so that the next measurement finds an empty link.
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    near.close()
+    far.close()
+    return arrived[1] * 8 / (seconds - skip)
+
+
+def transfer(lab: Lab, source: str, target: str, data: bytes) -> bytes:
+    """What arrives of `data` over TCP."""
+    near, far = connection(lab, source, target)
+    near.settimeout(20.0)
+
+    def feed() -> None:
+        near.sendall(data)
+        near.shutdown(socket.SHUT_WR)
+
+    sender = threading.Thread(target=feed)
+    sender.start()
+    parts = []
+    while part := far.recv(1 << 20):
+        parts.append(part)
+    sender.join()
+    near.close()
+    far.close()
+    return b"".join(parts)

@@ -94,7 +94,7 @@ class Session:
         self._starting = asyncio.Semaphore(AT_ONCE)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stop_reason = "rounds"
-        self._exited = asyncio.Event()
+        self._changed = asyncio.Event()
 
     # The life of the session
 
@@ -132,9 +132,10 @@ class Session:
                 await self._control.send(state.plan.name, {"type": "stop"})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
-                while any(state.pid is not None for state in self.nodes.values()):
-                    self._exited.clear()
-                    await self._exited.wait()
+                # A node that ended in order has said its last word, which may be heard after its exit.
+                while any(state.pid is not None or state.up for state in self.nodes.values()):
+                    self._changed.clear()
+                    await self._changed.wait()
 
     async def close(self) -> None:
         """Stop hearing; what is still running is the driver's to end."""
@@ -188,6 +189,7 @@ class Session:
 
     def _set(self, state: NodeState, name: str, detail: str = "") -> None:
         state.state = name
+        self._changed.set()
         self._record.state(self._clock(), state.plan.name, name, detail)
 
     # What nodes say
@@ -263,8 +265,10 @@ class Session:
         if state.pid != exit.pid:
             return
         state.pid = None
-        self._exited.set()
+        self._changed.set()
         if self.ended.done():
+            if exit.code != 0:
+                self._set(state, "crashed", f"exit code {exit.code}")
             return
         self.spawn(self._detach(state))
         if state.state == "done":

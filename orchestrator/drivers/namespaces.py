@@ -21,6 +21,9 @@ from orchestrator.plan import NodePlan
 
 WARM_UP_TIMEOUT = 120.0  # s; the first import of torch from a cold disk is slow
 
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""Nodes share the host's cores, and only a process without threads of its own may be forked safely."""
+
 
 class NamespacesDriver:
     """See Driver for the verbs."""
@@ -43,7 +46,7 @@ class NamespacesDriver:
         self._server = await JsonChild.start(
             "the fork server",
             [*self._hub.enter(network=False), sys.executable, "-m", "node.forkserver"],
-            environment=labels(self._run, self._directory, "node"),
+            environment=labels(self._run, self._directory, "node") | ONE_THREAD,
             log=self._directory / "logs" / "forkserver.log",
             on_event=self._heard,
         )

@@ -26,7 +26,7 @@ SMALL = """\
 # Does a small hierarchy learn the digits?
 name: small
 seed: 7
-algorithm: {name: hierfavg, rounds: 3, kappa1: 4, kappa2: 1}
+algorithm: {name: hierfavg, rounds: 3, kappa1: 4, kappa2: 1, learning_rate: 0.2}
 data: {dataset: digits, partition: iid}
 model: mlp
 topology: {edges: 2, devices_per_edge: 2, cloud: true}

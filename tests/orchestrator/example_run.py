@@ -238,7 +238,7 @@ class _Builder:
         self.record.event(start + ROUND - 0.1, "cloud", "round", round, {"phase": "end"})
         self.write_traffic(start + ROUND - 0.05)
         if round <= self.example.overruns:
-            data = {"asked": 1.2, "taken": 1.2 + 0.4 * round}
+            data = {"asked": 1.2, "taken": 1.2 + 0.8 * round}
             self.record.event(start + 2, self.plan["nodes"][-1]["name"], "overrun", round, data)
         self.record.flush()
 

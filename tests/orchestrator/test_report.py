@@ -102,7 +102,7 @@ def test_the_page_says_what_the_record_says(finished: History) -> None:
 
 def test_doubts_are_the_first_thing_to_be_read(tmp_path: Path) -> None:
     page = Page(render(History.open(EXAMPLES["doubtful"].build(tmp_path))))
-    assert "Failed: links as asked, no overrun." in page.text
+    assert "Failed: links as asked, nodes kept pace." in page.text
     assert page.text.index("Failed:") < page.text.index("Learning")
 
 

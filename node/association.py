@@ -15,6 +15,7 @@ Both transports do what an `Association` says, so that they agree on who is ther
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -104,7 +105,7 @@ class Association:
     def __init__(self, peer: str, incarnation: str, timeouts: Timeouts, limits: Limits, now: float) -> None:
         self.peer = peer
         self.state: Literal["unknown", "present", "lost", "left", "refused"] = "unknown"
-        self.outbound = Outbound(timeouts.beat, self._hello)
+        self.outbound = Outbound(timeouts.beat / 8, self._hello)
         self.inbound = Inbound(peer, limits)
         self.reopen = True  # whether the transport shall open a new connection
         self._own_incarnation = incarnation
@@ -144,20 +145,21 @@ class Association:
 
     # What comes in
 
-    def receive(self, frame: Buffer, now: float) -> list[Event]:
+    def receive(self, frames: Sequence[Buffer], now: float) -> list[Event]:
         """A packet arrived from the peer."""
+        size = sum(len(frame) for frame in frames)
         try:
-            packet = Packet.read(frame)
+            packet = Packet.read(frames)
             if packet.type is PacketType.HELLO:
-                self._count("hello", "received", len(frame), True)
+                self._count("hello", "received", size, True)
                 return self._hear_hello(packet, now)
         except WireError as error:
             return [BadMessage(self.peer, str(error))]
         if packet.stream != self.inbound.stream:
-            self._count("stale", "received", len(frame), True)
+            self._count("stale", "received", size, True)
             return []
         self._heard = now
-        return self._hear(packet, len(frame))
+        return self._hear(packet, size)
 
     def tick(self, now: float, stalled: float) -> list[Event]:
         """Time passes; ``stalled`` s of it this node itself was not running, and cannot hold that against the peer."""
@@ -196,7 +198,7 @@ class Association:
         return [Received(self.peer, message)] if message is not None else []
 
     def _hear_hello(self, packet: Packet, now: float) -> list[Event]:
-        hello = unpack(packet.payload)
+        hello = unpack(packet.content)
         protocol, incarnation, heard = (hello.get(key) for key in ("protocol", "incarnation", "heard"))
         if protocol != PROTOCOL:
             return self._refuse(f"it speaks protocol {protocol!r}, this node {PROTOCOL}: run one version everywhere")

@@ -35,8 +35,8 @@ def checkpoint_path(directory: str | Path, node: str) -> Path:
 
 def save(path: Path, node: str, round: int, tensors: Mapping[str, Tensor], fields: Mapping[str, Any]) -> None:
     """Replace the file at ``path`` in one step (rename(2)): a crash leaves the old one or the new one, never half."""
-    frames = encode(Message("checkpoint", node, round, dict(fields), dict(tensors)), _LIMITS)
-    header, body = frames[0], frames[1] if len(frames) == 2 else b""
+    header, *rest = encode(Message("checkpoint", node, round, dict(fields), dict(tensors)), _LIMITS)
+    body = rest[0] if rest else b""
     temporary = path.with_name(path.name + ".new")
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(temporary, "wb") as file:

@@ -33,19 +33,25 @@ class WorkerCompute:
 
     def __init__(self, hardware: Hardware, reporter: Reporter) -> None:
         self.slow = 1.0
+        self._frozen = 0
         self._speed = hardware.speed
         self._reporter = reporter
         self._pool = ThreadPoolExecutor(1, "compute")
 
     async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: Mode) -> Any:
+        frozen = self._frozen
         result, processor, taken = await asyncio.get_running_loop().run_in_executor(self._pool, _measured, fn, args)
         asked = stretched(processor, self._speed, self.slow)
         if asked is not None:
             if asked > taken:
                 await asyncio.sleep(asked - taken)
-            elif is_overrun(asked, taken):
+            elif is_overrun(asked, taken) and frozen == self._frozen:
                 self._reporter.event("overrun", asked=asked, taken=taken, mode=mode)
         return result
+
+    def thaw(self) -> None:
+        """The process was frozen until now (SIGCONT): the step under way is late through no fault of the host."""
+        self._frozen += 1
 
     def close(self) -> None:
         """End without waiting for a step that still runs."""

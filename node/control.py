@@ -3,7 +3,7 @@
 Messages are msgpack maps with a "type" over ZeroMQ, DEALER at the node and ROUTER at the orchestrator, CURVE both ways.
 
 From a node:
-    register {node, incarnation, pid, protocol}     ready; waits for start
+    register {node, incarnation, pid, protocol, memory_pss? bytes}     ready; waits for start
     beat {cpu s, rss bytes, memory_pss? bytes}      each ``Timeouts.beat``
     event {name, round?, ...}                       see below
     metric {round, values}                          a row of measured values; values["scope"] says of what
@@ -31,6 +31,7 @@ from typing import Any, Protocol
 import msgpack  # type: ignore[import-untyped]
 import zmq
 
+from node import resources
 from node.assignment import Assignment, Keypair
 from node.errors import ControlError, WireError
 from node.sockets import Door, Endpoint, sender, set_client_keys, set_server_keys, watch
@@ -75,9 +76,11 @@ class ControlClient:
         self.heard = asyncio.get_running_loop().time()
 
     def register(self) -> None:
+        """Say that this node is ready; from now on the orchestrator keeps its lease alive."""
+        self.heard = asyncio.get_running_loop().time()
         self.send({
             "type": "register", "node": self._assignment.node, "incarnation": self._incarnation, "pid": os.getpid(),
-            "protocol": PROTOCOL,
+            "protocol": PROTOCOL, "memory_pss": resources.proportional_bytes(),
         })  # fmt: skip
 
     async def receive(self) -> dict[str, Any]:
@@ -86,8 +89,10 @@ class ControlClient:
         loop = asyncio.get_running_loop()
         while self._received.empty():
             asked = loop.time()
+            # Not wait_for: until Python 3.12 it swallows a cancellation that comes together with the message.
             with contextlib.suppress(TimeoutError):
-                return await asyncio.wait_for(self._received.get(), beat)
+                async with asyncio.timeout(beat):
+                    return await self._received.get()
             # A node that was frozen, or starved of processor time, must not take its own silence for the other's.
             self.heard += max(0.0, loop.time() - asked - 2 * beat)
             if loop.time() - self.heard > lease:

@@ -147,6 +147,7 @@ async def _run(
                     logger.warning("the orchestrator says %r, which this version does not know", other)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, compute.thaw)
     telling = _tell(assignment.timeouts.beat, transport, control)
     tasks = [asyncio.create_task(work) for work in (perform(), obey(), telling)]
     try:

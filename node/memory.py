@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from node.assignment import Timeouts
 from node.association import Association, Event, Traffic
 from node.errors import TransportError
 from node.peers import Peers
-from node.wire import LIMITS, Limits, Message
+from node.wire import LIMITS, Buffer, Limits, Message
 
 Deliver = Callable[[str, str, int], float | None]
 """(source, target, bytes) of a packet offered now -> seconds until it arrives, or None if it is dropped."""
+
+Packet = Sequence[Buffer]
 
 _FIRST_RETRY = 0.2  # s, doubling: TCP's least retransmission timeout in Linux
 _DEFAULT_TIMEOUTS = Timeouts()
@@ -66,25 +68,17 @@ class MemoryTransport:
     def traffic(self) -> list[Traffic]:
         return self._peers.traffic()
 
-    async def close(self, flush: float = 0.0) -> None:
+    async def close(self, flush: float | None = None) -> None:
         await self._peers.stop(flush)
-        self._end(lose=False)
-
-    def crash(self) -> None:
-        """End without a word to anybody; what is under way is lost."""
-        self._peers.abandon()
-        self._end(lose=True)
-
-    def _end(self, *, lose: bool) -> None:
         if self._network.endpoints.get(self._node) is self:
             del self._network.endpoints[self._node]
         for connection in self._connections.values():
-            connection.close(lose=lose)
+            connection.close(lose=flush is None)
 
-    def arrive(self, source: str, frame: bytes) -> None:
+    def arrive(self, source: str, frames: Packet) -> None:
         """The network delivers a packet. Strangers are not heard."""
         if source in self._peers.associations:
-            self._peers.hear(source, frame)
+            self._peers.hear(source, frames)
 
     def _attend(self, association: Association) -> None:
         peer = association.peer
@@ -94,8 +88,8 @@ class MemoryTransport:
             self._connections[peer] = _Connection(self._network, self._node, peer, self._timeouts.lost_after / 4)
             association.open(asyncio.get_running_loop().time())
         if peer in self._connections:
-            while (frame := association.outbound.peek()) is not None:
-                self._connections[peer].write(frame)
+            while (frames := association.outbound.peek()) is not None:
+                self._connections[peer].write(frames)
                 self._peers.taken(association)
 
 
@@ -108,13 +102,13 @@ class _Connection:
         self._longest = longest
         self._retry = min(_FIRST_RETRY, longest)
         self._retrying: asyncio.TimerHandle | None = None
-        self._dropped: deque[bytes] = deque()  # and all that was written after, to keep the order
-        self._under_way: deque[tuple[bytes, asyncio.TimerHandle]] = deque()
+        self._dropped: deque[Packet] = deque()  # and all that was written after, to keep the order
+        self._under_way: deque[tuple[Packet, asyncio.TimerHandle]] = deque()
         self._last = 0.0  # when the latest packet under way arrives
 
-    def write(self, frame: bytes) -> None:
-        if self._dropped or not self._offer(frame):
-            self._dropped.append(frame)
+    def write(self, frames: Packet) -> None:
+        if self._dropped or not self._offer(frames):
+            self._dropped.append(frames)
             if len(self._dropped) == 1:
                 self._offer_later()
 
@@ -127,22 +121,22 @@ class _Connection:
             for _, timer in self._under_way:
                 timer.cancel()
 
-    def _offer(self, frame: bytes) -> bool:
+    def _offer(self, frames: Packet) -> bool:
         """Whether the network takes the packet: it has the target, and does not drop it."""
-        delay = self._network.deliver(self._source, self._target, len(frame))
+        delay = self._network.deliver(self._source, self._target, sum(map(len, frames)))
         if delay is None or self._target not in self._network.endpoints:
             return False
         loop = asyncio.get_running_loop()
         self._last = max(self._last, loop.time() + delay)
         # Timers of one instant fire in any order; the queue keeps that of the packets.
-        self._under_way.append((frame, loop.call_at(self._last, self._arrive)))
+        self._under_way.append((frames, loop.call_at(self._last, self._arrive)))
         return True
 
     def _arrive(self) -> None:
-        frame, _ = self._under_way.popleft()
+        frames, _ = self._under_way.popleft()
         target = self._network.endpoints.get(self._target)
         if target is not None:
-            target.arrive(self._source, frame)
+            target.arrive(self._source, frames)
 
     def _offer_later(self) -> None:
         self._retrying = asyncio.get_running_loop().call_later(self._retry, self._offer_again)

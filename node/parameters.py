@@ -93,8 +93,3 @@ def read_parameters(kind: type[P], values: Mapping[str, Any]) -> P:
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"unknown parameter {key!r}{hint} (allowed: {', '.join(known) or 'none'})")
     return kind(**values)
-
-
-def allowed_values(kind: type[Parameters]) -> dict[str, str]:
-    """What each parameter of `kind` may be, in words, for help texts and documents."""
-    return {entry.name: str(entry.metadata["allowed"]) for entry in fields(kind)}

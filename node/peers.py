@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from node.assignment import Timeouts
 from node.association import Association, Event, Traffic
@@ -45,10 +45,10 @@ class Peers:
                 self._progress.clear()
                 await self._progress.wait()
 
-    def hear(self, peer: str, frame: Buffer) -> None:
+    def hear(self, peer: str, frames: Sequence[Buffer]) -> None:
         """A packet from ``peer`` arrived."""
         association = self.associations[peer]
-        self._tell(association.receive(frame, asyncio.get_running_loop().time()))
+        self._tell(association.receive(frames, asyncio.get_running_loop().time()))
         if association.reopen:
             self._attend(association)
 
@@ -63,8 +63,14 @@ class Peers:
     def traffic(self) -> list[Traffic]:
         return [row for association in self.associations.values() for row in association.traffic()]
 
-    async def stop(self, flush: float) -> None:
-        """Say goodbye to whoever is there, when what is queued has gone, and wait ``flush`` s for that."""
+    async def stop(self, flush: float | None) -> None:
+        """Pay no more attention to anybody; see `node.transport.Transport.close`."""
+        if flush is not None:
+            await self._say_goodbye(flush)
+        if self._ticking is not None:
+            self._ticking.cancel()
+
+    async def _say_goodbye(self, flush: float) -> None:
         there = [each for each in self.associations.values() if each.state == "present"]
         for association in there:
             association.outbound.close()
@@ -74,12 +80,6 @@ class Peers:
                 while not all(each.outbound.idle or each.state != "present" for each in there):
                     self._progress.clear()
                     await self._progress.wait()
-        self.abandon()
-
-    def abandon(self) -> None:
-        """Pay no more attention to anybody."""
-        if self._ticking is not None:
-            self._ticking.cancel()
 
     def _put(self, association: Association, outgoing: Outgoing, replace: bool) -> bool:
         """Whether the message could be queued, or dropped because the peer is away."""

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -91,9 +91,15 @@ class Role:
         for t in range(first, self._assignment.stop.rounds + 1):
             if self._finished:
                 return
-            self._reporter.event("round", round=t, phase="start")
-            yield t
-            self._reporter.event("round", round=t, phase="end")
+            with self.in_round(t):
+                yield t
+
+    @contextlib.contextmanager
+    def in_round(self, t: int) -> Iterator[None]:
+        """Mark in the record when a round of this node begins and ends; ``rounds`` does so for its own."""
+        self._reporter.event("round", round=t, phase="start")
+        yield
+        self._reporter.event("round", round=t, phase="end")
 
     async def send(
         self, to: str | Iterable[str], kind: str, tensors: Tensors | None = None, *, round: int | None = None,
@@ -157,7 +163,8 @@ class Role:
 
     async def perform(self) -> None:
         """Connect, wait up to ``lost_after`` s for the peers, run, and tell the children that it is over."""
-        patience, flush = self._assignment.timeouts.lost_after, 0.0
+        patience = self._assignment.timeouts.lost_after
+        flush: float | None = None  # who fails goes without a word, and is missed
         await self._transport.start()
         listening = asyncio.create_task(self._exchange.listen())
         try:

@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 _ZAP_ENDPOINT = "inproc://zeromq.zap.01"  # RFC 27 of ZeroMQ
 _ZAP_VERSION = b"1.0"
+_REFUSALS_KEPT = 1000
 _LONGEST_SOCKET_PATH = 107  # bytes, unix(7)
 
 
@@ -70,6 +71,7 @@ class Door:
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], names: Mapping[str, str]) -> None:
         """``names`` maps public keys (Z85) to the names of their holders."""
         self._names = dict(names)
+        self._refused: set[bytes] = set()  # keys of strangers, who try again and again but are reported once
         self._socket = context.socket(zmq.REP)
         self._socket.linger = 0
         self._socket.bind(_ZAP_ENDPOINT)
@@ -86,11 +88,11 @@ class Door:
             except zmq.Again:
                 return
             _version, identifier, _domain, address, _identity, mechanism, *credentials = request
-            name = None
-            if mechanism == b"CURVE" and len(credentials) == 1:
-                name = self._names.get(z85.encode(credentials[0]).decode())
-            if name is None:
-                logger.warning("refused a stranger from %s", address.decode(errors="replace"))
+            key = credentials[0] if mechanism == b"CURVE" and len(credentials) == 1 else b""
+            name = self._names.get(z85.encode(key).decode()) if key else None
+            if name is None and key not in self._refused and len(self._refused) < _REFUSALS_KEPT:
+                self._refused.add(key)
+                logger.warning("refused a stranger from %s", address.decode(errors="replace") or "this host")
             status = (b"200", b"OK", name.encode()) if name else (b"400", b"unknown key", b"")
             self._socket.send_multipart([_ZAP_VERSION, identifier, *status, b""])
 

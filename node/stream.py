@@ -1,8 +1,8 @@
 """One direction between two nodes: messages cut into packets, and packets put together again. No sockets, no clock.
 
-A packet is one ZeroMQ frame: a prefix (type, stream, number, length of the header) and what the type says:
-hello a msgpack map; beat and goodbye nothing; message the header of a message and the first piece of its body;
-chunk a further piece. Large messages travel in pieces because a peer is known to live only by what arrives of it.
+A packet is one or two ZeroMQ frames. The first holds a prefix (type, stream, number) and what the type says: hello a
+msgpack map, message the header of a message, the others nothing. The second holds a piece of a message's body: message
+the first, chunk a further one. Bodies travel in pieces because a peer is known to live only by what arrives of it.
 
 A *stream* is the packets of one connection, numbered from 0, which is always a hello. Whoever opens a connection anew
 begins a stream with a higher number, so that what an old connection still delivers is not mistaken for the new one's;
@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -23,12 +23,12 @@ import numpy as np
 from node.errors import WireError
 from node.wire import Buffer, Header, Limits, Message, assemble, read_header
 
-_PREFIX = struct.Struct(">BIQI")
+_PREFIX = struct.Struct(">BIQ")
 
 SMALLEST_CHUNK = 4 << 10  # bytes
-FIRST_CHUNK = 8 << 10
-LARGEST_CHUNK = 256 << 10
+LARGEST_CHUNK = 512 << 10
 _RATES_KEPT = 64
+_SHARE = 16  # of what a connection took so far that one piece may be
 
 QUEUE_MESSAGES = 32
 QUEUE_BYTES = 1 << 28
@@ -51,28 +51,27 @@ class StreamBroken(Exception):  # noqa: N818 - what happened, not somebody's mis
 
 @dataclass(frozen=True)
 class Packet:
-    """A packet that arrived. ``payload`` begins with ``header_size`` bytes of a message's header."""
+    """A packet that arrived: ``content`` follows the prefix in its first frame, ``piece`` is the second frame."""
 
     type: PacketType
     stream: int
     number: int
-    header_size: int
-    payload: memoryview
+    content: memoryview
+    piece: Buffer
 
     @classmethod
-    def read(cls, frame: Buffer) -> Packet:
-        """WireError if the bytes are not a packet."""
-        if len(frame) < _PREFIX.size:
-            raise WireError(f"packet of {len(frame)} bytes; its prefix alone has {_PREFIX.size}")
-        code, stream, number, header_size = _PREFIX.unpack_from(frame)
+    def read(cls, frames: Sequence[Buffer]) -> Packet:
+        """WireError if the frames are not a packet."""
+        if not 1 <= len(frames) <= 2:
+            raise WireError(f"packet of {len(frames)} frames; it has one or two")
+        if len(frames[0]) < _PREFIX.size:
+            raise WireError(f"packet of {len(frames[0])} bytes; its prefix alone has {_PREFIX.size}")
+        code, stream, number = _PREFIX.unpack_from(frames[0])
         try:
             type = PacketType(code)
         except ValueError:
             raise WireError(f"packet of unknown type {code}") from None
-        payload = memoryview(frame)[_PREFIX.size :]
-        if header_size > len(payload):
-            raise WireError(f"packet of {len(payload)} bytes claims a header of {header_size}")
-        return cls(type, stream, number, header_size, payload)
+        return cls(type, stream, number, memoryview(frames[0])[_PREFIX.size :], frames[1] if len(frames) == 2 else b"")
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +79,7 @@ class Outgoing:
     """An encoded message on its way; the frames are shared by all peers it goes to."""
 
     kind: str
-    header: Buffer
+    header: bytes
     body: Buffer = b""
 
     @property
@@ -101,18 +100,25 @@ class ChunkSize:
     """How large a piece of a message should be: what the link carries in ``seconds``.
 
     A receiver notices a piece only when it is complete, and would take a peer for lost that spends minutes on one.
-    The slowest of the last rates counts, since a rate measured while buffers fill says nothing about the link.
+    The slowest of the last rates counts, and only a share of what the connection took so far, since at first, and after
+    each pause, it is buffers that fill and not the link that carries.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._rates: deque[float] = deque([FIRST_CHUNK / seconds], maxlen=_RATES_KEPT)
-        self._taken = 0
-        self._since: float | None = None
-        self.bytes = FIRST_CHUNK
+        self._rates: deque[float] = deque(maxlen=_RATES_KEPT)
+        self._total = 0
+        self._taken = 0  # since the connection last refused
+        self._since: float | None = None  # when it last refused
+
+    @property
+    def size(self) -> int:
+        carried = min(self._rates) * self._seconds if self._rates else LARGEST_CHUNK
+        return int(max(SMALLEST_CHUNK, min(carried, self._total / _SHARE, LARGEST_CHUNK)))
 
     def taken(self, size: int) -> None:
         """The connection took a packet of ``size`` bytes."""
+        self._total += size
         self._taken += size
 
     def refused(self, now: float) -> None:
@@ -121,8 +127,6 @@ class ChunkSize:
             self._since, self._taken = now, 0
         elif self._taken and now > self._since:
             self._rates.append(self._taken / (now - self._since))
-            wanted = int(min(self._rates) * self._seconds)
-            self.bytes = max(SMALLEST_CHUNK, min(wanted, LARGEST_CHUNK))
             self._since, self._taken = now, 0
 
     def idle(self) -> None:
@@ -133,14 +137,15 @@ class ChunkSize:
 class Outbound:
     """What goes to one peer: a queue of messages, and the packets of the current stream.
 
-    ``hello`` makes what a hello says, at the time it is sent.
+    ``piece`` is how many seconds a piece of a body may take; ``hello`` makes what a hello says, when it is sent.
     """
 
-    def __init__(self, beat: float, hello: Callable[[], bytes]) -> None:
+    def __init__(self, piece: float, hello: Callable[[], bytes]) -> None:
         # Numbers of a restarted node are unlikely to be those of its predecessor.
         self.stream = secrets.randbelow(1 << 31)
         self.greeted = False  # whether the connection took this stream's hello
-        self.chunk = ChunkSize(beat / 4)
+        self.chunk = ChunkSize(piece)
+        self._piece = piece
         self._hello = hello
         self._number = 0
         self._own: deque[PacketType] = deque()
@@ -148,13 +153,14 @@ class Outbound:
         self._queue: deque[Outgoing] = deque()
         self._queued_bytes = 0
         self._offset: int | None = None  # into the body of the first message in the queue, once its header is gone
-        self._built: tuple[bytes, Sent, int | None] | None = None
+        self._built: tuple[list[Buffer], Sent, int | None] | None = None
 
     def open(self) -> None:
         """Begin a new stream; a message that was under way begins anew."""
         self.stream += 1
         self._number = 0
         self.greeted = False
+        self.chunk = ChunkSize(self._piece)
         self._offset = self._built = None
         self._own = deque([PacketType.HELLO])
 
@@ -191,8 +197,8 @@ class Outbound:
         """Say goodbye when everything queued is sent."""
         self._closing = True
 
-    def peek(self) -> bytes | None:
-        """The next packet, the same one until it is `taken`; None if there is nothing to send."""
+    def peek(self) -> list[Buffer] | None:
+        """The frames of the next packet, the same until it is `taken`; None if there is nothing to send."""
         if self._built is None or not self.greeted:
             self._built = self._build()
         return None if self._built is None else self._built[0]
@@ -217,24 +223,27 @@ class Outbound:
         self.chunk.taken(sent.size)
         return sent
 
-    def _build(self) -> tuple[bytes, Sent, int | None] | None:
-        """The packet, what it will count as, and the offset after it."""
+    def _build(self) -> tuple[list[Buffer], Sent, int | None] | None:
+        """The packet's frames, what it will count as, and the offset after it."""
         if self._own or (self._closing and not self._queue):
             type = self._own[0] if self._own else PacketType.GOODBYE
             frame = self._prefix(type) + (self._hello() if type is PacketType.HELLO else b"")
-            return frame, Sent(OWN_KINDS[type], len(frame), True), self._offset
+            return [frame], Sent(OWN_KINDS[type], len(frame), True), self._offset
         if not self._queue:
             return None
-        message, start = self._queue[0], self._offset
-        type, header = (PacketType.MESSAGE, message.header) if start is None else (PacketType.CHUNK, b"")
-        start = start or 0
-        end = min(start + self.chunk.bytes, len(message.body))
-        frame = b"".join((self._prefix(type, len(header)), header, memoryview(message.body)[start:end]))
+        message = self._queue[0]
+        if self._offset is None:
+            first, start = self._prefix(PacketType.MESSAGE) + message.header, 0
+        else:
+            first, start = self._prefix(PacketType.CHUNK), self._offset
+        piece = memoryview(message.body)[start : start + self.chunk.size]
+        end = start + len(piece)
         complete = end == len(message.body)
-        return frame, Sent(message.kind, len(frame), complete), None if complete else end
+        sent = Sent(message.kind, len(first) + len(piece), complete)
+        return [first, piece] if piece else [first], sent, None if complete else end
 
-    def _prefix(self, type: PacketType, header_size: int = 0) -> bytes:
-        return _PREFIX.pack(type, self.stream, self._number, header_size)
+    def _prefix(self, type: PacketType) -> bytes:
+        return _PREFIX.pack(type, self.stream, self._number)
 
 
 class Inbound:
@@ -274,12 +283,12 @@ class Inbound:
             self._begin(packet)
         elif packet.type is not PacketType.CHUNK or self._header is None:
             return None
-        self._fill(packet.payload[packet.header_size :])
+        self._fill(packet.piece)
         return self._complete()
 
     def _begin(self, packet: Packet) -> None:
         unfinished, self._header = self._header, None
-        header = read_header(packet.payload[: packet.header_size], self._limits)
+        header = read_header(packet.content, self._limits)
         if header.sender != self._peer:
             raise WireError(f"message {header.kind!r} claims to be from {header.sender!r}")
         self.kind = header.kind
@@ -288,7 +297,7 @@ class Inbound:
         if unfinished is not None:
             raise WireError(f"message {unfinished.kind!r} ended early")
 
-    def _fill(self, piece: memoryview) -> None:
+    def _fill(self, piece: Buffer) -> None:
         end = self._filled + len(piece)
         if end > len(self._body):
             self._header = None

@@ -22,8 +22,8 @@ from node.sockets import Door, sender, set_client_keys, set_server_keys, watch
 from node.stream import LARGEST_CHUNK
 from node.wire import LIMITS, Limits, Message
 
-_SEND_AHEAD = 2  # packets that libzmq holds for a peer beside what is in the kernel: more would only hide delay
-_RECEIVE_AHEAD = 8  # packets that libzmq holds of each peer; then TCP slows the peer down
+_SEND_AHEAD = 8  # packets that libzmq holds for a peer beside what is in the kernel: more would only hide delay
+_RECEIVE_AHEAD = 4  # packets that libzmq holds of each peer; then TCP slows the peer down
 _PACKETS_AT_ONCE = 64  # before other coroutines get their turn
 _RECONNECT = 50  # ms between attempts to connect
 _ADDRESS_PATIENCE = 10.0  # s in which the node's address must appear
@@ -53,8 +53,8 @@ class Transport(Protocol):
     def traffic(self) -> list[Traffic]:
         """Counts per peer, kind and direction since the start."""
 
-    async def close(self, flush: float = 0.0) -> None:
-        """Say goodbye and end; up to ``flush`` s for queued messages to go first."""
+    async def close(self, flush: float | None = None) -> None:
+        """End: at once and without a word, or with a goodbye after what is queued, for which there are ``flush`` s."""
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,10 @@ class ZmqTransport:
     def traffic(self) -> list[Traffic]:
         return self._peers.traffic()
 
-    async def close(self, flush: float = 0.0) -> None:
+    async def close(self, flush: float | None = None) -> None:
         await self._peers.stop(flush)
         for connection in self._connections.values():
-            connection.close(_LINGER if flush else 0)
+            connection.close(0 if flush is None else _LINGER)
         if self._listener is not None:
             self._listener.close()
         if self._door is not None:
@@ -163,9 +163,9 @@ class ZmqTransport:
     def _write(self, association: Association) -> None:
         socket = self._connections[association.peer].socket
         outbound = association.outbound
-        while (frame := outbound.peek()) is not None:
+        while (frames := outbound.peek()) is not None:
             try:
-                socket.send(frame, zmq.NOBLOCK)
+                socket.send_multipart(frames, zmq.NOBLOCK)
             except zmq.Again:
                 outbound.chunk.refused(asyncio.get_running_loop().time())
                 return
@@ -179,8 +179,8 @@ class ZmqTransport:
             if socket.closed:
                 return
             try:
-                frame = socket.recv(zmq.NOBLOCK, copy=False)
+                frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            self._peers.hear(sender(frame), frame.buffer)
+            self._peers.hear(sender(frames[0]), [frame.buffer for frame in frames])
         asyncio.get_running_loop().call_soon(self._read)

@@ -80,7 +80,7 @@ class Header:
     body_size: int
 
 
-def encode(message: Message, limits: Limits = LIMITS) -> list[Buffer]:
+def encode(message: Message, limits: Limits = LIMITS) -> tuple[bytes] | tuple[bytes, memoryview]:
     """Make the frames of a message. The tensors are copied, so that they may be changed at once.
 
     WireError if the message exceeds ``limits``, or a tensor's or field's type cannot travel.
@@ -103,14 +103,14 @@ def encode(message: Message, limits: Limits = LIMITS) -> list[Buffer]:
         raise WireError(f"message {message.kind!r}: a field cannot travel ({error}); send arrays as tensors") from None
     read = read_header(header, limits)
     if not arrays:
-        return [header]
+        return (header,)
     body = np.empty(read.body_size, np.uint8)
     for place, array in zip(read.places, arrays.values(), strict=True):
         if place.size:
             target = body[place.start : place.start + place.size].view(place.dtype).reshape(place.shape)
             np.copyto(target, array)
         body[place.start + place.size : place.start + _aligned(place.size)] = 0
-    return [header, memoryview(body.data)]
+    return header, body.data
 
 
 def decode(frames: Sequence[Buffer], limits: Limits = LIMITS) -> Message:
@@ -198,8 +198,11 @@ def _read_specification(value: Any, limits: Limits) -> tuple[str, np.dtype[Any],
             raise WireError(f"{str(value)[:80]} is not [name, dtype, shape] of a tensor")
     if len(shape) > limits.dimensions:
         raise WireError(f"tensor {name!r} has {len(shape)} dimensions; at most {limits.dimensions}")
-    if not all(type(side) is int and 0 <= side <= limits.body for side in shape):
-        raise WireError(f"tensor {name!r} has the impossible shape {shape}")
+    if not all(type(side) is int and side >= 0 for side in shape):
+        raise WireError(f"tensor {name!r} has the impossible shape {str(shape)[:80]}")
+    size = math.prod(max(side, 1) for side in shape) * _DTYPES[dtype].itemsize
+    if size > limits.body:
+        raise WireError(f"tensor {name!r} of {size} bytes; a message has at most {limits.body}")
     return name, _DTYPES[dtype], tuple(shape)
 
 

@@ -6,7 +6,7 @@ pass. "Unknown" is an answer: nothing was measured, or the check itself broke.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Literal, TypedDict
 
@@ -130,12 +130,12 @@ def kept_pace(history: History) -> Finding:
         return "unknown", "the training never began"
     if not overruns:
         return "pass", "every step of every node took the time its hardware asks for"
-    lost: Counter[str] = Counter()
+    lost: defaultdict[str, float] = defaultdict(float)
     for event in overruns:
         lost[event.node or "?"] += (event.data.get("taken") or 0.0) - (event.data.get("asked") or 0.0)
-    (node, seconds), *_ = lost.most_common(1)
+    node, seconds = max(lost.items(), key=lambda item: item[1])
     share = seconds / max(history.training_ended - began, 1e-9)
-    steps = f"{text.count(len(overruns), 'step')} on {text.count(len(lost), 'node')} took longer than their hardware asks for"
+    steps = f"{text.count(len(overruns), 'step')} on {text.count(len(lost), 'node')} took longer than the hardware would"
     worst = f"the latest is {node}, by {text.duration(seconds)} or {share:.1%} of the training"
     if share <= LATE_SHARE:
         return "pass", f"{steps}; {worst}"

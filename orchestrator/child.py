@@ -76,7 +76,8 @@ class JsonChild:
         assert self.process.stdin is not None
         self.process.stdin.write((json.dumps({"id": number, "op": op, **fields}) + "\n").encode())
         try:
-            answer = await asyncio.wait_for(reply, timeout)
+            async with asyncio.timeout(timeout):
+                answer = await reply
         except TimeoutError:
             raise ChildError(f"{self.name} did not answer '{op}' within {timeout:.0f} s") from None
         finally:
@@ -90,7 +91,8 @@ class JsonChild:
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:
-            await asyncio.wait_for(self.process.wait(), grace)
+            async with asyncio.timeout(grace):
+                await self.process.wait()
         except TimeoutError:
             self.process.kill()
             await self.process.wait()

@@ -173,7 +173,8 @@ class Session:
             )
             await self._fabric.attach(node, state.pid)
             try:
-                await asyncio.wait_for(state.registered.wait(), REGISTER_TIMEOUT)
+                async with asyncio.timeout(REGISTER_TIMEOUT):
+                    await state.registered.wait()
             except TimeoutError:
                 raise DriverError(
                     f"{node.name} did not register within {REGISTER_TIMEOUT:.0f} s: see `logs {node.name}`"
@@ -203,6 +204,7 @@ class Session:
         t, name = self._clock(), state.plan.name
         match message["type"]:
             case "register":
+                self._record.resources(t, name, 0.0, 0, message.get("memory_pss"))
                 state.registered.set()
             case "beat":
                 self._record.resources(

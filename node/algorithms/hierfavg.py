@@ -60,10 +60,11 @@ class Edge(Role):
             model = await self.receive("model")
             t, w, samples = round_of(model), model.tensors, 0
             for r in edge_rounds(t, self.params.kappa2):
-                await self.publish(self.children, "model", w, round=r)
-                updates = await self.gather("update", self.children, round=r)
-                w = await average(self, updates, w)
-                samples += sum(update.fields["samples"] for update in updates)
+                with self.in_round(r):
+                    await self.publish(self.children, "model", w, round=r)
+                    updates = await self.gather("update", self.children, round=r)
+                    w = await average(self, updates, w)
+                    samples += sum(update.fields["samples"] for update in updates)
             await evaluate(self, w, t)
             await self.send(self.parent, "update", w if samples else None, round=t, samples=samples)
 

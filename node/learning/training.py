@@ -76,7 +76,7 @@ class Learner:
 
         Raises DataError or ModelError.
         """
-        torch.set_num_threads(1)  # in the whole process: its nodes share processors, and threads would wait for each other
+        torch.set_num_threads(1)  # in the whole process: nodes share processors, and threads would wait for each other
         data = open_prepared(Path(assignment.data.directory))
         model = build(
             assignment.model, data.shape, data.classes, derive_seed(assignment.seed, "model"), assignment.model_params

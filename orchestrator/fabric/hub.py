@@ -55,7 +55,8 @@ class Hub:
         try:
             self.anchor.stdin.write(b"echo here\n")
             await self.anchor.stdin.drain()
-            line = await asyncio.wait_for(self.anchor.stdout.readline(), START_TIMEOUT)
+            async with asyncio.timeout(START_TIMEOUT):
+                line = await self.anchor.stdout.readline()
         except (TimeoutError, ConnectionError):
             line = b""
         if line.strip() != b"here":

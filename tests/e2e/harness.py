@@ -109,7 +109,8 @@ class Background:
     def _round(self) -> int:
         try:
             with closing(self.history()) as history:
-                return max((event.round or 0 for event in history.events("round")), default=0)
+                rounds = [event.round or 0 for event in history.events("round") if event.node in history.leaders]
+                return max(rounds, default=0)
         except RecordError:
             return 0
 

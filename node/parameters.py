@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -81,14 +81,16 @@ class Parameters:
 P = TypeVar("P", bound=Parameters)
 
 
-def read_parameters(kind: type[P], values: Mapping[str, Any]) -> P:
+def read_parameters(kind: type[P], values: Mapping[str, Any], beside: Sequence[str] = ()) -> P:
     """Make the parameters `kind` from a scenario's mapping.
 
     Raises ValueError for a key it does not have (with the nearest name and the allowed ones) or a value out of range.
+    ``beside``: keys that may stand next to the parameters, and so may be what was meant.
     """
-    known = [entry.name for entry in fields(kind)]
+    own = [entry.name for entry in fields(kind)]
+    known = [*beside, *own]
     for key in values:
-        if key not in known:
+        if key not in own:
             near = difflib.get_close_matches(str(key), known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"unknown parameter {key!r}{hint} (allowed: {', '.join(known) or 'none'})")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, ClassVar
 
@@ -26,13 +26,13 @@ from orchestrator.document import describe
 from orchestrator.strict import Strict, unknown
 
 
-def check_parameters(kind: type[Parameters], values: Mapping[str, Any]) -> None:
+def check_parameters(kind: type[Parameters], values: Mapping[str, Any], beside: Sequence[str] = ()) -> None:
     """Raises ValueError with one line for each parameter that is unknown or out of range, or that does not go with
-    another."""
+    another. ``beside``: the keys that stand next to the parameters."""
     found = []
     for key, value in values.items():
         try:
-            read_parameters(kind, {key: value})
+            read_parameters(kind, {key: value}, beside)
         except ValueError as error:
             found.append(str(error))
     if found:
@@ -81,7 +81,8 @@ class _Named(Strict):
 
     @model_validator(mode="after")
     def _check_parameters(self) -> _Named:
-        check_parameters(self.entries[self.name].params, self.params)
+        beside = [name for name in type(self).model_fields if name != "params"]
+        check_parameters(self.entries[self.name].params, self.params, beside)
         return self
 
     @property

@@ -132,7 +132,8 @@ class Bar:
 def timeline(history: History) -> tuple[Figure, int]:
     """Rounds of the coordinators above the nodes' states, with the faults on them; and how many nodes are left out."""
     began = history.training_began or 0.0
-    coordinators = list(dict.fromkeys(each.node for each in history.rounds()))
+    counting = {each.node for each in history.rounds()}
+    coordinators = [name for name in history.nodes if name in counting]
     shown = _shown(history)
     labels = [f"{name} rounds" for name in coordinators] + shown
     rows = {name: len(coordinators) + index for index, name in enumerate(shown)}

@@ -1,9 +1,9 @@
-"""What a round of federated averaging costs without a testbed: a plain PyTorch loop, in one process and in two.
+"""What a round of federated averaging costs in the testbed, against a plain PyTorch loop in one process and in two.
 
     python -m benchmarks.training [--data mnist|digits] [--rounds 10] [--repeat 3]
 
-prints one JSON object. `plain_loop` is the yardstick for a real run of the same workload: 10 clients with 600 samples
-each (digits: 140), the 26,434-parameter network, SGD 0.01, batches of 32, one epoch. It is written with torch.optim and
+prints one JSON object. `in_testbed` is a whole run with a node for each client, links that do not shape, hardware
+`host`, and almost no evaluation. `plain_loop` is its yardstick: the same workload, 10 clients with 600 samples each (digits: 140), the 26,434-parameter network, SGD 0.01, batches of 32, one epoch. It is written with torch.optim and
 without anything of ours but the network and the data, which it holds normalised in memory; evaluation is not timed.
 `learner_loop` is the same work through `node.learning`, so that its share of any difference shows.
 """
@@ -14,6 +14,9 @@ import argparse
 import json
 import multiprocessing
 import os
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -31,6 +34,7 @@ from node.learning.models import build
 from node.learning.partition import divide
 from node.learning.training import Learner
 from node.wire import Message, decode, encode
+from orchestrator.history import History
 
 CLIENTS = 10
 SAMPLES = {"mnist": 600, "digits": 140}
@@ -164,6 +168,31 @@ def learner_loop(data: Prepared, rounds: int = 10, processes: int = 1) -> dict[s
     return timed_rounds(data, learner_work, rounds, processes)
 
 
+SCENARIO = """\
+# What does a round cost beside the training itself?
+name: training
+seed: 1
+algorithm: {{name: fedavg, rounds: {rounds}, learning_rate: 0.01, batch_size: 32, evaluate_samples: 10}}
+data: {{dataset: {data}, partition: iid, samples_per_client: {samples}}}
+model: cnn
+topology: {{edges: 0, devices: {clients}}}
+links: {{device-cloud: {{latency: 0}}}}
+probe: {{before: false}}
+"""
+
+
+def in_testbed(data: Prepared, rounds: int = 10) -> dict[str, float]:
+    """Seconds per round of a whole run, from the cloud's record of its rounds; the first round by itself too."""
+    with tempfile.TemporaryDirectory() as folder:
+        scenario = Path(folder) / "training.yaml"
+        scenario.write_text(SCENARIO.format(rounds=rounds, data=data.name, samples=SAMPLES[data.name], clients=CLIENTS))
+        command = [sys.executable, "-m", "orchestrator", "up", str(scenario), "--runs", folder, "--json"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        with History.open(Path(json.loads(done.stdout)["run"])) as history:
+            seconds = [each.end - each.start for each in history.rounds() if each.end is not None]
+    return {"seconds_per_round": round_to(sum(seconds) / len(seconds)), "first_round": round_to(seconds[0])}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", choices=list(SAMPLES), default="digits")
@@ -178,6 +207,7 @@ def main() -> None:
         for processes in (1, 2)
         for loop in (plain_loop, learner_loop)
     ]
+    results += [{"loop": "testbed", "processes": CLIENTS + 1, **in_testbed(data, options.rounds)}]
     workload = {"data": data.name, "clients": CLIENTS, "samples": SAMPLES[data.name], "rounds": options.rounds}
     print(json.dumps({"workload": workload, "processors": os.cpu_count(), "results": results}, indent=1))
 

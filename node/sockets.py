@@ -92,7 +92,7 @@ class Door:
             name = self._names.get(z85.encode(key).decode()) if key else None
             if name is None and key not in self._refused and len(self._refused) < _REFUSALS_KEPT:
                 self._refused.add(key)
-                logger.warning("refused a stranger from %s", address.decode(errors="replace") or "this host")
+                logger.warning("refused a stranger from %s", address.decode(errors="replace"))
             status = (b"200", b"OK", name.encode()) if name else (b"400", b"unknown key", b"")
             self._socket.send_multipart([_ZAP_VERSION, identifier, *status, b""])
 

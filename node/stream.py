@@ -288,14 +288,14 @@ class Inbound:
 
     def _begin(self, packet: Packet) -> None:
         unfinished, self._header = self._header, None
+        if unfinished is not None:
+            raise WireError(f"message {unfinished.kind!r} ended early")
         header = read_header(packet.content, self._limits)
         if header.sender != self._peer:
             raise WireError(f"message {header.kind!r} claims to be from {header.sender!r}")
         self.kind = header.kind
         self._header, self._filled = header, 0
         self._body = np.empty(header.body_size, np.uint8)
-        if unfinished is not None:
-            raise WireError(f"message {unfinished.kind!r} ended early")
 
     def _fill(self, piece: Buffer) -> None:
         end = self._filled + len(piece)

@@ -78,9 +78,7 @@ class ZmqTransport:
         self._context = context
         self._limits = limits
         self._addresses = {peer.name: peer for peer in assignment.peers}
-        self._peers = Peers(
-            assignment.node, self._addresses, incarnation, assignment.timeouts, limits, self._attend
-        )
+        self._peers = Peers(assignment.node, self._addresses, incarnation, assignment.timeouts, limits, self._attend)
         self._door: Door | None = None
         self._listener: _Connection | None = None
         self._connections: dict[str, _Connection] = {}

@@ -135,7 +135,7 @@ def kept_pace(history: History) -> Finding:
         lost[event.node or "?"] += (event.data.get("taken") or 0.0) - (event.data.get("asked") or 0.0)
     node, seconds = max(lost.items(), key=lambda item: item[1])
     share = seconds / max(history.training_ended - began, 1e-9)
-    steps = f"{text.count(len(overruns), 'step')} on {text.count(len(lost), 'node')} took longer than the hardware would"
+    steps = f"{text.count(len(overruns), 'step')} on {text.count(len(lost), 'node')} took longer than hardware would"
     worst = f"the latest is {node}, by {text.duration(seconds)} or {share:.1%} of the training"
     if share <= LATE_SHARE:
         return "pass", f"{steps}; {worst}"

@@ -206,8 +206,8 @@ MISTAKES = [
     (
         "algorithm:\n  name: hierfavg\n  kapa2: 3\n  learning_rate: -1\nmodel: cnnn",
         [
-            "f.yaml:3: algorithm.kapa2: unknown parameter 'kapa2'; did you mean 'kappa2'? (allowed: name, rounds, learning_rate, "
-            "momentum, weight_decay, batch_size, epochs, steps, evaluate_samples, kappa1, kappa2)",
+            "f.yaml:3: algorithm.kapa2: unknown parameter 'kapa2'; did you mean 'kappa2'? (allowed: name, rounds, "
+            "learning_rate, momentum, weight_decay, batch_size, epochs, steps, evaluate_samples, kappa1, kappa2)",
             "f.yaml:4: algorithm.learning_rate: -1 is not a number above 0",
             "f.yaml:5: model.name: 'cnnn' is no model; did you mean 'cnn'? (known: cnn, phefl-cnn, mlp, resnet18)",
         ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from node.learning.aggregation import State
 from node.learning.datasets import Prepared
 from node.learning.partition import divide, own_test
 from node.learning.training import Learner
-from node.memory import Deliver, MemoryNetwork, MemoryTransport
+from node.memory import Deliver, MemoryNetwork
 from node.role import Role
 
 SECONDS_PER_SAMPLE = 0.001
@@ -74,7 +74,7 @@ class Federation:
     params: LocalTraining
     folder: Path
     rounds: int = 3
-    model: str = "cnn"
+    model: str = "mlp"
     partition: PartitionParameters = SMALL
     gathering: Gathering = PATIENT
     accuracy: float | None = None
@@ -120,12 +120,9 @@ class Federation:
             await self._role(node, "first").perform()
             return
         at, back = self.crash[node]
-        role = self._role(node, "first")
-        task = asyncio.create_task(role.perform())
+        task = asyncio.create_task(self._role(node, "first").perform())
         await asyncio.sleep(at)
-        transport: MemoryTransport = role._transport  # type: ignore[assignment]
-        transport.crash()
-        task.cancel()
+        task.cancel()  # a role that is cancelled ends without a word
         await asyncio.gather(task, return_exceptions=True)
         await asyncio.sleep(back - at)
         await self._role(node, "second").perform()
@@ -143,6 +140,9 @@ class Federation:
 
     def _assignment(self, node: str) -> Assignment:
         parent = self.tree[node]
+        # Who waits for edges must allow each of them all its own gatherings.
+        longer = (getattr(self.params, "kappa2", 0) + 1) * self.gathering.deadline
+        gathering = replace(self.gathering, deadline=longer) if node == "cloud" else self.gathering
         peers = [self._peer(parent, "parent")] if parent else []
         peers += [self._peer(child, "child") for child, above in self.tree.items() if above == node]
         train, own = (key if key in self.keys else None for key in (f"{node}/train", f"{node}/own"))
@@ -154,7 +154,7 @@ class Federation:
             run="test", node=node, tier=tier_of(node), index=1, seed=7, host="", port=0,
             keys=Keypair(public="", secret=""), control_endpoint="", control_key="", peers=tuple(peers),
             algorithm=self.algorithm, model=self.model, data=data, checkpoint_directory=str(self.folder),
-            stop=Stop(rounds=self.rounds, accuracy=self.accuracy), leads=parent is None, gathering=self.gathering,
+            stop=Stop(rounds=self.rounds, accuracy=self.accuracy), leads=parent is None, gathering=gathering,
         )  # fmt: skip
 
     @staticmethod

@@ -24,7 +24,7 @@ def params(kappa2: int, kappa1: int | None = None) -> HierFAVG:
 
 def learners_of(run: Federation) -> dict[str, Learner]:
     shards = np.load(run.folder / "shards.npz")
-    model = build("cnn", run.data.shape, 10, derive_seed(7, "model"))
+    model = build(run.model, run.data.shape, 10, derive_seed(7, "model"))
     return {name: Learner(model, run.data, 7, name, shards[f"{name}/train"]) for name in run.samples}
 
 

@@ -24,8 +24,8 @@ def test_two_states_by_hand() -> None:
 
 
 def test_counters_take_the_maximum_and_running_statistics_are_averaged() -> None:
-    first = {"mean": np.float32([0.0]), "batches": np.array(7)}
-    second = {"mean": np.float32([1.0]), "batches": np.array(3)}
+    first = state(mean=[0.0]) | {"batches": np.array(7)}
+    second = state(mean=[1.0]) | {"batches": np.array(3)}
     mean = weighted_mean([first, second], [1, 1])
     assert mean["mean"].tolist() == [0.5]
     assert mean["batches"] == 7

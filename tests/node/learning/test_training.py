@@ -73,7 +73,7 @@ def test_descent_is_torchs(options: dict[str, float]) -> None:
     for _ in range(5):
         step((ours**3).sum())
         optimizer.zero_grad()
-        (theirs**3).sum().backward()
+        torch.autograd.backward((theirs**3).sum())
         optimizer.step()
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
 
@@ -120,7 +120,7 @@ def test_steps_instead_of_epochs() -> None:
 
 @pytest.mark.parametrize("options", [{"epochs": 3}, {"steps": 1}, {"steps": 11}])
 def test_work_is_the_samples_processed(digits: Prepared, options: dict[str, int]) -> None:
-    params = replace(PARAMS, batch_size=32, **options)  # type: ignore[arg-type]
+    params = replace(PARAMS, batch_size=32, **options)
     assert learner(digits).work(params) == sum(len(batch) for batch in seen(100, params))
 
 
@@ -188,14 +188,14 @@ def assignment(data: Prepared, shards: Path, node: str) -> Assignment:
 
 def test_from_an_assignment(digits: Prepared, tmp_path: Path) -> None:
     shards = tmp_path / "shards.npz"
-    np.savez(shards, **{"device-0": np.arange(5), "device-0/own": np.arange(3), "device-1": np.arange(6)})
+    keys = {"device-0": 5, "device-0/own": 3, "device-1": 6, "device-1/own": 3}
+    np.savez(shards, **{key: np.arange(count) for key, count in keys.items()})  # type: ignore[arg-type]
     first = Learner.from_assignment(assignment(digits, shards, "device-0"))
     assert (first.samples, first.test_samples("own")) == (5, 3)
-    np.savez(shards, **{"device-1": np.arange(6), "device-1/own": np.arange(3)})
     second = Learner.from_assignment(assignment(digits, shards, "device-1"))
     same = build("mlp", digits.shape, 10, derive_seed(7, "model"), {"hidden": 8}).classifier.weight
     for one in (first, second):  # all nodes of a run start alike
-        assert np.array_equal(one.get()["classifier.weight"], same.detach().numpy())  # type: ignore[operator, union-attr]
+        assert np.array_equal(one.get()["classifier.weight"], same.detach().numpy())  # type: ignore[operator]
     with pytest.raises(DataError, match=r"shards\.npz: no sample indices 'device-2'"):
         Learner.from_assignment(assignment(digits, shards, "device-2"))
 

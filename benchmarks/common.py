@@ -1,0 +1,82 @@
+"""What the benchmarks of the node share: nodes on loopback without a scenario, a model's worth of bytes, processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import zmq
+
+from node.assignment import Assignment, DataAssignment, Keypair, PeerAddress, Stop
+
+MODEL_BYTES = 1_663_370 * 4  # McMahan's CNN for MNIST, 6.65 MB
+
+_fork = multiprocessing.get_context("fork")
+
+
+def model() -> dict[str, Any]:
+    """Eight tensors of random numbers, the size of the CNN."""
+    values = np.random.default_rng(1).random(MODEL_BYTES // 4, np.float32)
+    return {f"layer{place}": part for place, part in enumerate(np.array_split(values, 8))}
+
+
+def make_keys() -> Keypair:
+    public, secret = zmq.curve_keypair()
+    return Keypair(public=public.decode(), secret=secret.decode())
+
+
+def free_ports(count: int) -> list[int]:
+    """TCP ports that nobody on loopback listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def star(center: str, leaves: Sequence[str], rounds: int = 1) -> dict[str, Assignment]:
+    """Assignments of a cloud and its devices on loopback, by name."""
+    names = [center, *leaves]
+    keys = {name: make_keys() for name in names}
+    ports = dict(zip(names, free_ports(len(names)), strict=True))
+
+    def address(name: str, relation: Any) -> PeerAddress:
+        return PeerAddress(
+            name=name, tier="cloud" if name == center else "device", relation=relation, host="127.0.0.1",
+            port=ports[name], public_key=keys[name].public,
+        )  # fmt: skip
+
+    def assignment(name: str) -> Assignment:
+        peers = [address(each, "child") for each in leaves] if name == center else [address(center, "parent")]
+        return Assignment(
+            run="benchmark", node=name, tier="cloud" if name == center else "device", index=names.index(name) + 1,
+            seed=1, host="127.0.0.1", port=ports[name], keys=keys[name], control_endpoint="", control_key="",
+            peers=tuple(peers), algorithm="fedavg", model="cnn",
+            data=DataAssignment(dataset="digits", directory="", shards=""), stop=Stop(rounds=rounds),
+            checkpoint_directory="", leads=name == center,
+        )  # fmt: skip
+
+    return {name: assignment(name) for name in names}
+
+
+@contextmanager
+def processes(work: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> Iterator[None]:
+    """Fork a process for each tuple of arguments; at the end each must have ended well."""
+    children = [_fork.Process(target=work, args=each) for each in arguments]
+    for child in children:
+        child.start()
+    try:
+        yield
+        for child in children:
+            child.join(30)
+    finally:
+        for child in children:
+            if child.is_alive():
+                child.terminate()
+                child.join()
+    if any(child.exitcode for child in children):
+        raise RuntimeError("a process of the benchmark failed")

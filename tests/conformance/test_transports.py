@@ -1,0 +1,178 @@
+"""Every transport of `node` against the same cases."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+import zmq
+
+from node.assignment import Assignment, DataAssignment, Keypair, PeerAddress, Stop
+from node.clock import run_virtual
+from node.memory import MemoryNetwork
+from node.transport import Transport, ZmqTransport
+from node.wire import LIMITS, Limits
+from tests.conformance.transports import CASES, TIMEOUTS, Case
+
+
+class Memory:
+    """Nodes in one process, on virtual time; a packet takes 1 ms."""
+
+    def __init__(self) -> None:
+        self._cuts: set[frozenset[str]] = set()
+        self._network = MemoryNetwork(self._deliver)
+
+    def _deliver(self, source: str, target: str, size: int) -> float | None:
+        return None if frozenset((source, target)) in self._cuts else 0.001
+
+    def node(self, name: str, *peers: str, incarnation: str = "first", limits: Limits = LIMITS) -> Transport:
+        return self._network.transport(name, peers, incarnation=incarnation, timeouts=TIMEOUTS, limits=limits)
+
+    def cut(self, one: str, other: str) -> None:
+        self._cuts.add(frozenset((one, other)))
+
+    def heal(self, one: str, other: str) -> None:
+        self._cuts.remove(frozenset((one, other)))
+
+
+class Relay:
+    """A TCP relay on loopback to the port ``target``; while cut it takes no connections and moves no bytes."""
+
+    def __init__(self, target: int) -> None:
+        self.port = 0
+        self._target = target
+        self._open = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._connections: list[socket.socket] = []
+        self.listen()
+
+    def listen(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._listener.setblocking(False)
+        self.port = self._listener.getsockname()[1]
+        self._open.set()
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
+
+    def cut(self) -> None:
+        self._open.clear()
+        asyncio.get_running_loop().remove_reader(self._listener)
+        self._listener.close()
+
+    async def close(self) -> None:
+        if self._open.is_set():
+            self.cut()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in self._connections:
+            connection.close()
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        self._connections.append(connection)
+        self._spawn(self._relay(connection))
+
+    async def _relay(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with connection, socket.socket() as onward:
+            for each in (connection, onward):
+                each.setblocking(False)
+            with contextlib.suppress(OSError):
+                await loop.sock_connect(onward, ("127.0.0.1", self._target))
+                pipes = [self._spawn(self._pipe(*ends)) for ends in ((connection, onward), (onward, connection))]
+                await asyncio.wait(pipes, return_when=asyncio.FIRST_COMPLETED)
+                for pipe in pipes:
+                    pipe.cancel()
+                await asyncio.gather(*pipes, return_exceptions=True)
+
+    async def _pipe(self, source: socket.socket, target: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):
+            while data := await loop.sock_recv(source, 1 << 16):
+                await self._open.wait()
+                await loop.sock_sendall(target, data)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+class Loopback:
+    """Nodes with ZeroMQ sockets on 127.0.0.1; what goes from one to another goes through a `Relay`."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, Keypair] = {}
+        self._ports: dict[str, int] = {}
+        self._relays: dict[tuple[str, str], Relay] = {}
+        self._contexts: list[zmq.Context[zmq.Socket[bytes]]] = []
+
+    def node(self, name: str, *peers: str, incarnation: str = "first", limits: Limits = LIMITS) -> Transport:
+        assignment = Assignment(
+            run="test", node=name, tier="edge", index=1, seed=1, host="127.0.0.1", port=self._port(name),
+            keys=self._key(name), control_endpoint="", control_key="", algorithm="fedavg", model="cnn", leads=False,
+            peers=tuple(self._address(name, peer) for peer in peers), stop=Stop(rounds=1), checkpoint_directory="",
+            data=DataAssignment(dataset="digits", directory="", shards=""), timeouts=TIMEOUTS,
+        )  # fmt: skip
+        self._contexts.append(zmq.Context())
+        return ZmqTransport(assignment, incarnation, self._contexts[-1], limits)
+
+    def cut(self, one: str, other: str) -> None:
+        for ends in ((one, other), (other, one)):
+            self._relays[ends].cut()
+
+    def heal(self, one: str, other: str) -> None:
+        for ends in ((one, other), (other, one)):
+            self._relays[ends].listen()
+
+    async def close(self) -> None:
+        for relay in self._relays.values():
+            await relay.close()
+        for context in self._contexts:
+            context.destroy(linger=0)
+
+    def _address(self, name: str, peer: str) -> PeerAddress:
+        if (name, peer) not in self._relays:
+            self._relays[name, peer] = Relay(self._port(peer))
+        return PeerAddress(
+            name=peer, tier="edge", relation="neighbour", host="127.0.0.1", port=self._relays[name, peer].port,
+            public_key=self._key(peer).public,
+        )  # fmt: skip
+
+    def _key(self, name: str) -> Keypair:
+        if name not in self._keys:
+            public, secret = zmq.curve_keypair()
+            self._keys[name] = Keypair(public=public.decode(), secret=secret.decode())
+        return self._keys[name]
+
+    def _port(self, name: str) -> int:
+        """A port that nobody listens on."""
+        if name not in self._ports:
+            with socket.create_server(("127.0.0.1", 0)) as probe:
+                self._ports[name] = probe.getsockname()[1]
+        return self._ports[name]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_memory(case: Case) -> None:
+    async def run() -> None:
+        await case(Memory())
+
+    run_virtual(run())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_zmq(case: Case) -> None:
+    async def run() -> None:
+        network = Loopback()
+        try:
+            await case(network)
+        finally:
+            await network.close()
+
+    asyncio.run(run())

@@ -1,0 +1,54 @@
+"""Assignments for tests: nodes on loopback, or nowhere."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import zmq
+
+from node.assignment import Assignment, DataAssignment, Keypair, PeerAddress, Relation, Stop, Tier
+
+TIERS: dict[str, Tier] = {"cloud": "cloud", "edge": "edge", "device": "device"}
+
+
+def make_keys() -> Keypair:
+    public, secret = zmq.curve_keypair()
+    return Keypair(public=public.decode(), secret=secret.decode())
+
+
+def free_port() -> int:
+    """A TCP port that nobody on loopback listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Nodes:
+    """Keys and ports of some nodes on loopback, whose names begin with their tier, and assignments for them."""
+
+    def __init__(self, *names: str) -> None:
+        self.keys = {name: make_keys() for name in names}
+        self.ports = {name: free_port() for name in names}
+
+    def assignment(self, node: str, peers: Mapping[str, Relation], **values: Any) -> Assignment:
+        given: dict[str, Any] = {
+            "run": "test", "seed": 1, "control_endpoint": "", "control_key": "", "algorithm": "fedavg", "model": "cnn",
+            "data": DataAssignment(dataset="digits", directory="", shards=""), "stop": Stop(rounds=3),
+            "checkpoint_directory": "", "leads": node == "cloud", "keys": self.keys[node],
+        }  # fmt: skip
+        return Assignment(
+            node=node, tier=_tier(node), index=1, host="127.0.0.1", port=self.ports[node],
+            peers=tuple(self._address(peer, relation) for peer, relation in peers.items()), **given | values,
+        )  # fmt: skip
+
+    def _address(self, node: str, relation: Relation) -> PeerAddress:
+        return PeerAddress(
+            name=node, tier=_tier(node), relation=relation, host="127.0.0.1", port=self.ports[node],
+            public_key=self.keys[node].public,
+        )  # fmt: skip
+
+
+def _tier(node: str) -> Tier:
+    return TIERS[node.partition("-")[0]]

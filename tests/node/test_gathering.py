@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.gathering import KEPT, Gather, Mailbox, Remark, needed
+from node.wire import Message
+
+PEERS = frozenset({"a", "b", "c", "d"})
+
+
+def message(sender: str, round: int | None = 1, kind: str = "update", tag: int = 0) -> Message:
+    return Message(kind, sender, round, {"tag": tag})
+
+
+def begun(mailbox: Mailbox, round: int = 1, quorum: float = 1.0) -> Gather:
+    gather = Gather("update", round, PEERS, quorum)
+    assert mailbox.begin(gather) == []
+    return gather
+
+
+def fates(remarks: list[Remark]) -> list[tuple[str, str]]:
+    return [(fate, each.sender) for fate, each in remarks]
+
+
+@pytest.mark.parametrize(
+    ("quorum", "members", "need"),
+    [(1.0, 4, 4), (0.5, 4, 2), (0.5, 5, 3), (0.51, 100, 51), (0.55, 100, 55), (0.0, 4, 1), (0.01, 4, 1), (1.0, 0, 0)],
+)
+def test_quorum(quorum: float, members: int, need: int) -> None:
+    assert needed(quorum, members) == need
+
+
+@given(st.floats(0, 1), st.integers(1, 1000))
+def test_a_quorum_is_between_one_and_all(quorum: float, members: int) -> None:
+    assert 1 <= needed(quorum, members) <= members
+
+
+def test_complete_when_all_who_are_there_answered() -> None:
+    mailbox = Mailbox("discard")
+    gather = begun(mailbox, quorum=0.5)
+    mailbox.put(message("a"))
+    assert not gather.complete(PEERS, set())
+    mailbox.put(message("b"))
+    assert not gather.complete(PEERS, set())  # a quorum, but two are still there
+    assert gather.complete({"a", "b"}, set())  # the other two are lost
+    assert not gather.complete({"a", "b", "c"}, set())
+
+
+def test_the_lost_are_waited_for_as_long_as_the_quorum_needs_them() -> None:
+    mailbox = Mailbox("discard")
+    gather = begun(mailbox, quorum=0.75)
+    mailbox.put(message("a"))
+    mailbox.put(message("b"))
+    assert not gather.complete({"a", "b"}, set())
+    assert gather.complete({"a", "b"}, {"c", "d"})  # they left: two of two answered
+    assert gather.result(set()) == []
+    assert len(gather.result({"c", "d"})) == 2
+
+
+def test_nobody_is_waited_for_when_all_have_left() -> None:
+    gather = begun(Mailbox("discard"))
+    assert gather.complete(set(), PEERS)
+    assert gather.result(PEERS) == []
+
+
+def test_answers_come_sorted_and_the_last_of_a_peer_counts() -> None:
+    mailbox = Mailbox("discard")
+    gather = begun(mailbox, quorum=0.5)
+    for sender, tag in (("c", 1), ("a", 2), ("c", 3)):
+        assert mailbox.put(message(sender, tag=tag)) == []
+    assert [(each.sender, each.fields["tag"]) for each in gather.result(set())] == [("a", 2), ("c", 3)]
+
+
+def test_only_the_kind_the_round_and_the_peers_asked_for_are_answers() -> None:
+    mailbox = Mailbox("discard")
+    gather = begun(mailbox)
+    for other in (message("a", kind="data"), message("z"), message("b", round=2)):
+        mailbox.put(other)
+    assert not gather.answers
+    mailbox.put(message("c", round=None))
+    assert set(gather.answers) == {"c"}
+
+
+def test_messages_that_came_early_wait_for_their_round() -> None:
+    mailbox = Mailbox("discard")
+    mailbox.put(message("a", round=1))
+    mailbox.put(message("b", round=2))
+    first = begun(mailbox, round=1)
+    assert set(first.answers) == {"a"}
+    mailbox.end(first)
+    assert set(begun(mailbox, round=2).answers) == {"b"}
+
+
+@pytest.mark.parametrize("late", ["discard", "keep"])
+def test_late_messages_are_told_whenever_they_come(late: Literal["discard", "keep"]) -> None:
+    mailbox = Mailbox(late)
+    mailbox.put(message("d", round=1))
+    first = Gather("update", 2, PEERS, 0.5)
+    assert fates(mailbox.begin(first)) == [("late", "d")]
+    assert fates(mailbox.put(message("a", round=1))) == [("late", "a")]
+    mailbox.end(first)
+    assert fates(mailbox.put(message("b", round=2))) == [("late", "b")]
+    assert mailbox.put(message("b", round=3)) == []
+
+
+def test_late_messages_are_thrown_away() -> None:
+    mailbox = Mailbox("discard")
+    mailbox.end(begun(mailbox, round=1))
+    mailbox.put(message("a", round=1))
+    second = begun(mailbox, round=2)
+    mailbox.end(second)
+    assert not second.answers
+    assert mailbox.take(["update"]) == (None, [])
+
+
+def test_late_messages_that_are_kept_stand_in_once_for_who_does_not_answer() -> None:
+    mailbox = Mailbox("keep")
+    mailbox.end(begun(mailbox, round=1))
+    for sender in ("a", "b"):
+        mailbox.put(message(sender, round=1))
+    second = begun(mailbox, round=2, quorum=0.5)
+    mailbox.put(message("b", round=2))
+    assert not second.complete(PEERS, set())  # a stand-in keeps nobody from waiting for the real answer
+    mailbox.end(second)
+    assert [(each.sender, each.round) for each in second.result(set())] == [("a", 1), ("b", 2)]
+    third = begun(mailbox, round=3)
+    mailbox.end(third)
+    assert not third.answers
+
+
+def test_two_gatherings_of_a_kind_do_not_disturb_each_other() -> None:
+    mailbox = Mailbox("discard")
+    one, other = Gather("update", 5, frozenset("a"), 1.0), Gather("update", 1, frozenset("b"), 1.0)
+    mailbox.begin(one)
+    mailbox.begin(other)
+    assert mailbox.put(message("b", round=1)) == []
+    assert mailbox.put(message("a", round=5)) == []
+    assert one.answers.keys() == {"a"}
+    assert other.answers.keys() == {"b"}
+
+
+def test_taking_gives_the_newest_of_a_sender_and_tells_what_it_supersedes() -> None:
+    mailbox = Mailbox("discard")
+    for round in (1, 2, 3):
+        mailbox.put(message("a", round=round, kind="model"))
+    taken, remarks = mailbox.take(["model"])
+    assert taken is not None
+    assert taken.round == 3
+    assert [(fate, each.round) for fate, each in remarks] == [("superseded", 1), ("superseded", 2)]
+    assert mailbox.take(["model"]) == (None, [])
+
+
+def test_senders_and_kinds_take_turns() -> None:
+    mailbox = Mailbox("discard")
+    for sender, kind in (("b", "data"), ("a", "data"), ("a", "model"), ("b", "other")):
+        mailbox.put(message(sender, kind=kind))
+    taken = [mailbox.take(["model", "data"])[0] for _ in range(4)]
+    assert [(each.sender, each.kind) if each else None for each in taken] == [
+        ("b", "data"), ("a", "data"), ("a", "model"), None,
+    ]  # fmt: skip
+
+
+def test_what_nobody_takes_does_not_pile_up() -> None:
+    mailbox = Mailbox("discard")
+    remarks = [remark for round in range(KEPT + 3) for remark in mailbox.put(message("a", round=round))]
+    assert [each.round for _, each in remarks] == [0, 1, 2]
+    assert {fate for fate, _ in remarks} == {"superseded"}

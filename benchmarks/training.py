@@ -3,7 +3,8 @@
     python -m benchmarks.training [--data mnist|digits] [--rounds 10] [--repeat 3]
 
 prints one JSON object. `in_testbed` is a whole run with a node for each client, links that do not shape, hardware
-`host`, and almost no evaluation. `plain_loop` is its yardstick: the same workload, 10 clients with 600 samples each (digits: 140), the 26,434-parameter network, SGD 0.01, batches of 32, one epoch. It is written with torch.optim and
+`host`, and almost no evaluation. `plain_loop` is its yardstick: the same workload, 10 clients with 600 samples each
+(digits: 140), the 26,434-parameter network, SGD 0.01, batches of 32, one epoch. It is written with torch.optim and
 without anything of ours but the network and the data, which it holds normalised in memory; evaluation is not timed.
 `learner_loop` is the same work through `node.learning`, so that its share of any difference shows.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import socket
 from collections.abc import Coroutine
 from typing import Any
@@ -24,10 +25,16 @@ class Memory:
 
     def __init__(self) -> None:
         self._cuts: set[frozenset[str]] = set()
+        self._rates: dict[tuple[str, str], float] = {}
+        self._busy: dict[tuple[str, str], float] = {}  # until when the link is
         self._network = MemoryNetwork(self._deliver)
 
     def _deliver(self, source: str, target: str, size: int) -> float | None:
-        return None if frozenset((source, target)) in self._cuts else 0.001
+        if frozenset((source, target)) in self._cuts:
+            return None
+        now, ends = asyncio.get_running_loop().time(), (source, target)
+        self._busy[ends] = max(now, self._busy.get(ends, 0.0)) + size / self._rates.get(ends, math.inf)
+        return self._busy[ends] - now + 0.001
 
     def node(self, name: str, *peers: str, incarnation: str = "first", limits: Limits = LIMITS) -> Transport:
         return self._network.transport(name, peers, incarnation=incarnation, timeouts=TIMEOUTS, limits=limits)
@@ -38,12 +45,16 @@ class Memory:
     def heal(self, one: str, other: str) -> None:
         self._cuts.remove(frozenset((one, other)))
 
+    def limit(self, one: str, other: str, rate: float) -> None:
+        self._rates[one, other] = self._rates[other, one] = rate
+
 
 class Relay:
     """A TCP relay on loopback to the port ``target``; while cut it takes no connections and moves no bytes."""
 
     def __init__(self, target: int) -> None:
         self.port = 0
+        self.rate = math.inf  # bytes per second and direction
         self._target = target
         self._open = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -94,6 +105,7 @@ class Relay:
         with contextlib.suppress(OSError):
             while data := await loop.sock_recv(source, 1 << 16):
                 await self._open.wait()
+                await asyncio.sleep(len(data) / self.rate)
                 await loop.sock_sendall(target, data)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -129,6 +141,10 @@ class Loopback:
     def heal(self, one: str, other: str) -> None:
         for ends in ((one, other), (other, one)):
             self._relays[ends].listen()
+
+    def limit(self, one: str, other: str, rate: float) -> None:
+        for ends in ((one, other), (other, one)):
+            self._relays[ends].rate = rate
 
     async def close(self) -> None:
         for relay in self._relays.values():

@@ -26,13 +26,16 @@ E = TypeVar("E", bound=Event)
 
 
 class Network(Protocol):
-    """Makes transports that can reach each other; ``cut`` and ``heal`` both directions between two nodes."""
+    """Makes transports that can reach each other; ``cut`` and ``heal`` both directions between two nodes, or let them
+    carry only ``rate`` bytes a second."""
 
     def node(self, name: str, *peers: str, incarnation: str = "first", limits: Limits = LIMITS) -> Transport: ...
 
     def cut(self, one: str, other: str) -> None: ...
 
     def heal(self, one: str, other: str) -> None: ...
+
+    def limit(self, one: str, other: str, rate: float) -> None: ...
 
 
 Case = Callable[[Network], Awaitable[None]]
@@ -217,6 +220,22 @@ async def a_short_cut_loses_nothing(network: Network) -> None:
         await a.send(["b"], Message("part", "a", place, {}, {"w": numbers(1000)}))
     network.heal("a", "b")
     assert [(await receive(b)).round for _ in range(3)] == [0, 1, 2]
+    await close(a, b)
+
+
+@case
+async def a_message_that_takes_long_loses_nobody(network: Network) -> None:
+    a, b = await pair(network)
+    size = 6_000_000
+    network.limit("a", "b", size / (2 * TIMEOUTS.lost_after))
+    began = asyncio.get_running_loop().time()
+    await a.send(["b"], Message("model", "a", 1, {}, {"w": np.zeros(size, np.uint8)}))
+    async with asyncio.timeout(PATIENCE):
+        assert isinstance(await b.receive(), Received)
+    assert asyncio.get_running_loop().time() - began > 1.5 * TIMEOUTS.lost_after
+    await b.send(["a"], Message("update", "b", 1))
+    async with asyncio.timeout(PATIENCE):
+        assert isinstance(await a.receive(), Received)
     await close(a, b)
 
 

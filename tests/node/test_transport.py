@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,7 @@ from node.errors import TransportError
 from node.sockets import set_client_keys
 from node.transport import ZmqTransport
 from node.wire import Message
-from tests.node.assignments import Nodes, make_keys
+from tests.node.assignments import Nodes
 
 PATIENCE = 10.0
 
@@ -39,7 +40,7 @@ class World:
 
 
 @pytest.fixture
-async def world() -> World:  # type: ignore[misc]
+async def world() -> AsyncIterator[World]:
     made = World()
     yield made
     for context in made.contexts:
@@ -52,6 +53,7 @@ async def test_an_address_that_comes_later_is_waited_for(world: World) -> None:
     with socket.create_server(("127.0.0.1", port)):
         starting = asyncio.create_task(a.start())
         await b.start()
+        await asyncio.sleep(0)  # the first attempt
         assert not starting.done()
     async with asyncio.timeout(PATIENCE):
         await starting
@@ -65,21 +67,6 @@ async def test_an_address_that_never_comes_is_named(world: World, monkeypatch: p
     world.assignments["edge-0"] = replace(world.assignments["edge-0"], host="192.0.2.1")  # RFC 5737: nobody's
     with pytest.raises(TransportError, match=r"edge-0: cannot listen on tcp://192\.0\.2\.1:\d+ .*is data0 attached\?"):
         await world.transport("edge-0").start()
-
-
-async def test_a_key_of_ones_own_making_opens_nothing(world: World) -> None:
-    a = world.transport("edge-0")
-    await a.start()
-    stranger = ZmqTransport(replace(world.assignments["edge-1"], keys=make_keys()), "first", world.context())
-    await stranger.start()
-    friend_context = world.context()
-    await stranger.close()
-    b = ZmqTransport(world.assignments["edge-1"], "first", friend_context)
-    await b.start()
-    async with asyncio.timeout(PATIENCE):
-        assert await a.receive() == Joined("edge-1")
-    await a.close()
-    await b.close()
 
 
 async def test_junk_of_a_peer_costs_an_event(world: World) -> None:

@@ -106,7 +106,7 @@ def test_reports(digits: Prepared, tmp_path: Path) -> None:
     assert list(run.journals["cloud"].series("global")) == [1, 2, 3]
     assert list(run.journals["edge-1"].series("own")) == [1, 2, 3]
     assert list(run.journals["device-1-1"].series("train", "loss")) == [1, 2, 3]
-    assert run.journals["edge-1"].rounds("round") == []  # the cloud's rounds are the run's
+    assert run.journals["edge-1"].rounds("round") == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]  # start and end, kappa2 = 2
 
 
 def test_accuracy_floor(digits: Prepared, tmp_path: Path) -> None:

@@ -96,7 +96,8 @@ class Stop:
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
     """Everything a node needs to know. ``index`` counts nodes of the run from 1; ``leads`` marks the nodes whose
-    rounds are the rounds of the run; ``control_key`` is the orchestrator's public key."""
+    rounds are the rounds of the run; ``control_key`` is the orchestrator's public key; without a
+    ``checkpoint_directory`` ("") nothing is kept for a restart."""
 
     run: str
     node: str

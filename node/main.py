@@ -18,7 +18,7 @@ import zmq
 from node import resources
 from node.assignment import Assignment
 from node.catalogue import ALGORITHMS
-from node.checkpoint import checkpoint_path, load
+from node.checkpoint import Checkpoint, checkpoint_path, load
 from node.compute import WorkerCompute
 from node.control import ControlClient
 from node.errors import AssignmentError, ControlError
@@ -59,7 +59,7 @@ def run_node(assignment: Assignment, incarnation: str | None = None) -> int:
         format=f"%(asctime)s {assignment.node} %(levelname)s %(message)s",
     )  # fmt: skip
     try:
-        return asyncio.run(_live(assignment, incarnation or secrets.token_hex(8)))
+        return asyncio.run(live(assignment, incarnation or secrets.token_hex(8)))
     except ControlError as error:
         logger.error("%s", error)
         return EXIT_ORPHANED
@@ -76,7 +76,8 @@ def load_role(assignment: Assignment) -> type[Role]:
     return roles[tier]
 
 
-async def _live(assignment: Assignment, incarnation: str) -> int:
+async def live(assignment: Assignment, incarnation: str) -> int:
+    """What `run_node` does, in a loop that is there. ControlError if the orchestrator fell silent."""
     # 1. Reach the orchestrator, so that whatever goes wrong can be told.
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     control = ControlClient(assignment, incarnation, context)
@@ -101,7 +102,7 @@ async def _live(assignment: Assignment, incarnation: str) -> int:
         # 5. Last words go out, then nothing is left.
         compute.close()
         control.close()
-        context.destroy()
+        await asyncio.to_thread(context.destroy)  # waits for the last words
 
 
 def _make_role(assignment: Assignment, transport: Transport, compute: WorkerCompute, control: ControlClient) -> Role:
@@ -112,8 +113,14 @@ def _make_role(assignment: Assignment, transport: Transport, compute: WorkerComp
         assignment, transport, compute, control,
         params=ALGORITHMS[assignment.algorithm].params(**assignment.params),
         learner=training.Learner.from_assignment(assignment),
-        restored=load(checkpoint_path(assignment.checkpoint_directory, assignment.node)),
+        restored=_restore(assignment),
     )  # fmt: skip
+
+
+def _restore(assignment: Assignment) -> Checkpoint | None:
+    if not assignment.checkpoint_directory:
+        return None
+    return load(checkpoint_path(assignment.checkpoint_directory, assignment.node))
 
 
 async def _run(

@@ -150,8 +150,9 @@ class Role:
 
     async def checkpoint(self, round: int, tensors: Tensors, **fields: Any) -> None:
         """Keep the state after ``round`` on disk, from which a restarted node goes on (``restored``)."""
-        path = checkpoints.checkpoint_path(self._assignment.checkpoint_directory, self.name)
-        checkpoints.save(path, self.name, round, tensors, fields)
+        if self._assignment.checkpoint_directory:
+            path = checkpoints.checkpoint_path(self._assignment.checkpoint_directory, self.name)
+            checkpoints.save(path, self.name, round, tensors, fields)
 
     async def finish(self) -> None:
         """End the run for this node's children, and ``rounds``. Called for every role whose ``run`` has ended."""
@@ -165,9 +166,9 @@ class Role:
         """Connect, wait up to ``lost_after`` s for the peers, run, and tell the children that it is over."""
         patience = self._assignment.timeouts.lost_after
         flush: float | None = None  # who fails goes without a word, and is missed
-        await self._transport.start()
         listening = asyncio.create_task(self._exchange.listen())
         try:
+            await self._transport.start()
             if self.restored is not None:
                 self._reporter.event("resumed", round=self.restored.round)
             with contextlib.suppress(Finished):

@@ -15,7 +15,8 @@ A node above that waits for kappa2 such rounds:
 
     deadline = 10 s + 4 * (down + up) + kappa2 * deadline below
 
-A deadline that the scenario gives takes the place of the first; the one above is made from it in the same way.
+A `deadline` that the scenario gives takes the place of the first, and the one above is made from it in the same way
+unless `cloud_deadline` gives that too.
 """
 
 from __future__ import annotations
@@ -59,10 +60,12 @@ def deadlines(
     params: LocalTraining,
     tiers: Sequence[tuple[str, Sequence[LinkProfile], Sequence[LinkProfile]]],
     given: float | None,
+    given_above: float | None = None,
 ) -> dict[str, float]:
     """The deadline of each tier that gathers, in whole seconds.
 
-    ``tiers`` come from the bottom up, each with the profiles of its links down and up; ``given`` is the scenario's.
+    ``tiers`` come from the bottom up, each with the profiles of its links down and up; ``given`` is the scenario's for
+    the lowest of them, ``given_above`` the one for the others.
     """
     result: dict[str, float] = {}
     below: float | None = None
@@ -71,7 +74,8 @@ def deadlines(
         if below is None:
             wait = given if given is not None else math.ceil(crossing + work.training(params))
         else:
-            wait = math.ceil(crossing + getattr(params, "kappa2", 1) * below)
+            made = math.ceil(crossing + getattr(params, "kappa2", 1) * below)
+            wait = given_above if given_above is not None else made
         result[tier] = below = float(wait)
     return result
 

@@ -331,5 +331,6 @@ def _gathering(
         level = [link.profile for link in links]
         tiers.append(("edge", level, level))
     given = scenario.gathering.deadline
-    waits = deadlines(work, params, tiers, None if given == "auto" else float(given))
+    above = scenario.gathering.cloud_deadline
+    waits = deadlines(work, params, tiers, *(None if each == "auto" else float(each) for each in (given, above)))
     return GatheringPlan(scenario.gathering.quorum, scenario.gathering.late, waits)

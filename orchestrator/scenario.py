@@ -71,6 +71,7 @@ class GatheringSpec(Strict):
 
     quorum: Fraction = Field(default=0.5, gt=0)
     deadline: AutoDuration = "auto"
+    cloud_deadline: AutoDuration = Field("auto", description="of a cloud above edges, which waits for their rounds")
     late: Literal["discard", "keep"] = "discard"
 
 

@@ -102,8 +102,9 @@ def _waiting(scenario: Scenario, profiles: Mapping[Direction, LinkProfile]) -> I
         if getattr(timeouts, name) < 2 * timeouts.beat:
             least = format_duration(2 * timeouts.beat)
             yield ("timeouts", name), f"must be at least two beats, {least}, or one late sign of life ends it"
-    if scenario.gathering.deadline == 0:
-        yield ("gathering", "deadline"), "must be above 0s"
+    for name in ("deadline", "cloud_deadline"):
+        if getattr(scenario.gathering, name) == 0:
+            yield ("gathering", name), "must be above 0s"
 
 
 def _fault(scenario: Scenario, index: int, profiles: Mapping[Direction, LinkProfile]) -> Iterator[Finding]:

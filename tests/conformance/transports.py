@@ -260,7 +260,8 @@ async def a_message_over_the_limits_costs_an_event_not_the_connection(network: N
     await a.send(["b"], Message("large", "a", None, {}, {"w": np.zeros(LARGEST_CHUNK)}))
     await a.send(["b"], Message("many", "a", None, {}, {name: np.zeros(1) for name in "abc"}))
     await a.send(["b"], Message("small", "a", None, {}, {"w": np.zeros(100)}))
-    assert await expect(b, BadMessage) == BadMessage("a", "tensor 'w' of 2097152 bytes; a message has at most 1000")
+    too_large = f"tensor 'w' of {8 * LARGEST_CHUNK} bytes; a message has at most 1000"
+    assert await expect(b, BadMessage) == BadMessage("a", too_large)
     assert await expect(b, BadMessage) == BadMessage("a", "3 tensors; at most 2")
     assert (await receive(b)).kind == "small"
     with pytest.raises(WireError, match="at most 1000"):

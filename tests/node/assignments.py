@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import zmq
@@ -33,15 +34,14 @@ class Nodes:
         self.ports = {name: free_port() for name in names}
 
     def assignment(self, node: str, peers: Mapping[str, Relation], **values: Any) -> Assignment:
-        given: dict[str, Any] = {
-            "run": "test", "seed": 1, "control_endpoint": "", "control_key": "", "algorithm": "fedavg", "model": "cnn",
-            "data": DataAssignment(dataset="digits", directory="", shards=""), "stop": Stop(rounds=3),
-            "checkpoint_directory": "", "leads": node == "cloud", "keys": self.keys[node],
-        }  # fmt: skip
-        return Assignment(
-            node=node, tier=_tier(node), index=1, host="127.0.0.1", port=self.ports[node],
-            peers=tuple(self._address(peer, relation) for peer, relation in peers.items()), **given | values,
+        usual = Assignment(
+            run="test", node=node, tier=_tier(node), index=1, seed=1, host="127.0.0.1", port=self.ports[node],
+            keys=self.keys[node], control_endpoint="", control_key="", algorithm="fedavg", model="cnn",
+            peers=tuple(self._address(peer, relation) for peer, relation in peers.items()), stop=Stop(rounds=3),
+            data=DataAssignment(dataset="digits", directory="", shards=""), checkpoint_directory="",
+            leads=node == "cloud",
         )  # fmt: skip
+        return replace(usual, **values)
 
     def _address(self, node: str, relation: Relation) -> PeerAddress:
         return PeerAddress(

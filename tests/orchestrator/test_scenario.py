@@ -65,7 +65,7 @@ faults:
   - {round: 3, nodes: [device-0-0, device-0-1], action: slow, factor: 4}
   - {at: 20s, node: device-2-1, action: join}
   - {round: 10, of: devices, fraction: 20%, action: leave}
-gathering: {quorum: 50%, deadline: 30s, late: keep}
+gathering: {quorum: 50%, deadline: 30s, cloud_deadline: 2min, late: keep}
 timeouts: {beat: 500ms, lost_after: 3s, lease: 12s}
 restart: never
 stop: {rounds: 20, accuracy: 85%, after: 10min}

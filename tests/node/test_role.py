@@ -1,0 +1,406 @@
+"""Roles in a `MemoryNetwork` on virtual time: what algorithms may rely on. A packet takes 10 ms, a step of work 1 s."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from node.assignment import Gathering, Stop, Timeouts, derive_seed
+from node.checkpoint import Checkpoint, checkpoint_path, load
+from node.clock import run_virtual
+from node.compute import Mode
+from node.errors import NodeError
+from node.memory import MemoryNetwork
+from node.role import Role
+from node.wire import Message
+from tests.node.assignments import Nodes
+
+DEVICES = ["device-0", "device-1", "device-2"]
+NODES = Nodes("cloud", *DEVICES)
+
+
+@dataclass
+class Notes:
+    """A reporter that keeps what one node tells, with the time."""
+
+    events: list[tuple[float, str, int | None, dict[str, Any]]] = field(default_factory=list)
+    metrics: list[tuple[int | None, dict[str, Any]]] = field(default_factory=list)
+
+    def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
+        self.events.append((asyncio.get_running_loop().time(), name, round, fields))
+
+    def metric(self, round: int | None, values: Mapping[str, Any]) -> None:
+        self.metrics.append((round, dict(values)))
+
+    def of(self, name: str) -> list[tuple[int | None, dict[str, Any]]]:
+        return [(round, fields) for _, each, round, fields in self.events if each == name]
+
+
+class Inline:
+    """Compute that takes ``seconds`` of the loop's time, whatever it does."""
+
+    def __init__(self, seconds: float = 1.0) -> None:
+        self.seconds = seconds
+
+    async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: Mode) -> Any:
+        await asyncio.sleep(self.seconds)
+        return fn(*args)
+
+
+class World:
+    """A cloud and its devices; ``away`` are cut off from everybody."""
+
+    def __init__(self) -> None:
+        self.away: set[str] = set()
+        self.network = MemoryNetwork(lambda source, target, size: None if {source, target} & self.away else 0.01)
+        self.notes: dict[str, Notes] = {name: Notes() for name in NODES.keys}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    def role(
+        self, role_class: type[Role], name: str, *, incarnation: str = "first", work: float = 1.0,
+        restored: Checkpoint | None = None, **values: Any,
+    ) -> Role:  # fmt: skip
+        relations: Any = dict.fromkeys(DEVICES, "child") if name == "cloud" else {"cloud": "parent"}
+        assignment = NODES.assignment(name, relations, **values)
+        transport = self.network.transport(
+            name, relations, incarnation=f"{name}-{incarnation}", timeouts=assignment.timeouts
+        )
+        return role_class(assignment, transport, Inline(work), self.notes[name], restored=restored)
+
+    def start(self, role: Role) -> Role:
+        self.tasks[role.name] = asyncio.create_task(role.perform())
+        return role
+
+    async def crash(self, role: Role) -> None:
+        """End without a word."""
+        self.tasks[role.name].cancel()
+        await asyncio.gather(self.tasks[role.name], return_exceptions=True)
+
+    async def over(self, *names: str) -> None:
+        async with asyncio.timeout(1000):
+            await asyncio.gather(*(self.tasks[name] for name in names))
+
+
+def run(work: Callable[[World], Awaitable[None]]) -> World:
+    async def main() -> World:
+        world = World()
+        await work(world)
+        return world
+
+    return run_virtual(main())
+
+
+class Cloud(Role):
+    """Adds up what its devices send."""
+
+    async def run(self) -> None:
+        w = self.restored.tensors if self.restored else {"w": np.zeros(3)}
+        self.seen: list[list[str]] = []
+        async for t in self.rounds():
+            await self.publish(self.children, "model", w, round=t)
+            updates = await self.gather("update", self.children, round=t)
+            self.seen.append([update.sender for update in updates])
+            w = {"w": w["w"] + sum(update.tensors["w"] for update in updates)}
+            self.report(round=t, scope="global", accuracy=t / 10)
+        self.total = w["w"].tolist()
+
+
+class Device(Role):
+    """Answers each model with ones."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        self.rounds_done: list[int | None] = []
+        while True:
+            model = await self.receive("model")
+            await self.compute(lambda: None)
+            self.rounds_done.append(model.round)
+            await self.send(self.parent, "update", {"w": np.ones(3)}, round=model.round)
+
+
+def start_all(world: World, **values: Any) -> tuple[Any, list[Any]]:
+    devices = [world.start(world.role(Device, name)) for name in DEVICES]
+    return world.start(world.role(Cloud, "cloud", **values)), devices
+
+
+def test_rounds_go_round_and_everybody_ends() -> None:
+    async def work(world: World) -> None:
+        cloud, devices = start_all(world)
+        await world.over("cloud", *DEVICES)
+        assert cloud.seen == [DEVICES] * 3
+        assert cloud.total == [9.0] * 3
+        assert [device.rounds_done for device in devices] == [[1, 2, 3]] * 3
+        assert cloud.ended_by == "rounds"
+        # A round is one step of work and two packets of 10 ms.
+        assert asyncio.get_running_loop().time() == pytest.approx(3 * 1.02, abs=0.5)
+
+    world = run(work)
+    phases = [(round, fields["phase"]) for round, fields in world.notes["cloud"].of("round")]
+    assert phases == [(t, phase) for t in (1, 2, 3) for phase in ("start", "end")]
+    assert [fields["peer"] for _, fields in world.notes["device-0"].of("joined")] == ["cloud"]
+    assert world.notes["device-0"].of("lost") == []
+
+
+def test_who_a_role_is() -> None:
+    async def work(world: World) -> None:
+        cloud, device = world.role(Cloud, "cloud"), world.role(Device, "device-1")
+        assert (cloud.name, cloud.tier, cloud.parent, cloud.children) == ("cloud", "cloud", None, tuple(DEVICES))
+        assert (device.name, device.tier, device.parent, device.children) == ("device-1", "device", "cloud", ())
+        expected = np.random.default_rng(derive_seed(1, "cloud", "role")).random()
+        assert cloud.rng.random() == expected
+
+    run(work)
+
+
+def test_a_reported_accuracy_ends_the_run() -> None:
+    async def work(world: World) -> None:
+        cloud, _ = start_all(world, stop=Stop(rounds=9, accuracy=0.2))
+        await world.over("cloud", *DEVICES)
+        assert len(cloud.seen) == 2
+        assert cloud.ended_by == "accuracy"
+
+    world = run(work)
+    assert world.notes["cloud"].metrics == [
+        (1, {"scope": "global", "accuracy": 0.1}), (2, {"scope": "global", "accuracy": 0.2}),
+    ]  # fmt: skip
+
+
+def test_only_global_accuracy_ends_it() -> None:
+    class Own(Cloud):
+        def report(self, *, round: int | None = None, **values: float | str) -> None:
+            super().report(round=round, **values | {"scope": "own"})
+
+    async def work(world: World) -> None:
+        for name in DEVICES:
+            world.start(world.role(Device, name))
+        cloud: Any = world.start(world.role(Own, "cloud", stop=Stop(rounds=3, accuracy=0.0)))
+        await world.over("cloud")
+        assert len(cloud.seen) == 3
+
+    run(work)
+
+
+def test_a_lost_device_is_not_waited_for_beyond_the_quorum() -> None:
+    async def work(world: World) -> None:
+        cloud, _ = start_all(world, gathering=Gathering(quorum=0.5, deadline=100.0))
+        await asyncio.sleep(0.5)
+        world.away.add("device-2")
+        await world.over("cloud")
+        assert cloud.seen == [DEVICES[:2]] * 3
+        assert asyncio.get_running_loop().time() < 20  # lost_after, not the deadline
+
+    world = run(work)
+    ((_, lost),) = world.notes["cloud"].of("lost")
+    assert lost["peer"] == "device-2"
+
+
+def test_a_device_that_comes_back_gets_the_model_of_the_round() -> None:
+    async def work(world: World) -> None:
+        cloud, devices = start_all(world, gathering=Gathering(quorum=1.0, deadline=100.0))
+        await asyncio.sleep(0.5)
+        world.away.add("device-2")
+        await asyncio.sleep(20)
+        world.away.clear()
+        await world.over("cloud", *DEVICES)
+        assert cloud.seen == [DEVICES] * 3
+        assert devices[2].rounds_done == [1, 1, 2, 3]  # its first answer was lost with the link
+        assert devices[0].rounds_done == [1, 2, 3]
+
+    run(work)
+
+
+def test_a_restarted_device_gets_the_model_of_the_round() -> None:
+    async def work(world: World) -> None:
+        cloud, devices = start_all(world, gathering=Gathering(quorum=1.0, deadline=100.0))
+        await asyncio.sleep(1.5)
+        await world.crash(devices[1])
+        again: Any = world.start(world.role(Device, "device-1", incarnation="second"))
+        await world.over("cloud", *DEVICES)
+        assert cloud.seen == [DEVICES] * 3
+        assert again.rounds_done == [2, 3]
+
+    run(work)
+
+
+def test_a_device_that_joins_late_takes_part_from_then_on() -> None:
+    async def work(world: World) -> None:
+        for name in DEVICES[:2]:
+            world.start(world.role(Device, name))
+        rules = Gathering(quorum=0.5, deadline=100.0)
+        cloud: Any = world.start(
+            world.role(Cloud, "cloud", gathering=rules, stop=Stop(rounds=4), timeouts=Timeouts(lost_after=2.0))
+        )
+        await asyncio.sleep(3.5)  # the cloud waited 2 s for it, and is in its second round
+        world.start(world.role(Device, "device-2"))
+        await world.over("cloud", *DEVICES)
+        assert cloud.seen[0] == DEVICES[:2]
+        assert cloud.seen[2:] == [DEVICES] * 2
+
+    run(work)
+
+
+def test_below_the_quorum_a_round_is_abandoned_at_the_deadline() -> None:
+    async def work(world: World) -> None:
+        world.start(world.role(Device, "device-0"))
+        cloud: Any = world.start(world.role(Cloud, "cloud", gathering=Gathering(quorum=0.6, deadline=30.0)))
+        await world.over("cloud")
+        assert cloud.seen == [[]] * 3
+        assert asyncio.get_running_loop().time() == pytest.approx(8 + 3 * 30, abs=1)  # lost_after, then the deadlines
+
+    world = run(work)
+    expected = {"kind": "update", "have": 1, "need": 2}
+    assert world.notes["cloud"].of("round_abandoned") == [(t, expected) for t in (1, 2, 3)]
+
+
+def test_whoever_leaves_is_not_waited_for_and_ends_nobody() -> None:
+    async def work(world: World) -> None:
+        cloud, devices = start_all(world)
+        await asyncio.sleep(1.5)
+        devices[0].stop(leaving=True)
+        await world.over("cloud", *DEVICES)
+        assert cloud.seen == [DEVICES, DEVICES[1:], DEVICES[1:]]
+
+    world = run(work)
+    assert world.notes["cloud"].of("left") == [(None, {"peer": "device-0"})]
+    assert world.notes["cloud"].of("round_abandoned") == []
+
+
+@pytest.mark.parametrize(("late", "seen"), [("discard", [[], [], []]), ("keep", [[], DEVICES, []])])
+def test_late_answers(late: Literal["discard", "keep"], seen: list[list[str]]) -> None:
+    async def work(world: World) -> None:
+        for name in DEVICES:  # answers to round 1 come in round 2, those to round 2 after round 3
+            world.start(world.role(Device, name, work=1.5))
+        cloud: Any = world.start(world.role(Cloud, "cloud", gathering=Gathering(deadline=1.0, late=late)))
+        await world.over("cloud")
+        assert cloud.seen == seen
+
+    world = run(work)
+    told = world.notes["cloud"].of("late")
+    assert {"peer": "device-0", "kind": "update"} in [fields for _, fields in told]
+
+
+def test_a_slow_device_skips_to_the_newest_model() -> None:
+    async def work(world: World) -> None:
+        for name in DEVICES:
+            world.start(world.role(Device, name, work=9.0 if name == "device-2" else 1.0))
+        rules = Gathering(quorum=0.5, deadline=2.0)
+        cloud = world.role(Cloud, "cloud", gathering=rules, stop=Stop(rounds=8))
+        world.start(cloud)
+        await world.over("cloud", *DEVICES)
+
+    world = run(work)
+    skipped = [round for round, _ in world.notes["device-2"].of("superseded")]
+    assert skipped == [2, 3, 4]
+
+
+def test_a_coordinator_goes_on_after_its_checkpoint(tmp_path: Path) -> None:
+    class Careful(Cloud):
+        async def run(self) -> None:
+            self.first = self.restored.round if self.restored else 0
+            async for t in self.rounds():
+                await self.publish(self.children, "model", {}, round=t)
+                await self.gather("update", self.children, round=t)
+                await self.checkpoint(t, {"w": np.full(2, t)}, note="x")
+
+    async def work(world: World) -> None:
+        for name in DEVICES:
+            world.start(world.role(Device, name))
+        first = world.start(world.role(Careful, "cloud", checkpoint_directory=str(tmp_path)))
+        await asyncio.sleep(2.5)
+        await world.crash(first)
+        restored = load(checkpoint_path(tmp_path, "cloud"))
+        assert restored is not None
+        assert (restored.round, restored.fields, restored.tensors["w"].tolist()) == (2, {"note": "x"}, [2, 2])
+        world.start(world.role(Careful, "cloud", incarnation="second", restored=restored))
+        await world.over("cloud", *DEVICES)
+
+    world = run(work)
+    assert world.notes["cloud"].of("resumed") == [(2, {})]
+    starts = [round for round, fields in world.notes["cloud"].of("round") if fields["phase"] == "start"]
+    assert starts == [1, 2, 3, 3]
+
+
+def test_a_published_tensor_may_be_changed_and_still_goes_to_who_comes_later() -> None:
+    class Publisher(Role):
+        async def run(self) -> None:
+            w = np.zeros(2)
+            await self.publish("device-0", "model", {"w": w})
+            w += 1
+            await self.gather("update", ["device-0"], round=1)
+
+    class Reader(Role):
+        async def run(self) -> None:
+            self.got = (await self.receive("model")).tensors["w"].tolist()
+            await self.send("cloud", "update", round=1)
+
+    async def work(world: World) -> None:
+        world.start(world.role(Publisher, "cloud"))
+        await asyncio.sleep(10)
+        reader: Any = world.start(world.role(Reader, "device-0"))
+        await world.over("cloud", "device-0")
+        assert reader.got == [0, 0]
+
+    run(work)
+
+
+def test_told_to_stop_a_role_ends_wherever_it_waits() -> None:
+    class Waiter(Role):
+        async def run(self) -> None:
+            if self.name == "device-0":
+                await self.receive("model")
+            elif self.name == "device-1":
+                await self.gather("update", ["cloud"], round=1)
+            else:
+                await self.compute(lambda: None)
+            raise AssertionError("the wait should not have ended well")
+
+    async def work(world: World) -> None:
+        roles = [world.start(world.role(Waiter, name, work=1e6)) for name in DEVICES]
+        await asyncio.sleep(20)
+        for role in roles:
+            role.stop()
+        await world.over(*DEVICES)
+        assert asyncio.get_running_loop().time() < 21
+        assert {role.ended_by for role in roles} == {"stopped"}
+
+    run(work)
+
+
+def test_what_a_role_does_wrong_ends_it_with_its_error() -> None:
+    class Wrong(Role):
+        async def run(self) -> None:
+            await self.send("device-0", "model", {"w": np.array(["text"])})
+
+    class Reserved(Role):
+        async def run(self) -> None:
+            await self.send("device-0", "finish")
+
+    async def work(world: World) -> None:
+        world.start(world.role(Wrong, "cloud"))
+        with pytest.raises(NodeError, match="cannot travel"):
+            await world.over("cloud")
+        world.start(world.role(Reserved, "cloud"))
+        with pytest.raises(NodeError, match="messages of kind 'finish' are the runtime's own"):
+            await world.over("cloud")
+
+    run(work)
+
+
+def test_only_the_parent_ends_a_role() -> None:
+    async def work(world: World) -> None:
+        device = world.start(world.role(Device, "device-0"))
+        stranger = world.network.transport("device-1", ["device-0"], incarnation="x")
+        await stranger.start()
+        await stranger.send(["device-0"], Message("finish", "device-1"))
+        await asyncio.sleep(60)
+        assert not world.tasks["device-0"].done()
+        device.stop()
+        await world.over("device-0")
+
+    run(work)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
+import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ from node.assignment import Assignment, DataAssignment, Keypair, PeerAddress, St
 
 MODEL_BYTES = 1_663_370 * 4  # McMahan's CNN for MNIST, 6.65 MB
 
+_ports = itertools.count(10_000 + os.getpid() % 20_000)
 _fork = multiprocessing.get_context("fork")
 
 
@@ -29,20 +32,22 @@ def make_keys() -> Keypair:
     return Keypair(public=public.decode(), secret=secret.decode())
 
 
-def free_ports(count: int) -> list[int]:
-    """TCP ports that nobody on loopback listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+def free_port() -> int:
+    """A TCP port that nobody on loopback listens on, below those that the kernel gives to outgoing connections."""
+    for port in _ports:
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return port
+    raise RuntimeError("no free port")
 
 
 def star(center: str, leaves: Sequence[str], rounds: int = 1) -> dict[str, Assignment]:
     """Assignments of a cloud and its devices on loopback, by name."""
     names = [center, *leaves]
     keys = {name: make_keys() for name in names}
-    ports = dict(zip(names, free_ports(len(names)), strict=True))
+    ports = {name: free_port() for name in names}
 
     def address(name: str, relation: Any) -> PeerAddress:
         return PeerAddress(

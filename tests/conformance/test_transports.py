@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 import socket
+from collections import defaultdict
 from collections.abc import Coroutine
 from typing import Any
 
@@ -18,6 +19,7 @@ from node.memory import MemoryNetwork
 from node.transport import Transport, ZmqTransport
 from node.wire import LIMITS, Limits
 from tests.conformance.transports import CASES, TIMEOUTS, Case
+from tests.node.assignments import free_port, make_keys
 
 
 class Memory:
@@ -53,7 +55,7 @@ class Relay:
     """A TCP relay on loopback to the port ``target``; while cut it takes no connections and moves no bytes."""
 
     def __init__(self, target: int) -> None:
-        self.port = 0
+        self.port = free_port()
         self.rate = math.inf  # bytes per second and direction
         self._target = target
         self._open = asyncio.Event()
@@ -64,7 +66,6 @@ class Relay:
     def listen(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", self.port))
         self._listener.setblocking(False)
-        self.port = self._listener.getsockname()[1]
         self._open.set()
         asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
@@ -119,15 +120,15 @@ class Loopback:
     """Nodes with ZeroMQ sockets on 127.0.0.1; what goes from one to another goes through a `Relay`."""
 
     def __init__(self) -> None:
-        self._keys: dict[str, Keypair] = {}
-        self._ports: dict[str, int] = {}
+        self._keys: defaultdict[str, Keypair] = defaultdict(make_keys)
+        self._ports: defaultdict[str, int] = defaultdict(free_port)
         self._relays: dict[tuple[str, str], Relay] = {}
         self._contexts: list[zmq.Context[zmq.Socket[bytes]]] = []
 
     def node(self, name: str, *peers: str, incarnation: str = "first", limits: Limits = LIMITS) -> Transport:
         assignment = Assignment(
-            run="test", node=name, tier="edge", index=1, seed=1, host="127.0.0.1", port=self._port(name),
-            keys=self._key(name), control_endpoint="", control_key="", algorithm="fedavg", model="cnn", leads=False,
+            run="test", node=name, tier="edge", index=1, seed=1, host="127.0.0.1", port=self._ports[name],
+            keys=self._keys[name], control_endpoint="", control_key="", algorithm="fedavg", model="cnn", leads=False,
             peers=tuple(self._address(name, peer) for peer in peers), stop=Stop(rounds=1), checkpoint_directory="",
             data=DataAssignment(dataset="digits", directory="", shards=""), timeouts=TIMEOUTS,
         )  # fmt: skip
@@ -154,24 +155,11 @@ class Loopback:
 
     def _address(self, name: str, peer: str) -> PeerAddress:
         if (name, peer) not in self._relays:
-            self._relays[name, peer] = Relay(self._port(peer))
+            self._relays[name, peer] = Relay(self._ports[peer])
         return PeerAddress(
             name=peer, tier="edge", relation="neighbour", host="127.0.0.1", port=self._relays[name, peer].port,
-            public_key=self._key(peer).public,
+            public_key=self._keys[peer].public,
         )  # fmt: skip
-
-    def _key(self, name: str) -> Keypair:
-        if name not in self._keys:
-            public, secret = zmq.curve_keypair()
-            self._keys[name] = Keypair(public=public.decode(), secret=secret.decode())
-        return self._keys[name]
-
-    def _port(self, name: str) -> int:
-        """A port that nobody listens on."""
-        if name not in self._ports:
-            with socket.create_server(("127.0.0.1", 0)) as probe:
-                self._ports[name] = probe.getsockname()[1]
-        return self._ports[name]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)

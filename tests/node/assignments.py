@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import socket
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,6 +13,7 @@ import zmq
 
 from node.assignment import Assignment, DataAssignment, Keypair, PeerAddress, Relation, Stop, Tier
 
+_ports = itertools.count(10_000 + os.getpid() % 20_000)
 TIERS: dict[str, Tier] = {"cloud": "cloud", "edge": "edge", "device": "device"}
 
 
@@ -20,10 +23,14 @@ def make_keys() -> Keypair:
 
 
 def free_port() -> int:
-    """A TCP port that nobody on loopback listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
+    """A TCP port that nobody on loopback listens on, below those that the kernel gives to outgoing connections."""
+    for port in _ports:
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
         return port
+    raise AssertionError("no free port")
 
 
 class Nodes:

@@ -187,9 +187,7 @@ async def test_what_breaks_is_told(tmp_path: Path, data: Path, monkeypatch: pyte
         assert failed["error"].startswith("TransportError: device-0: cannot listen on tcp://192.0.2.1")
 
 
-async def test_a_silent_orchestrator_ends_the_node(
-    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_silent_orchestrator_ends_the_node(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("node.control._FLUSH", 0)
     async with running(tmp_path, data) as run:
         timeouts = Timeouts(beat=0.02, lease=0.1)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
 
 from node.assignment import Assignment, DataAssignment, Gathering, Hardware, PeerAddress, Relation, Stop
+from orchestrator.directory import RunDirectory
+from orchestrator.keys import RunKeys
+from orchestrator.plan import NodePlan, Plan
 from orchestrator.shards import own_test_key, train_key
-
-if TYPE_CHECKING:
-    from orchestrator.directory import RunDirectory
-    from orchestrator.keys import RunKeys
-    from orchestrator.plan import NodePlan, Plan
 
 
 def assignments(plan: Plan, directory: RunDirectory, keys: RunKeys) -> dict[str, Assignment]:
     """The assignment of every node, by name, for the run that lives in ``directory``."""
     return {node.name: _assignment(plan, node, directory, keys) for node in plan.nodes}
+
+
+def write_assignments(plan: Plan, directory: RunDirectory, keys: RunKeys) -> None:
+    """One file a node, readable by this user only, since it holds the node's secret key."""
+    for name, assignment in assignments(plan, directory, keys).items():
+        descriptor = os.open(directory.nodes / f"{name}.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w") as file:
+            file.write(assignment.to_json())
 
 
 def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKeys) -> Assignment:

@@ -18,7 +18,6 @@ from netem.profile import LinkProfile
 from node.assignment import Tier, Timeouts, derive_seed
 from node.catalogue import ALGORITHMS, DATASETS, MODELS, PARTITIONS, LocalTraining, Size
 from node.parameters import read_parameters
-from orchestrator.assignments import assignments
 from orchestrator.deadlines import Workload, deadlines
 from orchestrator.errors import PlanError
 from orchestrator.hardware import HardwareClass
@@ -31,7 +30,7 @@ from orchestrator.topology import Member, Pair
 
 __all__ = [
     "DataPlan", "Fault", "FaultTime", "GatheringPlan", "HardwareClass", "LinkPlan", "NodePlan", "Plan",
-    "PreparedLabels", "StopPlan", "assignments", "make_plan",
+    "PreparedLabels", "StopPlan", "make_plan",
 ]  # fmt: skip
 
 NETWORK = ipaddress.IPv4Network("10.77.0.0/16")

@@ -16,6 +16,7 @@ from typing import Any
 from node.control import ControlServer
 from node.errors import ControlError
 from orchestrator import processes
+from orchestrator.assignments import write_assignments
 from orchestrator.checks import overall
 from orchestrator.directory import RunDirectory
 from orchestrator.drivers.namespaces import NamespacesDriver
@@ -105,7 +106,7 @@ async def _carry_out(
             record.engine(fabric.engine)
             # 4. Keys, assignments, and the control plane.
             keys = RunKeys.make([node.name for node in plan.nodes])
-            keys.write_assignments(plan, directory)
+            write_assignments(plan, directory, keys)
             try:
                 control = await ControlServer.open(directory.control / "socket", keys.orchestrator, keys.public)
             except ControlError as error:

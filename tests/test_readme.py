@@ -1,0 +1,43 @@
+"""The README stays true: its scenario is valid, and it names every verb, scenario key, algorithm and data set."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from node.catalogue import ALGORITHMS, DATASETS, MODELS, PARTITIONS
+from orchestrator.cli import cli
+from orchestrator.plan import make_plan
+from orchestrator.scenario import Scenario, load, parse
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_first_scenario_can_be_planned() -> None:
+    blocks = re.findall(r"(?:^    .*\n)+", README, re.MULTILINE)
+    (scenario,) = [block for block in blocks if "\n    name: mine\n" in block]
+    plan = make_plan(parse(textwrap.dedent(scenario), "mine.yaml"), None)
+    assert (plan.name, len(plan.nodes), len(plan.faults)) == ("mine", 7, 1)
+
+
+@pytest.mark.parametrize("verb", sorted(cli.commands))
+def test_every_verb_is_there_and_has_help(verb: str) -> None:
+    assert f"orchestrator {verb}" in README
+    assert cli.commands[verb].help
+
+
+@pytest.mark.parametrize("name", [*Scenario.model_fields, *ALGORITHMS, *DATASETS, *MODELS, *PARTITIONS])
+def test_every_name_of_a_scenario_is_there(name: str) -> None:
+    assert f"`{name}" in README
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "scenarios").glob("*.yaml")), ids=lambda path: path.stem)
+def test_shipped_scenarios_are_valid_and_begin_with_their_question(path: Path) -> None:
+    load(path)
+    first = path.read_text().splitlines()[0]
+    assert first.startswith("# ")
+    assert first.endswith("?") or "? " in first

@@ -4,7 +4,7 @@ Networks", MLSys 2020, arXiv 1812.06127, Algorithm 2 and equation 2.
 w^t global model of round t, F_k loss on client k's data, μ weight of the proximal term, n_k samples of client k.
 
     client   w_k ≈ argmin_w  h_k(w; w^t) = F_k(w) + (μ / 2) ‖w − w^t‖²
-    cloud    w^{t+1} ← Σ_k (n_k / n) w_k
+    cloud    w^{t+1} ← Σ_k (n_k / n) w_k, as FedAvg's
 
 Clients are devices below the cloud, or edges that hold data themselves. μ = 0 is FedAvg.
 
@@ -17,7 +17,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from node.algorithms.common import average, evaluate, round_of, train
+from node.algorithms.common import evaluate, round_of, train
+from node.algorithms.fedavg import Cloud
 from node.learning.aggregation import State
 from node.learning.models import Model
 from node.learning.training import ExtraLoss
@@ -33,19 +34,6 @@ def proximal_term(w_t: State, mu: float) -> ExtraLoss:
         return mu / 2 * torch.stack(distances).sum()
 
     return term
-
-
-class Cloud(Role):
-    """Averages its clients; the final accuracy on the global test set is its."""
-
-    async def run(self) -> None:
-        w = self.restored.tensors if self.restored else self.learner.get()
-        async for t in self.rounds():
-            await self.publish(self.children, "model", w, round=t)
-            updates = await self.gather("update", self.children, round=t)
-            w = await average(self, updates, w)
-            await evaluate(self, w, t)
-            await self.checkpoint(t, w)
 
 
 class Client(Role):

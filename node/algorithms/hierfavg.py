@@ -6,7 +6,7 @@ edge rounds, κ₂ edge rounds between two cloud rounds, |D_i| samples of device
 
     device   w_i ← w_i − η ∇F_i(w_i), κ₁ times
     edge     w^ℓ ← Σ_i |D_i| w_i / |D^ℓ|, κ₂ times
-    cloud    w ← Σ_ℓ |D^ℓ| w^ℓ / |D|
+    cloud    w ← Σ_ℓ |D^ℓ| w^ℓ / |D|, as FedAvg's over the edges
 
 κ₂ = 1 is the baseline that PHE-FL calls EdgeCloud; one edge, or equal devices at κ₂ = 1, is FedAvg.
 
@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from node.algorithms.common import average, evaluate, round_of, train
+from node.algorithms.fedavg import Cloud
 from node.catalogue import HierFAVG, LocalTraining
 from node.role import Role
 
@@ -32,19 +33,6 @@ def edge_rounds(t: int, kappa2: int) -> range:
 def local_training(params: HierFAVG) -> LocalTraining:
     """Local training of κ₁ mini-batch steps, if κ₁ is given."""
     return params if params.kappa1 is None else replace(params, steps=params.kappa1, kappa1=None)
-
-
-class Cloud(Role):
-    """Averages the edges; the accuracy on the global test set is its."""
-
-    async def run(self) -> None:
-        w = self.restored.tensors if self.restored else self.learner.get()
-        async for t in self.rounds():
-            await self.publish(self.children, "model", w, round=t)
-            updates = await self.gather("update", self.children, round=t)
-            w = await average(self, updates, w)
-            await evaluate(self, w, t)
-            await self.checkpoint(t, w)
 
 
 class Edge(Role):

@@ -95,7 +95,7 @@ def up(
     overrides += (f"driver={driver}",) if driver else ()
     overrides += (f"engine={engine}",) if engine else ()
     loaded = load(scenario, overrides)
-    prepared = prepare_data(loaded.data)
+    prepared = prepare_data(loaded.data, scenario.parent)
     plan = make_plan(loaded, PreparedLabels.read(prepared))
     directory = RunDirectory.create(runs, plan.name)
     plan.write_shards(directory.shards)
@@ -279,7 +279,7 @@ def _looked_up(scenario: Path, overrides: Sequence[str]) -> tuple[Scenario, Plan
     from orchestrator.shards import PreparedLabels
 
     loaded = load(scenario, overrides)
-    with looked_up(loaded.data) as prepared:
+    with looked_up(loaded.data, scenario.parent) as prepared:
         return loaded, make_plan(loaded, PreparedLabels.read(prepared))
 
 

@@ -20,29 +20,30 @@ def cache_directory() -> Path:
     return Path(os.environ.get("EDGEBED_CACHE") or Path(base) / "edgebed")
 
 
-def prepare_data(spec: DataSpec) -> Prepared:
+def prepare_data(spec: DataSpec, base: Path) -> Prepared:
     """Find or download, and decode, the first of the scenario's data sets that this host has; HostError if none.
 
-    A download is tried for a scenario's last resort only: with `[fashion-mnist, digits]` nothing is fetched.
+    ``base`` is the scenario's folder, to which its paths are relative. A download is tried for a scenario's last
+    resort only: with `[fashion-mnist, digits]` nothing is fetched.
     """
-    return _first(spec, cache_directory(), download=True)
+    return _first(spec, base, cache_directory(), download=True)
 
 
 @contextlib.contextmanager
-def looked_up(spec: DataSpec) -> Iterator[Prepared]:
+def looked_up(spec: DataSpec, base: Path) -> Iterator[Prepared]:
     """The same without a trace: nothing is downloaded, and what is not in the cache yet is decoded for this once."""
     cache = cache_directory()
     with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:
-        known = _first(spec, cache, download=False) if cache.exists() and _is_cached(spec, cache) else None
-        yield known or _first(spec, Path(passing), download=False)
+        known = _first(spec, base, cache, download=False) if cache.exists() and _is_cached(spec, cache) else None
+        yield known or _first(spec, base, Path(passing), download=False)
 
 
 def _is_cached(spec: DataSpec, cache: Path) -> bool:
     return any(any(cache.glob(f"{Path(name).stem.lower()}-*/meta.json")) for name in spec.dataset)
 
 
-def _first(spec: DataSpec, cache: Path, *, download: bool) -> Prepared:
-    search = [Path(spec.path)] if spec.path else []
+def _first(spec: DataSpec, base: Path, cache: Path, *, download: bool) -> Prepared:
+    search = [base / spec.path] if spec.path else [base]
     reasons = []
     for name in spec.dataset:
         last = name == spec.dataset[-1]

@@ -36,7 +36,7 @@ class DataSpec(Strict):
     """Which data, and how it is divided over the nodes that hold data: the devices; without devices, the edges."""
 
     dataset: DatasetNames = Field(default=["digits"], description="one, or several: the first that this host has")
-    path: str | None = Field(default=None, description="file or folder to look in first")
+    path: str | None = Field(default=None, description="file or folder to look in first, relative to the scenario's")
     partition: PartitionField = PartitionSpec("iid", {})
     samples_per_client: int | None = Field(default=None, ge=1, description="training samples to keep of each client")
     evaluate_samples: int | None = Field(default=None, ge=1, description="test samples to evaluate on, not all")

@@ -102,7 +102,7 @@ async def live(assignment: Assignment, incarnation: str) -> int:
         # 5. Last words go out, then nothing is left.
         compute.close()
         control.close()
-        await asyncio.to_thread(context.destroy)  # waits for the last words
+        await asyncio.shield(asyncio.to_thread(context.destroy))  # waits for the last words
 
 
 def _make_role(assignment: Assignment, transport: Transport, compute: WorkerCompute, control: ControlClient) -> Role:

@@ -23,7 +23,8 @@ import msgpack  # type: ignore[import-untyped]
 
 from node.assignment import Timeouts
 from node.errors import WireError
-from node.stream import OWN_KINDS, Inbound, Outbound, Outgoing, Packet, PacketType, StreamBroken
+from node.packet import OWN_KINDS, Packet, PacketType
+from node.stream import Inbound, Outbound, Outgoing, StreamBroken
 from node.wire import PROTOCOL, Buffer, Limits, Message, unpack
 
 Direction = Literal["sent", "received"]

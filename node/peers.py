@@ -83,7 +83,7 @@ class Peers:
 
     def _put(self, association: Association, outgoing: Outgoing, replace: bool) -> bool:
         """Whether the message could be queued, or dropped because the peer is away."""
-        if association.state in ("unknown", "present") and not association.outbound.room:
+        if not replace and association.state in ("unknown", "present") and not association.outbound.room:
             return False
         self._tell(association.put(outgoing, replace=replace))
         self._attend(association)

@@ -1,8 +1,6 @@
 """One direction between two nodes: messages cut into packets, and packets put together again. No sockets, no clock.
 
-A packet is one or two ZeroMQ frames. The first holds a prefix (type, stream, number) and what the type says: hello a
-msgpack map, message the header of a message, the others nothing. The second holds a piece of a message's body: message
-the first, chunk a further one. Bodies travel in pieces because a peer is known to live only by what arrives of it.
+The body of a message travels in pieces, since a peer is known to live only by what arrives of it.
 
 A *stream* is the packets of one connection, numbered from 0, which is always a hello. Whoever opens a connection anew
 begins a stream with a higher number, so that what an old connection still delivers is not mistaken for the new one's;
@@ -12,66 +10,23 @@ a number that is missing means that something was lost with a connection.
 from __future__ import annotations
 
 import secrets
-import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
 
+from node.chunks import ChunkSize
 from node.errors import WireError
+from node.packet import OWN_KINDS, Packet, PacketType, prefix
 from node.wire import Buffer, Header, Limits, Message, assemble, read_header
-
-_PREFIX = struct.Struct(">BIQ")
-
-SMALLEST_CHUNK = 4 << 10  # bytes
-LARGEST_CHUNK = 512 << 10
-_RATES_KEPT = 64
-_SHARE = 16  # of what a connection took so far that one piece may be
 
 QUEUE_MESSAGES = 32
 QUEUE_BYTES = 1 << 28
 
 
-class PacketType(IntEnum):
-    HELLO = 1
-    BEAT = 2
-    GOODBYE = 3
-    MESSAGE = 4
-    CHUNK = 5
-
-
-OWN_KINDS = {PacketType.HELLO: "hello", PacketType.BEAT: "beat", PacketType.GOODBYE: "goodbye"}
-
-
 class StreamBroken(Exception):  # noqa: N818 - what happened, not somebody's mistake
     """Packets are missing from a stream."""
-
-
-@dataclass(frozen=True)
-class Packet:
-    """A packet that arrived: ``content`` follows the prefix in its first frame, ``piece`` is the second frame."""
-
-    type: PacketType
-    stream: int
-    number: int
-    content: memoryview
-    piece: Buffer
-
-    @classmethod
-    def read(cls, frames: Sequence[Buffer]) -> Packet:
-        """WireError if the frames are not a packet."""
-        if not 1 <= len(frames) <= 2:
-            raise WireError(f"packet of {len(frames)} frames; it has one or two")
-        if len(frames[0]) < _PREFIX.size:
-            raise WireError(f"packet of {len(frames[0])} bytes; its prefix alone has {_PREFIX.size}")
-        code, stream, number = _PREFIX.unpack_from(frames[0])
-        try:
-            type = PacketType(code)
-        except ValueError:
-            raise WireError(f"packet of unknown type {code}") from None
-        return cls(type, stream, number, memoryview(frames[0])[_PREFIX.size :], frames[1] if len(frames) == 2 else b"")
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,44 +49,6 @@ class Sent:
     kind: str
     size: int
     complete: bool
-
-
-class ChunkSize:
-    """How large a piece of a message should be: what the link carries in ``seconds``.
-
-    A receiver notices a piece only when it is complete, and would take a peer for lost that spends minutes on one.
-    The slowest of the last rates counts, and only a share of what the connection took so far, since at first, and after
-    each pause, it is buffers that fill and not the link that carries.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._rates: deque[float] = deque(maxlen=_RATES_KEPT)
-        self._total = 0
-        self._taken = 0  # since the connection last refused
-        self._since: float | None = None  # when it last refused
-
-    @property
-    def size(self) -> int:
-        carried = min(self._rates) * self._seconds if self._rates else LARGEST_CHUNK
-        return int(max(SMALLEST_CHUNK, min(carried, self._total / _SHARE, LARGEST_CHUNK)))
-
-    def taken(self, size: int) -> None:
-        """The connection took a packet of ``size`` bytes."""
-        self._total += size
-        self._taken += size
-
-    def refused(self, now: float) -> None:
-        """The connection would not take another packet yet."""
-        if self._since is None:
-            self._since, self._taken = now, 0
-        elif self._taken and now > self._since:
-            self._rates.append(self._taken / (now - self._since))
-            self._since, self._taken = now, 0
-
-    def idle(self) -> None:
-        """There is nothing to send; the time until there is says nothing about the link."""
-        self._since, self._taken = None, 0
 
 
 class Outbound:
@@ -243,7 +160,7 @@ class Outbound:
         return [first, piece] if piece else [first], sent, None if complete else end
 
     def _prefix(self, type: PacketType) -> bytes:
-        return _PREFIX.pack(type, self.stream, self._number)
+        return prefix(type, self.stream, self._number)
 
 
 class Inbound:

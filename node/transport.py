@@ -16,10 +16,10 @@ import zmq
 
 from node.assignment import Assignment
 from node.association import Association, Event, Traffic
+from node.chunks import LARGEST_CHUNK
 from node.errors import TransportError
 from node.peers import Peers
 from node.sockets import Door, sender, set_client_keys, set_server_keys, watch
-from node.stream import LARGEST_CHUNK
 from node.wire import LIMITS, Limits, Message
 
 _SEND_AHEAD = 8  # packets that libzmq holds for a peer beside what is in the kernel: more would only hide delay
@@ -44,7 +44,8 @@ class Transport(Protocol):
         """Queue a message for some peers; it is encoded, and thereby copied, once and before the first wait.
 
         Waits while the queue of a peer that is there is full, never for one that is away; a peer not heard of yet gets
-        its messages when it comes. ``replace``: messages of the same kind that still wait are dropped for this one.
+        its messages when it comes. ``replace``: messages of the same kind that still wait are dropped for this one,
+        which then waits for nothing.
         """
 
     async def receive(self) -> Event:

@@ -14,8 +14,9 @@ import pytest
 
 from node.assignment import Timeouts
 from node.association import BadMessage, Event, Joined, Left, Lost, Received, Undelivered
+from node.chunks import LARGEST_CHUNK
 from node.errors import TransportError, WireError
-from node.stream import LARGEST_CHUNK, QUEUE_MESSAGES
+from node.stream import QUEUE_MESSAGES
 from node.transport import Transport
 from node.wire import LIMITS, Limits, Message
 
@@ -251,6 +252,21 @@ async def a_full_queue_holds_the_sender_until_its_peer_is_lost(network: Network)
     async with asyncio.timeout(PATIENCE):
         await flood()
     assert await expect(a, Lost)
+    await close(a, b)
+
+
+@case
+async def what_replaces_never_waits(network: Network) -> None:
+    a, b = await pair(network)
+    network.cut("a", "b")
+    async with asyncio.timeout(TIMEOUTS.lost_after / 2):
+        for round in range(3 * QUEUE_MESSAGES):
+            await a.send(["b"], Message("model", "a", round, {}, {"w": np.empty(1 << 18, np.uint8)}), replace=True)
+    network.heal("a", "b")
+    rounds: list[int] = []
+    while rounds[-1:] != [3 * QUEUE_MESSAGES - 1]:
+        rounds.append((await receive(b)).round or 0)
+    assert rounds == sorted(rounds)
     await close(a, b)
 
 

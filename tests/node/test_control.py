@@ -191,7 +191,10 @@ async def test_silence_ends_the_lease(tmp_path: Path) -> None:
     context.destroy(linger=0)
 
 
-async def test_who_does_not_read_costs_messages_not_the_node(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_who_does_not_read_costs_messages_not_the_node(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("node.control._FLUSH", 0)
     caplog.set_level(logging.WARNING)
     nodes = Nodes("edge-0")
     assignment = nodes.assignment(

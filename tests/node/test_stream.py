@@ -5,22 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from node.chunks import SMALLEST_CHUNK
 from node.errors import WireError
-from node.stream import (
-    LARGEST_CHUNK,
-    QUEUE_BYTES,
-    QUEUE_MESSAGES,
-    SMALLEST_CHUNK,
-    ChunkSize,
-    Inbound,
-    Outbound,
-    Outgoing,
-    Packet,
-    PacketType,
-    Sent,
-    StreamBroken,
-)
-from node.wire import LIMITS, Buffer, Message, encode
+from node.packet import Packet, PacketType
+from node.stream import QUEUE_BYTES, QUEUE_MESSAGES, Inbound, Outbound, Outgoing, Sent, StreamBroken
+from node.wire import LIMITS, Message, encode
 
 MIB = 1 << 20
 
@@ -161,55 +150,6 @@ def test_room_is_bounded_by_messages_and_bytes_but_one_always_fits() -> None:
     assert outbound.room
 
 
-# The size of pieces
-
-
-def test_pieces_fit_the_slowest_rate_seen() -> None:
-    chunk = ChunkSize(0.5)
-    chunk.taken(64 * MIB)
-    assert chunk.size == LARGEST_CHUNK
-    chunk.refused(10.0)  # from here on the link sets the pace
-    for second in range(1, 4):
-        chunk.taken(200_000)
-        chunk.refused(10.0 + second)
-    assert chunk.size == 100_000
-    chunk.taken(20_000)
-    chunk.refused(14.0)
-    assert chunk.size == 10_000
-
-
-def test_a_slow_rate_is_forgotten_in_time() -> None:
-    chunk = ChunkSize(0.5)
-    chunk.refused(0.0)
-    chunk.taken(16 * MIB)
-    chunk.refused(1000.0)
-    assert chunk.size == 16 * MIB // 2000
-    for second in range(64):
-        chunk.taken(16 * MIB)
-        chunk.refused(1001.0 + second)
-    assert chunk.size == LARGEST_CHUNK
-
-
-def test_waiting_and_pauses_do_not_count_as_slowness() -> None:
-    chunk = ChunkSize(0.5)
-    chunk.taken(64 * MIB)
-    chunk.refused(0.0)
-    chunk.refused(50.0)  # nothing was taken meanwhile: still the same wait
-    chunk.idle()
-    chunk.refused(100.0)
-    chunk.taken(MIB)
-    chunk.refused(100.1)
-    assert chunk.size == LARGEST_CHUNK
-
-
-def test_pieces_are_never_smaller_than_the_smallest() -> None:
-    chunk = ChunkSize(0.5)
-    chunk.refused(0.0)
-    chunk.taken(10)
-    chunk.refused(1000.0)
-    assert chunk.size == SMALLEST_CHUNK
-
-
 # Inbound
 
 
@@ -275,18 +215,3 @@ def test_a_body_that_ends_early_is_refused_and_a_later_one_counts() -> None:
     with pytest.raises(WireError, match="message 'model' ended early"):
         inbound.take(packet(PacketType.MESSAGE, 2, message.header, bytes(8)))
     assert inbound.take(packet(PacketType.MESSAGE, 3, message.header, bytes(8))) is not None
-
-
-@pytest.mark.parametrize(
-    ("frames", "message"),
-    [
-        ([], "packet of 0 frames"),
-        ([b"x" * 13] * 3, "packet of 3 frames"),
-        ([b"x" * 12], "packet of 12 bytes; its prefix alone has 13"),
-        ([bytes(13)], "packet of unknown type 0"),
-        ([b"\xff" * 13], "packet of unknown type 255"),
-    ],
-)
-def test_what_is_no_packet_is_refused(frames: list[Buffer], message: str) -> None:
-    with pytest.raises(WireError, match=message):
-        Packet.read(frames)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -148,7 +147,3 @@ def json_of(*arguments: str | Path) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
     return result
-
-
-def environment_without(*names: str) -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if key not in names}

@@ -34,7 +34,7 @@ WITHOUT_NAMESPACES = (
     ],
 )
 def test_a_wrong_scenario_says_where_and_what_to_do(
-    tmp_path: Path, change: tuple[str, str], code: int, said: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, change: tuple[str, str], code: int, said: str
 ) -> None:
     assert change[0] in SMALL
     result = up(tmp_path, SMALL.replace(*change))

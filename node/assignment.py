@@ -32,7 +32,7 @@ class Keypair:
 
 @dataclass(frozen=True, kw_only=True)
 class PeerAddress:
-    """A node this one talks to, and what that node is to it."""
+    """A node this one talks to, and what that node is to it; ``late``: it is planned to join after the beginning."""
 
     name: str
     tier: Tier
@@ -40,6 +40,7 @@ class PeerAddress:
     host: str
     port: int
     public_key: str
+    late: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,9 +26,9 @@ class Exchange:
     """See the module. ``stop`` ends every wait with `Finished`, and so does a finish message of the ``parent``."""
 
     def __init__(
-        self, transport: Transport, peers: Iterable[str], parent: str | None, rule: Gathering, reporter: Reporter
+        self, transport: Transport, expected: Iterable[str], parent: str | None, rule: Gathering, reporter: Reporter
     ) -> None:
-        self.membership = Membership(peers)
+        self.membership = Membership(expected)
         self._transport = transport
         self._parent = parent
         self._rule = rule
@@ -92,7 +92,7 @@ class Exchange:
     # What happens to it
 
     async def wait_for_peers(self, patience: float) -> None:
-        """Wait until every peer was there once, ``patience`` s at most."""
+        """Wait until every expected peer was there once, ``patience`` s at most."""
         try:
             async with asyncio.timeout(patience):
                 await self._until(lambda: self.membership.complete)

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 class Membership:
     """``present`` peers said hello and were not lost since; those that ``left`` said goodbye, and nobody waits for
-    them; those ``seen`` were present at some time."""
+    them; those ``seen`` were present at some time. ``expected`` are the peers to begin with."""
 
-    def __init__(self, peers: Iterable[str]) -> None:
-        self.peers = frozenset(peers)
+    def __init__(self, expected: Iterable[str]) -> None:
+        self.expected = frozenset(expected)
         self.present: set[str] = set()
         self.left: set[str] = set()
         self.seen: set[str] = set()
@@ -29,5 +29,5 @@ class Membership:
 
     @property
     def complete(self) -> bool:
-        """Whether every peer was there at some time, or will not come."""
-        return self.peers <= self.seen | self.left
+        """Whether every expected peer was there at some time, or will not come."""
+        return self.expected <= self.seen | self.left

@@ -73,8 +73,8 @@ class Role:
         self._reporter = reporter
         self._finished = False
         self.leaving = False
-        peers = [peer.name for peer in assignment.peers]
-        self._exchange = Exchange(transport, peers, self.parent, assignment.gathering, reporter)
+        expected = [peer.name for peer in assignment.peers if not peer.late]
+        self._exchange = Exchange(transport, expected, self.parent, assignment.gathering, reporter)
 
     async def run(self) -> None:
         """The algorithm's part; each tier's class writes it."""

@@ -72,4 +72,5 @@ def _peer(node: NodePlan, relation: Relation, keys: RunKeys) -> PeerAddress:
         host=node.host,
         port=node.port,
         public_key=keys.public[node.name],
+        late=node.joins is not None,
     )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from netem.profile import LinkProfile
 from orchestrator.child import JsonChild
@@ -31,20 +30,12 @@ class UserspaceFabric:
         self._attachments = count(1)
 
     @classmethod
-    async def open(
-        cls,
-        hub: Hub,
-        run: str,
-        directory: Path,
-        plan: Plan,
-        on_event: Callable[[dict[str, Any]], None] = lambda event: None,
-    ) -> UserspaceFabric:
+    async def open(cls, hub: Hub, run: str, directory: Path, plan: Plan) -> UserspaceFabric:
         switch = await JsonChild.start(
             "the switch",
             [*hub.enter(), sys.executable, "-m", "netem.switch"],
             environment=labels(run, directory, "switch"),
             log=directory / "logs" / "switch.log",
-            on_event=on_event,
         )
         await switch.wait_ready(START_TIMEOUT)
         return cls(hub, switch, plan)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.history import History
-from tests.e2e.harness import SMALL, json_of, traces_of, up
+from tests.e2e.harness import SMALL, json_of, traces_of, up, write
 
 pytestmark = pytest.mark.e2e
 
@@ -73,6 +73,30 @@ probe: {{before: false}}
     assert result.code == 0, result.errors
     assert result.summary["rounds"] == 2
     assert result.summary["nodes"] == 5
+
+
+FAULTS = """\
+faults:
+  - {round: 3, node: device-1-0, action: slow, factor: 150}
+  - {random: {mean: 1s, until: 4s}, of: edges, action: degrade, latency: 60ms, for: 2s}
+stop: {rounds: 6}
+"""
+
+
+def test_slowness_and_random_faults(tmp_path: Path) -> None:
+    hardware = "hardware: {device: {speed: 0.5}}\n"
+    scenario = SMALL.replace("rounds: 3", "rounds: 6") + hardware + FAULTS + "probe: {before: false}\n"
+    planned = json_of("plan", write(tmp_path, scenario))["faults"]
+    result = up(tmp_path, scenario)
+    assert result.code in (0, 3), result.errors  # 3: a busy machine could not keep the devices' pace
+    assert result.summary["rounds"] == 6
+    happened = {fault["action"] for fault in result.summary["faults"]}
+    assert happened == {"slow", "degrade"}
+    assert sum(fault["action"] == "degrade" for fault in planned) >= 1
+    with History.open(Path(result.summary["run"])) as history:
+        lasted = [each.end - each.start for each in history.rounds() if each.node == "cloud" and each.end is not None]
+    # The slow device takes 150 times as long for its steps, from the one after the fault on, and everybody waits for it.
+    assert min(lasted[3:]) > 2 * max(lasted[:2]), lasted
 
 
 def test_edges_that_never_meet_the_cloud(tmp_path: Path) -> None:

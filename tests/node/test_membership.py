@@ -19,7 +19,7 @@ def test_who_is_there() -> None:
     assert not membership.left
 
 
-def test_complete_when_every_peer_was_seen_or_will_not_come() -> None:
+def test_complete_when_every_expected_peer_was_seen_or_will_not_come() -> None:
     membership = Membership(["a", "b", "c"])
     membership.join("a")
     membership.lose("a")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 
-from node.assignment import Gathering, Stop, Timeouts, derive_seed
+from node.assignment import Assignment, Gathering, Relation, Stop, Timeouts, derive_seed
 from node.checkpoint import Checkpoint, checkpoint_path, load
 from node.clock import run_virtual
 from node.compute import Mode
@@ -57,6 +57,7 @@ class World:
     """A cloud and its devices; ``away`` are cut off from everybody."""
 
     def __init__(self) -> None:
+        self.nodes = NODES
         self.away: set[str] = set()
         self.network = MemoryNetwork(lambda source, target, size: None if {source, target} & self.away else 0.01)
         self.notes: dict[str, Notes] = {name: Notes() for name in NODES.keys}
@@ -67,7 +68,7 @@ class World:
         restored: Checkpoint | None = None, **values: Any,
     ) -> Role:  # fmt: skip
         relations: Any = dict.fromkeys(DEVICES, "child") if name == "cloud" else {"cloud": "parent"}
-        assignment = NODES.assignment(name, relations, **values)
+        assignment = self.nodes.assignment(name, relations, **values)
         transport = self.network.transport(
             name, relations, incarnation=f"{name}-{incarnation}", timeouts=assignment.timeouts
         )
@@ -198,6 +199,31 @@ def test_a_lost_device_is_not_waited_for_beyond_the_quorum() -> None:
     world = run(work)
     ((_, lost),) = world.notes["cloud"].of("lost")
     assert lost["peer"] == "device-2"
+
+
+def test_nobody_waits_at_the_beginning_for_a_device_that_is_planned_to_come_late() -> None:
+    class Late(Nodes):
+        def assignment(self, node: str, peers: Mapping[str, Relation], **values: Any) -> Assignment:
+            usual = super().assignment(node, peers, **values)
+            return replace(usual, peers=tuple(replace(each, late=each.name == "device-2") for each in usual.peers))
+
+    async def work(world: World) -> None:
+        world.nodes = Late(*NODES.keys)
+        for name in DEVICES[:2]:
+            world.start(world.role(Device, name))
+        cloud: Any = world.start(world.role(Cloud, "cloud", stop=Stop(rounds=6), gathering=Gathering(quorum=0.5)))
+        await asyncio.sleep(2.5)
+        world.start(world.role(Device, "device-2"))
+        await world.over("cloud")
+        assert cloud.seen[0] == DEVICES[:2]
+        assert cloud.seen[-1] == DEVICES
+
+    assert first_round(run(work)) < 0.5  # and not lost_after, 8 s
+
+
+def first_round(world: World) -> float:
+    """When the cloud began its first round."""
+    return next(t for t, name, _, _ in world.notes["cloud"].events if name == "round")
 
 
 def test_a_device_that_comes_back_gets_the_model_of_the_round() -> None:

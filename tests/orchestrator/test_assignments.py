@@ -41,6 +41,13 @@ def test_every_node_knows_its_peers_and_their_keys() -> None:
     assert edge.control_key == keys.orchestrator.public
 
 
+def test_peers_that_join_later_are_marked() -> None:
+    made, _ = told(TEXT + "faults: [{round: 2, node: device-0-1, action: join}]\n")
+    assert {peer.name: peer.late for peer in made["edge-0"].peers} == {
+        "cloud": False, "device-0-0": False, "device-0-1": True, "edge-1": False,
+    }  # fmt: skip
+
+
 def test_data_is_told_to_those_who_have_some() -> None:
     made, _ = told()
     device, edge, cloud = (made[name].data for name in ("device-0-0", "edge-0", "cloud"))

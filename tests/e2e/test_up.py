@@ -95,7 +95,7 @@ def test_slowness_and_random_faults(tmp_path: Path) -> None:
     assert sum(fault["action"] == "degrade" for fault in planned) >= 1
     with History.open(Path(result.summary["run"])) as history:
         lasted = [each.end - each.start for each in history.rounds() if each.node == "cloud" and each.end is not None]
-    # The slow device takes 150 times as long for its steps, from the one after the fault on, and everybody waits for it.
+    # From the step after the fault on, the slow device takes 150 times as long, and everybody waits for it.
     assert min(lasted[3:]) > 2 * max(lasted[:2]), lasted
 
 

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from node.assignment import Hardware
-from node.compute import WorkerCompute, is_overrun, stretched
+from node.compute import TURN, WorkerCompute, is_overrun, stretched, take_long_turns
 
 
 class Notes:
@@ -87,3 +90,23 @@ async def test_a_host_with_its_own_speed_never_overruns() -> None:
     await compute.run(threading.Event().wait, (0.05,), 0, "train")
     assert notes.events == []
     compute.close()
+
+
+@pytest.mark.skipif(
+    tuple(map(int, platform.release().split("-")[0].split(".")[:2])) < (6, 12), reason="Linux 6.12 or later lets it"
+)
+def test_a_computing_thread_takes_long_turns() -> None:
+    def turn() -> float:
+        """Seconds, as the scheduler keeps them for this thread: sched_setattr(2), /proc/PID/sched."""
+        lines = Path(f"/proc/self/task/{threading.get_native_id()}/sched").read_text().splitlines()
+        (slice,) = [line.split()[-1] for line in lines if line.startswith("se.slice")]
+        return int(slice) / 1e9
+
+    def changed() -> tuple[float, float]:
+        before = turn()
+        take_long_turns()
+        return before, turn()
+
+    with ThreadPoolExecutor(1) as pool:
+        before, after = pool.submit(changed).result()
+    assert before < after == TURN

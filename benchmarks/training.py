@@ -35,7 +35,7 @@ from node.learning.models import build
 from node.learning.partition import divide
 from node.learning.training import Learner
 from node.wire import Message, decode, encode
-from orchestrator.history import History
+from orchestrator.results.history import History
 
 CLIENTS = 10
 SAMPLES = {"mnist": 600, "digits": 140}

@@ -20,9 +20,9 @@ from rich.table import Table
 from orchestrator.errors import OrchestratorError, PlanError, ScenarioError
 
 if TYPE_CHECKING:
-    from orchestrator.down import Removed
-    from orchestrator.plan import Plan
-    from orchestrator.scenario import Scenario
+    from orchestrator.host.down import Removed
+    from orchestrator.planning.plan import Plan
+    from orchestrator.scenario.schema import Scenario
 
 RUNS = Path("runs")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -84,12 +84,13 @@ def up(
     scenario: Path, overrides: tuple[str, ...], runs: Path, driver: str | None, engine: str | None, as_json: bool
 ) -> None:
     """Run SCENARIO: start its nodes, shape its links, train, inject its faults, report."""
-    from orchestrator.data import prepare_data
-    from orchestrator.directory import RunDirectory
-    from orchestrator.plan import make_plan
+    from orchestrator.host.directory import RunDirectory
+    from orchestrator.planning.data import prepare_data
+    from orchestrator.planning.plan import make_plan
+    from orchestrator.planning.shards import PreparedLabels
     from orchestrator.run import execute
-    from orchestrator.scenario import effective, load
-    from orchestrator.shards import PreparedLabels
+    from orchestrator.scenario.reading import load
+    from orchestrator.scenario.schema import effective
     from orchestrator.view import open_view
 
     overrides += (f"driver={driver}",) if driver else ()
@@ -142,7 +143,7 @@ def show_plan(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None
 @cli.command()
 def schema() -> None:
     """Print the scenario's JSON Schema, for editors."""
-    from orchestrator.scenario import json_schema
+    from orchestrator.scenario.schema import json_schema
 
     click.echo(json.dumps(json_schema(), indent=2))
 
@@ -152,7 +153,7 @@ def schema() -> None:
 @json_option
 def list_runs(runs: Path, as_json: bool) -> None:
     """List the runs that live on this host, with their nodes."""
-    from orchestrator.ps import living
+    from orchestrator.host.ps import living
 
     found = living(runs)
     if as_json:
@@ -176,8 +177,8 @@ def list_runs(runs: Path, as_json: bool) -> None:
 @json_option
 def logs(node: str, run: str | None, follow: bool, runs: Path, as_json: bool) -> None:
     """Print the log of NODE (or of `switch` or `forkserver`)."""
-    from orchestrator.directory import find_run
-    from orchestrator.tail import follow_file, log_of
+    from orchestrator.host.directory import find_run
+    from orchestrator.host.tail import follow_file, log_of
 
     directory = find_run(run, runs)
     path = log_of(directory, node)
@@ -196,8 +197,8 @@ def logs(node: str, run: str | None, follow: bool, runs: Path, as_json: bool) ->
 @json_option
 def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> None:
     """End RUN (the latest by default) and remove everything of it but its directory."""
-    from orchestrator.directory import find_run
-    from orchestrator.down import down, traces
+    from orchestrator.host.directory import find_run
+    from orchestrator.host.down import down, traces
 
     found = traces(runs)
     if everything:
@@ -222,7 +223,7 @@ def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> N
 @json_option
 def doctor(as_json: bool) -> None:
     """Tell what this host can do, and what to install or load for the rest."""
-    from orchestrator.doctor import examine
+    from orchestrator.host.doctor import examine
 
     findings = asyncio.run(examine())
     if as_json:
@@ -242,7 +243,7 @@ def doctor(as_json: bool) -> None:
 @json_option
 def report_run(run: str | None, runs: Path, as_json: bool) -> None:
     """Write RUN's report.html anew from its record (the latest run by default), also of a run that crashed."""
-    from orchestrator.directory import find_run
+    from orchestrator.host.directory import find_run
     from orchestrator.run import judge
 
     directory = find_run(run, runs)
@@ -260,9 +261,9 @@ def report_run(run: str | None, runs: Path, as_json: bool) -> None:
 @json_option
 def compare_runs(run_a: str, run_b: str, runs: Path, as_json: bool) -> None:
     """Hold two runs against each other: settings, accuracy, time, bytes, faults, verdicts."""
-    from orchestrator.compare import compare, print_comparison
-    from orchestrator.directory import find_run
-    from orchestrator.history import History
+    from orchestrator.host.directory import find_run
+    from orchestrator.results.compare import compare, print_comparison
+    from orchestrator.results.history import History
 
     result = compare(*(History.open(find_run(run, runs).path) for run in (run_a, run_b)))
     if as_json:
@@ -273,10 +274,10 @@ def compare_runs(run_a: str, run_b: str, runs: Path, as_json: bool) -> None:
 
 def _looked_up(scenario: Path, overrides: Sequence[str]) -> tuple[Scenario, Plan]:
     """Load a scenario and plan it on the data that is found, leaving no trace."""
-    from orchestrator.data import looked_up
-    from orchestrator.plan import make_plan
-    from orchestrator.scenario import load
-    from orchestrator.shards import PreparedLabels
+    from orchestrator.planning.data import looked_up
+    from orchestrator.planning.plan import make_plan
+    from orchestrator.planning.shards import PreparedLabels
+    from orchestrator.scenario.reading import load
 
     loaded = load(scenario, overrides)
     with looked_up(loaded.data, scenario.parent) as prepared:

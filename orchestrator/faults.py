@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from netem.profile import LinkProfile
 from orchestrator.errors import OrchestratorError
-from orchestrator.plan import Fault, LinkPlan, Plan
+from orchestrator.planning.plan import Fault, LinkPlan, Plan
 
 Pair = tuple[str, str]
 

@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable
 
 from orchestrator.fabric.base import Counted, Fabric
-from orchestrator.plan import Fault, Plan
-from orchestrator.record import Record
+from orchestrator.planning.plan import Fault, Plan
+from orchestrator.results.record import Record
 from orchestrator.session import Session
 from orchestrator.view import Snapshot, View
 

@@ -17,8 +17,8 @@ from netem.measure import Measurement, Verdict, judge, plan_probe, probe_argumen
 from netem.profile import LinkProfile
 from orchestrator.errors import HostError
 from orchestrator.fabric.hub import Hub
-from orchestrator.plan import LinkPlan, NodePlan, Plan
-from orchestrator.record import Record
+from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
+from orchestrator.results.record import Record
 from orchestrator.session import Session
 
 TIMEOUT = 60.0  # s for one pair

@@ -15,24 +15,24 @@ from typing import Any
 
 from node.control import ControlServer
 from node.errors import ControlError
-from orchestrator import processes
-from orchestrator.assignments import write_assignments
-from orchestrator.checks import overall
-from orchestrator.directory import RunDirectory
 from orchestrator.drivers.namespaces import NamespacesDriver
 from orchestrator.errors import HostError, OrchestratorError, RunError
 from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.engines import open_fabric
 from orchestrator.fabric.hub import Hub
-from orchestrator.history import History
-from orchestrator.keys import RunKeys
+from orchestrator.host import processes
+from orchestrator.host.directory import RunDirectory
 from orchestrator.monitor import watch
-from orchestrator.plan import Plan
+from orchestrator.planning.assignments import write_assignments
+from orchestrator.planning.keys import RunKeys
+from orchestrator.planning.plan import Plan
 from orchestrator.probe import probe_links
-from orchestrator.record import Record
 from orchestrator.report import write_report
+from orchestrator.results.checks import overall
+from orchestrator.results.history import History
+from orchestrator.results.record import Record
+from orchestrator.results.summary import summary
 from orchestrator.session import Ending, Session
-from orchestrator.summary import summary
 from orchestrator.view import View
 
 STOP_GRACE = 5.0  # s for the nodes to end in order

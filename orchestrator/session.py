@@ -19,8 +19,8 @@ from orchestrator.drivers.base import CanPause, Driver, Exit
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import Fabric
 from orchestrator.faults import FaultInjector
-from orchestrator.plan import Fault, NodePlan, Plan
-from orchestrator.record import Record
+from orchestrator.planning.plan import Fault, NodePlan, Plan
+from orchestrator.results.record import Record
 
 REGISTER_TIMEOUT = 60.0  # s from the start of a node's process to its first word
 RESTART_LIMIT = 3  # restarts of one node by itself without a finished round of its own in between

@@ -18,8 +18,8 @@ from netem.profile import LinkProfile
 from netem.units import format_duration, format_fraction, format_size
 from orchestrator import text
 from orchestrator.fabric import wiring
-from orchestrator.plan import Fault, LinkPlan, NodePlan, Plan
-from orchestrator.scenario_links import PROFILE_KEYS
+from orchestrator.planning.plan import Fault, LinkPlan, NodePlan, Plan
+from orchestrator.scenario.links import PROFILE_KEYS
 
 T = TypeVar("T")
 FEW_NODES = 30  # up to so many are shown one by one

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator import text
-from orchestrator.checks import Verdict
+from orchestrator.results.checks import Verdict
 
 LINES = 6  # of what happened last, under the live picture
 CURVE = 40  # rounds in the little curve of the accuracy

@@ -10,8 +10,9 @@ import pytest
 
 from node.catalogue import ALGORITHMS, DATASETS, MODELS, PARTITIONS
 from orchestrator.cli import cli
-from orchestrator.plan import make_plan
-from orchestrator.scenario import Scenario, load, parse
+from orchestrator.planning.plan import make_plan
+from orchestrator.scenario.reading import load, parse
+from orchestrator.scenario.schema import Scenario
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from orchestrator.plan import NodePlan
+from orchestrator.planning.plan import NodePlan
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cgroups import NodeGroups, writable_hierarchies
-from orchestrator.child import JsonChild
 from orchestrator.drivers.base import Exit
 from orchestrator.errors import HostError
 from orchestrator.fabric.hub import Hub, labels
-from orchestrator.plan import NodePlan
+from orchestrator.host.cgroups import NodeGroups, writable_hierarchies
+from orchestrator.host.child import JsonChild
+from orchestrator.planning.plan import NodePlan
 
 WARM_UP_TIMEOUT = 120.0  # s; the first import of torch from a cold disk is slow
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from netem.profile import LinkProfile
-from orchestrator.plan import LinkPlan, NodePlan
+from orchestrator.planning.plan import LinkPlan, NodePlan
 
 
 @dataclass(frozen=True)

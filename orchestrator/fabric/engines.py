@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 
-from orchestrator.directory import RunDirectory
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.kernel import KernelFabric
 from orchestrator.fabric.userspace import UserspaceFabric
-from orchestrator.plan import Plan
+from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.plan import Plan
 
 
 async def open_fabric(plan: Plan, hub: Hub, directory: RunDirectory) -> Fabric:

@@ -19,7 +19,7 @@ from orchestrator.errors import FabricError, HostError
 from orchestrator.fabric import wiring
 from orchestrator.fabric.base import Counted
 from orchestrator.fabric.hub import Hub
-from orchestrator.plan import LinkPlan, NodePlan, Plan
+from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 
 BRIDGE = "br0"
 

@@ -8,11 +8,11 @@ from itertools import count
 from pathlib import Path
 
 from netem.profile import LinkProfile
-from orchestrator.child import JsonChild
 from orchestrator.fabric import wiring
 from orchestrator.fabric.base import Counted
 from orchestrator.fabric.hub import Hub, labels
-from orchestrator.plan import LinkPlan, NodePlan, Plan
+from orchestrator.host.child import JsonChild
+from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 
 START_TIMEOUT = 20.0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orchestrator.plan import NodePlan, Plan
+from orchestrator.planning.plan import NodePlan, Plan
 
 PREFIX_LENGTH = 16
 MTU = 1500

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.errors import RecordError
-from orchestrator.history import History
 from orchestrator.report.page import render
+from orchestrator.results.history import History
 
 __all__ = ["render", "write_report"]
 

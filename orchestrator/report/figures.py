@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator import text
-from orchestrator.history import History
-from orchestrator.rows import Metric, State
-from orchestrator.summary import finite
+from orchestrator.results.history import History
+from orchestrator.results.rows import Metric, State
+from orchestrator.results.summary import finite
 
 Figure = dict[str, Any]
 Trace = dict[str, Any]

@@ -14,12 +14,12 @@ import yaml
 from plotly.offline import get_plotlyjs
 
 from orchestrator import text
-from orchestrator.checks import Check, Verdict, checks, overall
-from orchestrator.history import History
-from orchestrator.record import COUNTERS
 from orchestrator.report import figures
 from orchestrator.report.topology import picture
-from orchestrator.rows import FaultSpan
+from orchestrator.results.checks import Check, Verdict, checks, overall
+from orchestrator.results.history import History
+from orchestrator.results.record import COUNTERS
+from orchestrator.results.rows import FaultSpan
 
 HERE = files("orchestrator.report")
 LOG_LIMIT = 3000  # rows of the log that the page holds; the record holds them all

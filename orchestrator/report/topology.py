@@ -14,9 +14,9 @@ from typing import Any
 
 from netem.profile import LinkProfile
 from orchestrator import text
-from orchestrator.history import History
 from orchestrator.report.figures import FAULTS, link_colour
-from orchestrator.rows import LinkCounters
+from orchestrator.results.history import History
+from orchestrator.results.rows import LinkCounters
 
 WIDTH = 1120.0
 MARGIN = 28.0

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orchestrator.cgroups import left_behind
-from orchestrator.directory import RunDirectory, known_runs
 from orchestrator.errors import RecordError
-from orchestrator.history import History
-from orchestrator.processes import run_processes
+from orchestrator.host.cgroups import left_behind
+from orchestrator.host.directory import RunDirectory, known_runs
+from orchestrator.host.processes import run_processes
+from orchestrator.results.history import History
 
 ROOT = Path(__file__).parents[2]
 T = TypeVar("T")

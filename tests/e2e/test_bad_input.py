@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.directory import known_runs
-from orchestrator.processes import run_processes
+from orchestrator.host.directory import known_runs
+from orchestrator.host.processes import run_processes
 from tests.e2e.harness import ROOT, SMALL, command, json_of, up, write
 
 pytestmark = pytest.mark.e2e

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.record import COUNTERS, Record
+from orchestrator.results.record import COUNTERS, Record
 
 SETUP = 6.5  # s from the beginning of the run to the beginning of the training
 ROUND = 4.0  # s
@@ -360,8 +360,8 @@ def round_to(value: float) -> float:
 
 
 if __name__ == "__main__":
-    from orchestrator.history import History
     from orchestrator.report import write_report
+    from orchestrator.results.history import History
 
     run = Example().build(Path(sys.argv[1]))
     write_report(History.open(run), run / "report.html")

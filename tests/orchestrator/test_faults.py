@@ -12,8 +12,8 @@ from netem.profile import LinkProfile
 from node.clock import run_virtual
 from orchestrator.errors import DriverError
 from orchestrator.faults import FaultInjector, LinkStates
-from orchestrator.plan import LinkPlan, Plan
-from orchestrator.timeline import Fault
+from orchestrator.planning.plan import LinkPlan, Plan
+from orchestrator.planning.timeline import Fault
 
 BASE = LinkProfile(latency=0.01)
 LINKS = (

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import RecordError
-from orchestrator.history import History
-from orchestrator.record import Record
 from orchestrator.report import render, write_report
 from orchestrator.report.figures import SERIES, STATES, curves, link_colour, timeline, traffic
 from orchestrator.report.topology import WIDTH, picture
+from orchestrator.results.history import History
+from orchestrator.results.record import Record
 from tests.orchestrator.example_run import SETUP, Example, plan_of
 
 EXAMPLES = {

@@ -11,13 +11,13 @@ import pytest
 
 from node.clock import run_virtual
 from node.control import ControlServer
-from orchestrator.directory import RunDirectory
 from orchestrator.drivers.base import Driver, Exit
 from orchestrator.fabric.base import Fabric
-from orchestrator.history import History
-from orchestrator.plan import NodePlan, Plan, make_plan
-from orchestrator.record import Record
-from orchestrator.scenario import parse
+from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.plan import NodePlan, Plan, make_plan
+from orchestrator.results.history import History
+from orchestrator.results.record import Record
+from orchestrator.scenario.reading import parse
 from orchestrator.session import RESTART_LIMIT, Session
 
 SCENARIO = """\

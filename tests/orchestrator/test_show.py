@@ -7,8 +7,8 @@ import json
 
 from rich.console import Console
 
-from orchestrator.plan import Plan, make_plan
-from orchestrator.scenario import parse
+from orchestrator.planning.plan import Plan, make_plan
+from orchestrator.scenario.reading import parse
 from orchestrator.show import kernel_commands, print_plan, switch_request
 from tests.orchestrator.labels import prepared
 

@@ -13,8 +13,8 @@ from netem.profile import LinkProfile
 from orchestrator.errors import FabricError
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.kernel import KernelFabric
-from orchestrator.plan import Plan, make_plan
-from orchestrator.scenario import parse
+from orchestrator.planning.plan import Plan, make_plan
+from orchestrator.scenario.reading import parse
 
 SCENARIO = """\
 name: wired

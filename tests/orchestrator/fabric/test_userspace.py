@@ -17,8 +17,8 @@ from netem.profile import LinkProfile
 from orchestrator.errors import HostError
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.userspace import UserspaceFabric
-from orchestrator.plan import Plan, make_plan
-from orchestrator.scenario import parse
+from orchestrator.planning.plan import Plan, make_plan
+from orchestrator.scenario.reading import parse
 
 pytestmark = pytest.mark.netns
 

@@ -1,0 +1,89 @@
+"""CPU and memory limits for nodes by control groups, where this user may write them.
+
+One group a run, `edgebed-<run>`, and one a node below it, under cgroup v2 (a delegated or root hierarchy) or
+under the v1 controllers cpu and memory. Where neither is writable the limits are not applied, and the run's
+record says so; the stretching of `compute` to the hardware's speed does not depend on them.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.planning.plan import HardwareClass
+
+ROOT = Path("/sys/fs/cgroup")
+PREFIX = "edgebed-"
+_PERIOD = 100_000  # microseconds; CFS bandwidth control's default period
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """One mounted hierarchy in which groups can be made; ``controllers`` among cpu and memory."""
+
+    path: Path
+    controllers: tuple[str, ...]
+    version: int
+
+
+def writable_hierarchies(root: Path = ROOT) -> list[Hierarchy]:
+    """The hierarchies this process may make groups in: one for v2, one a controller for v1, none if not allowed."""
+    unified = root / "cgroup.subtree_control"
+    if unified.exists():
+        offered = unified.read_text().split()
+        controllers = tuple(name for name in ("cpu", "memory") if name in offered)
+        return [Hierarchy(root, controllers, 2)] if controllers and os.access(root, os.W_OK) else []
+    return [
+        Hierarchy(root / name, (name,), 1)
+        for name in ("cpu", "memory")
+        if (root / name / "cgroup.procs").exists() and os.access(root / name, os.W_OK)
+    ]
+
+
+def limits(hierarchy: Hierarchy, hardware: HardwareClass) -> dict[str, str]:
+    """The files to write, and what, so that a node gets its hardware's cores and memory and no more."""
+    files: dict[str, str] = {}
+    if "cpu" in hierarchy.controllers and hardware.cores is not None:
+        quota = str(round(hardware.cores * _PERIOD))
+        if hierarchy.version == 2:
+            files["cpu.max"] = f"{quota} {_PERIOD}"
+        else:
+            files |= {"cpu.cfs_period_us": str(_PERIOD), "cpu.cfs_quota_us": quota}
+    if "memory" in hierarchy.controllers and hardware.memory is not None:
+        files["memory.max" if hierarchy.version == 2 else "memory.limit_in_bytes"] = str(hardware.memory)
+    return files
+
+
+class NodeGroups:
+    """The groups of one run."""
+
+    def __init__(self, run: str, hierarchies: list[Hierarchy]) -> None:
+        self._hierarchies = hierarchies
+        self._name = f"{PREFIX}{run}"
+
+    def create(self) -> list[Path]:
+        """Make the run's groups; the paths, for whoever has to remove them."""
+        made = []
+        for hierarchy in self._hierarchies:
+            group = hierarchy.path / self._name
+            group.mkdir(exist_ok=True)
+            if hierarchy.version == 2:
+                (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in hierarchy.controllers))
+            made.append(group)
+        return made
+
+    def place(self, node: str, pid: int, hardware: HardwareClass) -> None:
+        """Put a node's process under its hardware's limits."""
+        for hierarchy in self._hierarchies:
+            group = hierarchy.path / self._name / node
+            group.mkdir(exist_ok=True)
+            for name, value in limits(hierarchy, hardware).items():
+                (group / name).write_text(value)
+            (group / "cgroup.procs").write_text(str(pid))
+
+
+def left_behind(run: str | None = None, root: Path = ROOT) -> list[Path]:
+    """The groups of one run, or of every run, that exist now."""
+    pattern = f"{PREFIX}{run if run is not None else '*'}"
+    return sorted(path for hierarchy in writable_hierarchies(root) for path in hierarchy.path.glob(pattern))

@@ -1,0 +1,138 @@
+"""What this host can do for edgebed, found by trying, and what to install or allow for the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.fabric.hub import Hub
+from orchestrator.host.cgroups import writable_hierarchies
+
+PACKAGES = ("torch", "torchvision", "pyzmq", "msgpack", "numpy", "pydantic", "docker")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at: ``ok`` True or False, or None where it is only nice to have and missing."""
+
+    name: str
+    ok: bool | None
+    detail: str
+    remedy: str = ""
+
+
+async def examine() -> list[Finding]:
+    """Look at everything; the order is that of the report."""
+    findings = [_python(), _system(), *_tools(), _packages()]
+    findings += await _namespaces()
+    findings += [_cgroups(), _curve(), await _docker()]
+    return findings
+
+
+def _python() -> Finding:
+    version = platform.python_version()
+    return Finding(
+        "Python", sys.version_info >= (3, 11), version, "" if sys.version_info >= (3, 11) else "use 3.11 or later"
+    )
+
+
+def _system() -> Finding:
+    linux = sys.platform == "linux"
+    remedy = "" if linux else "the namespaces driver needs Linux"
+    user = "root" if os.geteuid() == 0 else f"user {os.geteuid()}"
+    return Finding("system", linux, f"{platform.system()} {platform.release()}, {os.cpu_count()} cores, {user}", remedy)
+
+
+def _tools() -> list[Finding]:
+    packages = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2", "tc": "iproute2"}
+    return [
+        Finding(
+            f"command {tool}", path is not None, path or "missing", "" if path else f"install the package {package}"
+        )
+        for tool, package in packages.items()
+        for path in [shutil.which(tool)]
+    ]
+
+
+def _packages() -> Finding:
+    versions, missing = [], []
+    for name in PACKAGES:
+        try:
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    return Finding("packages", not missing, ", ".join(versions), f"pip install {' '.join(missing)}" if missing else "")
+
+
+async def _namespaces() -> list[Finding]:
+    try:
+        hub = await Hub.open("doctor", Path.cwd())
+    except OrchestratorError as error:
+        remedy = (
+            "as root: sysctl kernel.unprivileged_userns_clone=1 (Debian), or"
+            " sysctl kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu 24.04), and user.max_user_namespaces"
+            " above 0; or run as root"
+        )
+        return [Finding("namespaces", False, str(error), remedy)]
+    try:
+        how = "as root" if hub.privileged else "in an unprivileged user namespace"
+        findings = [Finding("namespaces", True, f"made {how}")]
+        findings.append(await _veth(hub))
+        tried = json.loads(await hub.run([sys.executable, "-m", "orchestrator.fabric.tryout"]))
+        detail = "works" if tried["netem"] else f"not here ({tried['reason']}); the userspace engine shapes the links"
+        remedy = "" if tried["netem"] else "modprobe sch_netem, or a kernel that has it"
+        findings.append(Finding("kernel netem", tried["netem"] or None, detail, remedy))
+        return findings
+    finally:
+        await hub.close()
+
+
+async def _veth(hub: Hub) -> Finding:
+    try:
+        await hub.run(["ip", "link", "add", "try0", "type", "veth", "peer", "name", "try1"])
+    except OrchestratorError as error:
+        return Finding("veth", False, str(error), "load the kernel module veth")
+    return Finding("veth", True, "made a pair")
+
+
+def _cgroups() -> Finding:
+    hierarchies = writable_hierarchies()
+    if not hierarchies:
+        return Finding(
+            "cgroups", None, "not writable: CPU and memory limits of hardware are not enforced, speed still is",
+            "run as root, or have systemd delegate a hierarchy",
+        )  # fmt: skip
+    names = ", ".join(f"{name} (v{each.version})" for each in hierarchies for name in each.controllers)
+    return Finding("cgroups", True, names)
+
+
+def _curve() -> Finding:
+    import zmq
+
+    ok = zmq.has("curve")
+    return Finding("CURVE", ok, f"libzmq {zmq.zmq_version()}", "" if ok else "install a pyzmq built with libsodium")
+
+
+async def _docker() -> Finding:
+    import docker
+    from docker.errors import DockerException
+
+    def ask() -> str:
+        client = docker.from_env(timeout=3)
+        try:
+            return str(client.version()["Version"])
+        finally:
+            client.close()
+
+    try:
+        return Finding("Docker Engine", True, await asyncio.to_thread(ask))
+    except (DockerException, OSError):
+        return Finding("Docker Engine", None, "none answers; the docker driver cannot be used", "start dockerd")

@@ -1,0 +1,89 @@
+"""Take a run down, whatever state it is in, from a process that knows nothing but its id."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.fabric.anchor import removed
+from orchestrator.host import cgroups, processes
+from orchestrator.host.directory import RunDirectory
+
+ORDERLY = 20.0  # s for a living orchestrator to end its run by itself
+CGROUP_PATIENCE = 5.0
+
+
+@dataclass
+class Removed:
+    """What `down` found of one run and removed."""
+
+    run: str
+    stopped: bool = False  # a living orchestrator ended it in order
+    processes: list[str] = field(default_factory=list)
+    cgroups: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    @property
+    def anything(self) -> bool:
+        return self.stopped or bool(self.processes or self.cgroups)
+
+
+def down(run: str, directory: RunDirectory | None) -> Removed:
+    """End a run: in order if its orchestrator lives, else by its labels. Safe to repeat."""
+    result = Removed(run)
+    if directory is not None and (holder := directory.holder()) is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(holder, signal.SIGTERM)
+        result.stopped = _wait_released(directory, ORDERLY)
+        if not result.stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(holder, signal.SIGKILL)
+            _wait_released(directory, 5.0)
+    found = processes.run_processes(run)
+    result.processes = [f"{process.part} {process.command} ({process.pid})" for process in found]
+    result.left = [f"process {process.pid} ({process.command})" for process in processes.end(found)]
+    _remove_cgroups(run, result)
+    if directory is not None:
+        for folder in (directory.nodes, directory.control):
+            shutil.rmtree(folder, ignore_errors=True)
+    return result
+
+
+def _remove_cgroups(run: str, result: Removed) -> None:
+    groups = cgroups.left_behind(run)
+    result.cgroups = [str(group) for group in groups]
+    deadline = time.monotonic() + CGROUP_PATIENCE
+    while groups and time.monotonic() < deadline:
+        groups = [group for group in groups if not removed(str(group))]
+        time.sleep(0.05 if groups else 0)
+    result.left += [f"cgroup {group}" for group in groups]
+
+
+def _wait_released(directory: RunDirectory, timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
+    while directory.holder() is not None:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def traces(runs: Path) -> dict[str, RunDirectory | None]:
+    """Every run of which this host still shows something: a living orchestrator, a process, a cgroup."""
+    found: dict[str, RunDirectory | None] = {}
+    for process in processes.run_processes():
+        known = (process.directory / "run.db").exists()
+        found[process.run] = RunDirectory(process.directory) if known else None
+    for group in cgroups.left_behind():
+        found.setdefault(group.name.removeprefix(cgroups.PREFIX), None)
+    if runs.is_dir():
+        for path in runs.iterdir():
+            directory = RunDirectory(path.resolve())
+            if directory.lock.exists() and directory.holder() is not None:
+                found[directory.run] = directory
+    return found

@@ -1,0 +1,34 @@
+"""Print a log file, and go on with what is added to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from orchestrator.errors import RunError
+from orchestrator.host.directory import RunDirectory
+
+LOOK_EVERY = 0.1  # s
+
+
+def log_of(directory: RunDirectory, node: str) -> Path:
+    """The log of one node or helper process of a run."""
+    path = directory.logs / f"{node}.log"
+    if path.exists():
+        return path
+    names = ", ".join(sorted(each.stem for each in directory.logs.glob("*.log"))) or "none"
+    raise RunError(f"run {directory.run} has no log '{node}'; it has: {names}")
+
+
+def follow_file(path: Path, go_on: Callable[[], bool]) -> Iterator[str]:
+    """The file's text, then what is added, until ``go_on`` says no and all has been read."""
+    with path.open(errors="replace") as file:
+        while True:
+            last = not go_on()
+            if text := file.read():
+                yield text
+            elif last:
+                return
+            else:
+                time.sleep(LOOK_EVERY)

@@ -1,0 +1,1 @@
+"""From a scenario to everything a run needs, decided before anything starts."""

@@ -1,0 +1,76 @@
+"""From the plan to what each node is told."""
+
+from __future__ import annotations
+
+import os
+
+from node.assignment import Assignment, DataAssignment, Gathering, Hardware, PeerAddress, Relation, Stop
+from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.keys import RunKeys
+from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.planning.shards import own_test_key, train_key
+
+
+def assignments(plan: Plan, directory: RunDirectory, keys: RunKeys) -> dict[str, Assignment]:
+    """The assignment of every node, by name, for the run that lives in ``directory``."""
+    return {node.name: _assignment(plan, node, directory, keys) for node in plan.nodes}
+
+
+def write_assignments(plan: Plan, directory: RunDirectory, keys: RunKeys) -> None:
+    """One file a node, readable by this user only, since it holds the node's secret key."""
+    for name, assignment in assignments(plan, directory, keys).items():
+        descriptor = os.open(directory.nodes / f"{name}.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w") as file:
+            file.write(assignment.to_json())
+
+
+def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKeys) -> Assignment:
+    related: list[tuple[Relation, str]] = [("parent", node.parent)] if node.parent is not None else []
+    related += [("child", name) for name in node.children] + [("neighbour", name) for name in node.neighbours]
+    return Assignment(
+        run=directory.run,
+        node=node.name,
+        tier=node.tier,
+        index=node.index,
+        seed=plan.seed,
+        host=node.host,
+        port=node.port,
+        keys=keys.nodes[node.name],
+        control_endpoint=f"ipc://{directory.control / 'socket'}",
+        control_key=keys.orchestrator.public,
+        peers=tuple(_peer(plan.node(name), relation, keys) for relation, name in related),
+        algorithm=plan.algorithm,
+        params=dict(plan.params),
+        model=plan.model,
+        model_params=dict(plan.model_params),
+        data=DataAssignment(
+            dataset=plan.data.dataset,
+            directory=plan.data_directory,
+            shards=str(directory.shards),
+            train_key=train_key(node.name) if node.name in plan.shards.train else None,
+            own_test_key=own_test_key(node.name) if node.name in plan.shards.own_test else None,
+            global_test=node.leads or node.tier == "cloud",
+        ),
+        hardware=Hardware(speed=node.hardware.speed, cores=node.hardware.cores, memory=node.hardware.memory),
+        gathering=Gathering(
+            quorum=plan.gathering.quorum,
+            deadline=plan.gathering.deadlines.get(node.tier, max(plan.gathering.deadlines.values())),
+            late="keep" if plan.gathering.late == "keep" else "discard",
+        ),
+        timeouts=plan.timeouts,
+        stop=Stop(rounds=plan.stop.rounds, accuracy=plan.stop.accuracy),
+        checkpoint_directory=str(directory.checkpoints),
+        leads=node.leads,
+    )
+
+
+def _peer(node: NodePlan, relation: Relation, keys: RunKeys) -> PeerAddress:
+    return PeerAddress(
+        name=node.name,
+        tier=node.tier,
+        relation=relation,
+        host=node.host,
+        port=node.port,
+        public_key=keys.public[node.name],
+        late=node.joins is not None,
+    )

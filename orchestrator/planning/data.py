@@ -1,0 +1,58 @@
+"""The data set of a scenario, found and prepared on this host."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from node.learning.datasets import Prepared, prepare
+from node.learning.errors import DataError, DataNotFound
+from orchestrator.errors import HostError
+from orchestrator.scenario.schema import DataSpec
+
+
+def cache_directory() -> Path:
+    """Where prepared data sets are kept: $EDGEBED_CACHE, else below the user's cache (XDG base directories)."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("EDGEBED_CACHE") or Path(base) / "edgebed")
+
+
+def prepare_data(spec: DataSpec, base: Path) -> Prepared:
+    """Find or download, and decode, the first of the scenario's data sets that this host has; HostError if none.
+
+    ``base`` is the scenario's folder, to which its paths are relative. A download is tried for a scenario's last
+    resort only: with `[fashion-mnist, digits]` nothing is fetched.
+    """
+    return _first(spec, base, cache_directory(), download=True)
+
+
+@contextlib.contextmanager
+def looked_up(spec: DataSpec, base: Path) -> Iterator[Prepared]:
+    """The same without a trace: nothing is downloaded, and what is not in the cache yet is decoded for this once."""
+    cache = cache_directory()
+    with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:
+        known = _first(spec, base, cache, download=False) if cache.exists() and _is_cached(spec, cache) else None
+        yield known or _first(spec, base, Path(passing), download=False)
+
+
+def _is_cached(spec: DataSpec, cache: Path) -> bool:
+    return any(any(cache.glob(f"{Path(name).stem.lower()}-*/meta.json")) for name in spec.dataset)
+
+
+def _first(spec: DataSpec, base: Path, cache: Path, *, download: bool) -> Prepared:
+    search = [base / spec.path] if spec.path else [base]
+    reasons = []
+    for name in spec.dataset:
+        last = name == spec.dataset[-1]
+        try:
+            return prepare(name, cache, search, download=download and last)
+        except DataNotFound as error:
+            reasons.append(str(error))
+        except DataError as error:
+            raise HostError(f"data.dataset: {error}") from None
+        except OSError as error:
+            raise HostError(f"data.dataset: {name} cannot be prepared in {cache}: {error.strerror or error}") from None
+    raise HostError(f"data.dataset: {'; '.join(reasons)}")

@@ -1,0 +1,335 @@
+"""The plan: every node, address, link, shard of data and fault of a run, decided before anything starts.
+
+`make_plan` is a pure function of the scenario and the labels of its data: equal input gives an equal plan and equal
+bytes of plan.json. Node number n (the cloud first, then edges, then devices) has the address 10.77.0.0 + n.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from netem.profile import LinkProfile
+from node.assignment import Tier, Timeouts, derive_seed
+from node.catalogue import ALGORITHMS, DATASETS, MODELS, PARTITIONS, LocalTraining, Size
+from node.parameters import read_parameters
+from orchestrator.errors import PlanError
+from orchestrator.planning.deadlines import Workload, deadlines
+from orchestrator.planning.shards import PreparedLabels, Shards, make_shards
+from orchestrator.planning.timeline import Fault, FaultTime, expand, joins
+from orchestrator.scenario.checks import leading_nodes, partition_params
+from orchestrator.scenario.hardware import HardwareClass
+from orchestrator.scenario.links import resolve
+from orchestrator.scenario.schema import HardwareSpec, Scenario
+from orchestrator.scenario.topology import Member, Pair
+
+__all__ = [
+    "DataPlan", "Fault", "FaultTime", "GatheringPlan", "HardwareClass", "LinkPlan", "NodePlan", "Plan",
+    "PreparedLabels", "StopPlan", "make_plan",
+]  # fmt: skip
+
+NETWORK = ipaddress.IPv4Network("10.77.0.0/16")
+PORT = 7000  # of every node, since each has a network namespace of its own
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """A node: who it is, where it is reached, whom it may talk to, what it runs on and what it holds.
+
+    ``samples`` and ``label_counts`` (by class) are its own training data. ``leads``: its rounds are the rounds of the
+    run. ``joins``: it is started then, not at the beginning.
+    """
+
+    name: str
+    tier: Tier
+    index: int
+    host: str
+    mac: str
+    port: int
+    parent: str | None
+    children: tuple[str, ...]
+    neighbours: tuple[str, ...]
+    hardware: HardwareClass
+    samples: int
+    label_counts: tuple[int, ...]
+    leads: bool
+    joins: FaultTime | None
+
+
+@dataclass(frozen=True)
+class LinkPlan:
+    """One direction of a link."""
+
+    source: str
+    target: str
+    link_class: str
+    profile: LinkProfile
+    seed: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, the profile with units."""
+        return vars(self) | {"profile": self.profile.to_mapping()}
+
+
+@dataclass(frozen=True)
+class DataPlan:
+    """The data set and how it is divided. Without labels (the data set is not on this host) counts are 0, hashes empty.
+
+    ``sha256`` is of the data set, ``shards_sha256`` of the index lists. ``moves`` are the repairs of the partition:
+    from, to, label, number of samples. ``used_samples`` of ``train_samples`` went to some node.
+    """
+
+    dataset: str
+    sha256: str
+    classes: int
+    partition: str
+    partition_params: Mapping[str, Any]
+    test: str
+    train_samples: int
+    used_samples: int
+    test_samples: int
+    shards_sha256: str
+    moves: tuple[tuple[str, str, int, int], ...]
+
+
+@dataclass(frozen=True)
+class GatheringPlan:
+    """How nodes that collect answers wait; ``deadlines`` in seconds, by tier."""
+
+    quorum: float
+    late: str
+    deadlines: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class StopPlan:
+    """The run ends with whatever comes first; ``after`` in seconds of training."""
+
+    rounds: int
+    accuracy: float | None
+    after: float | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that was decided. ``shards``, the index arrays, and ``data_directory``, where this host keeps the
+    prepared data set, are no part of plan.json."""
+
+    name: str
+    seed: int
+    driver: str
+    engine: str
+    algorithm: str
+    params: Mapping[str, Any]
+    model: str
+    model_params: Mapping[str, Any]
+    model_bytes: int
+    data: DataPlan
+    nodes: tuple[NodePlan, ...]
+    links: tuple[LinkPlan, ...]
+    faults: tuple[Fault, ...]
+    gathering: GatheringPlan
+    timeouts: Timeouts
+    stop: StopPlan
+    restart: str
+    probe: bool
+    shards: Shards = field(default_factory=Shards, compare=False, repr=False)
+    data_directory: str = field(default="", compare=False)
+
+    def node(self, name: str) -> NodePlan:
+        """The node of this name. Raises KeyError."""
+        return self.by_name[name]
+
+    @cached_property
+    def by_name(self) -> dict[str, NodePlan]:
+        """The nodes by name, in their order."""
+        return {node.name: node for node in self.nodes}
+
+    def to_json(self) -> dict[str, Any]:
+        """What plan.json holds: plain data, times in seconds, profiles with units."""
+        data = {entry.name: getattr(self, entry.name) for entry in fields(self)} | {
+            "algorithm": {"name": self.algorithm, "params": dict(self.params)},
+            "nodes": [asdict(node) for node in self.nodes],
+            "links": [link.to_json() for link in self.links],
+            "faults": [asdict(fault) for fault in self.faults],
+        }
+        data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}
+        return {key: value for key, value in data.items() if key not in ("params", "shards", "data_directory")}
+
+    def write_shards(self, path: Path) -> None:
+        """Write the file of index arrays that the nodes read."""
+        self.shards.write(path)
+
+
+def make_plan(scenario: Scenario, data: PreparedLabels | None) -> Plan:
+    """Decide everything. Without ``data`` the plan has no shards, and only serves to look at.
+
+    Raises PlanError where the data does not suffice, the model does not take it, or faults contradict one another.
+    """
+    shards = make_shards(scenario, data) if data is not None else Shards()
+    links = _links(scenario)
+    faults = expand(
+        scenario.faults,
+        scenario.topology,
+        [(link.source, link.target) for link in links],
+        seed=scenario.seed,
+        rounds=scenario.rounds,
+        after=scenario.stop.after,
+    )
+    nodes = _nodes(scenario, shards, joins(faults))
+    params = _algorithm_params(scenario)
+    model = MODELS[scenario.model.name]
+    size = _model_size(scenario, data)
+    return Plan(
+        name=scenario.name,
+        seed=scenario.seed,
+        driver=scenario.driver,
+        engine=scenario.engine,
+        algorithm=scenario.algorithm.name,
+        params=asdict(params),
+        model=model.name,
+        model_params=asdict(read_parameters(model.params, scenario.model.params)),
+        model_bytes=size.bytes,
+        data=_data(scenario, data, shards),
+        nodes=nodes,
+        links=links,
+        faults=faults,
+        gathering=_gathering(scenario, params, size, nodes, links),
+        timeouts=Timeouts(**dict(scenario.timeouts)),
+        stop=StopPlan(scenario.rounds, scenario.stop.accuracy, scenario.stop.after),
+        restart=scenario.restart,
+        probe=scenario.probe.before,
+        shards=shards,
+        data_directory=data.directory if data is not None else "",
+    )
+
+
+def _algorithm_params(scenario: Scenario) -> LocalTraining:
+    own = scenario.data.evaluate_samples
+    given = scenario.algorithm.params | ({} if own is None else {"evaluate_samples": own})
+    return read_parameters(ALGORITHMS[scenario.algorithm.name].params, given)
+
+
+def _model_size(scenario: Scenario, data: PreparedLabels | None) -> Size:
+    """Parameters and bytes of the model; nothing where the data, and with it the shape of a sample, is not known."""
+    known = DATASETS.get(scenario.data.dataset[0])
+    if data is not None:
+        shape, classes = data.shape, data.classes
+    elif known is not None:
+        shape, classes = known.shape, known.classes
+    else:
+        return Size(0)
+    try:
+        return MODELS[scenario.model.name].size(shape, classes, scenario.model.params)
+    except ValueError as error:
+        raise PlanError(str(error)) from None
+
+
+def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) -> tuple[NodePlan, ...]:
+    members = scenario.topology.members()
+    children, neighbours = _relations(members, scenario.topology.pairs(scenario.mesh))
+    leading = leading_nodes(scenario)
+    nodes = []
+    for index, member in enumerate(members, start=1):
+        counts = shards.counts[member.name] if member.name in shards.train else ()
+        spec = scenario.hardware.get(member.name) or scenario.hardware.get(member.tier) or HardwareSpec()
+        node = NodePlan(
+            name=member.name,
+            tier=member.tier,
+            index=index,
+            host=str(NETWORK[index]),
+            mac=f"02:ed:00:00:{index >> 8:02x}:{index & 0xFF:02x}",
+            port=PORT,
+            parent=member.parent,
+            children=tuple(children[member.name]),
+            neighbours=tuple(neighbours[member.name]),
+            hardware=spec.resolve(),
+            samples=sum(counts),
+            label_counts=counts,
+            leads=member.name in leading,
+            joins=late.get(member.name),
+        )
+        nodes.append(node)
+    return tuple(nodes)
+
+
+def _relations(
+    members: list[Member], pairs: list[Pair]
+) -> tuple[defaultdict[str, list[str]], defaultdict[str, list[str]]]:
+    """Children and neighbours of each node, in the order of nodes."""
+    children: defaultdict[str, list[str]] = defaultdict(list)
+    neighbours: defaultdict[str, list[str]] = defaultdict(list)
+    for member in members:
+        if member.parent is not None:
+            children[member.parent].append(member.name)
+    for pair in pairs:
+        if pair.link_class == "edge-edge":
+            neighbours[pair.lower].append(pair.upper)
+            neighbours[pair.upper].append(pair.lower)
+    order = {member.name: position for position, member in enumerate(members)}
+    for names in neighbours.values():
+        names.sort(key=order.__getitem__)
+    return children, neighbours
+
+
+def _links(scenario: Scenario) -> tuple[LinkPlan, ...]:
+    """Every direction between two nodes that may talk, up before down."""
+    pairs = scenario.topology.pairs(scenario.mesh)
+    profiles, findings = resolve(scenario.links, pairs)
+    assert not findings, "load() has checked the links"
+    links = []
+    for pair in pairs:
+        for source, target in ((pair.lower, pair.upper), (pair.upper, pair.lower)):
+            seed = derive_seed(scenario.seed, "link", source, target)
+            links.append(LinkPlan(source, target, pair.link_class, profiles[source, target], seed))
+    return tuple(links)
+
+
+def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> DataPlan:
+    scheme = PARTITIONS[scenario.data.partition.name]
+    return DataPlan(
+        dataset=data.name if data is not None else scenario.data.dataset[0],
+        sha256=data.sha256 if data is not None else "",
+        classes=data.classes if data is not None else 0,
+        partition=scheme.name,
+        partition_params=asdict(read_parameters(scheme.params, partition_params(scenario))),
+        test=scenario.data.test,
+        train_samples=len(data.train) if data is not None else 0,
+        used_samples=sum(len(part) for part in shards.train.values()),
+        test_samples=len(data.test) if data is not None else 0,
+        shards_sha256=shards.sha256,
+        moves=shards.moves,
+    )
+
+
+def _gathering(
+    scenario: Scenario, params: LocalTraining, size: Size, nodes: tuple[NodePlan, ...], links: tuple[LinkPlan, ...]
+) -> GatheringPlan:
+    devices = [node for node in nodes if node.tier == "device"]
+    clients = devices or [node for node in nodes if node.tier == "edge"]
+    work = Workload(
+        parameters=size.parameters,
+        model_bytes=size.bytes,
+        clients=len(clients),
+        samples=max(node.samples for node in clients),
+        speed=min(min(node.hardware.speed or 1.0, 1.0) for node in clients),
+    )
+    tiers = []
+    for tier in ("edge", "cloud"):
+        below = {child: node.name for node in nodes if node.tier == tier for child in node.children}
+        if below:
+            down = [link.profile for link in links if below.get(link.target) == link.source]
+            up = [link.profile for link in links if below.get(link.source) == link.target]
+            tiers.append((tier, down, up))
+    if not tiers:  # edges that have only one another
+        level = [link.profile for link in links]
+        tiers.append(("edge", level, level))
+    given = scenario.gathering.deadline
+    above = scenario.gathering.cloud_deadline
+    waits = deadlines(work, params, tiers, *(None if each == "auto" else float(each) for each in (given, above)))
+    return GatheringPlan(scenario.gathering.quorum, scenario.gathering.late, waits)

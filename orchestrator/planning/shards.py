@@ -1,0 +1,124 @@
+"""Which sample goes to which node: training shards and own test sets, as index arrays of the prepared data set.
+
+Pure given the labels: no pictures are read, the arrays are written for the nodes by `write`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from node.assignment import derive_seed
+from node.catalogue import PARTITIONS, Shape
+from node.learning.datasets import Prepared
+from node.learning.errors import PartitionError
+from node.learning.partition import divide, own_test
+from node.parameters import read_parameters
+from orchestrator.errors import PlanError
+from orchestrator.scenario.checks import partition_params
+from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.topology import Member
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedLabels:
+    """What a plan needs to know of a prepared data set: its labels. ``directory`` is where this host keeps it,
+    ``sha256`` is of its arrays, pictures included."""
+
+    name: str
+    directory: str
+    sha256: str
+    shape: Shape
+    classes: int
+    train: Indices
+    test: Indices
+    subjects: Indices | None = None
+
+    @classmethod
+    def read(cls, prepared: Prepared) -> Self:
+        """Read the labels of a prepared data set."""
+        return cls(prepared.name, str(prepared.directory), prepared.sha256, prepared.shape, prepared.classes,
+                   prepared.train_labels, prepared.test_labels, prepared.subjects)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Shards:
+    """Indices of each node that holds data, and of each node that has a test set of its own.
+
+    ``counts`` holds the training samples of each class for these nodes, of an edge those of its devices together.
+    """
+
+    train: Mapping[str, Indices] = field(default_factory=dict)
+    own_test: Mapping[str, Indices] = field(default_factory=dict)
+    counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    moves: tuple[tuple[str, str, int, int], ...] = ()  # repairs: from, to, label, how many samples
+    sha256: str = ""
+
+    def arrays(self) -> dict[str, Indices]:
+        """Every array by its key in the file (`train_key`, `own_test_key`)."""
+        return {train_key(node): indices for node, indices in self.train.items()} | {
+            own_test_key(node): indices for node, indices in self.own_test.items()
+        }
+
+    def write(self, path: Path) -> None:
+        """Write the arrays as npz; equal shards give equal bytes."""
+        arrays: dict[str, Any] = self.arrays()
+        np.savez(path, allow_pickle=False, **arrays)
+
+
+def train_key(node: str) -> str:
+    return f"{node}.train"
+
+
+def own_test_key(node: str) -> str:
+    return f"{node}.test"
+
+
+def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
+    """Divide the training data over the nodes that hold data, and give them and the edges above them test sets.
+
+    Raises PlanError where the data does not suffice for the partition.
+    """
+    members = scenario.topology.members()
+    holders = [member for member in members if member.tier == "device"]
+    holders = holders or [member for member in members if member.tier == "edge"]
+    names = [member.name for member in holders]
+    scheme = PARTITIONS[scenario.data.partition.name]
+    try:
+        params = read_parameters(scheme.params, partition_params(scenario))
+        seed = derive_seed(scenario.seed, "partition")
+        partition = divide(params, data.train, _groups(holders), seed, data.subjects)
+    except (PartitionError, ValueError) as error:
+        raise PlanError(f"data.partition: {error}") from error
+    counts = _counts(holders, partition.label_counts(data.train, data.classes))
+    balanced = scenario.data.test == "balanced"
+    tests = {
+        node: own_test(data.test, held, derive_seed(scenario.seed, "own-test", node), balanced=balanced)
+        for node, held in counts.items()
+    }
+    moves = tuple((names[move.source], names[move.target], move.label, move.count) for move in partition.moves)
+    return Shards(dict(zip(names, partition.parts, strict=True)), tests, counts, moves, partition.sha256)
+
+
+def _groups(holders: list[Member]) -> list[int]:
+    """How many holders are below each edge; edges that hold data are a group each."""
+    if holders[0].tier == "edge":
+        return [1] * len(holders)
+    return list(Counter(member.parent for member in holders).values())
+
+
+def _counts(holders: list[Member], held: NDArray[np.int64]) -> dict[str, tuple[int, ...]]:
+    """Samples of each class at each holder and, summed, at each edge above."""
+    rows = dict(zip((member.name for member in holders), held, strict=True))
+    for member in holders:
+        if member.tier == "device" and member.parent not in (None, "cloud"):
+            rows[member.parent] = rows.get(member.parent, 0) + rows[member.name]
+    return {node: tuple(int(count) for count in row) for node, row in rows.items()}

@@ -1,0 +1,171 @@
+"""The fault timeline: rules of a scenario become single faults with a time or round, a target and an end.
+
+Everything random is drawn here, with seeds of its own for each rule, before anything starts: the same scenario and seed
+give the same list, and another number of rounds does not change the rounds that were there before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from node.assignment import derive_seed
+from orchestrator.errors import PlanError
+from orchestrator.scenario.faults import FaultSpec
+from orchestrator.scenario.targets import Direction, candidates, links_between, links_by_node
+from orchestrator.scenario.topology import Topology
+
+_ON_LINKS = ("disconnect", "partition", "degrade")
+
+
+@dataclass(frozen=True)
+class FaultTime:
+    """When something happens: seconds after training starts, or the start of a round of the leading node."""
+
+    at: float | None
+    round: int | None
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that will happen.
+
+    It starts ``at`` seconds after training starts, or with ``round`` of the leading node. It ends after ``duration``
+    seconds, or with its round (``lasts_a_round``), or, with neither, not before the run does. Its target is one
+    ``node``, or the links ``between`` two sides, each the names of its nodes. ``links`` are the directions that are
+    cut or changed (disconnect, partition, degrade); ``profile`` (degrade) is to be merged into the profile of each of
+    them; ``factor`` (slow) is how many times longer steps take.
+    """
+
+    id: int
+    action: str
+    node: str | None
+    between: tuple[tuple[str, ...], tuple[str, ...]] | None
+    at: float | None
+    round: int | None
+    duration: float | None
+    lasts_a_round: bool = False
+    links: tuple[Direction, ...] = ()
+    profile: dict[str, Any] | None = None
+    factor: float | None = None
+
+    @property
+    def target(self) -> str:
+        """The node, or both sides in short: ``edge-0 | cloud``."""
+        return self.node if self.node is not None else " | ".join(_side(side) for side in self.between or ())
+
+
+def expand(
+    specs: Sequence[FaultSpec],
+    topology: Topology,
+    links: Sequence[Direction],
+    *,
+    seed: int,
+    rounds: int,
+    after: float | None,
+) -> tuple[Fault, ...]:
+    """Every fault of a run: those with a time first, in order of time, then those with a round, in order of rounds.
+
+    ``links`` are all directions of the topology, ``after`` is the scenario's stop.after. A fault drawn for a node that
+    is yet to join is left out. Raises PlanError where the faults contradict one another.
+    """
+    named: list[Fault] = []
+    drawn: list[Fault] = []
+    for index, spec in enumerate(specs):
+        random = np.random.default_rng(derive_seed(seed, "fault", str(index)))
+        found = _expand_one(spec, _targets(spec, topology, links), random, rounds, after)
+        (named if spec.of is None or spec.action == "join" else drawn).extend(found)
+    joined = joins(named)
+    _check_members([*named, *drawn], [fault for fault in named if _is_absent(fault, joined)])
+    faults = named + [fault for fault in drawn if not _is_absent(fault, joined)]
+    faults.sort(key=lambda fault: (fault.round is not None, fault.at or fault.round or 0))
+    return tuple(replace(fault, id=number) for number, fault in enumerate(faults, start=1))
+
+
+def joins(faults: Iterable[Fault]) -> dict[str, FaultTime]:
+    """When each node that joins late does so."""
+    return {fault.node: FaultTime(fault.at, fault.round) for fault in faults if fault.action == "join" and fault.node}
+
+
+def _side(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{names[0]} ... {names[-1]} ({len(names)})"
+
+
+def _targets(spec: FaultSpec, topology: Topology, links: Sequence[Direction]) -> list[Fault]:
+    """One fault for everything that the rule may strike, still without their numbers."""
+    fault = Fault(0, spec.action, None, None, spec.at, spec.round, spec.for_, factor=spec.factor,
+                  profile=spec.changes() if spec.action == "degrade" else None)  # fmt: skip
+    if spec.between is not None:
+        a, b = (tuple(topology.expand(side)) for side in spec.between)
+        return [replace(fault, between=(a, b), links=links_between(set(a), set(b), links))]
+    nodes = candidates(spec, topology)
+    touching = links_by_node(links) if spec.action in _ON_LINKS else {}
+    return [replace(fault, node=node, links=tuple(touching.get(node, ()))) for node in nodes]
+
+
+def _expand_one(
+    spec: FaultSpec, targets: Sequence[Fault], random: np.random.Generator, rounds: int, after: float | None
+) -> Iterator[Fault]:
+    """The faults of one rule."""
+    if spec.random is not None:
+        until = spec.random.until if spec.random.until is not None else after
+        assert until is not None
+        yield from _poisson(spec, targets, spec.random.mean, until, random)
+    elif spec.every_round is not None:
+        for number in range(1, rounds + 1):
+            amount = math.floor(round(spec.every_round * len(targets), 9) + random.random())
+            for target in _draw(targets, amount, random):
+                yield replace(target, round=number, lasts_a_round=spec.for_ is None)
+    else:
+        yield from _draw(targets, _amount(spec, len(targets)), random)
+
+
+def _amount(spec: FaultSpec, size: int) -> int:
+    if spec.fraction is not None:
+        return max(1, math.floor(spec.fraction * size + 0.5))
+    return spec.count or size
+
+
+def _draw(targets: Sequence[Fault], amount: int, random: np.random.Generator) -> list[Fault]:
+    """``amount`` of the targets, without replacement, in their order."""
+    if amount >= len(targets):
+        return list(targets)
+    return [targets[position] for position in sorted(random.choice(len(targets), amount, replace=False))]
+
+
+def _poisson(
+    spec: FaultSpec, targets: Sequence[Fault], mean: float, until: float, random: np.random.Generator
+) -> Iterator[Fault]:
+    """Events at exponential intervals; one strikes only targets that the rule's earlier events have let go."""
+    busy = [0.0] * len(targets)
+    time = random.exponential(mean)
+    while time < until:
+        free = [position for position in range(len(targets)) if busy[position] <= time]
+        amount = (spec.count or 1) if spec.of is not None and spec.fraction is None else _amount(spec, len(targets))
+        for position in free if amount >= len(free) else sorted(random.choice(free, amount, replace=False)):
+            busy[position] = math.inf if spec.for_ is None else time + spec.for_
+            yield replace(targets[position], at=round(time, 3))
+        time += random.exponential(mean)
+
+
+def _is_absent(fault: Fault, joined: Mapping[str, FaultTime]) -> bool:
+    """Whether the fault's node joins only after it; a time and a round cannot be compared."""
+    start = joined.get(fault.node or "", FaultTime(None, None))
+    if fault.at is not None and start.at is not None:
+        return fault.at < start.at
+    return fault.round is not None and start.round is not None and fault.round < start.round
+
+
+def _check_members(faults: Sequence[Fault], absent: Sequence[Fault]) -> None:
+    """A node joins once and leaves once, and nothing is asked of it before it joins."""
+    for action in ("join", "leave"):
+        for node, times in Counter(fault.node for fault in faults if fault.action == action).items():
+            if times > 1:
+                raise PlanError(f"faults: {node} would {action} twice")
+    if absent:
+        raise PlanError(f"faults: {absent[0].action} of {absent[0].node} comes before it joins")

@@ -1,0 +1,252 @@
+"""Can this run be trusted? Verdicts from its record alone, so that they can be given again at any time.
+
+A check passes, fails, or says that it cannot know. The run's verdict is the worst of them: fail, then unknown, then
+pass. "Unknown" is an answer: nothing was measured, or the check itself broke.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from typing import Literal, TypedDict
+
+from orchestrator import text
+from orchestrator.results.history import History
+from orchestrator.results.rows import FaultSpan, Probe
+
+Verdict = Literal["pass", "fail", "unknown"]
+Finding = tuple[Verdict, str]
+
+AWAY = ("crashed", "paused", "restarting", "left", "planned", "starting")
+SETTLING = 0.2  # s after a cut and before its end in which a sample may still count packets that crossed in time
+ON_TIME = 1.0  # s that a fault may be late before it counts as missed
+LATE_SHARE = 0.02  # of the training that a node may lose to a busy host before its pace is not its hardware's
+_MODELLED = "the sim driver computes every link from its profile, so there is nothing to measure"
+
+
+class Check(TypedDict):
+    """One verdict with one sentence that gives its numbers."""
+
+    name: str
+    verdict: Verdict
+    detail: str
+
+
+def checks(history: History) -> list[Check]:
+    """Every check of ``CHECKS``; one that crashes is unknown."""
+    results = []
+    for name, check in CHECKS.items():
+        try:
+            verdict, detail = check(history)
+        except Exception as error:  # a broken check must not hide the others, nor the run
+            verdict, detail = "unknown", f"the check itself broke: {type(error).__name__}: {error}"
+        results.append(Check(name=name, verdict=verdict, detail=detail))
+    return results
+
+
+def overall(results: Iterable[Check]) -> Verdict:
+    """The worst verdict: fail, then unknown, then pass; unknown if nothing was checked."""
+    verdicts = {result["verdict"] for result in results}
+    for verdict in ("fail", "unknown", "pass"):
+        if verdict in verdicts:
+            return verdict
+    return "unknown"
+
+
+def finished(history: History) -> Finding:
+    """A stop rule of the scenario ended the run."""
+    done, planned = history.rounds_done(), history.rounds_planned
+    rounds = f"{done} of {text.count(planned, 'round')}" if planned is not None else text.count(done, "round")
+    abandoned = len({each.round for each in history.rounds() if each.abandoned and each.node in history.leaders})
+    rounds += f", {abandoned} abandoned for want of answers" if abandoned else ""
+    outcome = history.outcome
+    if outcome is None:
+        if history.status == "running":
+            return "unknown", f"the run is going on: {rounds} done"
+        return "fail", f"the orchestrator ended without an outcome after {rounds}"
+    match outcome.ended:
+        case "rounds":
+            if done == 0 and planned != 0:
+                return "fail", f"the nodes ended without finishing a round ({rounds})"
+            verdict: Verdict = "pass" if planned is None or done >= planned else "fail"
+            return verdict, f"{rounds} done"
+        case "accuracy":
+            return "pass", f"the accuracy asked for was reached after {rounds}"
+        case "after":
+            return "pass", f"the time given was over after {rounds} and {text.duration(outcome.t)}"
+        case "interrupted":
+            return "fail", f"interrupted after {rounds}"
+        case _:
+            return "fail", f"failed after {rounds}: {outcome.error or 'no reason was recorded'}"
+
+
+def links_as_asked(history: History) -> Finding:
+    """Every link class was probed, and what was measured is what was asked for."""
+    if history.driver == "sim":
+        return "pass", _MODELLED
+    classes = sorted(set(history.link_classes.values()))
+    if not classes:
+        return "pass", "the plan has no links"
+    probes = history.probes()
+    tally = Counter(probe.verdict for probe in probes)
+    if failed := [probe for probe in probes if probe.verdict == "fail"]:
+        return "fail", f"{len(failed)} of {text.count(len(probes), 'probe')} failed: {_worst(failed)}"
+    if missing := [each for each in classes if each not in {probe.link_class for probe in probes}]:
+        return "unknown", f"no probe of {text.some(missing)}, so what those links do is not known"
+    if tally["unknown"]:
+        which = text.some(_name(probe) for probe in probes if probe.verdict == "unknown")
+        return "unknown", f"{tally['unknown']} of {text.count(len(probes), 'probe')} could not tell: {which}"
+    return "pass", f"{text.count(len(probes), 'probe')} of {_classes(len(classes))} agree with their profiles"
+
+
+def faults_took_effect(history: History) -> Finding:
+    """Every planned fault that the run came to was made, and what was cut carried nothing meanwhile."""
+    spans = history.faults()
+    if not spans:
+        return "pass", "no faults were planned"
+    made = [span for span in spans if span.start is not None]
+    moot = [span for span in spans if span.skipped is not None and _moot(history, span)]
+    refused = [span for span in spans if span.skipped is not None and span not in moot]
+    not_reached = [span for span in spans if span.start is None and span.skipped is None]
+    missed = [span for span in not_reached if _was_due(history, span)]
+    summary = f"{len(made)} of {text.count(len(spans), 'planned fault')} took effect"
+    if refused:
+        reasons = text.some(f"{span.action} {span.target} ({span.detail})" for span in refused)
+        return "fail", f"{summary}; not possible: {reasons}"
+    if missed:
+        return "fail", f"{summary}; never made: {text.some(f'{span.action} {span.target}' for span in missed)}"
+    if leaks := [leak for span in made for leak in _leaks(history, span)]:
+        return "fail", f"{summary}, but packets crossed a link while it was cut: {text.some(leaks)}"
+    summary += f", {len(moot)} found the node away already" if moot else ""
+    summary += f"; the run ended before {len(not_reached)} of them" if not_reached else ""
+    return "pass", summary
+
+
+def kept_pace(history: History) -> Finding:
+    """No node lost more than ``LATE_SHARE`` of the training because this host was slower than its hardware."""
+    overruns = history.events("overrun")
+    began = history.training_began
+    if began is None:
+        return "unknown", "the training never began"
+    if not overruns:
+        return "pass", "every step of every node took the time its hardware asks for"
+    lost: defaultdict[str, float] = defaultdict(float)
+    for event in overruns:
+        lost[event.node or "?"] += (event.data.get("taken") or 0.0) - (event.data.get("asked") or 0.0)
+    node, seconds = max(lost.items(), key=lambda item: item[1])
+    share = seconds / max(history.training_ended - began, 1e-9)
+    steps = f"{text.count(len(overruns), 'step')} on {text.count(len(lost), 'node')} took longer than hardware would"
+    worst = f"the latest is {node}, by {text.duration(seconds)} or {share:.1%} of the training"
+    if share <= LATE_SHARE:
+        return "pass", f"{steps}; {worst}"
+    return "fail", f"{steps}; {worst}: this host is too slow for so many or so fast nodes"
+
+
+def links_kept_up(history: History) -> Finding:
+    """The link engine sent packets on time and lost none that it was not asked to lose."""
+    if history.driver == "sim":
+        return "pass", _MODELLED
+    if overloads := history.events("overload"):
+        causes = Counter(str(event.data.get("cause", "no cause recorded")) for event in overloads)
+        latest = max((event.data.get("late_p99", 0.0) for event in overloads), default=0.0)
+        late = f"; 1% of the packets left more than {text.duration(latest)} late" if latest else ""
+        return "fail", f"{', '.join(f'{cause} ({n}×)' for cause, n in causes.items())}{late}"
+    if history.engine == "kernel":
+        return "pass", "the kernel shapes the links itself"
+    if not history.link_classes:
+        return "pass", "the plan has no links"
+    if not history.link_counters():
+        return "unknown", "the link engine's counters were never read"
+    return "pass", "packets left on time (1% at most over 50 ms late) and no socket lost any"
+
+
+def nodes_answered(history: History) -> Finding:
+    """Every node was there at the end, except those that a fault took away."""
+    outcome = history.outcome
+    if outcome is None:
+        running = history.status == "running"
+        return "unknown", "the run is going on" if running else "the orchestrator ended before it could ask them"
+    excused = {node for span in history.faults() if _takes_away(span, outcome.t) for node in span.nodes}
+    excused |= _joining_later(history)
+    states = history.current_states()
+    missing = {name: row.state for name, row in states.items() if row.state != "done" and name not in excused}
+    away = sum(1 for name, row in states.items() if row.state != "done" and name in excused)
+    note = f", {away} away as planned" if away else ""
+    if missing:
+        listed = text.some(f"{name} ({state})" for name, state in missing.items())
+        return "fail", f"{len(missing)} of {text.count(len(states), 'node')} did not answer at the end: {listed}{note}"
+    return "pass", f"{len(states) - away} of {text.count(len(states), 'node')} answered at the end{note}"
+
+
+CHECKS: dict[str, Callable[[History], Finding]] = {
+    "finished": finished,
+    "links as asked": links_as_asked,
+    "faults took effect": faults_took_effect,
+    "nodes kept pace": kept_pace,
+    "links kept up": links_kept_up,
+    "nodes answered": nodes_answered,
+}
+
+
+def _name(probe: Probe) -> str:
+    return f"{probe.quantity} of {probe.source} → {probe.target}"
+
+
+def _worst(failed: list[Probe]) -> str:
+    """The failed probe that is furthest from what was asked, in words."""
+    probe = max(failed, key=lambda probe: abs((probe.measured or 0.0) - (probe.asked or 0.0)) / (probe.asked or 1.0))
+    measured, asked = (text.quantity(probe.quantity, value) for value in (probe.measured, probe.asked))
+    return f"{_name(probe)} is {measured}, asked {asked}"
+
+
+def _classes(number: int) -> str:
+    return "1 link class" if number == 1 else f"{number} link classes"
+
+
+def _moot(history: History, span: FaultSpan) -> bool:
+    """Whether a skipped fault's nodes were away already when it was due, or the run was over."""
+    assert span.skipped is not None
+    outcome = history.outcome
+    if outcome is not None and span.skipped >= outcome.t:
+        return True
+    now = {state.node: state.state for state in history.states() if state.t <= span.skipped}
+    return bool(span.nodes) and all(now.get(node, "planned") in (*AWAY, "done") for node in span.nodes)
+
+
+def _was_due(history: History, span: FaultSpan) -> bool:
+    """Whether the training went on past the moment for which a fault was planned."""
+    began = history.training_began
+    if began is None or history.status == "running":
+        return False
+    at, round = span.planned.get("at"), span.planned.get("round")
+    if at is not None:
+        return bool(began + at + ON_TIME < history.training_ended)
+    return round is not None and history.rounds_done() >= int(round)
+
+
+def _leaks(history: History, span: FaultSpan) -> list[str]:
+    """The links that this fault cut and that delivered packets while it lasted."""
+    if span.action not in ("disconnect", "partition") or span.start is None:
+        return []
+    end = span.end if span.end is not None else history.seconds
+    leaks = []
+    for source, target in span.planned.get("links") or ():
+        counted = history.delivered(source, target, span.start + SETTLING, end - SETTLING)
+        if counted is not None and counted[1] > 0:
+            leaks.append(f"{source} → {target} ({text.count(counted[1], 'packet')} in {span.target})")
+    return leaks
+
+
+def _takes_away(span: FaultSpan, end: float) -> bool:
+    """Whether a fault that keeps its nodes from answering was still on when the run ended."""
+    if span.start is None:
+        return False
+    if span.action == "leave":
+        return True
+    return span.action in ("crash", "pause") and (span.end is None or span.end >= end)
+
+
+def _joining_later(history: History) -> set[str]:
+    """The nodes whose time to join had not come when the run ended."""
+    joins = [span for span in history.faults() if span.action == "join" and span.start is None]
+    return {node for span in joins for node in span.nodes}

@@ -1,0 +1,189 @@
+"""Two runs held against each other: what was asked differently, and what came out differently."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from orchestrator import text
+from orchestrator.results.history import History
+from orchestrator.results.summary import finite, summary
+
+TARGETS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99)
+"""Accuracies to which the time is compared, of those that a run reached."""
+
+VERDICT_STYLES = {"pass": "green", "fail": "red", "unknown": "yellow"}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One setting of the effective scenario; None where a run does not have it."""
+
+    setting: str
+    a: Any
+    b: Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure of both runs. ``unit`` says how it is read: "fraction", "s", "bytes", "count" or "text"."""
+
+    name: str
+    unit: str
+    a: float | str | None
+    b: float | str | None
+
+    @property
+    def change(self) -> float | None:
+        """b - a, where both are numbers."""
+        if isinstance(self.a, str) or isinstance(self.b, str) or self.a is None or self.b is None:
+            return None
+        return self.b - self.a
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs ``a`` and ``b``. ``same_scenario``: every setting is equal, the seed included."""
+
+    a: str
+    b: str
+    same_scenario: bool
+    differences: tuple[Difference, ...]
+    rows: tuple[Row, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; each row also with its change."""
+        return {**asdict(self), "rows": [{**asdict(row), "change": row.change} for row in self.rows]}
+
+
+def compare(a: History, b: History) -> Comparison:
+    """Compare two runs, of the same scenario or not, finished or not."""
+    differences = _differences(a.effective, b.effective)
+    one, other = summary(a), summary(b)
+    rows = [
+        Row("verdict", "text", one["verdict"], other["verdict"]),
+        Row("ended", "text", one["ended"] or a.status, other["ended"] or b.status),
+        Row("rounds", "count", one["rounds"], other["rounds"]),
+        Row("time", "s", one["seconds"], other["seconds"]),
+        Row("accuracy at the end", "fraction", one["accuracy"]["global"], other["accuracy"]["global"]),
+        *_accuracy_at_rounds(a, b),
+        *_time_to_accuracy(a, b),
+        *_by_key("delivered", "bytes", one["bytes"], other["bytes"]),
+        *_by_key("messages", "count", one["messages"], other["messages"]),
+        Row("faults made", "count", _made(one), _made(other)),
+        Row("overruns", "count", one["overruns"], other["overruns"]),
+        *_by_key("check", "text", _verdicts(one), _verdicts(other)),
+    ]
+    return Comparison(a.run, b.run, not differences, tuple(differences), tuple(rows))
+
+
+def print_comparison(comparison: Comparison, console: Console) -> None:
+    """Write the comparison as two tables."""
+    if comparison.same_scenario:
+        console.print("[bold]same scenario[/], every setting equal")
+    else:
+        settings = _table("settings that differ", "setting", "a", "b")
+        for difference in comparison.differences:
+            settings.add_row(escape(difference.setting), _setting(difference.a), _setting(difference.b))
+        console.print(settings)
+    results = _table("results", "", f"a: {escape(comparison.a)}", f"b: {escape(comparison.b)}", "b − a")
+    for column in results.columns[1:]:
+        column.justify = "right"
+    for row in comparison.rows:
+        results.add_row(escape(row.name), _value(row.a, row.unit), _value(row.b, row.unit), _change(row))
+    console.print(results)
+
+
+def _table(title: str, *headings: str) -> Table:
+    return Table(*headings, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+
+
+def _accuracy_at_rounds(a: History, b: History) -> list[Row]:
+    """At the last round that both reached, and at half of it."""
+    of_a, of_b = ({row.round: row.value for row in run.global_series("accuracy")} for run in (a, b))
+    common = sorted(round for round in of_a.keys() & of_b.keys() if round is not None)
+    if not common:
+        return []
+    chosen = sorted({common[(len(common) - 1) // 2], common[-1]})
+    return [Row(f"accuracy at round {round}", "fraction", finite(of_a[round]), finite(of_b[round])) for round in chosen]
+
+
+def _time_to_accuracy(a: History, b: History) -> list[Row]:
+    """Seconds of training to each target that at least one run reached; the three highest."""
+    rows = [Row(f"time to {target:.0%}", "s", _reached(a, target), _reached(b, target)) for target in TARGETS]
+    return [row for row in rows if row.a is not None or row.b is not None][-3:]
+
+
+def _reached(history: History, target: float) -> float | None:
+    began = history.training_began or 0.0
+    return next((row.t - began for row in history.global_series("accuracy") if row.value >= target), None)
+
+
+def _by_key(name: str, unit: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Row]:
+    return [Row(f"{name}: {key}", unit, a.get(key), b.get(key)) for key in dict.fromkeys([*a, *b])]
+
+
+def _made(result: Mapping[str, Any]) -> int:
+    return sum(1 for fault in result["faults"] if fault["at"] is not None)
+
+
+def _verdicts(result: Mapping[str, Any]) -> dict[str, str]:
+    return {check["name"]: check["verdict"] for check in result["checks"]}
+
+
+def _differences(a: Any, b: Any, path: str = "") -> list[Difference]:
+    """The leaves at which two nested settings differ, by their path in the scenario."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        keys = dict.fromkeys([*a, *b])
+        return [
+            difference
+            for key in keys
+            for difference in _differences(a.get(key), b.get(key), f"{path}.{key}" if path else str(key))
+        ]
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        return [
+            difference
+            for index, (one, other) in enumerate(zip(a, b, strict=True))
+            for difference in _differences(one, other, f"{path}.{index}")
+        ]
+    return [] if a == b else [Difference(path, a, b)]
+
+
+def _setting(value: Any) -> str:
+    return "–" if value is None else escape(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+_WRITE: dict[str, Callable[[float], str]] = {
+    "fraction": text.percent,
+    "s": text.duration,
+    "bytes": text.size,
+    "count": text.number,
+}
+
+
+def _value(value: float | str | None, unit: str) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        style = VERDICT_STYLES.get(value)
+        return f"[{style}]{value}[/]" if style else escape(value)
+    return _WRITE[unit](value)
+
+
+def _change(row: Row) -> str:
+    if row.change is None:
+        return "" if row.a == row.b or row.unit != "text" else "differs"
+    if row.change == 0:
+        return "="
+    if row.unit == "fraction":
+        return f"{'+' if row.change > 0 else '−'}{abs(row.change) * 100:.1f} points"
+    size = _WRITE[row.unit](abs(row.change))
+    relative = f" ({row.change / row.a:+.0%})".replace("-", "−") if isinstance(row.a, int | float) and row.a else ""
+    return f"{'+' if row.change > 0 else '−'}{size}{relative}"

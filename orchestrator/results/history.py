@@ -1,0 +1,368 @@
+"""Reads a run's record: the run may be going on, finished, or cut short at any moment.
+
+Everything is asked of the database when it is asked here, so a ``History`` of a running run stays up to date. What is
+derived (rounds from their events, totals over restarts) is derived here, once, for checks, report, view and summary.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+import weakref
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from orchestrator import text
+from orchestrator.errors import RecordError
+from orchestrator.host.directory import RunDirectory
+from orchestrator.results.record import APPLICATION_ID, COUNTERS, DATABASE, SCHEMA_VERSION
+from orchestrator.results.rows import (
+    Event,
+    FaultSpan,
+    LinkCounters,
+    Metric,
+    Outcome,
+    Probe,
+    Resources,
+    Round,
+    State,
+    Traffic,
+)
+
+
+class History:
+    """The reader over one run directory. Opening it raises RecordError if there is no run in it that can be read."""
+
+    def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
+        self.directory = directory
+        self._connection = connection
+        weakref.finalize(self, connection.close)
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """Open a run directory for reading."""
+        database = directory / DATABASE
+        if not database.is_file():
+            raise RecordError(f"{directory} holds no run: it has no {DATABASE}; `ps` lists the runs there are")
+        try:
+            connection = sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)
+            application = connection.execute("PRAGMA application_id").fetchone()[0]
+            schema = connection.execute("PRAGMA user_version").fetchone()[0]
+        except sqlite3.Error as error:
+            raise _unreadable(database, error) from error
+        if application != APPLICATION_ID or schema != SCHEMA_VERSION:
+            connection.close()
+            raise _foreign(database, application, schema)
+        return cls(directory, connection)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # What was planned
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return self.directory.resolve().name
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        return self._document("plan.json")
+
+    @cached_property
+    def effective(self) -> dict[str, Any]:
+        """The scenario with every default filled in."""
+        return self._document("effective.json") if (self.directory / "effective.json").exists() else {}
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """Versions, host, command line, link engine."""
+        return {key: json.loads(value) for key, value in self._rows("SELECT key, value FROM meta")}
+
+    @cached_property
+    def question(self) -> str:
+        """The first comment of the scenario: what the run is to answer. Empty if there is none."""
+        try:
+            lines = (self.directory / "scenario.yaml").read_text(encoding="utf-8").splitlines()
+        except OSError:
+            return ""
+        comment: list[str] = []
+        for line in lines:
+            if line.startswith("#"):
+                comment.append(line.lstrip("# ").rstrip())
+            elif comment or line.strip():
+                break
+        return " ".join(comment)
+
+    @cached_property
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """The planned nodes by name, in the plan's order."""
+        return {node["name"]: node for node in self.plan.get("nodes", [])}
+
+    @cached_property
+    def link_classes(self) -> dict[tuple[str, str], str]:
+        """The class of each planned direction (source, target)."""
+        return {(link["source"], link["target"]): link["link_class"] for link in self.plan.get("links", [])}
+
+    @property
+    def rounds_planned(self) -> int | None:
+        rounds = (self.plan.get("stop") or {}).get("rounds")
+        return int(rounds) if rounds is not None else None
+
+    @property
+    def driver(self) -> str:
+        return str(self.meta.get("driver") or self.plan.get("driver") or "")
+
+    @property
+    def engine(self) -> str:
+        """The link engine that was used; the one asked for while none has been chosen."""
+        return str(self.meta.get("engine") or self.plan.get("engine") or "")
+
+    # How the run stands
+
+    @property
+    def status(self) -> Literal["running", "finished", "crashed"]:
+        """Crashed means that the orchestrator is gone without having written how the run ended."""
+        if self.outcome is not None:
+            return "finished"
+        return "running" if RunDirectory(self.directory).holder() is not None else "crashed"
+
+    @property
+    def outcome(self) -> Outcome | None:
+        rows = self._rows("SELECT t, facts FROM outcome ORDER BY rowid DESC LIMIT 1")
+        if not rows:
+            return None
+        facts = json.loads(rows[0][1])
+        return Outcome(rows[0][0], str(facts.get("ended", "failed")), facts.get("error"))
+
+    @property
+    def seconds(self) -> float:
+        """How long the run lasted; so far, if it has not ended."""
+        tables = ("event", "metric", "state", "fault", "probe", "counters", "traffic", "resources", "outcome")
+        latest = " UNION ALL ".join(f"SELECT MAX(t) AS t FROM {table}" for table in tables)
+        return float(self._rows(f"SELECT COALESCE(MAX(t), 0) FROM ({latest})")[0][0])
+
+    @property
+    def training_began(self) -> float | None:
+        """When the nodes were told to start; the times of faults in the scenario count from here."""
+        began = self.events("training")
+        if began:
+            return began[0].t
+        starts = [each.start for each in self.rounds()]
+        return min(starts) if starts else None
+
+    @property
+    def training_ended(self) -> float:
+        """When the last round of a leading node ended; when the run did, if none was finished."""
+        return max((each.end for each in self.rounds() if each.end and each.node in self.leaders), default=self.seconds)
+
+    # What happened
+
+    def events(self, *names: str) -> list[Event]:
+        """Events in the order they were recorded; of these names, or all."""
+        which = f"WHERE name IN ({', '.join('?' * len(names))})" if names else ""
+        rows = self._rows(f"SELECT t, node, name, round, data FROM event {which} ORDER BY rowid", *names)
+        return [Event(t, node, name, round, json.loads(data)) for t, node, name, round, data in rows]
+
+    def metrics(self, name: str, scope: str | None = None) -> list[Metric]:
+        """One figure of every node, in the order it was reported; on one scope, or on all."""
+        rows = self._rows(
+            "SELECT t, node, round, scope, name, value FROM metric WHERE name = ?1 AND (?2 IS NULL OR scope = ?2)",
+            *(name, scope),
+        )
+        return [
+            Metric(t, node, round, scope, name, math.nan if value is None else value)
+            for t, node, round, scope, name, value in rows
+        ]
+
+    def states(self) -> list[State]:
+        """Every change of a node's state, in order."""
+        return [State(*row) for row in self._rows("SELECT t, node, state, detail FROM state")]
+
+    def current_states(self) -> dict[str, State]:
+        """Each planned node's latest state; "planned" for those that nothing was recorded of."""
+        latest = {name: State(0.0, name, "planned", "") for name in self.nodes}
+        return latest | {state.node: state for state in self.states()}
+
+    def probes(self) -> list[Probe]:
+        return [Probe(*row) for row in self._rows("SELECT * FROM probe")]
+
+    def resources(self) -> list[Resources]:
+        return [Resources(*row) for row in self._rows("SELECT * FROM resources")]
+
+    def faults(self) -> list[FaultSpan]:
+        """What became of every planned fault, in the plan's order."""
+        phases: defaultdict[int, dict[str, tuple[Any, ...]]] = defaultdict(dict)
+        for t, fault, action, target, phase, round, detail in self._rows("SELECT * FROM fault"):
+            phases[fault].setdefault(phase, (t, action, target, round, detail))
+        planned = {fault["id"]: fault for fault in self.plan.get("faults", [])}
+        return [
+            _span(id, planned.get(id, {}), phases.get(id, {}), self.nodes)
+            for id in [*planned, *(id for id in phases if id not in planned)]
+        ]
+
+    def rounds(self) -> list[Round]:
+        """The rounds of every coordinator, by their start. A round begun again after a restart counts anew."""
+        rounds: list[Round] = []
+        open_rounds: dict[str, int] = {}
+        for event in self.events("round", "round_abandoned"):
+            if event.node is None or event.round is None:
+                continue
+            if event.name == "round" and event.data.get("phase") == "start":
+                open_rounds[event.node] = len(rounds)
+                rounds.append(Round(event.node, event.round, event.t, None, False))
+            elif (index := open_rounds.get(event.node)) is not None and rounds[index].round == event.round:
+                if event.name == "round_abandoned":
+                    rounds[index] = rounds[index]._replace(abandoned=True)
+                elif event.name == "round":
+                    rounds[index] = rounds[index]._replace(end=event.t)
+        return rounds
+
+    @cached_property
+    def leaders(self) -> tuple[str, ...]:
+        """The nodes that lead the training: the cloud, or every edge where there is none."""
+        return tuple(name for name, node in self.nodes.items() if node.get("leads"))
+
+    def rounds_done(self) -> int:
+        """How many rounds every leading node has finished."""
+        done: defaultdict[str, set[int]] = defaultdict(set)
+        for each in self.rounds():
+            if each.end is not None:
+                done[each.node].add(each.round)
+        return min((len(done[leader]) for leader in self.leaders), default=0)
+
+    def global_series(self, name: str) -> list[Metric]:
+        """A figure on the global test set, by round: the leading node's, or the mean over several leading nodes.
+
+        A mean stands at the time of the last node's report; its ``node`` is empty.
+        """
+        rows = [metric for metric in self.metrics(name, "global") if metric.node in self.leaders]
+        if len(self.leaders) == 1:
+            return rows
+        rounds: defaultdict[int | None, dict[str, Metric]] = defaultdict(dict)
+        for metric in rows:
+            rounds[metric.round][metric.node] = metric
+        return [
+            Metric(
+                max(m.t for m in of.values()), "", round, "global", name, sum(m.value for m in of.values()) / len(of)
+            )
+            for round, of in rounds.items()
+        ]
+
+    def edge_series(self, name: str) -> dict[str, list[Metric]]:
+        """A figure of each edge: on the global test set where it reports that, else on its own."""
+        series: dict[str, list[Metric]] = {}
+        for scope in ("own", "global"):
+            by_node: defaultdict[str, list[Metric]] = defaultdict(list)
+            for metric in self.metrics(name, scope):
+                if self.nodes.get(metric.node, {}).get("tier") == "edge":
+                    by_node[metric.node].append(metric)
+            series |= by_node
+        return {node: series[node] for node in self.nodes if node in series}
+
+    def link_counters(self) -> list[LinkCounters]:
+        """Totals of each direction of a link, over every life of the engine behind it."""
+        rows = self._rows(_totals("counters", ("source", "target", "link_class"), COUNTERS))
+        return [LinkCounters(*row) for row in rows]
+
+    def delivered(self, source: str, target: str, start: float, end: float) -> tuple[int, int] | None:
+        """(samples, packets delivered) on one direction between the first and last sample in [start, end]."""
+        rows = self._rows(
+            "SELECT COUNT(*), MAX(delivered) - MIN(delivered) FROM counters"
+            " WHERE source = ? AND target = ? AND t BETWEEN ? AND ?",
+            *(source, target, start, end),
+        )
+        samples, packets = rows[0]
+        return (samples, packets) if samples else None
+
+    def traffic(self) -> list[Traffic]:
+        """Totals by node, peer, kind and direction."""
+        rows = self._rows(_totals("traffic", ("node", "peer", "kind", "direction"), ("messages", "bytes")))
+        return [Traffic(*row) for row in rows]
+
+    def bytes_by_class(self) -> dict[str, int]:
+        """Bytes that the links of each class have delivered, headers included."""
+        totals: defaultdict[str, int] = defaultdict(int)
+        for link in self.link_counters():
+            totals[link.link_class] += link.delivered_bytes
+        return dict(totals)
+
+    def messages_by_kind(self) -> dict[str, int]:
+        """How many messages of each kind were sent, over all nodes."""
+        totals: defaultdict[str, int] = defaultdict(int)
+        for row in self.traffic():
+            if row.direction == "sent":
+                totals[row.kind] += row.messages
+        return dict(totals)
+
+    def _rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        try:
+            return self._connection.execute(query, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise _unreadable(self.directory / DATABASE, error) from error
+
+    def _document(self, name: str) -> dict[str, Any]:
+        path = self.directory / name
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RecordError(f"{path} cannot be read ({error}): the run directory is damaged") from error
+        if not isinstance(document, dict):
+            raise RecordError(f"{path} is not a JSON object: the run directory is damaged")
+        return document
+
+
+def _span(id: int, planned: dict[str, Any], phases: Mapping[str, tuple[Any, ...]], nodes: Iterable[str]) -> FaultSpan:
+    start, end, skipped = (phases.get(phase) for phase in ("start", "end", "skipped"))
+    first = start or skipped or end or (None, "", "", None, "")
+    node = planned.get("node")
+    touched = {node} if node else {name for link in planned.get("links") or () for name in link}
+    return FaultSpan(
+        id=id,
+        action=str(planned.get("action") or first[1]),
+        target=first[2] or node or " | ".join(text.some(side) for side in planned.get("between") or ()),
+        start=start[0] if start else None,
+        end=end[0] if end else None,
+        skipped=skipped[0] if skipped else None,
+        round=first[3] if first[3] is not None else planned.get("round"),
+        detail=" ".join(phase[4] for phase in (start, skipped, end) if phase and phase[4]),
+        nodes=tuple(name for name in nodes if name in touched),
+        planned=planned,
+    )
+
+
+def _totals(table: str, keys: Sequence[str], counts: Sequence[str]) -> str:
+    """A query that sums cumulative counts by key. The first count only grows; where it falls, all began anew."""
+    before = ", ".join(f"LAG({name}, 1, 0) OVER w AS {name}_before" for name in counts)
+    sums = ", ".join(f"SUM({name} - IIF({counts[0]} < {counts[0]}_before, 0, {name}_before))" for name in counts)
+    columns = ", ".join(keys)
+    return (
+        f"SELECT {columns}, {sums} FROM (SELECT *, {before} FROM {table}"
+        f" WINDOW w AS (PARTITION BY {columns} ORDER BY rowid)) GROUP BY {columns} ORDER BY MIN(t), {columns}"
+    )
+
+
+def _unreadable(database: Path, error: sqlite3.Error) -> RecordError:
+    return RecordError(
+        f"{database} cannot be read ({error}): it is not a database, is damaged, "
+        "or lies where its -shm file cannot be made; copy the whole run directory somewhere writable and try there"
+    )
+
+
+def _foreign(database: Path, application: int, schema: int) -> RecordError:
+    if application != APPLICATION_ID:
+        return RecordError(f"{database} is not a record of a run: another program wrote it")
+    return RecordError(
+        f"{database} has schema {schema}, this version reads schema {SCHEMA_VERSION}: "
+        + ("upgrade edgebed" if schema > SCHEMA_VERSION else "read it with the version that wrote it")
+    )

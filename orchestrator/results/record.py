@@ -1,0 +1,277 @@
+"""Writes what happens during a run into its directory, durably as it happens.
+
+``runs/<id>/`` holds scenario.yaml (as given), effective.json (with every default filled in), plan.json, and run.db:
+one SQLite database in write-ahead mode, so that others read it while the run goes on, and a killed writer loses
+nothing that was committed. ``orchestrator.results.history`` is the reader.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import platform
+import sqlite3
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import RecordError
+
+DATABASE = "run.db"
+APPLICATION_ID = 0x65646264  # "edbd": tells our databases from others (sqlite.org/pragma.html#pragma_application_id)
+SCHEMA_VERSION = 1
+
+Row = Mapping[str, Any]
+
+COUNTERS = (
+    "offered",
+    "offered_bytes",
+    "delivered",
+    "delivered_bytes",
+    "lost",
+    "overflowed",
+    "duplicated",
+    "corrupted",
+    "reordered",
+    "cut_dropped",
+)
+
+_SCHEMA = {
+    "meta": ("key TEXT PRIMARY KEY", "value TEXT NOT NULL"),
+    "event": ("t REAL NOT NULL", "node TEXT", "name TEXT NOT NULL", "round INTEGER", "data TEXT NOT NULL"),
+    "metric": (
+        *("t REAL NOT NULL", "node TEXT NOT NULL", "round INTEGER"),
+        *("scope TEXT NOT NULL", "name TEXT NOT NULL", "value REAL"),
+    ),
+    "state": ("t REAL NOT NULL", "node TEXT NOT NULL", "state TEXT NOT NULL", "detail TEXT NOT NULL"),
+    "fault": (
+        *("t REAL NOT NULL", "fault INTEGER NOT NULL", "action TEXT NOT NULL", "target TEXT NOT NULL"),
+        *("phase TEXT NOT NULL", "round INTEGER", "detail TEXT NOT NULL"),
+    ),
+    "probe": (
+        *("t REAL NOT NULL", "source TEXT NOT NULL", "target TEXT NOT NULL", "link_class TEXT NOT NULL"),
+        *("quantity TEXT NOT NULL", "asked REAL", "measured REAL", "low REAL", "high REAL"),
+        *("verdict TEXT NOT NULL", "detail TEXT NOT NULL"),
+    ),
+    "counters": (
+        *("t REAL NOT NULL", "source TEXT NOT NULL", "target TEXT NOT NULL", "link_class TEXT NOT NULL"),
+        *(f"{counter} INTEGER NOT NULL" for counter in COUNTERS),
+    ),
+    "traffic": (
+        *("t REAL NOT NULL", "node TEXT NOT NULL", "peer TEXT NOT NULL", "kind TEXT NOT NULL"),
+        *("direction TEXT NOT NULL", "messages INTEGER NOT NULL", "bytes INTEGER NOT NULL"),
+    ),
+    "resources": (
+        *("t REAL NOT NULL", "node TEXT NOT NULL", "cpu_seconds REAL NOT NULL", "rss INTEGER NOT NULL", "pss INTEGER"),
+    ),
+    "outcome": ("t REAL NOT NULL", "facts TEXT NOT NULL"),
+}
+_INSERT = {
+    table: f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(columns))})"
+    for table, columns in _SCHEMA.items()
+}
+
+
+class Record:
+    """The writer of one run. Every ``t`` is in seconds since the run began.
+
+    States, faults and the outcome are durable at once, everything else with the next ``flush``. The first write that
+    the disk refuses raises RecordError; the writes after it are dropped without a word, so that the run can be taken
+    down in order.
+    """
+
+    def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
+        self.directory = directory
+        self._connection = connection
+        self._broken = False
+
+    @classmethod
+    def create(cls, directory: Path, plan_json: str, meta: Mapping[str, Any]) -> Record:
+        """Begin a record in ``directory``, which must not hold one yet.
+
+        ``plan_json`` is the text of plan.json. ``meta`` is added to what ``environment`` finds out; its own keys win.
+        Its key "effective", the scenario with every default filled in, becomes effective.json.
+        """
+        if (directory / DATABASE).exists():
+            raise RecordError(f"{directory} already holds a run: give the new one a directory of its own")
+        facts = {**environment(), **meta}
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / "plan.json").write_text(plan_json, encoding="utf-8")
+            effective = json.dumps(facts.pop("effective", {}), indent=2, default=str) + "\n"
+            (directory / "effective.json").write_text(effective, encoding="utf-8")
+            connection = sqlite3.connect(directory / DATABASE)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")  # outlives a killed writer: sqlite.org/wal.html
+            connection.execute("BEGIN")  # all of the schema, or none
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            for table, columns in _SCHEMA.items():
+                connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
+            connection.execute("CREATE INDEX counters_by_link ON counters (source, target, t)")
+            connection.executemany(_INSERT["meta"], [(key, _json(value)) for key, value in facts.items()])
+            connection.commit()
+        except (OSError, sqlite3.Error) as error:
+            raise _refused(directory, error) from error
+        return cls(directory, connection)
+
+    def note(self, key: str, value: Any) -> None:
+        """A fact about the run as a whole; a later note of a key replaces it."""
+        self._write("meta", [(key, _json(value))])
+
+    def engine(self, name: str) -> None:
+        """The link engine that was chosen: "kernel" or "userspace"."""
+        self.note("engine", name)
+
+    def event(self, t: float, node: str | None, name: str, round: int | None, data: Row) -> None:
+        """Something happened at a node, or at the orchestrator (None)."""
+        self._write("event", [(t, node, name, round, _json(data))])
+
+    def metric(self, t: float, node: str, round: int | None, scope: str, name: str, value: float) -> None:
+        """A figure that a node reports. ``scope`` is the data it was taken on: "global", "own" or "train"."""
+        self._write("metric", [(t, node, round, scope, name, value)])
+
+    def state(self, t: float, node: str, state: str, detail: str = "") -> None:
+        """A node is now planned, starting, registered, running, paused, crashed, restarting, left, done or failed."""
+        self._write("state", [(t, node, state, detail)], at_once=True)
+
+    def fault(
+        self,
+        t: float,
+        fault_id: int,
+        action: str,
+        target: str,
+        phase: str,
+        round: int | None,
+        detail: str = "",
+    ) -> None:
+        """A planned fault took effect ("start"), was undone ("end") or could not be made ("skipped")."""
+        self._write("fault", [(t, fault_id, action, target, phase, round, detail)], at_once=True)
+
+    def probe(
+        self,
+        t: float,
+        source: str,
+        target: str,
+        link_class: str,
+        quantity: str,
+        asked: float | None,
+        measured: float | None,
+        low: float | None,
+        high: float | None,
+        verdict: str,
+        detail: str = "",
+    ) -> None:
+        """One quantity ("rtt" s, "loss" fraction, "rate" bit/s) of a link, measured; passes within [low, high]."""
+        self._write("probe", [(t, source, target, link_class, quantity, asked, measured, low, high, verdict, detail)])
+
+    def counters(self, t: float, rows: Iterable[Row]) -> None:
+        """What each link has done since it was made: source, target, link_class and every one of ``COUNTERS``."""
+        keys = ("source", "target", "link_class", *COUNTERS)
+        self._write("counters", [(t, *(row.get(key, 0) for key in keys)) for row in rows])
+
+    def traffic(self, t: float, node: str, rows: Iterable[Row]) -> None:
+        """What a node has sent and received since its process began: peer, kind, direction, messages, bytes."""
+        keys = ("peer", "kind", "direction", "messages", "bytes")
+        self._write("traffic", [(t, node, *(row[key] for key in keys)) for row in rows])
+
+    def resources(self, t: float, node: str, cpu_seconds: float, rss: int, pss: int | None = None) -> None:
+        """What a node's process has used: CPU since it began, resident and proportional memory in bytes."""
+        self._write("resources", [(t, node, cpu_seconds, rss, pss)])
+
+    def outcome(self, t: float, facts: Row) -> None:
+        """How the run ended: "ended" ("rounds", "accuracy", "after", "interrupted", "failed") and "error".
+
+        It is tried also after a write was refused: one row may fit where many did not.
+        """
+        was_broken, self._broken = self._broken, False
+        with contextlib.suppress(*[RecordError] * was_broken):
+            self._write("outcome", [(t, _json(facts))], at_once=True)
+
+    def flush(self) -> None:
+        """Make everything written so far durable; the run calls this at least twice a second."""
+        if not self._broken:
+            with self._refusals():
+                self._connection.commit()
+
+    def close(self) -> None:
+        """End the record; nothing is written after it. The database of an ended run is a single file."""
+        try:
+            self.flush()
+            with contextlib.suppress(sqlite3.Error):  # somebody is reading it: it stays in write-ahead mode
+                self._connection.execute("PRAGMA journal_mode = DELETE")
+        finally:
+            self._broken = True
+            self._connection.close()
+
+    def _write(self, table: str, rows: list[tuple[Any, ...]], *, at_once: bool = False) -> None:
+        if self._broken:
+            return
+        with self._refusals():
+            self._connection.executemany(_INSERT[table], [tuple(map(_storable, row)) for row in rows])
+            if at_once:
+                self._connection.commit()
+
+    @contextlib.contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            self._broken = True
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.rollback()
+            raise _refused(self.directory, error) from error
+
+
+def environment() -> dict[str, Any]:
+    """Where a run is made: versions, kernel, processor, memory (bytes) and the command line."""
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": sys.argv,
+        "python": platform.python_version(),
+        "packages": {name: _package(name) for name in ("edgebed", "numpy", "pyzmq", "torch", "torchvision")},
+        "platform": platform.platform(),
+        "kernel": platform.release(),
+        "cpu": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    }
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith(("model name", "Model")):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _package(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=str, skipkeys=True)
+
+
+def _storable(value: Any) -> Any:
+    """What nodes report may hold more than SQLite does: whole numbers over 64 bits, broken UTF-16."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return float(value)
+    return value
+
+
+def _refused(directory: Path, error: OSError | sqlite3.Error) -> RecordError:
+    full = "full" in str(error) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+    remedy = "free space on its file system" if full else "check that its disk is well and may be written to"
+    return RecordError(f"the record in {directory} cannot be written ({error}): {remedy}, then run again")

@@ -1,0 +1,1 @@
+"""The scenario: what a user writes, read and checked."""

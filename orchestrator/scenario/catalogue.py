@@ -1,0 +1,203 @@
+"""What a scenario takes from the node's catalogue: algorithm, model, data sets and partition, with their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Annotated, Any, ClassVar
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from node.catalogue import ALGORITHMS, DATASET_PATHS, DATASETS, MODELS, PARTITIONS, is_dataset
+from node.parameters import Between, OneOf, Parameters, read_parameters
+from orchestrator.scenario.document import describe
+from orchestrator.scenario.strict import Strict, unknown
+
+
+def check_parameters(kind: type[Parameters], values: Mapping[str, Any], beside: Sequence[str] = ()) -> None:
+    """Raises ValueError with one line for each parameter that is unknown or out of range, or that does not go with
+    another. ``beside``: the keys that stand next to the parameters."""
+    found = []
+    for key, value in values.items():
+        try:
+            read_parameters(kind, {key: value}, beside)
+        except ValueError as error:
+            found.append(str(error))
+    if found:
+        raise ValueError("\n".join(found))
+    read_parameters(kind, values)
+
+
+def parameter_schemas(kind: type[Parameters]) -> dict[str, JsonSchemaValue]:
+    """JSON Schema of each parameter, from what the catalogue says it may be."""
+    schemas = {}
+    for entry in fields(kind):
+        schemas[entry.name] = _allowed_schema(entry.metadata["allowed"])
+        if entry.default is not MISSING:
+            schemas[entry.name]["default"] = entry.default
+    return schemas
+
+
+def _allowed_schema(allowed: Between | OneOf) -> JsonSchemaValue:
+    if isinstance(allowed, OneOf):
+        words: JsonSchemaValue = {"enum": list(allowed.words)}
+        return {"anyOf": [words, _allowed_schema(allowed.number)]} if allowed.number else words
+    kind = "integer" if allowed.kind is int else "number"
+    schema: JsonSchemaValue = {"type": [kind, "null"] if allowed.none else kind}
+    schema["exclusiveMinimum" if allowed.above else "minimum"] = allowed.low
+    if allowed.high != float("inf"):
+        schema["exclusiveMaximum" if allowed.below else "maximum"] = allowed.high
+    return schema
+
+
+class _Named(Strict):
+    """An entry of the catalogue by name, its parameters beside the name: ``{name: hierfavg, kappa2: 3}``."""
+
+    model_config = ConfigDict(extra="allow")
+    short: ClassVar[str | None] = "name"
+    what: ClassVar[str]
+    entries: ClassVar[Mapping[str, Any]]
+
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, value: str) -> str:
+        if value not in cls.entries:
+            raise ValueError(unknown(cls.what, value, cls.entries))
+        return value
+
+    @model_validator(mode="after")
+    def _check_parameters(self) -> _Named:
+        beside = [name for name in type(self).model_fields if name != "params"]
+        check_parameters(self.entries[self.name].params, self.params, beside)
+        return self
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The parameters given; those left out keep the catalogue's defaults."""
+        return dict(self.model_extra or {})
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(handler(core))
+        own = {key: value for key, value in schema["properties"].items() if key != "name"}
+        forms = [
+            {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["name"],
+                "description": entry.summary,
+                "properties": {"name": {"const": name}} | own | parameter_schemas(entry.params),
+            }
+            for name, entry in cls.entries.items()
+        ]
+        return {"anyOf": [{"enum": list(cls.entries)}, *forms]}
+
+
+class AlgorithmSpec(_Named):
+    """The algorithm, its rounds and its own parameters."""
+
+    what: ClassVar[str] = "algorithm"
+    entries: ClassVar[Mapping[str, Any]] = ALGORITHMS
+
+    rounds: int | None = Field(default=None, ge=1)
+
+
+class ModelSpec(_Named):
+    """The model and its own parameters."""
+
+    what: ClassVar[str] = "model"
+    entries: ClassVar[Mapping[str, Any]] = MODELS
+
+
+@dataclass(frozen=True)
+class PartitionSpec:
+    """How the training data is divided; written ``iid``, ``{dirichlet: 0.1}`` or ``{dirichlet: {alpha: 0.1, ...}}``."""
+
+    name: str
+    params: Mapping[str, Any]
+
+
+def _read_partition(value: Any) -> PartitionSpec:
+    if isinstance(value, PartitionSpec):
+        return value
+    if isinstance(value, str):
+        value = {value: {}}
+    if not isinstance(value, dict) or len(value) != 1:
+        raise ValueError(f"write one partition, like iid or {{dirichlet: 0.1}}, not {describe(value)}")
+    [(name, params)] = value.items()
+    if name not in PARTITIONS:
+        raise ValueError(unknown("partition", name, PARTITIONS))
+    scheme = PARTITIONS[name]
+    if not isinstance(params, dict):
+        if scheme.short is None:
+            raise ValueError(f"{name}: takes a mapping of parameters, not {describe(params)}")
+        params = {scheme.short: params}
+    try:
+        check_parameters(scheme.params, params)
+    except ValueError as error:
+        raise ValueError("\n".join(f"{name}: {line}" for line in str(error).splitlines())) from None
+    return PartitionSpec(name, params)
+
+
+def _partition_schema() -> JsonSchemaValue:
+    forms = []
+    for name, scheme in PARTITIONS.items():
+        schemas = parameter_schemas(scheme.params)
+        mapping = {"type": "object", "additionalProperties": False, "properties": schemas}
+        inner = mapping if scheme.short is None else {"anyOf": [schemas[scheme.short], mapping]}
+        forms.append(
+            {
+                "type": "object",
+                "additionalProperties": False,
+                "required": [name],
+                "description": scheme.summary,
+                "properties": {name: inner},
+            }
+        )
+    return {"anyOf": [{"enum": list(PARTITIONS)}, *forms]}
+
+
+PartitionField = Annotated[
+    PartitionSpec,
+    PlainValidator(_read_partition),
+    PlainSerializer(lambda partition: {partition.name: dict(partition.params)} if partition.params else partition.name),
+    WithJsonSchema(_partition_schema()),
+]
+
+
+def _read_datasets(value: Any) -> list[str]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"write the name of a data set, or a list of names, not {describe(value)}")
+    for name in names:
+        if not is_dataset(name):
+            raise ValueError(f"{unknown('data set', name, DATASETS)}; or {'; or '.join(DATASET_PATHS.values())}")
+    return names
+
+
+_DATASET: JsonSchemaValue = {
+    "anyOf": [
+        {"enum": list(DATASETS)},
+        *({"type": "string", "pattern": f"^{form}.+", "description": text} for form, text in DATASET_PATHS.items()),
+    ]
+}
+DatasetNames = Annotated[
+    list[str],
+    BeforeValidator(_read_datasets),
+    PlainSerializer(lambda names: names[0] if len(names) == 1 else names),
+    WithJsonSchema({"anyOf": [_DATASET, {"type": "array", "items": _DATASET, "minItems": 1}]}),
+]

@@ -1,0 +1,120 @@
+"""Faults in a scenario: when, whom, what.
+
+    - {at: 20s, node: device-1-2, action: crash, for: 15s}
+    - {round: 3, of: edges, count: 1, action: pause, for: 5s}
+    - {every_round: 30%, of: devices, action: disconnect}
+    - {random: {mean: 30s}, of: devices, action: crash, for: 10s}
+    - {at: 40s, between: [edge-0, cloud], action: partition, for: 10s}
+    - {at: 10s, node: edge-1, action: degrade, loss: 10%, for: 20s}
+
+Without ``for`` a fault lasts to the end of the run; with ``every_round``, to the end of its round.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from orchestrator.scenario.document import describe
+from orchestrator.scenario.links import LinkKeys
+from orchestrator.scenario.quantities import Duration, Fraction
+from orchestrator.scenario.strict import Strict
+
+Action = Literal["crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave"]
+Group = Literal["devices", "edges"]
+
+_WHEN = ("at", "round", "every_round", "random")
+_WHOM = ("node", "nodes", "of", "between")
+
+
+class RandomTimes(Strict):
+    """A Poisson process, drawn with the scenario's seed: ``mean`` time from one event to the next, over all targets."""
+
+    mean: Duration = Field(gt=0)
+    until: Duration | None = Field(default=None, description="default: stop.after")
+
+
+def _sides(value: Any) -> list[list[str]]:
+    """``[edge-0, cloud]`` or ``[[edge-0, edge-1], cloud]``: each side a list of names and groups."""
+    message = "write the two sides, each a name, a group or a list of names, like [edge-0, cloud]"
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError(f"{message}, not {describe(value) if not isinstance(value, list) else f'{len(value)} sides'}")
+    sides = [side if isinstance(side, list) else [side] for side in value]
+    if not all(side and all(isinstance(name, str) for name in side) for side in sides):
+        raise ValueError(message)
+    return sides
+
+
+_NAMES = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+
+
+class FaultSpec(LinkKeys):
+    """One fault, or one rule that makes many. The keys of a link profile belong to ``degrade``."""
+
+    short: ClassVar[str | None] = None
+
+    action: Action
+    at: Duration | None = Field(default=None, description="time after training starts")
+    round: int | None = Field(default=None, ge=1, description="at the start of this round")
+    every_round: Fraction | None = Field(default=None, gt=0, description="share of the group, drawn anew each round")
+    random: RandomTimes | None = None
+    node: str | None = None
+    nodes: list[str] | None = Field(default=None, min_length=1)
+    of: Group | None = None
+    fraction: Fraction | None = Field(default=None, gt=0)
+    count: int | None = Field(default=None, ge=1)
+    between: Annotated[
+        list[list[str]] | None,
+        BeforeValidator(_sides),
+        WithJsonSchema({"type": "array", "items": _NAMES, "minItems": 2, "maxItems": 2}),
+    ] = None
+    for_: Duration | None = Field(default=None, alias="for", gt=0)
+    factor: float | None = Field(default=None, gt=1, description="slow: how many times longer every step takes")
+
+    @model_validator(mode="after")
+    def _check_sense(self) -> FaultSpec:
+        when, whom = self._only(_WHEN, "when"), self._only(_WHOM, "whom")
+        self._check_count(when, whom)
+        self._check_action(when, whom)
+        return self
+
+    def _has(self, name: str) -> bool:
+        return getattr(self, name) is not None
+
+    def _only(self, names: tuple[str, ...], question: str) -> str:
+        given = [name for name in names if self._has(name)]
+        if len(given) != 1:
+            found = f"here are {' and '.join(given)}" if given else "here is none"
+            raise ValueError(f"a fault says {question} with exactly one of {', '.join(names)}; {found}")
+        return given[0]
+
+    def _check_count(self, when: str, whom: str) -> None:
+        counted = [name for name in ("fraction", "count") if self._has(name)]
+        if counted and whom != "of":
+            raise ValueError(f"{counted[0]}: goes with of: devices or of: edges, not with {whom}")
+        if when == "every_round":
+            if whom != "of":
+                raise ValueError("every_round: is a share of a group: add of: devices or of: edges")
+            if counted:
+                raise ValueError(f"{counted[0]}: every_round already says how many")
+        elif whom == "of" and len(counted) != 1 and not (when == "random" and not counted):
+            raise ValueError(f"of: say how many of the {self.of}, with either fraction or count")
+
+    def _check_action(self, when: str, whom: str) -> None:
+        if self.action == "partition" and whom != "between":
+            raise ValueError("action: partition needs between, e.g. between: [edge-0, cloud]")
+        if whom == "between" and self.action not in ("partition", "degrade"):
+            raise ValueError(f"between: goes with partition and degrade, not with {self.action}")
+        if self.action in ("join", "leave") and when not in ("at", "round"):
+            raise ValueError(f"action: {self.action} happens once: say when with at or round")
+        if self.action in ("join", "leave") and self._has("for_"):
+            raise ValueError(f"for: {self.action} has no end; a node that comes back is a crash or a disconnect")
+        if self.action == "degrade" and not self.changes():
+            raise ValueError("action: degrade needs a profile or keys of one, e.g. loss: 10%")
+        if self.action != "degrade" and (stray := list(self.changes())):
+            raise ValueError(f"{stray[0] if self.profile is None else 'profile'}: goes with degrade, not {self.action}")
+        if self.action == "slow" and not self._has("factor"):
+            raise ValueError("action: slow needs a factor; factor: 4 makes steps last four times as long")
+        if self.action != "slow" and self._has("factor"):
+            raise ValueError(f"factor: goes with slow, not {self.action}")

@@ -1,0 +1,62 @@
+"""From a YAML file to a checked `Scenario`: read, override, validate, and see that its parts fit together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path as FilePath
+
+from pydantic import ValidationError
+
+from orchestrator.errors import Problem, ScenarioError
+from orchestrator.scenario import document
+from orchestrator.scenario.checks import check
+from orchestrator.scenario.document import Path, dotted
+from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.strict import problems
+
+
+def load(path: FilePath | str, overrides: Sequence[str] = ()) -> Scenario:
+    """Read a scenario file, apply `--set path=value` overrides, check it all.
+
+    Raises ScenarioError, which lists every problem with file, line and YAML path.
+    """
+    file = FilePath(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ScenarioError([Problem(str(file), "", f"cannot be read: {reason}")]) from None
+    return parse(text, str(file), overrides)
+
+
+def parse(text: str, name: str, overrides: Sequence[str] = ()) -> Scenario:
+    """As `load`, from text; ``name`` stands for the file in messages and, if need be, gives the scenario its name."""
+    source = document.override(document.read(text, name), overrides, shorthand)
+    try:
+        scenario = Scenario.model_validate({"name": _default_name(name)} | source.data)
+    except ValidationError as error:
+        raise ScenarioError(problems(error, Scenario, source)) from None
+    found = [Problem(source.place(path), dotted(path), message) for path, message in check(scenario)]
+    if found:
+        raise ScenarioError(found)
+    return scenario
+
+
+def shorthand(path: Path) -> str | None:
+    """The key that a plain text at ``path`` stands for, so that an override can reach below it."""
+    match path:
+        case ("algorithm",) | ("model",):
+            return "name"
+        case ("links", _):
+            return "profile"
+        case ("links", _, "up" | "down"):
+            return "profile"
+        case ("hardware", _):
+            return "class"
+        case _:
+            return None
+
+
+def _default_name(file: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", FilePath(file).stem.lower()).strip("-")[:40] or "scenario"

@@ -1,0 +1,152 @@
+"""The scenario: one YAML file that describes nodes, hardware, links, faults, data and algorithm.
+
+Strict: an unknown key, a wrong type, a number without its unit is refused with file, line and YAML path, all problems
+at once. Everything but the algorithm has a default, so that small things stay small:
+
+    algorithm: {name: hierfavg, rounds: 5}
+
+What the parts mean together (names that exist, an algorithm that fits the topology) is checked in `checks`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, WithJsonSchema
+
+from orchestrator.scenario.catalogue import AlgorithmSpec, DatasetNames, ModelSpec, PartitionField, PartitionSpec
+from orchestrator.scenario.faults import FaultSpec
+from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
+from orchestrator.scenario.links import DEFAULT_PROFILE, LinkSpec
+from orchestrator.scenario.quantities import AutoDuration, Duration, Fraction, Size
+from orchestrator.scenario.strict import Strict
+from orchestrator.scenario.topology import LINK_CLASSES, Topology
+
+DEFAULT_ROUNDS = 10
+
+
+class DataSpec(Strict):
+    """Which data, and how it is divided over the nodes that hold data: the devices; without devices, the edges."""
+
+    dataset: DatasetNames = Field(default=["digits"], description="one, or several: the first that this host has")
+    path: str | None = Field(default=None, description="file or folder to look in first, relative to the scenario's")
+    partition: PartitionField = PartitionSpec("iid", {})
+    samples_per_client: int | None = Field(default=None, ge=1, description="training samples to keep of each client")
+    evaluate_samples: int | None = Field(default=None, ge=1, description="test samples to evaluate on, not all")
+    test: Literal["proportional", "balanced"] = Field(
+        default="proportional", description="labels of own test sets: as in the training data, or in equal shares"
+    )
+
+
+HardwareName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(HARDWARE)})]
+
+
+class HardwareSpec(Strict):
+    """A hardware class, changed where ``speed``, ``cores`` or ``memory`` are given."""
+
+    short: ClassVar[str | None] = "class"
+
+    class_: HardwareName = Field(default="host", alias="class")
+    speed: float | None = Field(default=None, gt=0, description="relative to a core of this host")
+    cores: float | None = Field(default=None, gt=0)
+    memory: Size | None = Field(default=None, gt=0)
+
+    def resolve(self) -> HardwareClass:
+        """The class that is meant; changed, its name is ``custom``. Raises KeyError for one that is not known."""
+        base = HARDWARE[self.class_]
+        given = {key: value for key in ("speed", "cores", "memory") if (value := getattr(self, key)) is not None}
+        kept = {"speed": base.speed, "cores": base.cores, "memory": base.memory}
+        return HardwareClass(CUSTOM, **(kept | given)) if given else base
+
+
+class GatheringSpec(Strict):
+    """How a node that collects answers waits: for ``quorum`` of its members at least, until ``deadline`` at most."""
+
+    quorum: Fraction = Field(default=0.5, gt=0)
+    deadline: AutoDuration = "auto"
+    cloud_deadline: AutoDuration = Field("auto", description="of a cloud above edges, which waits for their rounds")
+    late: Literal["discard", "keep"] = "discard"
+
+
+class TimeoutsSpec(Strict):
+    """Signs of life are sent every ``beat``; who is silent for ``lost_after`` counts as gone; a node that has not heard
+    from the orchestrator for ``lease`` ends itself."""
+
+    beat: Duration = Field(default=1.0, gt=0)
+    lost_after: Duration = Field(default=8.0, gt=0)
+    lease: Duration = Field(default=10.0, gt=0)
+
+
+class StopSpec(Strict):
+    """The run ends with whatever comes first."""
+
+    rounds: int | None = Field(default=None, ge=1, description="default: algorithm.rounds")
+    accuracy: Fraction | None = Field(default=None, gt=0, description="reached on the global test set")
+    after: Duration | None = Field(default=None, gt=0, description="time after training started")
+
+
+class ProbeSpec(Strict):
+    """Whether each class of links is measured against its profile before training."""
+
+    before: bool = True
+
+
+class Scenario(Strict):
+    """Everything a run is made from."""
+
+    name: str = Field(default="scenario", pattern=r"^[a-z0-9][a-z0-9-]{0,39}$", description="default: the file's name")
+    seed: int = Field(default=1, ge=0, lt=2**63)
+    algorithm: AlgorithmSpec
+    data: DataSpec = DataSpec()
+    model: ModelSpec = ModelSpec(name="cnn")
+    topology: Topology = Topology()
+    hardware: dict[str, HardwareSpec] = Field(default={}, description="by tier (device, edge, cloud) or name of a node")
+    links: dict[str, LinkSpec] = Field(default={}, description="by class, or for two nodes: 'a -> b', 'a <-> b'")
+    faults: list[FaultSpec] = Field(default=[], description="what goes wrong, and when")
+    gathering: GatheringSpec = GatheringSpec()
+    timeouts: TimeoutsSpec = TimeoutsSpec()
+    restart: Literal["on-failure", "never"] = Field(default="on-failure", description="of nodes that fail unasked")
+    stop: StopSpec = StopSpec()
+    driver: Literal["namespaces"] = "namespaces"
+    engine: Literal["auto", "userspace", "kernel"] = Field(default="auto", description="what shapes the links")
+    probe: ProbeSpec = ProbeSpec()
+
+    @property
+    def rounds(self) -> int:
+        """The rounds the run may have."""
+        given = [rounds for rounds in (self.algorithm.rounds, self.stop.rounds) if rounds is not None]
+        return min(given, default=DEFAULT_ROUNDS)
+
+    @property
+    def mesh(self) -> bool:
+        """Whether edges talk to one another."""
+        if self.topology.mesh is not None:
+            return self.topology.mesh
+        return "edge-edge" in self.links
+
+    def link(self, link_class: str) -> LinkSpec:
+        """What the scenario says about a class of links."""
+        return self.links.get(link_class) or LinkSpec(profile=DEFAULT_PROFILE)
+
+
+def effective(scenario: Scenario) -> dict[str, Any]:
+    """The scenario as plain data with every default written out; reading it again gives the same scenario."""
+    data: dict[str, Any] = scenario.model_dump(mode="json")
+    data["algorithm"]["rounds"] = data["stop"]["rounds"] = scenario.rounds
+    used = {pair.link_class for pair in scenario.topology.pairs(scenario.mesh)}
+    missing = [link_class for link_class in LINK_CLASSES if link_class in used - scenario.links.keys()]
+    data["links"] |= {link_class: scenario.link(link_class).model_dump(mode="json") for link_class in missing}
+    return data
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a scenario, for editors that complete and check YAML."""
+    schema = Scenario.model_json_schema(by_alias=True)
+    links = schema["properties"]["links"]
+    link = links.pop("additionalProperties")
+    links |= {
+        "properties": dict.fromkeys(LINK_CLASSES, link),
+        "patternProperties": {r"^\S+ <?-> \S+$": link},
+        "additionalProperties": False,
+    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "edgebed-scenario"} | schema

@@ -1,0 +1,156 @@
+"""The ground that the scenario's models stand on: strict types, short forms, and errors in the reader's words."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from types import NoneType
+from typing import Annotated, Any, ClassVar, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, ErrorDetails
+
+from orchestrator.errors import Problem
+from orchestrator.scenario.document import Document, Path, describe, dotted
+
+
+class Strict(BaseModel):
+    """A mapping of the scenario: no unknown keys, no silent conversions.
+
+    Where ``short`` names a key, a plain text may stand for the mapping: ``model: cnn`` is ``model: {name: cnn}``.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, serialize_by_alias=True, protected_namespaces=()
+    )
+    short: ClassVar[str | None] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _long_form(cls, value: Any) -> Any:
+        return {cls.short: value} if cls.short is not None and isinstance(value, str) else value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(handler(core))
+        if cls.short is None:
+            return schema
+        return {"anyOf": [schema["properties"][cls.short] | {"type": "string"}, schema]}
+
+    @classmethod
+    def key_types(cls) -> dict[str, Any]:
+        """The keys of this mapping, each with its type."""
+        return {cls.key_names()[name]: field.annotation for name, field in cls.model_fields.items()}
+
+    @classmethod
+    def key_names(cls) -> dict[str, str]:
+        """The attributes, each with its key: the same word, unless that is a keyword of Python (``for_``, ``for``)."""
+        return {name: field.alias or name for name, field in cls.model_fields.items()}
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` if a known name is near, else nothing."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """The one sentence for a name that is not known: what it is, the nearest, and all that are."""
+    known = list(known)
+    return f"'{name}' is no {what}{nearest(name, known)} (known: {', '.join(known)})"
+
+
+def problems(error: ValidationError, model: type[Strict], document: Document) -> list[Problem]:
+    """Each fault that pydantic found, with its place in the document, in the order of the file."""
+    found = []
+    for detail in error.errors(include_url=False):
+        for path, message in _reword(detail, model):
+            found.append(Problem(document.place(path), dotted(path), message))
+    order = {place: position for position, place in enumerate(document.places.values())}
+    return sorted(found, key=lambda problem: order.get(problem.where, -1))
+
+
+def _reword(detail: ErrorDetails, model: type[Strict]) -> list[tuple[Path, str]]:
+    """Path and message; our own errors may hold several, one a line."""
+    if detail["type"] != "value_error":
+        return [_in_our_words(detail, model)]
+    lines = str(detail["ctx"]["error"]).splitlines()
+    return [_descend(detail["loc"], detail["input"], line) for line in lines]
+
+
+def _in_our_words(detail: ErrorDetails, model: type[Strict]) -> tuple[Path, str]:
+    path: Path = detail["loc"]
+    value, context = detail["input"], detail.get("ctx", {})
+    match detail["type"]:
+        case "missing":
+            return path[:-1], f"'{path[-1]}' is missing"
+        case "extra_forbidden":
+            known = list(_at(model, path[:-1]).key_types())
+            return path, f"unknown key{nearest(str(path[-1]), known)} (allowed here: {', '.join(known)})"
+        case "literal_error":
+            allowed = re.findall(r"'([^']*)'", context["expected"])
+            return path, f"{_quoted(value)} is not one of: {', '.join(allowed)}{nearest(str(value), allowed)}"
+        case "greater_than_equal" | "greater_than" | "less_than_equal" | "less_than" as kind:
+            word = {"greater_than_equal": "at least", "greater_than": "above",
+                    "less_than_equal": "at most", "less_than": "below"}[kind]  # fmt: skip
+            limit = next(number for key, number in context.items() if key in ("ge", "gt", "le", "lt"))
+            return path, f"must be {word} {limit:g}, not {value}"
+        case "string_pattern_mismatch":
+            return path, f"{_quoted(value)} does not fit {context['pattern']}"
+        case kind if kind in _WANTED:
+            return path, f"write {_WANTED[kind]}, not {describe(value)}"
+        case _:
+            return path, detail["msg"]
+
+
+_WANTED = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping (key: value)",
+    "model_type": "a mapping (key: value)",
+    "model_attributes_type": "a mapping (key: value)",
+}
+
+
+def _quoted(value: Any) -> str:
+    return f"'{value}'" if isinstance(value, str) else describe(value)
+
+
+def _descend(path: Path, value: Any, message: str) -> tuple[Path, str]:
+    """Move what a message says about a key (``latency: no unit``) into the path, so that its line can be given."""
+    while isinstance(value, Mapping):
+        key, colon, rest = message.partition(": ")
+        stranger = re.search(r"unknown (?:parameter|key) '([^']+)'", message)
+        if colon and key in value:
+            path, value, message = (*path, key), value[key], rest
+        elif stranger and stranger[1] in value:
+            return (*path, stranger[1]), message
+        else:
+            break
+    return path, message
+
+
+def _at(model: Any, path: Path) -> type[Strict]:
+    """The model at a path below ``model``."""
+    for part in path:
+        model = _bare(model)
+        is_model = isinstance(model, type) and issubclass(model, Strict)
+        model = model.key_types()[str(part)] if is_model else get_args(model)[-1]
+    found = _bare(model)
+    assert isinstance(found, type)
+    assert issubclass(found, Strict)
+    return found
+
+
+def _bare(kind: Any) -> Any:
+    """A type without Annotated and without "or None"."""
+    if get_origin(kind) is Annotated:
+        return _bare(get_args(kind)[0])
+    inner = [argument for argument in get_args(kind) if argument is not NoneType]
+    return _bare(inner[0]) if NoneType in get_args(kind) else kind

@@ -1,0 +1,39 @@
+"""Whom and what a fault rule may strike: nodes, and directions of links."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+
+from orchestrator.scenario.faults import FaultSpec
+from orchestrator.scenario.topology import Topology
+
+Direction = tuple[str, str]  # source and target
+
+
+def links_by_node(links: Iterable[Direction]) -> dict[str, list[Direction]]:
+    """The directions from or to each node."""
+    found: defaultdict[str, list[Direction]] = defaultdict(list)
+    for link in links:
+        for node in link:
+            found[node].append(link)
+    return found
+
+
+def links_between(a: Collection[str], b: Collection[str], links: Iterable[Direction]) -> tuple[Direction, ...]:
+    """The directions that lead from one side to the other."""
+    return tuple(link for link in links if (link[0] in a and link[1] in b) or (link[0] in b and link[1] in a))
+
+
+def candidates(spec: FaultSpec, topology: Topology) -> list[str]:
+    """The nodes that a rule may strike."""
+    return [spec.node] if spec.node is not None else spec.nodes or topology.group(spec.of or "")
+
+
+def affected(spec: FaultSpec, topology: Topology, links: Sequence[Direction]) -> tuple[Direction, ...]:
+    """The directions that a rule may touch, whatever is drawn."""
+    if spec.between is not None:
+        a, b = (set(topology.expand(side)) for side in spec.between)
+        return links_between(a, b, links)
+    touching = links_by_node(links)
+    return tuple(dict.fromkeys(link for node in candidates(spec, topology) for link in touching[node]))

@@ -1,0 +1,153 @@
+"""The topology: how many nodes there are, what they are called, and who may talk to whom.
+
+Names count from 0: ``cloud``, ``edge-1``, ``device-1-2`` (the third device of edge-1), or ``device-2`` below the cloud
+where there are no edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+
+from orchestrator.scenario.document import describe
+from orchestrator.scenario.strict import Strict, nearest
+
+Tier = Literal["cloud", "edge", "device"]
+LINK_CLASSES = ("device-edge", "edge-cloud", "edge-edge", "device-cloud")
+GROUPS = {"devices": "device", "edges": "edge"}
+MAX_NODES = 65_000  # the /16 that addresses are taken from has 65,534
+
+
+@dataclass(frozen=True)
+class Member:
+    """A node by name, its tier, and the node above it."""
+
+    name: str
+    tier: Tier
+    parent: str | None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two nodes that may talk. ``lower`` is below ``upper``; of two edges, it is the one with the lower number."""
+
+    lower: str
+    upper: str
+    link_class: str
+
+
+def unknown_node(name: str, names: Iterable[str]) -> str:
+    """The sentence for a node that does not exist."""
+    names = sorted(names)
+    listed = names if len(names) <= 8 else [*names[:4], "...", *names[-3:]]
+    return f"there is no node '{name}'{nearest(name, names)} (nodes: {', '.join(listed)})"
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"write a whole number, not {describe(value)}")
+    if value < 0:
+        raise ValueError(f"must be at least 0, not {value}")
+    return value
+
+
+_COUNT_SCHEMA = {"type": "integer", "minimum": 0}
+
+
+def _per_edge(value: Any) -> int | list[int] | None:
+    """One number for every edge, or a list with one number for each."""
+    if isinstance(value, list):
+        return [_count(item) for item in value]
+    return None if value is None else _count(value)
+
+
+class Topology(Strict):
+    """Device, edge and cloud tiers. ``devices`` attaches devices to the cloud and goes without edges."""
+
+    cloud: bool = True
+    edges: int = Field(default=2, ge=0)
+    devices_per_edge: Annotated[
+        int | list[int] | None,
+        PlainValidator(_per_edge),
+        WithJsonSchema({"anyOf": [_COUNT_SCHEMA, {"type": "array", "items": _COUNT_SCHEMA}]}),
+    ] = Field(default=None, description="one number for all edges, or a list; default 2")
+    devices: int | None = Field(default=None, ge=1)
+    mesh: bool | None = Field(default=None, description="edges talk to one another; default: if links has edge-edge")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        if value.get("devices") is not None:
+            return {"edges": 0} | value
+        return value if value.get("edges") == 0 else {"devices_per_edge": 2} | value
+
+    @model_validator(mode="after")
+    def _check_sense(self) -> Topology:
+        if self.edges == 0:
+            if self.devices_per_edge:
+                raise ValueError("devices_per_edge: there are no edges; give devices to attach devices to the cloud")
+            if self.devices is None:
+                raise ValueError("edges: without edges give devices, the number of devices below the cloud")
+            if not self.cloud:
+                raise ValueError("cloud: without edges and without a cloud nobody connects the devices")
+        elif self.devices is not None:
+            raise ValueError("devices: devices attach to the cloud only without edges; give devices_per_edge")
+        if isinstance(self.devices_per_edge, list) and len(self.devices_per_edge) != self.edges:
+            found = len(self.devices_per_edge)
+            raise ValueError(f"devices_per_edge: the list has {found} numbers for {self.edges} edges")
+        if self.mesh and self.edges < 2:
+            raise ValueError(f"mesh: takes two edges or more, here {'is' if self.edges == 1 else 'are'} {self.edges}")
+        if (total := int(self.cloud) + self.edges + self.device_count) > MAX_NODES:
+            raise ValueError(f"edges: {total} nodes are more than there are addresses for, {MAX_NODES}")
+        return self
+
+    @property
+    def per_edge(self) -> list[int]:
+        """The number of devices of each edge."""
+        if isinstance(self.devices_per_edge, list):
+            return self.devices_per_edge
+        return [self.devices_per_edge or 0] * self.edges
+
+    @property
+    def device_count(self) -> int:
+        return self.devices or sum(self.per_edge)
+
+    def members(self) -> list[Member]:
+        """Every node, from the cloud down, in the order of addresses."""
+        cloud = "cloud" if self.cloud else None
+        members = [Member("cloud", "cloud", None)] if self.cloud else []
+        members += [Member(f"edge-{edge}", "edge", cloud) for edge in range(self.edges)]
+        members += [
+            Member(f"device-{edge}-{device}", "device", f"edge-{edge}")
+            for edge, count in enumerate(self.per_edge)
+            for device in range(count)
+        ]
+        members += [Member(f"device-{device}", "device", cloud) for device in range(self.devices or 0)]
+        return members
+
+    def group(self, name: str) -> list[str]:
+        """The nodes of a group (``devices``, ``edges``), or the one node of that name; none if there is no such."""
+        tier = GROUPS.get(name)
+        return [member.name for member in self.members() if member.tier == tier or member.name == name]
+
+    def expand(self, names: Iterable[str]) -> list[str]:
+        """Nodes and groups as nodes, each once."""
+        return list(dict.fromkeys(node for name in names for node in self.group(name)))
+
+    def pairs(self, mesh: bool) -> list[Pair]:
+        """Every two nodes that may talk: each with the node above it and, in a mesh, each edge with each other."""
+        members = self.members()
+        tiers = {member.name: member.tier for member in members}
+        pairs = [
+            Pair(member.name, member.parent, f"{member.tier}-{tiers[member.parent]}")
+            for member in members
+            if member.parent is not None
+        ]
+        edges = [member.name for member in members if member.tier == "edge"] if mesh else []
+        pairs += [Pair(a, b, "edge-edge") for position, a in enumerate(edges) for b in edges[position + 1 :]]
+        return pairs

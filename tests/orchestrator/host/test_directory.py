@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import RunError
+from orchestrator.host.directory import RunDirectory, find_run, known_runs
+
+
+def make(runs: Path, name: str) -> RunDirectory:
+    directory = RunDirectory.create(runs, name)
+    (directory.path / "run.db").touch()
+    return directory
+
+
+def test_a_fresh_directory_hides_keys_and_socket_from_others(tmp_path: Path) -> None:
+    directory = make(tmp_path, "hello")
+    assert directory.run.startswith("hello-")
+    assert directory.nodes.stat().st_mode & 0o777 == 0o700
+    assert directory.control.stat().st_mode & 0o777 == 0o700
+
+
+def test_two_runs_in_one_second_have_two_directories(tmp_path: Path) -> None:
+    assert make(tmp_path, "hello").path != make(tmp_path, "hello").path
+
+
+def test_the_holder_is_known_while_it_lives(tmp_path: Path) -> None:
+    directory = make(tmp_path, "hello")
+    assert directory.holder() is None
+    descriptor = directory.hold()
+    assert directory.holder() == os.getpid()
+    os.close(descriptor)
+    assert directory.holder() is None
+
+
+def test_find_by_name_by_path_and_the_latest(tmp_path: Path) -> None:
+    first, second = make(tmp_path, "a"), make(tmp_path, "b")
+    os.utime(second.path)
+    assert find_run(first.run, tmp_path) == first
+    assert find_run(str(first.path), tmp_path) == first
+    assert find_run(None, tmp_path) == known_runs(tmp_path)[-1]
+
+
+def test_an_unknown_run_is_an_error_that_names_the_known_ones(tmp_path: Path) -> None:
+    directory = make(tmp_path, "hello")
+    with pytest.raises(RunError, match=directory.run):
+        find_run("nothing", tmp_path)
+    with pytest.raises(RunError, match="start one with `up SCENARIO`"):
+        find_run(None, tmp_path / "empty")
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="choose --runs"):
+        RunDirectory.create(tmp_path / "file", "hello")

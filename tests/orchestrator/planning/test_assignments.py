@@ -1,0 +1,79 @@
+"""What each node is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from node.assignment import Assignment, Gathering, Stop
+from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.assignments import assignments
+from orchestrator.planning.keys import RunKeys
+from orchestrator.planning.plan import make_plan
+from orchestrator.scenario.reading import parse
+from tests.orchestrator.labels import prepared
+
+TEXT = """\
+algorithm: {name: hierfavg, rounds: 4}
+topology: {edges: 2, devices_per_edge: 2}
+links: {edge-edge: lan}
+hardware: {device: raspberry-pi-4}
+gathering: {quorum: 75%, deadline: 5s, late: keep}
+stop: {accuracy: 80%}
+"""
+
+
+def told(text: str = TEXT) -> tuple[dict[str, Assignment], RunKeys]:
+    plan = make_plan(parse(text, "f.yaml"), prepared())
+    keys = RunKeys.make([node.name for node in plan.nodes])
+    return assignments(plan, RunDirectory(Path("/runs/small-1")), keys), keys
+
+
+def test_every_node_knows_its_peers_and_their_keys() -> None:
+    made, keys = told()
+    assert len(made) == 7
+    edge = made["edge-0"]
+    assert edge.related("parent") == ("cloud",)
+    assert edge.related("child") == ("device-0-0", "device-0-1")
+    assert edge.related("neighbour") == ("edge-1",)
+    assert {peer.name: peer.public_key for peer in edge.peers}["cloud"] == keys.nodes["cloud"].public
+    assert edge.peers[0].host == "10.77.0.1"
+    assert edge.keys == keys.nodes["edge-0"]
+    assert edge.control_key == keys.orchestrator.public
+
+
+def test_peers_that_join_later_are_marked() -> None:
+    made, _ = told(TEXT + "faults: [{round: 2, node: device-0-1, action: join}]\n")
+    assert {peer.name: peer.late for peer in made["edge-0"].peers} == {
+        "cloud": False, "device-0-0": False, "device-0-1": True, "edge-1": False,
+    }  # fmt: skip
+
+
+def test_data_is_told_to_those_who_have_some() -> None:
+    made, _ = told()
+    device, edge, cloud = (made[name].data for name in ("device-0-0", "edge-0", "cloud"))
+    assert (device.train_key, device.own_test_key, device.global_test) == (
+        "device-0-0.train", "device-0-0.test", False,
+    )  # fmt: skip
+    assert (edge.train_key, edge.own_test_key, edge.global_test) == (None, "edge-0.test", False)
+    assert (cloud.train_key, cloud.own_test_key, cloud.global_test) == (None, None, True)
+    assert device.directory == "/prepared/digits"
+    assert device.shards == "/runs/small-1/shards.npz"
+
+
+def test_leading_edges_see_the_global_test_set() -> None:
+    made, _ = told("algorithm: onlyedge\ntopology: {cloud: false}")
+    assert made["edge-1"].data.global_test
+    assert made["edge-1"].leads
+
+
+def test_rules_are_those_of_the_tier() -> None:
+    made, _ = told()
+    assert made["edge-0"].gathering == Gathering(quorum=0.75, deadline=5.0, late="keep")
+    assert made["cloud"].gathering.deadline == 21.0  # 10 s, kappa2 = 2 edge rounds of 5 s, and the links
+    assert made["cloud"].stop == Stop(rounds=4, accuracy=0.8)
+    assert made["device-0-0"].hardware.speed == 0.16
+
+
+def test_assignments_survive_the_way_through_json() -> None:
+    for assignment in told()[0].values():
+        assert Assignment.from_json(assignment.to_json()) == assignment

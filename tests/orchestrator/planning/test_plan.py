@@ -1,0 +1,180 @@
+"""The plan: addresses, relations, links, data and gathering, all from the scenario and the labels alone."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+
+import pytest
+
+from netem.library import PROFILES
+from node.assignment import Timeouts, derive_seed
+from orchestrator.errors import PlanError
+from orchestrator.planning.plan import FaultTime, Plan, StopPlan, make_plan
+from orchestrator.scenario.hardware import HARDWARE
+from orchestrator.scenario.reading import parse
+from tests.orchestrator.labels import prepared
+
+TEXT = """\
+name: small
+seed: 7
+algorithm: {name: hierfavg, rounds: 6, kappa2: 3, learning_rate: 0.1}
+data: {dataset: digits, partition: {dirichlet: 0.5}, samples_per_client: 60, evaluate_samples: 150}
+model: {name: mlp, hidden: 50}
+topology: {edges: 2, devices_per_edge: [2, 3]}
+hardware: {device: raspberry-pi-4, device-1-2: phone, cloud: edge-server}
+links:
+  device-edge: lte
+  edge-cloud: {latency: 40ms, rate: 50mbit, up: {rate: 10mbit}}
+  edge-1 -> cloud: {loss: 1%}
+faults:
+  - {at: 3s, node: device-1-2, action: join}
+  - {every_round: 40%, of: devices, action: disconnect}
+timeouts: {beat: 500ms}
+stop: {after: 2min, accuracy: 90%}
+restart: never
+engine: userspace
+probe: false
+""".replace("probe: false", "probe: {before: false}")
+
+
+def plan(text: str = TEXT, *overrides: str) -> Plan:
+    return make_plan(parse(text, "f.yaml", overrides), prepared())
+
+
+def test_nodes_are_numbered_from_the_cloud_down() -> None:
+    assert [(node.index, node.name, node.host, node.mac) for node in plan().nodes][:4] == [
+        (1, "cloud", "10.77.0.1", "02:ed:00:00:00:01"),
+        (2, "edge-0", "10.77.0.2", "02:ed:00:00:00:02"),
+        (3, "edge-1", "10.77.0.3", "02:ed:00:00:00:03"),
+        (4, "device-0-0", "10.77.0.4", "02:ed:00:00:00:04"),
+    ]
+    assert {node.port for node in plan().nodes} == {7000}
+
+
+def test_addresses_go_on_beyond_a_byte() -> None:
+    nodes = plan("algorithm: fedavg\ntopology: {devices: 400}").nodes
+    assert (nodes[255].host, nodes[255].mac) == ("10.77.1.0", "02:ed:00:00:01:00")  # number 256
+    assert len({node.host for node in nodes}) == len({node.mac for node in nodes}) == 401
+    assert all(ipaddress.ip_address(node.host) in ipaddress.ip_network("10.77.0.0/16") for node in nodes)
+
+
+def test_relations_go_both_ways() -> None:
+    made = plan()
+    assert made.node("cloud").children == ("edge-0", "edge-1")
+    assert made.node("edge-1").children == ("device-1-0", "device-1-1", "device-1-2")
+    assert made.node("edge-1").parent == "cloud"
+    assert made.node("device-1-0").parent == "edge-1"
+    assert made.node("edge-0").neighbours == ()
+
+
+def test_an_edge_to_edge_link_makes_neighbours() -> None:
+    made = plan("algorithm: hierfavg\ntopology: {edges: 3}\nlinks: {edge-edge: lan}")
+    assert made.node("edge-1").neighbours == ("edge-0", "edge-2")
+    assert len([link for link in made.links if link.link_class == "edge-edge"]) == 6
+
+
+def test_hardware_is_that_of_the_node_else_of_its_tier_else_the_host() -> None:
+    made = plan()
+    assert made.node("device-0-0").hardware is HARDWARE["raspberry-pi-4"]
+    assert made.node("device-1-2").hardware is HARDWARE["phone"]
+    assert made.node("edge-0").hardware is HARDWARE["host"]
+
+
+def test_every_pair_has_a_link_each_way_with_a_seed_of_its_own() -> None:
+    links = {(link.source, link.target): link for link in plan().links}
+    assert len(links) == 2 * (2 + 5)
+    assert links["device-0-0", "edge-0"].profile == PROFILES["lte-up"]
+    assert links["edge-0", "device-0-0"].profile == PROFILES["lte"]
+    assert links["edge-0", "cloud"].profile.rate == 10e6
+    assert links["cloud", "edge-0"].profile.rate == 50e6
+    assert links["edge-1", "cloud"].profile.loss == 0.01
+    assert links["cloud", "edge-1"].profile.loss == 0.0
+    assert links["edge-0", "cloud"].link_class == "edge-cloud"
+    assert links["edge-0", "cloud"].seed == derive_seed(7, "link", "edge-0", "cloud")
+    assert len({link.seed for link in links.values()}) == 14
+
+
+def test_the_leading_tier_leads() -> None:
+    assert [node.name for node in plan().nodes if node.leads] == ["cloud"]
+    alone = plan("algorithm: onlyedge\ntopology: {edges: 2, cloud: false}")
+    assert [node.name for node in alone.nodes if node.leads] == ["edge-0", "edge-1"]
+
+
+def test_devices_hold_the_data() -> None:
+    made = plan()
+    holders = [node for node in made.nodes if node.samples]
+    assert [node.tier for node in holders] == ["device"] * 5
+    assert all(node.samples == sum(node.label_counts) == 60 for node in holders)
+    assert made.node("edge-0").label_counts == ()
+    assert (made.data.used_samples, made.data.train_samples, made.data.test_samples) == (300, 1000, 200)
+    assert made.data.partition_params == {
+        "min_samples": 10, "samples_per_client": 60, "alpha": 0.5, "variant": "class",
+    }  # fmt: skip
+
+
+def test_settings_arrive() -> None:
+    made = plan()
+    assert made.params["learning_rate"] == 0.1
+    assert made.params["evaluate_samples"] == 150
+    assert made.params["kappa2"] == 3
+    assert made.model_params == {"hidden": 50}
+    assert made.model_bytes == 4 * (65 * 50 + 51 * 10)  # 8x8 inputs and a bias to 50, then to ten classes; float32
+    assert made.timeouts == Timeouts(beat=0.5, lost_after=8.0, lease=10.0)
+    assert made.stop == StopPlan(rounds=6, accuracy=0.9, after=120.0)
+    assert (made.restart, made.engine, made.driver, made.probe) == ("never", "userspace", "namespaces", False)
+    assert made.node("device-1-2").joins == FaultTime(3.0, None)
+    assert made.node("device-1-1").joins is None
+    assert len(made.faults) == 1 + 6 * 2  # 40 % of five devices in each of six rounds
+
+
+def test_a_given_deadline_is_for_the_tier_above_the_clients() -> None:
+    """The cloud waits for kappa2 = 3 edge rounds of 5 s, 10 s, and four times one model of 15 040 bytes each way:
+    down at 50 mbit and up at 10 mbit, 40 ms each: 15 + 10 + 4 * (0.0424 + 0.052) = 25.4, in whole seconds 26."""
+    assert plan(TEXT, "gathering.deadline=5s").gathering.deadlines == {"edge": 5.0, "cloud": 26.0}
+
+
+def test_the_same_scenario_gives_the_same_bytes() -> None:
+    assert plan() == plan()
+    assert json.dumps(plan().to_json()) == json.dumps(plan().to_json())
+    assert plan(TEXT, "seed=8").data.shards_sha256 != plan().data.shards_sha256
+
+
+def test_plan_json_is_plain_and_whole() -> None:
+    made = json.loads(json.dumps(plan().to_json()))
+    assert made["algorithm"]["name"] == "hierfavg"
+    assert made["algorithm"]["params"]["kappa2"] == 3
+    assert made["links"][0] == {
+        "source": "edge-0", "target": "cloud", "link_class": "edge-cloud",
+        "profile": {"latency": "40ms", "rate": "10mbit"}, "seed": derive_seed(7, "link", "edge-0", "cloud"),
+    }  # fmt: skip
+    assert made["nodes"][0]["hardware"]["name"] == "edge-server"
+    assert made["faults"][0]["action"] == "join"
+    assert made["stop"] == {"rounds": 6, "accuracy": 0.9, "after": 120.0}
+    assert not {"shards", "data_directory"} & set(made)
+
+
+def test_without_labels_there_is_a_plan_to_look_at() -> None:
+    made = make_plan(parse(TEXT, "f.yaml"), None)
+    assert made.node("device-0-0").samples == 0
+    assert made.data.sha256 == ""
+    assert made.model_bytes == plan().model_bytes  # the catalogue knows the shape of digits
+
+
+def test_too_little_data_is_told_with_the_path() -> None:
+    with pytest.raises(PlanError, match=r"^data\.partition: 12 samples do not give 5 clients min_samples 10 each: "):
+        make_plan(parse(TEXT, "f.yaml"), prepared(train=12))
+
+
+def test_a_model_that_does_not_take_the_data_is_refused() -> None:
+    scenario = parse("algorithm: fedavg\nmodel: phefl-cnn\ndata: {dataset: har}\ntopology: {devices: 2}", "f.yaml")
+    with pytest.raises(PlanError, match=r"^model phefl-cnn:? takes images of at least 4x4"):
+        make_plan(scenario, None)
+
+
+def test_many_nodes_are_planned_quickly() -> None:
+    made = make_plan(
+        parse("algorithm: hierfavg\ntopology: {edges: 20, devices_per_edge: 50}", "f.yaml"), prepared(train=20_000)
+    )
+    assert len(made.nodes) == 1021
+    assert len(made.links) == 2 * 1020

@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.host.directory import RunDirectory
+from orchestrator.results import checks as module
+from orchestrator.results.checks import Check, checks, overall
+from orchestrator.results.history import History
+from orchestrator.results.record import COUNTERS, Record
+from tests.orchestrator.example_run import Example, plan_of
+
+FAULT: dict[str, Any] = {
+    "id": 1,
+    "node": None,
+    "between": None,
+    "at": None,
+    "round": None,
+    "duration": None,
+    "links": [],
+}
+CUT = FAULT | {"action": "disconnect", "node": "device-0-0", "at": 2.0}
+CUT["links"] = [["device-0-0", "edge-0"], ["edge-0", "device-0-0"]]
+
+
+class Run:
+    """A run of a cloud, an edge and two devices that trained from 1 s to 20 s; the rest is up to the test."""
+
+    def __init__(self, directory: Path, *, links: bool = True, meta: dict[str, Any] | None = None, **plan: Any) -> None:
+        planned = plan_of(Example(edges=1, devices_per_edge=2, rounds=2, with_faults=False)) | plan
+        planned["links"] = planned["links"] if links else []
+        self.directory = directory
+        self.nodes = [node["name"] for node in planned["nodes"]]
+        self.record = Record.create(directory, json.dumps(planned), {"engine": "userspace", **(meta or {})})
+        self.record.event(1.0, None, "training", None, {})
+
+    def rounds(self, last: int = 2) -> Run:
+        for round in range(1, last + 1):
+            self.record.event(10.0 * round - 9, "cloud", "round", round, {"phase": "start"})
+            self.record.event(10.0 * round, "cloud", "round", round, {"phase": "end"})
+        return self
+
+    def states(self, **states: str) -> Run:
+        for name in self.nodes:
+            self.record.state(21.0, name, states.get(name.replace("-", "_"), "done"))
+        return self
+
+    def ended(self, ended: str = "rounds", error: str | None = None) -> Run:
+        self.record.outcome(22.0, {"ended": ended, "error": error})
+        return self
+
+    def crossed(self, source: str, target: str, delivered: dict[float, int]) -> Run:
+        row = dict.fromkeys(COUNTERS, 0) | {"source": source, "target": target, "link_class": "device-edge"}
+        for t, count in delivered.items():
+            self.record.counters(t, [row | {"delivered": count, "offered": count}])
+        return self
+
+    def verdict(self, name: str) -> tuple[str, str]:
+        self.record.close()
+        found = next(check for check in checks(History.open(self.directory)) if check["name"] == name)
+        return found["verdict"], found["detail"]
+
+
+def test_the_example_passes_every_check(tmp_path: Path) -> None:
+    found = checks(History.open(Example().build(tmp_path)))
+    assert [check["name"] for check in found] == list(module.CHECKS)
+    assert {check["verdict"] for check in found} == {"pass"}
+    assert overall(found) == "pass"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        (["pass", "pass"], "pass"),
+        (["pass", "unknown"], "unknown"),
+        (["unknown", "fail", "pass"], "fail"),
+        ([], "unknown"),
+    ],
+)
+def test_the_overall_verdict_is_the_worst(verdicts: list[Any], expected: str) -> None:
+    assert overall([Check(name="", verdict=verdict, detail="") for verdict in verdicts]) == expected
+
+
+def test_a_check_that_breaks_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: History) -> tuple[module.Verdict, str]:
+        raise KeyError("nodes")
+
+    monkeypatch.setitem(module.CHECKS, "finished", broken)
+    found = checks(History.open(Example().build(tmp_path)))
+    assert found[0]["verdict"] == "unknown"
+    assert "KeyError: 'nodes'" in found[0]["detail"]
+    assert {check["verdict"] for check in found[1:]} == {"pass"}
+
+
+@pytest.mark.parametrize(
+    ("ended", "rounds", "expected", "words"),
+    [
+        ("rounds", 2, "pass", "2 of 2 rounds done"),
+        ("rounds", 1, "fail", "1 of 2 rounds"),
+        ("rounds", 0, "fail", "without finishing a round"),
+        ("accuracy", 1, "pass", "accuracy asked for was reached after 1 of 2"),
+        ("after", 1, "pass", "the time given was over"),
+        ("interrupted", 1, "fail", "interrupted after 1 of 2 rounds"),
+        ("failed", 1, "fail", "the cloud ended"),
+    ],
+)
+def test_finished(tmp_path: Path, ended: str, rounds: int, expected: str, words: str) -> None:
+    run = Run(tmp_path).rounds(rounds).ended(ended, "the cloud ended" if ended == "failed" else None)
+    verdict, detail = run.verdict("finished")
+    assert verdict == expected
+    assert words in detail
+
+
+def test_finished_without_an_outcome(tmp_path: Path) -> None:
+    run = Run(tmp_path).rounds(1)
+    held = RunDirectory(tmp_path).hold()
+    assert run.verdict("finished") == ("unknown", "the run is going on: 1 of 2 rounds done")
+    os.close(held)
+    verdict, detail = run.verdict("finished")
+    assert (verdict, detail) == ("fail", "the orchestrator ended without an outcome after 1 of 2 rounds")
+
+
+def test_abandoned_rounds_are_told(tmp_path: Path) -> None:
+    run = Run(tmp_path).rounds(2)
+    run.record.event(30.0, "cloud", "round", 3, {"phase": "start"})
+    run.record.event(31.0, "cloud", "round_abandoned", 3, {})
+    assert "1 abandoned" in run.ended().verdict("finished")[1]
+
+
+def test_links_that_differ_from_what_was_asked_fail(tmp_path: Path) -> None:
+    history = History.open(Example(probe_error=0.3).build(tmp_path))
+    verdict, detail = module.links_as_asked(history)
+    assert verdict == "fail"
+    assert detail.startswith("16 of 16 probes failed: ")
+    assert "asked" in detail
+
+
+def test_links_that_were_not_probed_are_unknown(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.record.probe(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass")
+    assert run.verdict("links as asked") == ("unknown", "no probe of device-edge, so what those links do is not known")
+
+
+def test_a_probe_that_could_not_tell_is_unknown(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.record.probe(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass")
+    run.record.probe(0.6, "device-0-0", "edge-0", "device-edge", "loss", 0.002, None, None, None, "unknown")
+    verdict, detail = run.verdict("links as asked")
+    assert verdict == "unknown"
+    assert "loss of device-0-0 → edge-0" in detail
+
+
+@pytest.mark.parametrize("name", ["links as asked", "links kept up"])
+def test_links_of_a_run_without_links_or_in_the_simulator_pass(tmp_path: Path, name: str) -> None:
+    assert Run(tmp_path / "none", links=False).verdict(name) == ("pass", "the plan has no links")
+    assert Run(tmp_path / "sim", meta={"driver": "sim"}).verdict(name)[0] == "pass"
+
+
+def test_a_fault_that_could_not_be_made_fails(tmp_path: Path) -> None:
+    pause = FAULT | {"action": "pause", "node": "edge-0", "at": 2.0}
+    run = Run(tmp_path, faults=[pause]).rounds()
+    run.record.state(1.0, "edge-0", "running")
+    run.record.fault(3.0, 1, "pause", "edge-0", "skipped", 1, "the driver docker cannot pause edge-0")
+    verdict, detail = run.ended().verdict("faults took effect")
+    assert verdict == "fail"
+    assert "the driver docker cannot pause edge-0" in detail
+
+
+def test_a_fault_of_a_node_that_is_away_already_is_moot(tmp_path: Path) -> None:
+    pause = FAULT | {"action": "pause", "node": "edge-0", "at": 2.0}
+    run = Run(tmp_path, faults=[pause]).rounds()
+    run.record.state(2.5, "edge-0", "crashed", "fault")
+    run.record.fault(3.0, 1, "pause", "edge-0", "skipped", 1, "edge-0 is not running but crashed")
+    verdict, detail = run.ended().verdict("faults took effect")
+    assert verdict == "pass"
+    assert "1 found the node away already" in detail
+
+
+@pytest.mark.parametrize(("at", "expected"), [(5.0, "fail"), (18.5, "pass"), (500.0, "pass")])
+def test_a_fault_that_was_never_made_fails_if_the_training_came_to_it(tmp_path: Path, at: float, expected: str) -> None:
+    crash = FAULT | {"action": "crash", "node": "edge-0", "at": at}
+    assert Run(tmp_path, faults=[crash]).rounds().ended().verdict("faults took effect")[0] == expected
+
+
+@pytest.mark.parametrize(("round", "expected"), [(2, "fail"), (3, "pass")])
+def test_the_same_for_faults_keyed_to_rounds(tmp_path: Path, round: int, expected: str) -> None:
+    crash = FAULT | {"action": "crash", "node": "edge-0", "round": round}
+    assert Run(tmp_path, faults=[crash]).rounds().ended().verdict("faults took effect")[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("delivered", "expected"),
+    [
+        ({2.0: 10, 4.0: 20, 5.0: 20, 7.0: 30}, "pass"),  # 10 before the cut was felt, none in it, 10 after it
+        ({2.0: 10, 4.0: 20, 5.0: 27, 7.0: 30}, "fail"),
+    ],
+)
+def test_what_is_cut_carries_nothing(tmp_path: Path, delivered: dict[float, int], expected: str) -> None:
+    run = Run(tmp_path, faults=[CUT]).rounds().crossed("device-0-0", "edge-0", delivered)
+    run.record.fault(3.0, 1, "disconnect", "device-0-0", "start", 1)
+    run.record.fault(6.0, 1, "disconnect", "device-0-0", "end", 1)
+    verdict, detail = run.ended().verdict("faults took effect")
+    assert verdict == expected
+    assert ("device-0-0 → edge-0 (7 packets in device-0-0)" in detail) == (expected == "fail")
+
+
+def test_overruns_fail_and_the_worst_is_named(tmp_path: Path) -> None:
+    run = Run(tmp_path).rounds()
+    run.record.event(2.0, "device-0-0", "overrun", 1, {"asked": 1.0, "taken": 1.1, "mode": "train"})
+    run.record.event(3.0, "device-0-1", "overrun", 1, {"asked": 1.0, "taken": 1.9, "mode": "train"})
+    verdict, detail = run.ended().verdict("nodes kept pace")
+    assert verdict == "fail"
+    assert detail.startswith("2 steps on 2 nodes")
+    assert "the latest is device-0-1, by 900 ms" in detail
+
+
+def test_a_few_late_steps_are_told_and_pass(tmp_path: Path) -> None:
+    # 50 ms of a training of some twenty seconds: below the 2 % that a node may lose
+    run = Run(tmp_path).rounds()
+    run.record.event(2.0, "device-0-0", "overrun", 1, {"asked": 0.1, "taken": 0.15, "mode": "train"})
+    verdict, detail = run.ended().verdict("nodes kept pace")
+    assert verdict == "pass"
+    assert detail.startswith("1 step on 1 node")
+
+
+def test_whether_a_run_that_never_trained_would_have_kept_pace_is_unknown(tmp_path: Path) -> None:
+    Record.create(tmp_path, json.dumps(plan_of(Example())), {}).close()
+    assert module.kept_pace(History.open(tmp_path)) == ("unknown", "the training never began")
+
+
+def test_a_switch_that_is_late_fails(tmp_path: Path) -> None:
+    run = Run(tmp_path).rounds()
+    late = {"cause": "packets left late", "late_p99": 0.08, "late_max": 0.2}
+    run.record.event(2.0, None, "overload", None, late)
+    run.record.event(3.0, None, "overload", None, late | {"late_p99": 0.12})
+    verdict, detail = run.verdict("links kept up")
+    assert verdict == "fail"
+    assert detail == "packets left late (2×); 1% of the packets left more than 120 ms late"
+
+
+def test_links_kept_up(tmp_path: Path) -> None:
+    assert Run(tmp_path / "never read").verdict("links kept up")[0] == "unknown"
+    assert Run(tmp_path / "kernel", meta={"engine": "kernel"}).verdict("links kept up")[0] == "pass"
+    read = Run(tmp_path / "read").crossed("device-0-0", "edge-0", {2.0: 10})
+    assert read.verdict("links kept up")[0] == "pass"
+
+
+def test_a_node_that_does_not_answer_fails(tmp_path: Path) -> None:
+    run = Run(tmp_path).rounds().states(device_0_1="running").ended()
+    expected = "1 of 4 nodes did not answer at the end: device-0-1 (running)"
+    assert run.verdict("nodes answered") == ("fail", expected)
+
+
+@pytest.mark.parametrize(("action", "state"), [("crash", "crashed"), ("leave", "left"), ("pause", "paused")])
+def test_a_node_that_a_fault_took_away_need_not_answer(tmp_path: Path, action: str, state: str) -> None:
+    fault = FAULT | {"action": action, "node": "device-0-1", "at": 2.0}
+    run = Run(tmp_path, faults=[fault]).rounds().states(device_0_1=state)
+    run.record.fault(3.0, 1, action, "device-0-1", "start", 1)
+    assert run.ended().verdict("nodes answered") == ("pass", "3 of 4 nodes answered at the end, 1 away as planned")
+
+
+def test_a_node_that_never_comes_back_from_a_fault_fails(tmp_path: Path) -> None:
+    fault = FAULT | {"action": "crash", "node": "device-0-1", "at": 2.0}
+    run = Run(tmp_path, faults=[fault]).rounds().states(device_0_1="restarting")
+    run.record.fault(3.0, 1, "crash", "device-0-1", "start", 1)
+    run.record.fault(9.0, 1, "crash", "device-0-1", "end", 1)
+    assert run.ended().verdict("nodes answered")[0] == "fail"
+
+
+def test_a_node_whose_time_to_join_had_not_come_need_not_answer(tmp_path: Path) -> None:
+    fault = FAULT | {"action": "join", "node": "device-0-1", "at": 60.0}
+    run = Run(tmp_path, faults=[fault]).rounds().states(device_0_1="planned").ended()
+    assert run.verdict("nodes answered")[0] == "pass"
+
+
+def test_nodes_of_a_run_that_was_cut_short_are_unknown(tmp_path: Path) -> None:
+    assert Run(tmp_path).rounds(1).verdict("nodes answered")[0] == "unknown"

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+from orchestrator.results.history import History
+from orchestrator.results.record import Record
+from orchestrator.results.summary import summary
+from tests.orchestrator.example_run import MODEL, Example, plan_of
+
+
+def test_summary_of_the_example(tmp_path: Path) -> None:
+    result = summary(History.open(Example().build(tmp_path / "run")))
+    assert list(result) == [
+        *("run", "name", "driver", "links", "verdict", "checks", "rounds", "seconds", "accuracy", "bytes"),
+        *("messages", "faults", "nodes", "overruns", "ended", "error"),
+    ]
+    assert result["run"] == str(tmp_path / "run")
+    assert (result["name"], result["driver"], result["links"]) == ("dropout", "namespaces", "userspace")
+    assert (result["verdict"], result["ended"], result["error"]) == ("pass", "rounds", None)
+    assert (result["rounds"], result["nodes"], result["overruns"]) == (10, 16, 0)
+    assert 0.8 < result["accuracy"]["global"] < 1.0
+    assert set(result["accuracy"]["edge"]) == {"edge-0", "edge-1", "edge-2"}
+    assert result["bytes"]["edge-cloud"] > 10 * 6 * 0.8 * MODEL  # 3 edges, both ways, 10 rounds, less the partition
+    assert set(result["messages"]) == {"model", "update"}
+    assert result["faults"][0] == {"action": "crash", "node": "device-1-2", "at": 9.0, "round": 3}
+    assert result["faults"][2] == {"action": "partition", "between": ["edge-0", "cloud"], "at": 22.0, "round": 6}
+    json.dumps(result, allow_nan=False)
+
+
+def test_summary_of_a_run_that_never_trained(tmp_path: Path) -> None:
+    Record.create(tmp_path, json.dumps(plan_of(Example())), {}).close()
+    result = summary(History.open(tmp_path))
+    assert (result["rounds"], result["seconds"], result["ended"]) == (0, 0.0, None)
+    assert result["accuracy"] == {"global": None, "edge": {}}
+    assert all(fault["at"] is None for fault in result["faults"])
+    assert result["verdict"] == "fail"
+
+
+def test_summary_has_no_numbers_that_json_lacks(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, json.dumps(plan_of(Example(edges=1, devices_per_edge=1))), {})
+    record.metric(1.0, "cloud", 1, "global", "accuracy", math.nan)
+    record.metric(1.0, "edge-0", 1, "own", "accuracy", math.inf)
+    record.close()
+    result = summary(History.open(tmp_path))
+    assert result["accuracy"] == {"global": None, "edge": {"edge-0": None}}
+    json.dumps(result, allow_nan=False)

@@ -1,0 +1,133 @@
+"""YAML with places, and overrides on top."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.errors import ScenarioError
+from orchestrator.scenario.document import Document, override, read
+
+TEXT = """\
+name: demo
+links: &both
+  edge-cloud: wifi
+  device-edge: {latency: 5ms,
+                loss: 1%}
+faults:
+  - at: 3s
+  - {at: 4s}
+more:
+  <<: *both
+  edge-cloud: lan
+"""
+
+
+def document() -> Document:
+    return read(TEXT, "demo.yaml")
+
+
+def refused(text: str) -> list[str]:
+    with pytest.raises(ScenarioError) as caught:
+        read(text, "demo.yaml")
+    return str(caught.value).splitlines()
+
+
+def test_every_value_has_the_line_of_its_key() -> None:
+    places = {
+        ("name",): 1,
+        ("links", "edge-cloud"): 3,
+        ("links", "device-edge"): 4,
+        ("links", "device-edge", "loss"): 5,
+        ("faults", 1, "at"): 8,
+    }
+    for path, line in places.items():
+        assert document().place(path) == f"demo.yaml:{line}"
+
+
+def test_what_was_not_written_has_the_place_of_what_is_above_it() -> None:
+    assert document().place(("links", "device-edge", "rate")) == "demo.yaml:4"
+    assert document().place(("seed",)) == "demo.yaml"
+
+
+def test_anchors_and_merge_keys_are_plain_data() -> None:
+    assert document().data["more"] == {"edge-cloud": "lan", "device-edge": {"latency": "5ms", "loss": "1%"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ["demo.yaml: a scenario is a mapping (key: value), here is nothing"]),
+        ("- a\n", ["demo.yaml: a scenario is a mapping (key: value), here is a list"]),
+        ("a: 1\nb: [", ["demo.yaml:2: not readable as YAML: expected the node content, but found '<stream end>'"]),
+        ("a: *x", ["demo.yaml:1: not readable as YAML: found undefined alias 'x'"]),
+        ("a: 2026-13-01", ["demo.yaml:1: not readable as YAML: month must be in 1..12"]),
+        ("a: &x [*x]", ["demo.yaml: not readable as YAML: it is nested too deeply, or an anchor contains itself"]),
+        ("[" * 5000, ["demo.yaml: not readable as YAML: it is nested too deeply, or an anchor contains itself"]),
+        ("a: !set {}", ["demo.yaml:1: not readable as YAML: the tag !set is not known here"]),
+        ("a: !x b", ["demo.yaml:1: not readable as YAML: could not determine a constructor for the tag '!x'"]),
+        (
+            "a: {b: 1,\n b: 2}\na: 3\nyes: 4\n",
+            [
+                "demo.yaml:3: a: the key is given twice, first at demo.yaml:1",
+                "demo.yaml:2: a.b: the key is given twice, first at demo.yaml:1",
+                "demo.yaml:4: the key 'yes' is the truth value true in YAML; put it in quotes",
+            ],
+        ),
+    ],
+)
+def test_what_is_no_scenario_is_refused(text: str, expected: list[str]) -> None:
+    assert refused(text) == expected
+
+
+def test_no_tag_makes_an_object() -> None:
+    name = "tag:yaml.org,2002:python/object/apply:os.getcwd"
+    assert refused("a: !!python/object/apply:os.getcwd []") == [
+        f"demo.yaml:1: not readable as YAML: the tag {name} is not known here"
+    ]
+
+
+def test_anchors_cannot_multiply_without_end() -> None:
+    text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 8)
+    )
+    assert refused(text) == ["demo.yaml: not readable as YAML: anchors repeat one another too often"]
+
+
+def test_overrides_set_values_read_as_yaml() -> None:
+    changed = override(document(), ["faults.1.at=9s", "name=other", "new.deep={a: [1, 2%]}"], lambda path: None)
+    assert changed.data["faults"] == [{"at": "3s"}, {"at": "9s"}]
+    assert changed.data["name"] == "other"
+    assert changed.data["new"] == {"deep": {"a": [1, "2%"]}}
+    assert changed.place(("faults", 1, "at")) == "--set faults.1.at=9s"
+    assert changed.place(("new", "deep", "a")) == "--set new.deep={a: [1, 2%]}"
+    assert document().data["name"] == "demo"
+
+
+def test_an_override_reaches_below_a_short_form() -> None:
+    changed = override(
+        document(),
+        ["links.edge-cloud.latency=9ms"],
+        lambda path: "profile" if path[:1] == ("links",) and len(path) == 2 else None,
+    )
+    assert changed.data["links"]["edge-cloud"] == {"profile": "wifi", "latency": "9ms"}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "expected"),
+    [
+        ("name", "--set name: write it as path=value, e.g. --set algorithm.rounds=3"),
+        ("a..b=1", "--set a..b=1: write it as path=value, e.g. --set algorithm.rounds=3"),
+        ("name.x=1", "--set name.x=1: name.x: 'name' is the text 'demo', it has nothing below it to set"),
+        ("faults.2.at=1", "--set faults.2.at=1: faults.2.at: 'faults' is a list of 2: give a position from 0, not '2'"),
+        ("faults.x=1", "--set faults.x=1: faults.x: 'faults' is a list of 2: give a position from 0, not 'x'"),
+    ],
+)
+def test_an_override_that_leads_nowhere_is_refused(assignment: str, expected: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        override(document(), [assignment], lambda path: None)
+    assert str(caught.value) == expected
+
+
+def test_an_override_with_broken_yaml_is_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"^--set name=\[: name: the value is not readable as YAML: "):
+        override(document(), ["name=["], lambda path: None)

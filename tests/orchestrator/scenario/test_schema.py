@@ -1,0 +1,451 @@
+"""The scenario file: every key, every kind of mistake, and the way back to text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from netem.library import PROFILES
+from netem.profile import LinkProfile
+from netem.units import parse_duration, parse_fraction, parse_rate, parse_size
+from node.catalogue import ALGORITHMS, PARTITIONS
+from orchestrator.errors import ScenarioError
+from orchestrator.scenario.links import resolve
+from orchestrator.scenario.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA
+from orchestrator.scenario.reading import load, parse
+from orchestrator.scenario.schema import Scenario, effective, json_schema
+from orchestrator.scenario.topology import LINK_CLASSES
+
+SCENARIOS = sorted((Path(__file__).parents[3] / "scenarios").glob("*.yaml"))
+
+EDGES = """\
+name: everything
+seed: 7
+algorithm: {name: hierfavg, rounds: 30, kappa2: 3, learning_rate: 0.05}
+data:
+  dataset: [fashion-mnist, digits]
+  path: /somewhere/else
+  partition: {dirichlet: {alpha: 0.1, variant: client}}
+  samples_per_client: 100
+  evaluate_samples: 500
+  test: balanced
+model: {name: mlp, hidden: 50}
+topology: {edges: 3, devices_per_edge: [4, 4, 2], cloud: true, mesh: true}
+hardware:
+  device: raspberry-pi-4
+  device-0-1: {class: phone, speed: 0.2, cores: 2, memory: 2gib}
+links:
+  device-edge: {profile: wifi, loss: 2%, up: {rate: 10mbit}, down: lte}
+  edge-edge: {latency: 2ms, rate: 1gbit}
+  edge-cloud:
+    latency: 40ms
+    jitter: 5ms
+    distribution: uniform
+    loss: 0.5%
+    rate: 50mbit
+    buffer: 64kb
+    duplicate: 0.1%
+    corrupt: 0.1%
+    reorder: 0.1%
+  device-1-2 -> edge-1: {loss: {gilbert-elliott: {p: 2%, r: 30%}}}
+  edge-0 <-> edge-1: {rate: null}
+faults:
+  - {at: 20s, node: device-1-2, action: crash, for: 15s}
+  - {every_round: 30%, of: devices, action: disconnect}
+  - {at: 40s, between: [edge-0, cloud], action: partition, for: 10s}
+  - {at: 40s, between: [[edge-0, edge-1], edge-2], action: degrade, profile: dsl, latency: 200ms, jitter: 1ms,
+     distribution: normal, loss: 1%, rate: 1mbit, buffer: 10ms, duplicate: 1%, corrupt: 1%, reorder: 1%}
+  - {random: {mean: 30s, until: 5min}, of: devices, count: 2, action: pause, for: 2s}
+  - {round: 3, nodes: [device-0-0, device-0-1], action: slow, factor: 4}
+  - {at: 20s, node: device-2-1, action: join}
+  - {round: 10, of: devices, fraction: 20%, action: leave}
+gathering: {quorum: 50%, deadline: 30s, cloud_deadline: 2min, late: keep}
+timeouts: {beat: 500ms, lost_after: 3s, lease: 12s}
+restart: never
+stop: {rounds: 20, accuracy: 85%, after: 10min}
+driver: namespaces
+engine: userspace
+probe: {before: false}
+"""
+
+DEVICES = """\
+algorithm: fedavg
+topology: {devices: 3, edges: 0, cloud: true}
+links: {device-cloud: lte}
+"""
+
+
+def messages(text: str, *overrides: str) -> list[str]:
+    with pytest.raises(ScenarioError) as caught:
+        parse(text, "f.yaml", overrides)
+    return str(caught.value).splitlines()
+
+
+def models(value: Any) -> Iterator[BaseModel]:
+    """Every model in a scenario, itself included."""
+    if isinstance(value, BaseModel):
+        yield value
+        for name in type(value).model_fields:
+            yield from models(getattr(value, name))
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from models(item)
+
+
+def test_the_samples_here_have_every_key() -> None:
+    given: defaultdict[type[BaseModel], set[str]] = defaultdict(set)
+    for text in (EDGES, DEVICES):
+        for model in models(parse(text, "f.yaml")):
+            given[type(model)] |= model.model_fields_set
+    for kind, names in given.items():
+        if kind.__name__ != "LinkKeys":  # up and down, whose keys are a link's
+            assert names >= set(kind.model_fields), kind
+
+
+def test_quantities_are_typed() -> None:
+    scenario = parse(EDGES, "f.yaml")
+    assert scenario.stop.after == 600.0
+    assert scenario.stop.accuracy == 0.85
+    assert scenario.timeouts.beat == 0.5
+    assert scenario.hardware["device-0-1"].memory == 2 * 1024**3
+    assert scenario.faults[1].every_round == 0.3
+    assert scenario.faults[4].random is not None
+    assert scenario.faults[4].random.mean == 30.0
+    assert scenario.gathering.deadline == 30.0
+
+
+def test_the_algorithm_alone_is_a_scenario() -> None:
+    scenario = parse("algorithm: hierfavg\n", "some/Nice name.yaml")
+    assert scenario.name == "nice-name"
+    assert scenario.topology.per_edge == [2, 2]
+    assert scenario.data.dataset == ["digits"]
+    assert scenario.data.partition.name == "iid"
+    assert (scenario.rounds, scenario.model.name, scenario.gathering.deadline) == (10, "cnn", "auto")
+    assert effective(scenario)["links"] == {"device-edge": {"profile": "lan"}, "edge-cloud": {"profile": "lan"}}
+
+
+def test_rounds_are_those_of_the_algorithm_unless_stop_has_fewer() -> None:
+    assert parse("algorithm: {name: hierfavg, rounds: 7}", "f.yaml").rounds == 7
+    assert parse("algorithm: hierfavg\nstop: {rounds: 4}", "f.yaml").rounds == 4
+    assert parse(EDGES, "f.yaml").rounds == 20
+
+
+@pytest.mark.parametrize("text", [EDGES, DEVICES, "algorithm: onlyedge"])
+def test_the_effective_scenario_reads_back(text: str) -> None:
+    scenario = parse(text, "f.yaml")
+    written = json.dumps(effective(scenario))
+    again = parse(written, "f.yaml")
+    assert effective(again) == json.loads(written)
+    assert again.rounds == scenario.rounds
+    assert again.faults == scenario.faults
+    assert again.topology == scenario.topology
+
+
+def test_a_class_with_a_partner_for_upload_uses_it() -> None:
+    scenario = parse("algorithm: fedavg\ntopology: {devices: 1}\nlinks: {device-cloud: lte}", "f.yaml")
+    profiles, _ = resolve(scenario.links, scenario.topology.pairs(mesh=False))
+    assert profiles == {("device-0", "cloud"): PROFILES["lte-up"], ("cloud", "device-0"): PROFILES["lte"]}
+
+
+def test_what_is_said_of_two_nodes_goes_over_their_class() -> None:
+    scenario = parse(EDGES, "f.yaml")
+    profiles, _ = resolve(scenario.links, scenario.topology.pairs(scenario.mesh))
+    wifi = PROFILES["wifi"]
+    assert profiles["device-0-0", "edge-0"] == wifi.merged(loss=0.02, rate=10e6)
+    assert profiles["device-1-2", "edge-1"].mean_loss == pytest.approx(0.02 / 0.32)  # p / (p + r)
+    assert profiles["device-1-2", "edge-1"].rate == 10e6
+    assert profiles["edge-1", "device-1-2"] == PROFILES["lte"]
+    assert profiles["edge-0", "edge-1"] == profiles["edge-1", "edge-0"] == LinkProfile(latency=0.002)
+    assert profiles["edge-0", "edge-2"] == LinkProfile(latency=0.002, rate=1e9)
+
+
+def test_overrides_reach_below_short_forms_and_defaults() -> None:
+    scenario = parse(
+        "algorithm: hierfavg\nlinks: {device-edge: wifi}\nhardware: {device: phone}\n",
+        "f.yaml",
+        ["algorithm.rounds=3", "links.device-edge.latency=9ms", "hardware.device.cores=2", "topology.edges=5",
+         "links.edge-cloud.rate=1mbit", "data.partition={dirichlet: 0.2}"],
+    )  # fmt: skip
+    assert scenario.rounds == 3
+    assert scenario.links["device-edge"].changes()["latency"] == "9ms"
+    assert scenario.links["device-edge"].profile == "wifi"
+    assert scenario.hardware["device"].resolve().cores == 2
+    assert scenario.topology.edges == 5
+    assert scenario.data.partition.params == {"alpha": 0.2}
+
+
+LINK_KEYS = "profile, latency, jitter, distribution, loss, rate, buffer, duplicate, corrupt, reorder, up, down"
+SECTIONS = (
+    "name, seed, algorithm, data, model, topology, hardware, links, faults, gathering, timeouts, restart, stop, "
+    "driver, engine, probe"
+)
+
+MISTAKES = [
+    (
+        "algoritm: hierfavg\n",
+        [
+            "f.yaml: 'algorithm' is missing",
+            f"f.yaml:1: algoritm: unknown key; did you mean 'algorithm'? (allowed here: {SECTIONS})",
+        ],
+    ),
+    (
+        "algorithm: hierfavg\nname: My Run\nseed: 1.5\ndriver: docer\nfaults: 3\n",
+        [
+            "f.yaml:2: name: 'My Run' does not fit ^[a-z0-9][a-z0-9-]{0,39}$",
+            "f.yaml:3: seed: write a whole number, not the number 1.5",
+            "f.yaml:4: driver: 'docer' is not one of: namespaces",
+            "f.yaml:5: faults: write a list, not the number 3",
+        ],
+    ),
+    (
+        "algorithm:\n  name: hierfavg\n  kapa2: 3\n  learning_rate: -1\nmodel: cnnn",
+        [
+            "f.yaml:3: algorithm.kapa2: unknown parameter 'kapa2'; did you mean 'kappa2'? (allowed: name, rounds, "
+            "learning_rate, momentum, weight_decay, batch_size, epochs, steps, evaluate_samples, kappa1, kappa2)",
+            "f.yaml:4: algorithm.learning_rate: -1 is not a number above 0",
+            "f.yaml:5: model.name: 'cnnn' is no model; did you mean 'cnn'? (known: cnn, phefl-cnn, mlp, resnet18)",
+        ],
+    ),
+    (
+        "algorithm: hierfavg\ndata:\n  dataset: minst\n  partition: {dirichlet: 0}\n",
+        [
+            "f.yaml:3: data.dataset: 'minst' is no data set; did you mean 'mnist'? (known: digits, mnist, "
+            "fashion-mnist, cifar10, har); or npz:PATH, arrays x_train, y_train, x_test, y_test and, if known, "
+            "subject_train; or images:PATH, a folder or zip with train/<class>/ and test/<class>/ pictures of one size",
+            "f.yaml:4: data.partition.dirichlet: alpha: 0 is not a number above 0",
+        ],
+    ),
+    (
+        "algorithm: hierfavg\nlinks:\n  edge-cloud:\n    lattency: 4ms\n    latency: 40\n    rate: 10Mbps\n"
+        "  device-edge: wfi\n",
+        [
+            f"f.yaml:4: links.edge-cloud.lattency: unknown key; did you mean 'latency'? (allowed here: {LINK_KEYS})",
+            "f.yaml:5: links.edge-cloud.latency: 40 has no unit; write a duration like 20ms (units: ns us ms s min h)",
+            "f.yaml:6: links.edge-cloud.rate: '10Mbps': the unit 'Mbps' is read differently by different tools; write "
+            "10mbit (megabits per second), or 80mbit if you meant megabytes",
+            "f.yaml:7: links.device-edge.profile: 'wfi' is no named profile; did you mean 'wifi'? "
+            f"(known: {', '.join(PROFILES)})",
+        ],
+    ),
+    (
+        "algorithm: hierfavg\nlinks:\n  edge-clod: wifi\n  edge-edge: {up: wifi, down: wifi}\n  device-cloud: lan\n"
+        "  device-0-0 -> edge-1: {loss: 1%}\n  device-0-9 -> edge-1: {loss: 1%}\n  edge-cloud: {buffer: 5ms}\n"
+        "  device-0-0 <-> edge-0: {up: wifi}\n",
+        [
+            "f.yaml:8: links.edge-cloud: buffer: needs a rate; without one nothing ever waits",
+            "f.yaml:3: links.edge-clod: unknown key; did you mean 'edge-cloud'? (allowed here: device-edge, "
+            "edge-cloud, edge-edge, device-cloud, 'a -> b', 'a <-> b')",
+            "f.yaml:4: links.edge-edge: up and down have no meaning between edges; write 'edge-0 -> edge-1' for one "
+            "direction",
+            "f.yaml:5: links.device-cloud: the topology has no such links; it has device-edge, edge-cloud, edge-edge",
+            "f.yaml:6: links.device-0-0 -> edge-1: device-0-0 and edge-1 have no link",
+            "f.yaml:7: links.device-0-9 -> edge-1: there is no node 'device-0-9'; did you mean 'device-0-1'? (nodes: "
+            "device-0-0, device-0-1, device-1-0, device-1-1, edge-0, edge-1)",
+            "f.yaml:9: links.device-0-0 <-> edge-0: up and down go with a class of links; write 'device-0-0 -> edge-0' "
+            "for one direction",
+        ],
+    ),
+    (
+        "algorithm: hierfavg\nhardware:\n  device: raspi\n  gateway: host\n  edge: {class: host, speed: -1}\n",
+        ["f.yaml:5: hardware.edge.speed: must be above 0, not -1"],
+    ),
+    (
+        "algorithm: hierfavg\nhardware:\n  device: phon\n  gateway: host\n",
+        [
+            "f.yaml:3: hardware.device: 'phon' is no hardware class; did you mean 'phone'? (known: host, "
+            "raspberry-pi-3, raspberry-pi-4, raspberry-pi-5, jetson-nano, jetson-orin-nano, edge-server, phone)",
+            "f.yaml:4: hardware.gateway: there is no node 'gateway' (nodes: cloud, device-0-0, device-0-1, device-1-0, "
+            "device-1-1, edge-0, edge-1); tiers are device, edge, cloud",
+        ],
+    ),
+    (
+        "algorithm: fedavg\ntopology: {edges: 2}\n",
+        [
+            "f.yaml:2: topology: fedavg knows one layer of clients: give edges or devices, not both, or take hierfavg",
+        ],
+    ),
+    (
+        "algorithm: fedavg\ntopology: {devices: 2}\ndata: {partition: labels-per-edge, samples_per_client: 5}\n"
+        "stop: {rounds: 30}\ntimeouts: {beat: 5s, lost_after: 2s}\ngathering: {deadline: 0s}",
+        [
+            "f.yaml:3: data.partition: labels-per-edge gives labels to edges: the topology has none",
+            "f.yaml:5: timeouts.lost_after: must be at least two beats, 10s, or one late sign of life ends it",
+            "f.yaml:6: gathering.deadline: must be above 0s",
+        ],
+    ),
+    (
+        "algorithm: {name: hierfavg, rounds: 5, evaluate_samples: 3}\nstop: {rounds: 6}\n"
+        "data: {partition: {dirichlet: 0.1}, samples_per_client: 5, evaluate_samples: 9}\n"
+        "topology: {devices_per_edge: [1, 0]}\nlinks: {edge-cloud: {latency: 2s}}\n",
+        [
+            "f.yaml:4: topology.devices_per_edge: edge-1 has no devices, the other edges have: give it at least 1",
+            "f.yaml:2: stop.rounds: 6 is more than algorithm.rounds, 5",
+            "f.yaml:3: data.samples_per_client: 5 is below min_samples 10",
+            "f.yaml:3: data.evaluate_samples: given twice, here and in algorithm",
+            "f.yaml: timeouts.lost_after: must be above four round trips of the slowest link, 16s",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), MISTAKES, ids=range(len(MISTAKES)))
+def test_mistakes_are_told_with_place_and_remedy(text: str, expected: list[str]) -> None:
+    assert messages(text) == expected
+
+
+TOPOLOGIES = {
+    "{edges: 0}": "topology.edges: without edges give devices, the number of devices below the cloud",
+    "{devices: 2, cloud: false}": "topology.cloud: without edges and without a cloud nobody connects the devices",
+    "{edges: 2, devices: 2}": "topology.devices: devices attach to the cloud only without edges; give devices_per_edge",
+    "{edges: 0, devices: 2, devices_per_edge: 3}":
+        "topology.devices_per_edge: there are no edges; give devices to attach devices to the cloud",
+    "{edges: 2, devices_per_edge: [1, 2, 3]}": "topology.devices_per_edge: the list has 3 numbers for 2 edges",
+    "{devices_per_edge: many}": "topology.devices_per_edge: write a whole number, not the text 'many'",
+    "{devices_per_edge: [1, -2]}": "topology.devices_per_edge: must be at least 0, not -2",
+    "{edges: 1, mesh: true}": "topology.mesh: takes two edges or more, here is 1",
+    "{edges: 300, devices_per_edge: 300}": "topology.edges: 90301 nodes are more than there are addresses for, 65000",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("topology", "expected"), TOPOLOGIES.items())
+def test_topologies_that_do_not_add_up(topology: str, expected: str) -> None:
+    assert messages(f"algorithm: hierfavg\ntopology: {topology}\n") == [f"f.yaml:2: {expected}"]
+
+
+FAULTS = {
+    "{at: 1s, node: device-9, action: crash}":
+        ".node: there is no node 'device-9'; did you mean 'device-1-1'? (nodes: cloud, device-0-0, device-0-1, "
+        "device-1-0, device-1-1, edge-0, edge-1)",
+    "{at: 1s, nodes: [edge-0, edge-7], action: crash}":
+        ".nodes: there is no node 'edge-7'; did you mean 'edge-1'? (nodes: cloud, device-0-0, device-0-1, "
+        "device-1-0, device-1-1, edge-0, edge-1)",
+    "{node: cloud, action: crash}":
+        ": a fault says when with exactly one of at, round, every_round, random; here is none",
+    "{at: 1s, round: 2, node: cloud, action: crash}":
+        ": a fault says when with exactly one of at, round, every_round, random; here are at and round",
+    "{at: 1s, action: crash}": ": a fault says whom with exactly one of node, nodes, of, between; here is none",
+    "{at: 1s, of: devices, action: crash}": ".of: say how many of the devices, with either fraction or count",
+    "{at: 1s, node: cloud, count: 2, action: crash}": ".count: goes with of: devices or of: edges, not with node",
+    "{at: 1s, of: devices, count: 5, action: crash}": ".count: 5 is more than there are devices, 4",
+    "{every_round: 10%, node: edge-0, action: crash}":
+        ".every_round: is a share of a group: add of: devices or of: edges",
+    "{every_round: 10%, of: edges, count: 1, action: crash}": ".count: every_round already says how many",
+    "{at: 1s, node: edge-0, action: partition}":
+        ".action: partition needs between, e.g. between: [edge-0, cloud]",
+    "{at: 1s, between: [edge-0, cloud], action: crash}":
+        ".between: goes with partition and degrade, not with crash",
+    "{at: 1s, between: [edge-0], action: partition}":
+        ".between: write the two sides, each a name, a group or a list of names, like [edge-0, cloud], not 1 sides",
+    "{at: 1s, between: [edge-0, edge-1], action: partition}": ".between: no link joins the two sides",
+    "{at: 1s, between: [edges, [edge-1, cloud]], action: partition}": ".between: edge-1 is on both sides",
+    "{at: 1s, between: [edges, clod], action: partition}":
+        ".between: there is no node 'clod'; did you mean 'cloud'? (nodes: cloud, device-0-0, device-0-1, device-1-0, "
+        "..., edge-0, edge-1, edges)",
+    "{at: 1s, node: cloud, action: slow}":
+        ".action: slow needs a factor; factor: 4 makes steps last four times as long",
+    "{at: 1s, node: cloud, action: pause, factor: 2}": ".factor: goes with slow, not pause",
+    "{at: 1s, node: cloud, action: slow, factor: 0.5}": ".factor: must be above 1, not 0.5",
+    "{at: 1s, node: cloud, action: degrade}": ".action: degrade needs a profile or keys of one, e.g. loss: 10%",
+    "{at: 1s, node: cloud, action: crash, loss: 3%}": ".loss: goes with degrade, not crash",
+    "{at: 1s, node: edge-0, action: degrade, loss: 3}":
+        ".loss: 3 is not between 0 and 1; write 3% if you meant a percentage",
+    "{at: 1s, node: edge-0, action: degrade, reorder: 3%}":
+        ": on the link edge-0 -> cloud: reorder: needs a latency: a packet can only overtake others that are on their "
+        "way",
+    "{round: 40, node: cloud, action: crash}": ".round: the run has 10 rounds, it never comes to round 40",
+    "{at: 10min, node: cloud, action: crash}": ".at: the run is over by then: stop.after is 5min",
+    "{at: 1s, node: device-0-0, action: join, for: 5s}":
+        ".for: join has no end; a node that comes back is a crash or a disconnect",
+    "{every_round: 10%, of: devices, action: leave}": ".action: leave happens once: say when with at or round",
+    "{at: 1s, node: cloud, action: leave}": ".action: cloud leads the rounds and cannot leave",
+    "{at: 1s, node: cloud, action: crsh}":
+        ".action: 'crsh' is not one of: crash, pause, disconnect, partition, degrade, slow, join, leave; did you mean "
+        "'crash'?",
+    "{at: 1s, node: cloud}": ": 'action' is missing",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fault", "expected"), FAULTS.items())
+def test_faults_that_make_no_sense(fault: str, expected: str) -> None:
+    text = f"algorithm: hierfavg\nlinks: {{edge-cloud: {{rate: 1mbit}}}}\nstop: {{after: 5min}}\nfaults:\n  - {fault}\n"
+    assert messages(text) == [f"f.yaml:5: faults.0{expected}"]
+
+
+def test_random_faults_need_an_end() -> None:
+    text = "algorithm: hierfavg\nfaults: [{random: {mean: 5s}, of: devices, action: crash}]\n"
+    assert messages(text) == ["f.yaml:2: faults.0.random: say how long it goes on: until: 5min here, or stop.after"]
+    parse(f"{text}stop: {{after: 1min}}", "f.yaml")
+
+
+def test_a_mistake_in_an_override_names_the_override() -> None:
+    found = messages("algorithm: hierfavg\n", "algorithm.rounds=0", "links.edge-cloud.loss=200%", "nme=x")
+    assert found == [
+        "--set algorithm.rounds=0: algorithm.rounds: must be at least 1, not 0",
+        "--set links.edge-cloud.loss=200%: links.edge-cloud.loss: '200%' is more than 100%",
+        f"--set nme=x: nme: unknown key; did you mean 'name'? (allowed here: {SECTIONS})",
+    ]
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    missing, binary = tmp_path / "missing.yaml", tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ScenarioError, match=r"missing\.yaml: cannot be read: No such file or directory$"):
+        load(missing)
+    with pytest.raises(ScenarioError, match=r"binary\.yaml: cannot be read: it is not UTF-8 text$"):
+        load(binary)
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_shipped_scenarios_are_valid_and_begin_with_their_question(path: Path) -> None:
+    first = path.read_text().splitlines()[0]
+    assert first.startswith("# ")
+    assert "?" in first
+    assert load(path).name == path.stem
+
+
+def test_hello_has_ten_lines_at_most() -> None:
+    (hello,) = [path for path in SCENARIOS if path.stem == "hello"]
+    assert len(hello.read_text().splitlines()) <= 10
+
+
+def test_the_json_schema_is_whole() -> None:
+    schema = json_schema()
+    text = json.dumps(schema)
+    for reference in re.findall(r'"\$ref": "#/\$defs/(\w+)"', text):
+        assert reference in schema["$defs"]
+    assert set(schema["properties"]) == set(Scenario.key_types())
+    forms = schema["$defs"]["AlgorithmSpec"]["anyOf"]
+    assert forms[0] == {"enum": list(ALGORITHMS)}
+    assert [form["properties"]["name"]["const"] for form in forms[1:]] == list(ALGORITHMS)
+    hierfavg = next(form for form in forms[1:] if form["properties"]["name"] == {"const": "hierfavg"})
+    assert hierfavg["properties"]["kappa2"] == {"type": "integer", "minimum": 1, "default": 2}
+    partitions = schema["$defs"]["DataSpec"]["properties"]["partition"]["anyOf"]
+    assert partitions[0] == {"enum": list(PARTITIONS)}
+    assert set(schema["properties"]["links"]["properties"]) == set(LINK_CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("schema", "parser", "good", "bad"),
+    [
+        (DURATION_SCHEMA, parse_duration, ["20ms", "1.5s", "10min", "3 h", "7us"], ["20", "20m", "-1s", "s"]),
+        (FRACTION_SCHEMA, parse_fraction, ["30%", "0.5 %", ".5%"], ["30", "%", "3ms"]),
+        (RATE_SCHEMA, parse_rate, ["50mbit", "1gbit", "5.47kbit", "9bit"], ["50mbps", "50", "5MB/s"]),
+        (SIZE_SCHEMA, parse_size, ["64kb", "4gib", "12b"], ["64", "64Kbit"]),
+    ],
+)
+def test_schema_patterns_agree_with_the_parsers(schema: Any, parser: Any, good: list[str], bad: list[str]) -> None:
+    for text in good:
+        assert re.search(schema["pattern"], text)
+        parser(text)
+    for text in bad:
+        assert not re.search(schema["pattern"], text)
+        if text != "30":  # a bare number may be a fraction, but 30 is none
+            with pytest.raises(ValueError, match=r"."):
+                parser(text)

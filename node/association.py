@@ -23,11 +23,13 @@ import msgpack  # type: ignore[import-untyped]
 
 from node.assignment import Timeouts
 from node.errors import WireError
-from node.packet import OWN_KINDS, Packet, PacketType
+from node.packet import OWN_KINDS, PREFIX_SIZE, Packet, PacketType
 from node.stream import Inbound, Outbound, Outgoing, StreamBroken
 from node.wire import PROTOCOL, Buffer, Limits, Message, unpack
 
 Direction = Literal["sent", "received"]
+
+FRAMING = "framing"
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +92,9 @@ Event = Received | Joined | Lost | Left | Refused | BadMessage | Undelivered
 
 @dataclass(frozen=True)
 class Traffic:
-    """What went over the wire between this node and ``peer``, since the start: messages of a ``kind``, and all bytes
-    of their packets as they were given to or taken from the connection, before encryption and TCP."""
+    """What went over the wire between this node and ``peer``, since the start, before encryption and TCP: messages of
+    a ``kind``, and the bytes of their headers and bodies. How many packets those were cut into depends on the link; the
+    packets and the bytes of their prefixes are kind `FRAMING`."""
 
     peer: str
     kind: str
@@ -248,6 +251,8 @@ class Association:
         return [Undelivered(self.peer, dropped, reason)] if dropped else []
 
     def _count(self, kind: str, direction: Direction, size: int, complete: bool) -> None:
-        count = self._counts[kind, direction]
-        count[0] += complete
-        count[1] += size
+        """A packet of ``size`` bytes."""
+        for each, messages, share in ((kind, int(complete), size - PREFIX_SIZE), (FRAMING, 1, PREFIX_SIZE)):
+            count = self._counts[each, direction]
+            count[0] += messages
+            count[1] += share

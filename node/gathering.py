@@ -36,17 +36,25 @@ class Gather:
     peers: frozenset[str]
     quorum: float
     answers: dict[str, Message] = field(default_factory=dict)
+    missing: set[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.missing = set(self.peers)
+
+    def answer(self, message: Message) -> None:
+        self.answers[message.sender] = message
+        self.missing.discard(message.sender)
 
     def wants(self, message: Message) -> bool:
         return message.kind == self.kind and message.sender in self.peers and message.round in (self.round, None)
 
     def need(self, left: Set[str]) -> int:
         """How many answers make the quorum."""
-        return needed(self.quorum, len(self.peers - left))
+        return needed(self.quorum, len(self.peers) - len(self.peers & left))
 
     def complete(self, present: Set[str], left: Set[str]) -> bool:
         """Whether there is nobody left worth waiting for: all who are present answered, and they are enough."""
-        return len(self.answers) >= self.need(left) and not (self.peers & present) - self.answers.keys()
+        return len(self.answers) >= self.need(left) and self.missing.isdisjoint(present)
 
     def result(self, left: Set[str]) -> list[Message]:
         """The answers, sorted by sender, if they are enough; else none."""
@@ -70,7 +78,7 @@ class Mailbox:
         """A message arrived."""
         for gather in self._gathers:
             if gather.wants(message):
-                gather.answers[message.sender] = message
+                gather.answer(message)
                 return []
         slot = (message.kind, message.sender)
         if message.round is not None and message.round < self._least_round.get(slot, 0):

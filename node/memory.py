@@ -1,151 +1,205 @@
 """The transport of nodes that share a process: no sockets, no threads, time only by asyncio's clock.
 
-It serves simulations on a virtual clock, and tests. Peers behave as over ZeroMQ, since the same rules of
-`node.association` apply; a connection delivers in order, and like TCP offers again what the network dropped.
+It serves simulations on a virtual clock, and tests. It hands over whole messages, and needs no signs of life, since the
+network knows who lives (`node.tie` tells what follows). Two things differ from nodes with sockets: a queue is never
+full, so ``send`` waits for nothing, and the timers of a frozen node run on, though nothing reaches or leaves it until
+it is thawed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Literal
 
 from node.assignment import Timeouts
-from node.association import Association, Event, Traffic
-from node.errors import TransportError
-from node.peers import Peers
-from node.wire import LIMITS, Buffer, Limits, Message
+from node.association import BadMessage, Direction, Event, Joined, Left, Lost, Received, Traffic, Undelivered
+from node.errors import TransportError, WireError
+from node.tie import Delay, Flow, Line, Parcel, Tie
+from node.wire import LIMITS, Limits, Message, check, handed_over
 
-Deliver = Callable[[str, str, int], float | None]
-"""(source, target, bytes) of a packet offered now -> seconds until it arrives, or None if it is dropped."""
+FAREWELL = "goodbye"
 
-Packet = Sequence[Buffer]
-
-_FIRST_RETRY = 0.2  # s, doubling: TCP's least retransmission timeout in Linux
 _DEFAULT_TIMEOUTS = Timeouts()
 
 
 class MemoryNetwork:
-    """Connects the transports made from it. ``deliver`` models the links; without it everything arrives at once."""
+    """Connects the transports made from it; ``flow`` gives how each direction between two nodes carries messages."""
 
-    def __init__(self, deliver: Deliver | None = None) -> None:
-        self.deliver: Deliver = deliver or (lambda source, target, size: 0.0)
+    def __init__(self, flow: Callable[[str, str], Flow] = lambda source, target: Delay()) -> None:
         self.endpoints: dict[str, MemoryTransport] = {}
+        self._flow = flow
+        self._ties: dict[frozenset[str], Tie] = {}
 
     def transport(
-        self, node: str, peers: Iterable[str], *, incarnation: str, timeouts: Timeouts = _DEFAULT_TIMEOUTS,
-        limits: Limits = LIMITS,
-    ) -> MemoryTransport:  # fmt: skip
-        """A transport for ``node``; a node that starts again takes a new one with a new incarnation."""
-        return MemoryTransport(self, node, list(peers), incarnation, timeouts, limits)
+        self, node: str, peers: Iterable[str], *, timeouts: Timeouts = _DEFAULT_TIMEOUTS, limits: Limits = LIMITS
+    ) -> MemoryTransport:
+        """A transport for ``node``; a node that starts again takes a new one."""
+        return MemoryTransport(self, node, peers, timeouts, limits)
+
+    def cut(self, source: str, target: str) -> None:
+        """Let nothing cross from source to target until ``restore``."""
+        if not self.line(source, target).down:
+            self.line(source, target).cut()
+            self.tie(source, target).update()
+
+    def restore(self, source: str, target: str) -> None:
+        if self.line(source, target).down:
+            self.line(source, target).restore()
+            self.tie(source, target).update()
+
+    def freeze(self, node: str, frozen: bool) -> None:
+        """Stop a node, or let it go on: nothing reaches or leaves it meanwhile."""
+        self.endpoints[node].freeze(frozen)
+
+    def line(self, source: str, target: str) -> Line:
+        return self.tie(source, target).line_to[target]
+
+    def tie(self, one: str, other: str) -> Tie:
+        """What connects two nodes."""
+        key = frozenset((one, other))
+        if key not in self._ties:
+            lines = {
+                target: Line(self._flow(source, target), self._deliver(source, target))
+                for source, target in ((other, one), (one, other))
+            }
+            self._ties[key] = Tie(lines)
+        return self._ties[key]
+
+    def _deliver(self, source: str, target: str) -> Callable[[Parcel], None]:
+        def deliver(parcel: Parcel) -> None:
+            endpoint = self.endpoints.get(target)
+            if endpoint is not None:
+                endpoint.arrive(source, parcel)
+
+        return deliver
 
 
 class MemoryTransport:
     """The `node.transport.Transport` of one node in a `MemoryNetwork`."""
 
     def __init__(
-        self, network: MemoryNetwork, node: str, peers: list[str], incarnation: str, timeouts: Timeouts,
-        limits: Limits,
-    ) -> None:  # fmt: skip
+        self, network: MemoryNetwork, node: str, peers: Iterable[str], timeouts: Timeouts, limits: Limits
+    ) -> None:
+        self.node = node
+        self.patience = timeouts.lost_after
+        self.frozen = False
         self._network = network
-        self._node = node
-        self._timeouts = timeouts
-        self._connections: dict[str, _Connection] = {}
-        self._peers = Peers(node, peers, incarnation, timeouts, limits, self._attend)
+        self._limits = limits
+        self._states: dict[str, Literal["unknown", "present", "lost", "left"]] = dict.fromkeys(peers, "unknown")
+        self._ties: dict[str, Tie] = {}
+        self._waiting: defaultdict[str, list[Parcel]] = defaultdict(list)  # for peers that did not come yet
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._held_events: list[Event] = []
+        self._held_sends: list[tuple[str, Parcel]] = []
+        self._counts: defaultdict[tuple[str, str, Direction], list[int]] = defaultdict(lambda: [0, 0])
 
     async def start(self) -> None:
-        if self._node in self._network.endpoints:
-            raise TransportError(f"{self._node} is in this network already; close it first")
-        self._network.endpoints[self._node] = self
-        self._peers.start()
+        if self.node in self._network.endpoints:
+            raise TransportError(f"{self.node} is in this network already; close it first")
+        self._network.endpoints[self.node] = self
+        for peer in self._states:
+            self._ties[peer] = tie = self._network.tie(self.node, peer)
+            tie.ends[self.node] = self
+            tie.update()
 
     async def send(self, to: Iterable[str], message: Message, *, replace: bool = False) -> None:
-        await self._peers.send(to, message, replace)
+        peers = list(to)
+        for peer in peers:
+            if peer not in self._states:
+                known = ", ".join(self._states) or "none"
+                raise TransportError(f"{self.node} has no peer {peer!r}; its peers are {known}")
+        parcel = Parcel(*handed_over(message, self._limits))
+        for peer in peers:
+            if replace and peer in self._waiting:
+                self._waiting[peer] = [each for each in self._waiting[peer] if each.message.kind != message.kind]
+            self._give(peer, parcel)
 
     async def receive(self) -> Event:
-        return await self._peers.receive()
+        return await self._events.get()
 
     def traffic(self) -> list[Traffic]:
-        return self._peers.traffic()
+        return [
+            Traffic(peer, kind, direction, messages, size)
+            for (peer, kind, direction), (messages, size) in sorted(self._counts.items())
+        ]
 
     async def close(self, flush: float | None = None) -> None:
-        await self._peers.stop(flush)
-        if self._network.endpoints.get(self._node) is self:
-            del self._network.endpoints[self._node]
-        for connection in self._connections.values():
-            connection.close(lose=flush is None)
+        if self._network.endpoints.get(self.node) is self:
+            del self._network.endpoints[self.node]
+            farewell = None if flush is None else Parcel(Message(FAREWELL, self.node), 0)
+            for tie in self._ties.values():
+                tie.end(self.node, farewell)
 
-    def arrive(self, source: str, frames: Packet) -> None:
-        """The network delivers a packet. Strangers are not heard."""
-        if source in self._peers.associations:
-            self._peers.hear(source, frames)
+    # For the network
 
-    def _attend(self, association: Association) -> None:
-        peer = association.peer
-        if peer in self._connections and (association.reopen or association.state == "left"):
-            self._connections.pop(peer).close()
-        if association.reopen and association.state != "left":
-            self._connections[peer] = _Connection(self._network, self._node, peer, self._timeouts.lost_after / 4)
-            association.open(asyncio.get_running_loop().time())
-        if peer in self._connections:
-            while (frames := association.outbound.peek()) is not None:
-                self._connections[peer].write(frames)
-                self._peers.taken(association)
+    def freeze(self, frozen: bool) -> None:
+        self.frozen = frozen
+        if not frozen:
+            events, self._held_events = self._held_events, []
+            sends, self._held_sends = self._held_sends, []
+            for event in events:
+                self._events.put_nowait(event)
+            for peer, parcel in sends:
+                self._give(peer, parcel)
+        for tie in self._ties.values():
+            tie.update()
 
+    def arrive(self, peer: str, parcel: Parcel) -> None:
+        """A parcel has crossed the network."""
+        message = parcel.message
+        if message.kind == FAREWELL:
+            self._ties[peer].part()
+            self._states[peer] = "left"
+            self._tell(Left(peer))
+            return
+        self._count(peer, message.kind, "received", parcel.size)
+        try:
+            if self._limits is not LIMITS:
+                check(message, self._limits)
+            if message.sender != peer:
+                raise WireError(f"message {message.kind!r} claims to be from {message.sender!r}")
+        except WireError as error:
+            self._tell(BadMessage(peer, str(error)))
+        else:
+            self._tell(Received(peer, message))
 
-class _Connection:
-    """Carries packets one way, in order; ``longest`` s between two offers of a packet that the network dropped."""
+    def knows(self, peer: str) -> bool:
+        return peer in self._states
 
-    def __init__(self, network: MemoryNetwork, source: str, target: str, longest: float) -> None:
-        self._network = network
-        self._source, self._target = source, target
-        self._longest = longest
-        self._retry = min(_FIRST_RETRY, longest)
-        self._retrying: asyncio.TimerHandle | None = None
-        self._dropped: deque[Packet] = deque()  # and all that was written after, to keep the order
-        self._under_way: deque[tuple[Packet, asyncio.TimerHandle]] = deque()
-        self._last = 0.0  # when the latest packet under way arrives
+    def meet(self, peer: str, reason: str) -> None:
+        if self._states[peer] == "present":
+            self._tell(Lost(peer, reason))
+        self._states[peer] = "present"
+        self._tell(Joined(peer))
+        for parcel in self._waiting.pop(peer, ()):
+            self._give(peer, parcel)
 
-    def write(self, frames: Packet) -> None:
-        if self._dropped or not self._offer(frames):
-            self._dropped.append(frames)
-            if len(self._dropped) == 1:
-                self._offer_later()
+    def lose(self, peer: str, reason: str) -> None:
+        self._states[peer] = "lost"
+        self._tell(Lost(peer, reason))
 
-    def close(self, *, lose: bool = True) -> None:
-        """Carry nothing more; ``lose``: not even what is under way."""
-        self._dropped.clear()
-        if self._retrying is not None:
-            self._retrying.cancel()
-        if lose:
-            for _, timer in self._under_way:
-                timer.cancel()
+    def _give(self, peer: str, parcel: Parcel) -> None:
+        """Send, or do what shall be done while that cannot be."""
+        state = self._states[peer]
+        if self.frozen:
+            self._held_sends.append((peer, parcel))
+        elif state == "present":
+            self._count(peer, parcel.message.kind, "sent", parcel.size)
+            self._ties[peer].line_to[peer].send(parcel)
+        elif state == "unknown":
+            self._waiting[peer].append(parcel)
+        else:
+            self._tell(Undelivered(peer, 1, state))
 
-    def _offer(self, frames: Packet) -> bool:
-        """Whether the network takes the packet: it has the target, and does not drop it."""
-        delay = self._network.deliver(self._source, self._target, sum(map(len, frames)))
-        if delay is None or self._target not in self._network.endpoints:
-            return False
-        loop = asyncio.get_running_loop()
-        self._last = max(self._last, loop.time() + delay)
-        # Timers of one instant fire in any order; the queue keeps that of the packets.
-        self._under_way.append((frames, loop.call_at(self._last, self._arrive)))
-        return True
+    def _tell(self, event: Event) -> None:
+        if self.frozen:
+            self._held_events.append(event)
+        else:
+            self._events.put_nowait(event)
 
-    def _arrive(self) -> None:
-        frames, _ = self._under_way.popleft()
-        target = self._network.endpoints.get(self._target)
-        if target is not None:
-            target.arrive(self._source, frames)
-
-    def _offer_later(self) -> None:
-        self._retrying = asyncio.get_running_loop().call_later(self._retry, self._offer_again)
-
-    def _offer_again(self) -> None:
-        while self._dropped:
-            if not self._offer(self._dropped[0]):
-                self._retry = min(2 * self._retry, self._longest)
-                self._offer_later()
-                return
-            self._dropped.popleft()
-        self._retry = min(_FIRST_RETRY, self._longest)
+    def _count(self, peer: str, kind: str, direction: Direction, size: int) -> None:
+        count = self._counts[peer, kind, direction]
+        count[0] += 1
+        count[1] += size

@@ -16,6 +16,7 @@ from node.errors import WireError
 from node.wire import Buffer
 
 _PREFIX = struct.Struct(">BIQ")
+PREFIX_SIZE = _PREFIX.size
 
 
 class PacketType(IntEnum):

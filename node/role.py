@@ -32,6 +32,7 @@ import numpy as np
 
 from node import checkpoint as checkpoints
 from node.assignment import Assignment, derive_seed
+from node.association import FRAMING
 from node.checkpoint import Checkpoint
 from node.compute import Compute, Mode
 from node.control import Reporter
@@ -42,7 +43,7 @@ from node.wire import Message, Tensors
 
 _LAST_WORDS = 0.5  # s for what is queued when a node is told to stop
 
-RESERVED_KINDS = {"hello", "beat", "goodbye", "stale", "unknown", FINISH}
+RESERVED_KINDS = {"hello", "beat", "goodbye", "stale", "unknown", FRAMING, FINISH}
 
 
 class Role:

@@ -47,8 +47,7 @@ LIMITS = Limits()
 @dataclass(frozen=True, eq=False)
 class Message:
     """What one node tells another: of a ``kind``, from a ``sender``, in a ``round`` or none, with small ``fields``
-    (whatever msgpack carries; tuples arrive as lists) and ``tensors``. Received tensors belong to the receiver, who
-    may change them."""
+    (whatever msgpack carries; tuples arrive as lists) and ``tensors``. Received tensors are read-only."""
 
     kind: str
     sender: str
@@ -86,21 +85,7 @@ def encode(message: Message, limits: Limits = LIMITS) -> tuple[bytes] | tuple[by
     WireError if the message exceeds ``limits``, or a tensor's or field's type cannot travel.
     """
     arrays = {name: _as_tensor(name, value) for name, value in message.tensors.items()}
-    specifications = [[name, array.dtype.str, list(array.shape)] for name, array in arrays.items()]
-    try:
-        header: bytes = msgpack.packb(
-            {
-                "protocol": PROTOCOL,
-                "kind": message.kind,
-                "sender": message.sender,
-                "round": message.round,
-                "fields": message.fields,
-                "tensors": specifications,
-            },
-            default=plain,
-        )
-    except (TypeError, ValueError, OverflowError) as error:
-        raise WireError(f"message {message.kind!r}: a field cannot travel ({error}); send arrays as tensors") from None
+    header = _pack_header(message, arrays)
     read = read_header(header, limits)
     if not arrays:
         return (header,)
@@ -113,8 +98,30 @@ def encode(message: Message, limits: Limits = LIMITS) -> tuple[bytes] | tuple[by
     return header, body.data
 
 
+def handed_over(message: Message, limits: Limits = LIMITS) -> tuple[Message, int]:
+    """What a receiver would have of a message that was encoded, sent and decoded, and the bytes of its frames.
+
+    For transports without a wire; errors as of `encode`. The tensors are copied.
+    """
+    arrays = {name: np.array(_as_tensor(name, value)) for name, value in message.tensors.items()}
+    header = _pack_header(message, arrays)
+    body = 0
+    for array in arrays.values():
+        array.flags.writeable = False
+        body += _aligned(array.nbytes)
+    if len(header) > limits.header or body > limits.body or len(arrays) > limits.tensors:
+        read_header(header, limits)
+    fields = unpack(header)["fields"] if message.fields else {}
+    return Message(message.kind, message.sender, message.round, fields, arrays), len(header) + body
+
+
+def check(message: Message, limits: Limits) -> None:
+    """WireError if the message, encoded, exceeds ``limits``."""
+    read_header(_pack_header(message, message.tensors), limits)
+
+
 def decode(frames: Sequence[Buffer], limits: Limits = LIMITS) -> Message:
-    """Make the message of some frames; its tensors are views of frame 1, writable if that is.
+    """Make the message of some frames; its tensors are read-only views of frame 1.
 
     WireError if the frames are not exactly one message within ``limits``.
     """
@@ -160,6 +167,7 @@ def assemble(header: Header, body: Buffer) -> Message:
     """Make the message of a checked header and its body."""
     if len(body) != header.body_size:
         raise WireError(f"message {header.kind!r}: body of {len(body)} bytes; its header says {header.body_size}")
+    body = memoryview(body).toreadonly()
     tensors = {
         place.name: np.frombuffer(body, place.dtype, math.prod(place.shape), place.start).reshape(place.shape)
         if place.size
@@ -167,6 +175,24 @@ def assemble(header: Header, body: Buffer) -> Message:
         for place in header.places
     }
     return Message(header.kind, header.sender, header.round, header.fields, tensors)
+
+
+def _pack_header(message: Message, arrays: Tensors) -> bytes:
+    try:
+        header: bytes = msgpack.packb(
+            {
+                "protocol": PROTOCOL,
+                "kind": message.kind,
+                "sender": message.sender,
+                "round": message.round,
+                "fields": message.fields,
+                "tensors": [[name, array.dtype.str, list(array.shape)] for name, array in arrays.items()],
+            },
+            default=plain,
+        )
+    except (TypeError, ValueError, OverflowError) as error:
+        raise WireError(f"message {message.kind!r}: a field cannot travel ({error}); send arrays as tensors") from None
+    return header
 
 
 def _read_places(specifications: Any, limits: Limits) -> tuple[tuple[TensorPlace, ...], int]:

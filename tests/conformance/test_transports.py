@@ -16,39 +16,46 @@ import zmq
 from node.assignment import Assignment, DataAssignment, Keypair, PeerAddress, Stop
 from node.clock import run_virtual
 from node.memory import MemoryNetwork
+from node.tie import Delay
 from node.transport import Transport, ZmqTransport
 from node.wire import LIMITS, Limits
 from tests.conformance.transports import CASES, TIMEOUTS, Case
 from tests.node.assignments import free_port, make_keys
 
 
+class Metered(Delay):
+    """A flow of 1 ms that carries ``rate`` bytes a second."""
+
+    def __init__(self) -> None:
+        super().__init__(0.001)
+        self.rate = math.inf
+        self._free = 0.0
+
+    def send(self, now: float, size: int) -> float:
+        self._free = max(self._free, now) + size / self.rate
+        return super().send(self._free, size)
+
+
 class Memory:
     """Nodes in one process, on virtual time; a packet takes 1 ms."""
 
     def __init__(self) -> None:
-        self._cuts: set[frozenset[str]] = set()
-        self._rates: dict[tuple[str, str], float] = {}
-        self._busy: dict[tuple[str, str], float] = {}  # until when the link is
-        self._network = MemoryNetwork(self._deliver)
-
-    def _deliver(self, source: str, target: str, size: int) -> float | None:
-        if frozenset((source, target)) in self._cuts:
-            return None
-        now, ends = asyncio.get_running_loop().time(), (source, target)
-        self._busy[ends] = max(now, self._busy.get(ends, 0.0)) + size / self._rates.get(ends, math.inf)
-        return self._busy[ends] - now + 0.001
+        self._flows: defaultdict[tuple[str, str], Metered] = defaultdict(Metered)
+        self._network = MemoryNetwork(lambda source, target: self._flows[source, target])
 
     def node(self, name: str, *peers: str, incarnation: str = "first", limits: Limits = LIMITS) -> Transport:
-        return self._network.transport(name, peers, incarnation=incarnation, timeouts=TIMEOUTS, limits=limits)
+        return self._network.transport(name, peers, timeouts=TIMEOUTS, limits=limits)
 
     def cut(self, one: str, other: str) -> None:
-        self._cuts.add(frozenset((one, other)))
+        for ends in ((one, other), (other, one)):
+            self._network.cut(*ends)
 
     def heal(self, one: str, other: str) -> None:
-        self._cuts.remove(frozenset((one, other)))
+        for ends in ((one, other), (other, one)):
+            self._network.restore(*ends)
 
     def limit(self, one: str, other: str, rate: float) -> None:
-        self._rates[one, other] = self._rates[other, one] = rate
+        self._flows[one, other].rate = self._flows[other, one].rate = rate
 
 
 class Relay:

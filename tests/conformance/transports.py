@@ -90,7 +90,8 @@ async def a_message_arrives_as_it_was_sent(network: Network) -> None:
     assert (got.kind, got.sender, got.round, got.fields) == ("model", "a", 3, {"samples": 7, "note": "é"})
     assert got.tensors["n"] == 4
     np.testing.assert_array_equal(got.tensors["w"], sent.tensors["w"])
-    got.tensors["w"][:] = 0  # it is the receiver's own
+    with pytest.raises(ValueError, match="read-only"):
+        got.tensors["w"][:] = 0
     await close(a, b)
 
 

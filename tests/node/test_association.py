@@ -7,6 +7,7 @@ import numpy as np
 
 from node.assignment import Timeouts
 from node.association import (
+    FRAMING,
     Association,
     BadMessage,
     Event,
@@ -231,6 +232,11 @@ def test_traffic_is_counted_alike_on_both_sides() -> None:
     packets: list[list[Buffer]] = [[*packet] for packet in a.packets(1.0)]
     for packet in packets:
         b.association.receive(packet, 1.0)
-    size = sum(len(frame) for packet in packets for frame in packet)
+    # Header and body count for the message; the packets' prefixes, type, stream and number, 1 + 4 + 8 bytes, do not.
+    size = outgoing(size=100_000).size
+    assert sum(len(frame) for packet in packets for frame in packet) == size + 13 * len(packets)
     assert Traffic("b", "model", "sent", 1, size) in a.association.traffic()
     assert Traffic("a", "model", "received", 1, size) in b.association.traffic()
+    (framing,) = (row for row in a.association.traffic() if (row.kind, row.direction) == (FRAMING, "sent"))
+    assert framing.bytes == 13 * framing.messages
+    assert framing.messages > len(packets)  # the hello has a packet of its own

@@ -13,7 +13,8 @@ from node.assignment import Timeouts
 from node.association import Event, Joined, Lost, Received
 from node.clock import run_virtual
 from node.errors import TransportError
-from node.memory import Deliver, MemoryNetwork, MemoryTransport
+from node.memory import MemoryNetwork, MemoryTransport
+from node.tie import Delay
 from node.wire import Message
 
 
@@ -21,9 +22,13 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     run_virtual(work)
 
 
-async def pair(deliver: Deliver) -> tuple[MemoryTransport, MemoryTransport]:
-    network = MemoryNetwork(deliver)
-    a, b = (network.transport(name, [peer], incarnation="first") for name, peer in (("a", "b"), ("b", "a")))
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def pair(network: MemoryNetwork) -> tuple[MemoryTransport, MemoryTransport]:
+    """Two nodes that have met; peers are lost after 8 s."""
+    a, b = (network.transport(name, [peer]) for name, peer in (("a", "b"), ("b", "a")))
     await b.start()
     await a.start()
     assert await b.receive() == Joined("a")
@@ -33,84 +38,147 @@ async def pair(deliver: Deliver) -> tuple[MemoryTransport, MemoryTransport]:
 
 async def message(transport: MemoryTransport) -> Message:
     event: Event = await transport.receive()
-    assert isinstance(event, Received)
+    assert isinstance(event, Received), event
     return event.message
 
 
-def test_a_packet_takes_as_long_as_the_network_says() -> None:
+def cut(network: MemoryNetwork) -> None:
+    network.cut("a", "b")
+    network.cut("b", "a")
+
+
+def heal(network: MemoryNetwork) -> None:
+    network.restore("a", "b")
+    network.restore("b", "a")
+
+
+def test_a_message_takes_as_long_as_the_flow_says() -> None:
     async def work() -> None:
-        a, b = await pair(lambda source, target, size: 0.25 if source == "a" else 0.1)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        a, b = await pair(MemoryNetwork(lambda source, target: Delay(0.25 if source == "a" else 0.1)))
+        began = now()
         await a.send(["b"], Message("model", "a"))
         await message(b)
-        assert loop.time() - began == pytest.approx(0.25)
-        began = loop.time()
+        assert now() - began == pytest.approx(0.25)
+        began = now()
         await b.send(["a"], Message("update", "b"))
         await message(a)
-        assert loop.time() - began == pytest.approx(0.1)
+        assert now() - began == pytest.approx(0.1)
 
     run(work())
 
 
-def test_every_packet_is_offered_with_its_size() -> None:
-    sizes: list[int] = []
+def test_a_flow_is_told_the_size_of_each_message() -> None:
+    class Noting(Delay):
+        def __init__(self) -> None:
+            super().__init__()
+            self.sizes: list[int] = []
 
-    def deliver(source: str, target: str, size: int) -> float:
-        if source == "a":
-            sizes.append(size)
-        return 0.0
+        def send(self, now: float, size: int) -> float:
+            self.sizes.append(size)
+            return super().send(now, size)
+
+    flows = {"a": Noting(), "b": Noting()}
 
     async def work() -> None:
-        a, b = await pair(deliver)
+        a, b = await pair(MemoryNetwork(lambda source, target: flows[source]))
         await a.send(["b"], Message("model", "a", None, {}, {"w": np.zeros(100_000, np.uint8)}))
         await message(b)
-        assert sum(sizes) == sum(row.bytes for row in a.traffic() if row.direction == "sent")
-        assert sum(sizes) > 100_000
+        (sent,) = a.traffic()
+        assert flows["a"].sizes == [sent.bytes]
+        assert 100_000 < sent.bytes < 100_200
 
     run(work())
 
 
-def test_packets_keep_their_order_even_if_a_later_one_is_faster() -> None:
-    delays = iter([0.0, 1.0, 0.5, 0.0, 0.7])
-
+def test_what_a_short_cut_holds_up_arrives_in_order() -> None:
     async def work() -> None:
-        a, b = await pair(lambda source, target, size: next(delays, 0.0) if source == "a" else 0.0)
-        for round in range(4):
-            await a.send(["b"], Message("model", "a", round))
-        assert [(await message(b)).round for _ in range(4)] == [0, 1, 2, 3]
-
-    run(work())
-
-
-def test_a_dropped_packet_is_offered_again_after_a_time_that_doubles() -> None:
-    offers: list[float] = []
-
-    def deliver(source: str, target: str, size: int) -> float | None:
-        now = asyncio.get_running_loop().time()
-        if source == "a" and now >= 1.0:
-            offers.append(round(now - 1.0, 6))
-            return 0.0 if now >= 2.4 else None
-        return 0.0
-
-    async def work() -> None:
-        a, b = await pair(deliver)
-        await asyncio.sleep(1.0 - asyncio.get_running_loop().time())
-        offers.clear()
+        network = MemoryNetwork(lambda source, target: Delay(0.1))
+        a, b = await pair(network)
+        began = now()
         await a.send(["b"], Message("model", "a", 1))
+        await asyncio.sleep(0.05)
+        cut(network)
         await a.send(["b"], Message("model", "a", 2))
+        await asyncio.sleep(5)
+        heal(network)
         assert [(await message(b)).round for _ in range(2)] == [1, 2]
+        assert now() - began == pytest.approx(5.15)
 
     run(work())
-    assert offers[:4] == [0.0, 0.2, 0.6, 1.4]  # TCP's 200 ms, 400 ms, 800 ms after each other
+
+
+def test_a_cut_longer_than_the_patience_loses_the_peer_and_all_in_flight() -> None:
+    async def work() -> None:
+        network = MemoryNetwork(lambda source, target: Delay(0.1))
+        a, b = await pair(network)
+        began = now()
+        cut(network)
+        await a.send(["b"], Message("model", "a", 1))
+        assert await a.receive() == Lost("b", "silent for 8.0 s")
+        assert await b.receive() == Lost("a", "silent for 8.0 s")
+        assert now() - began == pytest.approx(8.0)
+        await asyncio.sleep(3.3)
+        heal(network)
+        assert await a.receive() == Joined("b")
+        # Attempts to connect come at 8, 9, 10, 11, 12 s: the first after 11.3 s succeeds, and a hello takes 0.1 s.
+        assert now() - began == pytest.approx(12.1)
+        assert await b.receive() == Joined("a")
+        await a.send(["b"], Message("model", "a", 2))
+        assert (await message(b)).round == 2
+
+    run(work())
+
+
+def test_nothing_reaches_or_leaves_a_frozen_node() -> None:
+    async def work() -> None:
+        network = MemoryNetwork(lambda source, target: Delay(0.1))
+        a, b = await pair(network)
+        network.freeze("b", True)
+        await a.send(["b"], Message("model", "a", 1))
+        await b.send(["a"], Message("update", "b", 7))
+        await asyncio.sleep(4)
+        network.freeze("b", False)
+        began = now()
+        assert (await message(b)).round == 1
+        assert now() == began
+        assert (await message(a)).round == 7
+        assert now() - began == pytest.approx(0.1)
+
+    run(work())
+
+
+def test_a_node_frozen_for_long_is_lost_and_learns_it_when_it_goes_on() -> None:
+    async def work() -> None:
+        network = MemoryNetwork(lambda source, target: Delay(0.1))
+        a, b = await pair(network)
+        network.freeze("b", True)
+        assert await a.receive() == Lost("b", "silent for 8.0 s")
+        network.freeze("b", False)
+        assert await a.receive() == Joined("b")
+        assert await b.receive() == Lost("a", "it had lost this node")
+        assert await b.receive() == Joined("a")
+
+    run(work())
+
+
+def test_a_farewell_that_does_not_arrive_is_silence() -> None:
+    async def work() -> None:
+        network = MemoryNetwork(lambda source, target: Delay(0.1))
+        a, b = await pair(network)
+        await b.close(1.0)
+        cut(network)
+        assert isinstance(await a.receive(), Lost)
+        await a.close()
+
+    run(work())
 
 
 def test_a_name_is_taken_while_its_transport_is_open() -> None:
     async def work() -> None:
         network = MemoryNetwork()
-        first = network.transport("a", ["b"], incarnation="first")
+        first = network.transport("a", ["b"])
         await first.start()
-        second = network.transport("a", ["b"], incarnation="second")
+        second = network.transport("a", ["b"])
         with pytest.raises(TransportError, match="a is in this network already"):
             await second.start()
         await first.close()
@@ -124,15 +192,12 @@ def test_waiting_costs_no_time_of_ones_own() -> None:
     async def work() -> None:
         network = MemoryNetwork()
         timeouts = Timeouts(beat=10.0, lost_after=3600.0)
-        a, b = (
-            network.transport(name, [peer], incarnation="first", timeouts=timeouts)
-            for name, peer in (("a", "b"), ("b", "a"))
-        )
+        a, b = (network.transport(name, [peer], timeouts=timeouts) for name, peer in (("a", "b"), ("b", "a")))
         await b.start()
         await a.start()
         assert await a.receive() == Joined("b")
         await b.close()
         assert isinstance(await a.receive(), Lost)
-        assert asyncio.get_running_loop().time() > 3600
+        assert now() >= 3600
 
     run(work())

@@ -18,6 +18,7 @@ from node.compute import Mode
 from node.errors import NodeError
 from node.memory import MemoryNetwork
 from node.role import Role
+from node.tie import Delay
 from node.wire import Message
 from tests.node.assignments import Nodes
 
@@ -54,25 +55,31 @@ class Inline:
 
 
 class World:
-    """A cloud and its devices; ``away`` are cut off from everybody."""
+    """A cloud and its devices."""
 
     def __init__(self) -> None:
         self.nodes = NODES
-        self.away: set[str] = set()
-        self.network = MemoryNetwork(lambda source, target, size: None if {source, target} & self.away else 0.01)
+        self.network = MemoryNetwork(lambda source, target: Delay(0.01))
         self.notes: dict[str, Notes] = {name: Notes() for name in NODES.keys}
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
     def role(
-        self, role_class: type[Role], name: str, *, incarnation: str = "first", work: float = 1.0,
+        self, role_class: type[Role], name: str, *, work: float = 1.0,
         restored: Checkpoint | None = None, **values: Any,
     ) -> Role:  # fmt: skip
         relations: Any = dict.fromkeys(DEVICES, "child") if name == "cloud" else {"cloud": "parent"}
         assignment = self.nodes.assignment(name, relations, **values)
-        transport = self.network.transport(
-            name, relations, incarnation=f"{name}-{incarnation}", timeouts=assignment.timeouts
-        )
+        transport = self.network.transport(name, relations, timeouts=assignment.timeouts)
         return role_class(assignment, transport, Inline(work), self.notes[name], restored=restored)
+
+    def cut(self, device: str) -> None:
+        """Cut a device off from the cloud."""
+        for ends in (("cloud", device), (device, "cloud")):
+            self.network.cut(*ends)
+
+    def heal(self, device: str) -> None:
+        for ends in (("cloud", device), (device, "cloud")):
+            self.network.restore(*ends)
 
     def start(self, role: Role) -> Role:
         self.tasks[role.name] = asyncio.create_task(role.perform())
@@ -191,7 +198,7 @@ def test_a_lost_device_is_not_waited_for_beyond_the_quorum() -> None:
     async def work(world: World) -> None:
         cloud, _ = start_all(world, gathering=Gathering(quorum=0.5, deadline=100.0))
         await asyncio.sleep(0.5)
-        world.away.add("device-2")
+        world.cut("device-2")
         await world.over("cloud")
         assert cloud.seen == [DEVICES[:2]] * 3
         assert asyncio.get_running_loop().time() < 20  # lost_after, not the deadline
@@ -230,9 +237,9 @@ def test_a_device_that_comes_back_gets_the_model_of_the_round() -> None:
     async def work(world: World) -> None:
         cloud, devices = start_all(world, gathering=Gathering(quorum=1.0, deadline=100.0))
         await asyncio.sleep(0.5)
-        world.away.add("device-2")
+        world.cut("device-2")
         await asyncio.sleep(20)
-        world.away.clear()
+        world.heal("device-2")
         await world.over("cloud", *DEVICES)
         assert cloud.seen == [DEVICES] * 3
         assert devices[2].rounds_done == [1, 1, 2, 3]  # its first answer was lost with the link
@@ -246,7 +253,7 @@ def test_a_restarted_device_gets_the_model_of_the_round() -> None:
         cloud, devices = start_all(world, gathering=Gathering(quorum=1.0, deadline=100.0))
         await asyncio.sleep(1.5)
         await world.crash(devices[1])
-        again: Any = world.start(world.role(Device, "device-1", incarnation="second"))
+        again: Any = world.start(world.role(Device, "device-1"))
         await world.over("cloud", *DEVICES)
         assert cloud.seen == [DEVICES] * 3
         assert again.rounds_done == [2, 3]
@@ -343,7 +350,7 @@ def test_a_coordinator_goes_on_after_its_checkpoint(tmp_path: Path) -> None:
         restored = load(checkpoint_path(tmp_path, "cloud"))
         assert restored is not None
         assert (restored.round, restored.fields, restored.tensors["w"].tolist()) == (2, {"note": "x"}, [2, 2])
-        world.start(world.role(Careful, "cloud", incarnation="second", restored=restored))
+        world.start(world.role(Careful, "cloud", restored=restored))
         await world.over("cloud", *DEVICES)
 
     world = run(work)
@@ -421,7 +428,7 @@ def test_what_a_role_does_wrong_ends_it_with_its_error() -> None:
 def test_only_the_parent_ends_a_role() -> None:
     async def work(world: World) -> None:
         device = world.start(world.role(Device, "device-0"))
-        stranger = world.network.transport("device-1", ["device-0"], incarnation="x")
+        stranger = world.network.transport("device-1", ["device-0"])
         await stranger.start()
         await stranger.send(["device-0"], Message("finish", "device-1"))
         await asyncio.sleep(60)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from node.errors import WireError
-from node.wire import Buffer, Limits, Message, decode, encode, unpack
+from node.wire import Buffer, Limits, Message, decode, encode, handed_over, unpack
 
 DTYPES = ["?", "u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8"]
 
@@ -63,13 +63,37 @@ def test_round_trip_of_what_python_writes_otherwise() -> None:
     assert got.tensors["w"].tolist() == [[0, 2], [3, 5]]
 
 
-def test_tensors_are_copied_and_the_receivers_own() -> None:
+def test_tensors_are_copied_and_read_only() -> None:
     sent = np.zeros(3)
     frames = encode(Message("k", "n", None, {}, {"w": sent}))
     sent[:] = 1
     got = decode(received(frames)).tensors["w"]
-    got += 1
-    assert got.tolist() == [1, 1, 1]
+    assert got.tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match="read-only"):
+        got += 1
+
+
+def test_a_message_handed_over_is_what_decoding_gives() -> None:
+    w = np.arange(6, dtype=np.float32).reshape(2, 3)
+    message = Message("update", "a", 2, {"samples": np.int64(3), "pair": (1, 2)}, {"w": w, "n": np.array(4)})
+    frames = encode(message)
+    there, size = handed_over(message)
+    w[:] = 0
+    assert size == sum(len(frame) for frame in frames)
+    decoded = decode(received(frames))
+    assert (there.kind, there.sender, there.round) == (decoded.kind, decoded.sender, decoded.round)
+    assert there.fields == decoded.fields == {"samples": 3, "pair": [1, 2]}
+    for name, tensor in decoded.tensors.items():
+        np.testing.assert_array_equal(there.tensors[name], tensor)
+        assert not there.tensors[name].flags.writeable
+
+
+@pytest.mark.parametrize("limits", [Limits(body=20), Limits(header=20), Limits(tensors=1)])
+def test_what_would_not_be_encoded_is_not_handed_over(limits: Limits) -> None:
+    message = Message("update", "a", 2, {}, {"w": np.zeros(6), "v": np.zeros(6)})
+    for way in (encode, handed_over):
+        with pytest.raises(WireError, match="at most"):
+            way(message, limits)
 
 
 # A golden message and its twins: the header and body written here by hand are what `encode` must make.

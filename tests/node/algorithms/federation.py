@@ -21,8 +21,9 @@ from node.learning.aggregation import State
 from node.learning.datasets import Prepared
 from node.learning.partition import divide, own_test
 from node.learning.training import Learner
-from node.memory import Deliver, MemoryNetwork
+from node.memory import MemoryNetwork
 from node.role import Role
+from node.tie import Delay
 
 SECONDS_PER_SAMPLE = 0.001
 SMALL = IID(samples_per_client=60)
@@ -78,7 +79,7 @@ class Federation:
     partition: PartitionParameters = SMALL
     gathering: Gathering = PATIENT
     accuracy: float | None = None
-    deliver: Deliver | None = None
+    cuts: Mapping[tuple[str, str], tuple[float, float]] = field(default_factory=dict)  # two nodes -> (from, to) seconds
     slow: Mapping[str, float] = field(default_factory=dict)
     crash: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # node -> (at, back at) seconds
     journals: dict[str, Journal] = field(default_factory=lambda: defaultdict(Journal))
@@ -110,27 +111,32 @@ class Federation:
         return checkpoint.tensors
 
     async def _run(self) -> None:
-        self.network = MemoryNetwork(self.deliver)
+        self.network = MemoryNetwork(lambda source, target: Delay(0.001))
+        loop = asyncio.get_running_loop()
+        for (one, other), (start, end) in self.cuts.items():
+            for ends in ((one, other), (other, one)):
+                loop.call_at(start, self.network.cut, *ends)
+                loop.call_at(end, self.network.restore, *ends)
         async with asyncio.TaskGroup() as group:
             for node in self.tree:
                 group.create_task(self._live(node), name=node)
 
     async def _live(self, node: str) -> None:
         if node not in self.crash:
-            await self._role(node, "first").perform()
+            await self._role(node).perform()
             return
         at, back = self.crash[node]
-        task = asyncio.create_task(self._role(node, "first").perform())
+        task = asyncio.create_task(self._role(node).perform())
         await asyncio.sleep(at)
         task.cancel()  # a role that is cancelled ends without a word
         await asyncio.gather(task, return_exceptions=True)
         await asyncio.sleep(back - at)
-        await self._role(node, "second").perform()
+        await self._role(node).perform()
 
-    def _role(self, node: str, incarnation: str) -> Role:
+    def _role(self, node: str) -> Role:
         assignment = self._assignment(node)
         peers = [peer.name for peer in assignment.peers]
-        transport = self.network.transport(node, peers, incarnation=incarnation)
+        transport = self.network.transport(node, peers)
         kind = import_module(ALGORITHMS[self.algorithm].module).ROLES[assignment.tier]
         self.roles[node] = kind(
             assignment, transport, VirtualCompute(self.slow.get(node, 1.0)), self.journals[node], params=self.params,

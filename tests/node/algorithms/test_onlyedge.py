@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -38,16 +37,13 @@ def test_with_or_without_a_cloud(digits: Prepared, tmp_path: Path) -> None:
 
 
 def test_the_cloud_is_not_needed_after_the_first_model(digits: Prepared, tmp_path: Path) -> None:
-    def cut(source: str, target: str, size: int) -> float | None:
-        now = asyncio.get_running_loop().time()
-        return None if "cloud" in (source, target) and 1 < now < 12 else 0.001
-
+    cut = {("cloud", edge): (1.0, 12.0) for edge in ("edge-0", "edge-1")}
     slow = {"device-0-0": 30.0, "device-1-0": 30.0}  # eight rounds of 1.9 s
     run, calm = (
         Federation(
-            digits, hierarchy([2, 1]), "onlyedge", params(), tmp_path / name, rounds=8, slow=slow, deliver=deliver
+            digits, hierarchy([2, 1]), "onlyedge", params(), tmp_path / name, rounds=8, slow=slow, cuts=cuts
         ).run()
-        for name, deliver in (("cut", cut), ("calm", None))
+        for name, cuts in (("cut", cut), ("calm", {}))
     )
     assert ("lost", "cloud") in [(name, fields.get("peer")) for name, _, fields in run.journals["edge-0"].events]
     assert same(run.state("edge-0"), calm.state("edge-0"))

@@ -2,7 +2,7 @@
 
     class Cloud(Role):
         async def run(self):
-            w = self.restored.tensors if self.restored else self.learner.get()
+            w = self.restored.tensors if self.restored else self.learner.initial()
             async for t in self.rounds():
                 await self.publish(self.children, "model", w, round=t)
                 updates = await self.gather("update", self.children, round=t)

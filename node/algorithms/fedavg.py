@@ -22,7 +22,7 @@ class Cloud(Role):
     """Averages its clients; the final accuracy on the global test set is its."""
 
     async def run(self) -> None:
-        w = self.restored.tensors if self.restored else self.learner.get()
+        w = self.restored.tensors if self.restored else self.learner.initial()
         async for t in self.rounds():
             await self.publish(self.children, "model", w, round=t)
             updates = await self.gather("update", self.children, round=t)

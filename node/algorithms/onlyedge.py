@@ -22,7 +22,7 @@ class Cloud(Role):
     """Gives the first model and waits until all edges are done."""
 
     async def run(self) -> None:
-        await self.publish(self.children, "model", self.learner.get(), round=0)
+        await self.publish(self.children, "model", self.learner.initial(), round=0)
         training = set(self.children)
         while training:
             training.discard((await self.receive("done")).sender)
@@ -48,7 +48,7 @@ class Edge(Role):
             return self.restored.tensors
         if self.parent is not None:
             return (await self.receive("model")).tensors
-        state: State = self.learner.get()
+        state: State = self.learner.initial()
         return state
 
 

@@ -6,14 +6,18 @@ Initial weights come from a seed alone and leave torch's global generator as it 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from math import prod
 from typing import Any, cast
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from node.catalogue import MLP, MODELS, Shape
+from node.learning.aggregation import State
 from node.learning.errors import ModelError
 from node.parameters import read_parameters
 
@@ -28,6 +32,31 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return cast(Tensor, self.classifier(self.extractor(x)))
+
+    @cached_property
+    def views(self) -> dict[str, NDArray[Any]]:
+        """Parameters, running statistics and counters as arrays on the same memory."""
+        return {name: tensor.detach().numpy() for name, tensor in self.state_dict().items()}
+
+
+class Workshop:
+    """Models of one kind to work with, one for each thread that asks: learners that share a workshop need no model of
+    their own. ``make`` gives a new one, always with the same weights."""
+
+    def __init__(self, make: Callable[[], Model]) -> None:
+        self._make = make
+        self._of_thread = threading.local()
+
+    @property
+    def model(self) -> Model:
+        """The calling thread's, with whatever weights its last user left in it."""
+        if not hasattr(self._of_thread, "model"):
+            self._of_thread.model = self._make()
+        return cast(Model, self._of_thread.model)
+
+    def initial(self) -> State:
+        """The weights that models are made with."""
+        return dict(self._make().views)
 
 
 def cnn(shape: Shape, classes: int, _: Any) -> Model:

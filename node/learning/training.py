@@ -26,7 +26,7 @@ from node.learning.aggregation import State
 from node.learning.datasets import Prepared, open_prepared
 from node.learning.errors import DataError, ModelError
 from node.learning.metrics import correct
-from node.learning.models import Model, build
+from node.learning.models import Model, Workshop, build
 
 EVALUATION_BATCH = 250
 Indices = NDArray[np.int64]
@@ -54,7 +54,7 @@ class Evaluation:
 
 
 class Learner:
-    """One node's model and its view of the data set.
+    """What a node works with: models of its kind, and its view of the data set.
 
     `train` and `own_test` are the node's sample indices in the training and test part, None where it has none;
     `global_test` says whether it evaluates on the whole test part. Data is read at first use, and only the node's own
@@ -62,30 +62,25 @@ class Learner:
     """
 
     def __init__(
-        self, model: Model, data: Prepared, seed: int, node: str,
+        self, workshop: Workshop, data: Prepared, seed: int, node: str,
         train: Indices | None = None, own_test: Indices | None = None, global_test: bool = True,
     ) -> None:  # fmt: skip
-        self.model = model
         self.data = data
+        self._workshop = workshop
         self._seed, self._node = seed, node
         self._train_indices, self._own_test, self._global_test = train, own_test, global_test
 
     @classmethod
     def from_assignment(cls, assignment: Assignment) -> Learner:
-        """Read the node's data set and shard; the model starts alike at all nodes of a run, from the scenario's seed.
-
-        Raises DataError or ModelError.
-        """
+        """Read the node's data set and shard. Raises DataError or ModelError."""
         torch.set_num_threads(1)  # in the whole process: nodes share processors, and threads would wait for each other
         data = open_prepared(Path(assignment.data.directory))
-        model = build(
-            assignment.model, data.shape, data.classes, derive_seed(assignment.seed, "model"), assignment.model_params
-        )
+        workshop = workshop_of(assignment, data)
         train, own_test = (
             _read_indices(Path(assignment.data.shards), key)
             for key in (assignment.data.train_key, assignment.data.own_test_key)
         )
-        return cls(model, data, assignment.seed, assignment.node, train, own_test, assignment.data.global_test)
+        return cls(workshop, data, assignment.seed, assignment.node, train, own_test, assignment.data.global_test)
 
     @property
     def samples(self) -> int:
@@ -111,24 +106,29 @@ class Learner:
         available = len(self.data.array("y_test")) if which == "global" else len(self._own())
         return available if limit is None else min(available, limit)
 
-    @cached_property
-    def _views(self) -> dict[str, NDArray[Any]]:
-        """The model's parameters and buffers as arrays on the same memory."""
-        return {name: tensor.detach().numpy() for name, tensor in self.model.state_dict().items()}
+    @property
+    def model(self) -> Model:
+        """The model that this thread may use; its weights are those of the last `set`, whoever did it."""
+        return self._workshop.model
+
+    def initial(self) -> State:
+        """The weights that every node of a run begins with."""
+        return self._workshop.initial()
 
     def get(self) -> State:
         """A copy of the model's state: parameters, running statistics, counters."""
-        return {name: view.copy() for name, view in self._views.items()}
+        return {name: view.copy() for name, view in self.model.views.items()}
 
     def set(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Put `state` into the model. Raises ModelError where names or shapes differ."""
-        if state.keys() != self._views.keys():
-            odd = ", ".join(sorted(state.keys() ^ self._views.keys()))
+        views = self.model.views
+        if state.keys() != views.keys():
+            odd = ", ".join(sorted(state.keys() ^ views.keys()))
             raise ModelError(f"{self._node}: weights are not of this model; names that differ: {odd}")
-        for name, view in self._views.items():
+        for name, view in views.items():
             if state[name].shape != view.shape:
                 raise ModelError(f"{self._node}: {name} has shape {state[name].shape}, this model's is {view.shape}")
-        for name, view in self._views.items():
+        for name, view in views.items():
             view[...] = state[name]
 
     def train(
@@ -139,14 +139,14 @@ class Learner:
         self.set(weights)
         random = np.random.default_rng(derive_seed(self._seed, self._node, "batches", str(round)))
         x, y = self.train_data if self.samples else (torch.empty(0), torch.empty(0))
-        self.model.train()
-        step = Descent(list(self.model.parameters()), params)
+        model = self.model.train()
+        step = Descent(list(model.parameters()), params)
         total, steps = torch.zeros(()), 0
         for batch in batches(self.samples, params, random):
             inputs, labels = self.normalise(x[batch]), y[batch]
-            loss = cross_entropy(self.model(inputs), labels)
+            loss = cross_entropy(model(inputs), labels)
             if extra is not None:
-                loss = loss + extra(self.model, inputs, labels)
+                loss = loss + extra(model, inputs, labels)
             step(loss)
             total += loss.detach()
             steps += 1
@@ -159,12 +159,12 @@ class Learner:
         chosen = self._chosen(which, limit)
         x, y = self.data.array("x_test"), self.data.array("y_test")
         hits, total = 0, 0.0
-        self.model.eval()
+        model = self.model.eval()
         with torch.inference_mode():
             for start in range(0, len(chosen), EVALUATION_BATCH):
                 batch = chosen[start : start + EVALUATION_BATCH]
                 labels = torch.from_numpy(np.array(y[batch]))
-                logits = self.model(self.normalise(torch.from_numpy(np.array(x[batch]))))
+                logits = model(self.normalise(torch.from_numpy(np.array(x[batch]))))
                 total += float(cross_entropy(logits, labels, reduction="sum"))
                 hits += correct(logits, labels)
         return Evaluation(hits / len(chosen), total / len(chosen), len(chosen))
@@ -239,6 +239,13 @@ def batches(samples: int, params: LocalTraining, random: np.random.Generator) ->
             taken += 1
             if taken == params.steps:
                 return
+
+
+def workshop_of(assignment: Assignment, data: Prepared) -> Workshop:
+    """The models of a run: they start alike at all of its nodes, from the scenario's seed. Raises ModelError."""
+    name, params, seed = assignment.model, assignment.model_params, derive_seed(assignment.seed, "model")
+    build(name, data.shape, data.classes, seed, params)
+    return Workshop(lambda: build(name, data.shape, data.classes, seed, params))
 
 
 def _read_indices(path: Path, key: str | None) -> Indices | None:

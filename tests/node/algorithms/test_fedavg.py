@@ -9,7 +9,7 @@ from node.assignment import Gathering, derive_seed
 from node.catalogue import IID, FedAvg
 from node.learning.aggregation import weighted_mean
 from node.learning.datasets import Prepared
-from node.learning.models import build
+from node.learning.models import Workshop, build
 from node.learning.training import Learner
 from tests.node.algorithms.federation import Federation, same, star
 
@@ -21,7 +21,13 @@ def test_two_rounds_are_algorithm_1(digits: Prepared, tmp_path: Path) -> None:
     run = Federation(digits, star(3), "fedavg", PARAMS, tmp_path, rounds=2, model="cnn").run()
     shards = np.load(tmp_path / "shards.npz")
     learners = [
-        Learner(build("cnn", digits.shape, 10, derive_seed(7, "model")), digits, 7, node, shards[f"{node}/train"])
+        Learner(
+            Workshop(lambda: build("cnn", digits.shape, 10, derive_seed(7, "model"))),
+            digits,
+            7,
+            node,
+            shards[f"{node}/train"],
+        )
         for node in ("device-0", "device-1", "device-2")
     ]
     w = learners[0].get()

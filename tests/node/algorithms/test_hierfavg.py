@@ -10,7 +10,7 @@ from node.assignment import Gathering, derive_seed
 from node.catalogue import IID, FedAvg, HierFAVG, Shards
 from node.learning.aggregation import State, weighted_mean
 from node.learning.datasets import Prepared
-from node.learning.models import build
+from node.learning.models import Workshop, build
 from node.learning.training import Learner
 from tests.node.algorithms.federation import Federation, hierarchy, same
 
@@ -25,7 +25,7 @@ def params(kappa2: int, kappa1: int | None = None) -> HierFAVG:
 def learners_of(run: Federation) -> dict[str, Learner]:
     shards = np.load(run.folder / "shards.npz")
     model = build(run.model, run.data.shape, 10, derive_seed(7, "model"))
-    return {name: Learner(model, run.data, 7, name, shards[f"{name}/train"]) for name in run.samples}
+    return {name: Learner(Workshop(lambda: model), run.data, 7, name, shards[f"{name}/train"]) for name in run.samples}
 
 
 def edge_model(learners: dict[str, Learner], devices: list[str], w: State, rounds: range, p: HierFAVG) -> State:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 import pytest
 import torch
 
 from node.catalogue import DATASETS, MODELS, Shape
 from node.learning.errors import ModelError
-from node.learning.models import BUILDERS, Model, build
+from node.learning.models import BUILDERS, Model, Workshop, build
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
@@ -70,3 +73,17 @@ def test_resnet_without_normalisation_starts_calm() -> None:
     model = build("resnet18", (3, 32, 32), 10, 0)
     logits = model(torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0)))
     assert logits.abs().max() < 3
+
+
+def test_a_workshop_has_a_model_for_each_thread_and_remembers_the_beginning() -> None:
+    workshop = Workshop(lambda: build("mlp", (1, 8, 8), 10, seed=3))
+    mine = workshop.model
+    assert workshop.model is mine
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: workshop.model).result() is not mine
+    before = workshop.initial()
+    for view in mine.views.values():
+        view += 1
+    for name, values in workshop.initial().items():
+        np.testing.assert_array_equal(values, before[name])
+        np.testing.assert_array_equal(values + 1, mine.views[name])

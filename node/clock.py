@@ -7,11 +7,15 @@ costs nothing. If nothing is ready and no timer is set, nobody can ever go on: t
 from __future__ import annotations
 
 import asyncio
+import gc
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+COLLECT = (100_000, 10, 10)  # see gc.set_threshold
+NAMED = 20  # tasks that a deadlock names
 
 
 class DeadlockError(RuntimeError):
@@ -21,40 +25,63 @@ class DeadlockError(RuntimeError):
 class _JumpingSelector(selectors.DefaultSelector):
     """Never sleeps: where the loop would wait for a timer, it moves the clock there."""
 
-    def __init__(self) -> None:
+    def __init__(self, stuck: Callable[[], None]) -> None:
         super().__init__()
         self.now = 0.0
+        self._stuck = stuck
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
         if not ready:
             if timeout is None:
-                raise DeadlockError(_who_waits())
-            self.now += max(timeout, 0.0)
+                self._stuck()
+            else:
+                self.now += max(timeout, 0.0)
         return ready
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """The loop; ``time()`` starts at 0 and is exact."""
+    """The loop; ``time()`` starts at 0 and is exact. ``on_deadlock``, if given, is told who waits for what, and may end
+    the waiting; otherwise DeadlockError is raised."""
 
     def __init__(self) -> None:
-        self._jumping = _JumpingSelector()
+        self.on_deadlock: Callable[[str], None] | None = None
+        self._jumping = _JumpingSelector(self._stuck)
         super().__init__(self._jumping)
 
     def time(self) -> float:
         return self._jumping.now
 
+    def _stuck(self) -> None:
+        told, self.on_deadlock = self.on_deadlock, None
+        if told is None:
+            raise DeadlockError(self._who_waits())
+        told(self._who_waits())
 
-def run_virtual(main: Coroutine[Any, Any, T]) -> T:
-    """``asyncio.run`` on a virtual clock."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    def _who_waits(self) -> str:
+        lines = []
+        for task in asyncio.all_tasks(self):
+            frames = task.get_stack(limit=1)
+            where = f"{frames[0].f_code.co_qualname} (line {frames[0].f_lineno})" if frames else "?"
+            lines.append(f"  {task.get_name()} waits in {where}")
+        more = f"\n  and {len(lines) - NAMED} more" if len(lines) > NAMED else ""
+        return "nothing is ready and no timer is set:\n" + "\n".join(sorted(lines)[:NAMED]) + more
+
+
+def run_virtual(main: Coroutine[Any, Any, T], loop: VirtualLoop | None = None) -> T:
+    """``asyncio.run`` on a virtual clock; ``loop`` for whoever wants to look at it before.
+
+    Python looks for cycles of garbage less often meanwhile: among the objects of thousands of nodes, which all stay
+    alive, that would take more time than everything else.
+    """
+    usual = gc.get_threshold()
+    gc.set_threshold(*COLLECT)
+    try:
+        return _run(main, loop)
+    finally:
+        gc.set_threshold(*usual)
+
+
+def _run(main: Coroutine[Any, Any, T], loop: VirtualLoop | None) -> T:
+    with asyncio.Runner(loop_factory=(lambda: loop) if loop is not None else VirtualLoop) as runner:
         return runner.run(main)
-
-
-def _who_waits() -> str:
-    lines = []
-    for task in asyncio.all_tasks(asyncio.get_event_loop()):
-        frames = task.get_stack(limit=1)
-        where = f"{frames[0].f_code.co_qualname} (line {frames[0].f_lineno})" if frames else "?"
-        lines.append(f"  {task.get_name()} waits in {where}")
-    return "nothing is ready and no timer is set:\n" + "\n".join(sorted(lines))

@@ -9,6 +9,7 @@ it is thawed.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Literal
@@ -187,7 +188,9 @@ class MemoryTransport:
             self._held_sends.append((peer, parcel))
         elif state == "present":
             self._count(peer, parcel.message.kind, "sent", parcel.size)
-            self._ties[peer].line_to[peer].send(parcel)
+            line = self._ties[peer].line_to[peer]
+            if line.send(parcel) == math.inf and not line.down:
+                self._ties[peer].stall()
         elif state == "unknown":
             self._waiting[peer].append(parcel)
         else:

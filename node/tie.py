@@ -13,6 +13,7 @@ What a node sees of it is what `node.association` would let it see over sockets:
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ class Flow(Protocol):
         """A connection begins; nothing of an earlier one is in flight. Seconds until its first message may leave."""
 
     def send(self, now: float, size: int) -> float:
-        """When a message of ``size`` bytes has arrived, after all that were sent before it."""
+        """When a message of ``size`` bytes has arrived, after all that were sent before it; infinity if the connection
+        has given up."""
 
     def cut(self, now: float) -> None:
         """From now on nothing crosses."""
@@ -88,10 +90,9 @@ class Line:
 
     def send(self, parcel: Parcel) -> float:
         """When it arrives, as things are now."""
-        loop = asyncio.get_running_loop()
-        arrival = self.flow.send(loop.time(), parcel.size)
+        arrival = self.flow.send(asyncio.get_running_loop().time(), parcel.size)
         # Timers of one instant fire in any order; the queue keeps that of the parcels.
-        self._in_flight.append((parcel, None if self.down else loop.call_at(arrival, self._arrive)))
+        self._in_flight.append((parcel, self._timer(arrival)))
         return arrival
 
     def cut(self) -> None:
@@ -104,19 +105,24 @@ class Line:
         self.reschedule(self.flow.restore(asyncio.get_running_loop().time()))
 
     def reschedule(self, arrivals: Sequence[float]) -> None:
-        """What is in flight arrives at these times."""
+        """What is in flight arrives at these times; what the flow does not count as such any more, now."""
         if not self.down:
             self._stop_timers()
-            loop = asyncio.get_running_loop()
             parcels = [parcel for parcel, _ in self._in_flight]
-            timers = [loop.call_at(arrival, self._arrive) for arrival in arrivals]
-            self._in_flight = deque(zip(parcels, timers, strict=True))
+            there = max(0, len(parcels) - len(arrivals))
+            times = [asyncio.get_running_loop().time()] * there + list(arrivals)[len(arrivals) - len(parcels) + there :]
+            self._in_flight = deque((parcel, self._timer(at)) for parcel, at in zip(parcels, times, strict=True))
 
     def open(self) -> float:
         """A new connection: what was in flight is gone. Seconds until its first message may leave."""
         self._stop_timers()
         self._in_flight.clear()
         return self.flow.open(asyncio.get_running_loop().time())
+
+    def _timer(self, arrival: float) -> asyncio.TimerHandle | None:
+        if self.down or arrival == math.inf:
+            return None
+        return asyncio.get_running_loop().call_at(arrival, self._arrive)
 
     def _arrive(self) -> None:
         parcel, _ = self._in_flight.popleft()
@@ -182,9 +188,17 @@ class Tie:
         self.line_to[node].open()
         self.ends[node] = None
         self.update()
-        if arrival is not None and self._timer is not None:  # should the farewell not arrive, silence is noticed
+        if self.ends[peer] is None:
+            self._stop_timer()
+        elif arrival is not None and self._timer is not None:  # should the farewell not arrive, silence is noticed
             self._stop_timer()
             self._timer = asyncio.get_running_loop().call_at(arrival + self._patience(), self._lose)
+
+    def stall(self) -> None:
+        """A connection has given up: the two lose each other, and connect again."""
+        if self._timer is None:
+            self._since = asyncio.get_running_loop().time()
+            self._timer = asyncio.get_running_loop().call_later(self._patience(), self._reconnect)
 
     def part(self) -> None:
         """A farewell has arrived."""
@@ -224,6 +238,11 @@ class Tie:
             end = self.ends[name]
             if end is not None and end in self._met and not end.frozen:
                 end.lose(peer, f"silent for {silence:.1f} s")
+
+    def _reconnect(self) -> None:
+        self._lose()
+        self._up = False
+        self.update()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -77,13 +78,18 @@ def cli() -> None:
 @cli.command()
 @scenario_options
 @runs_option
-@click.option("--driver", type=click.Choice(["namespaces"]), help="Overrides the scenario's driver.")
+@click.option("--driver", type=click.Choice(["namespaces", "sim"]), help="Overrides the scenario's driver.")
+@click.option(
+    "--workers", type=click.IntRange(1), help="Processes that train under `sim`; by default one for each processor."
+)
 @click.option("--engine", type=click.Choice(["auto", "userspace", "kernel"]), help="Overrides the scenario's engine.")
 @json_option
 def up(
-    scenario: Path, overrides: tuple[str, ...], runs: Path, driver: str | None, engine: str | None, as_json: bool
-) -> None:
+    scenario: Path, overrides: tuple[str, ...], runs: Path, driver: str | None, workers: int | None,
+    engine: str | None, as_json: bool,
+) -> None:  # fmt: skip
     """Run SCENARIO: start its nodes, shape its links, train, inject its faults, report."""
+    from node.clock import VirtualLoop, run_virtual
     from orchestrator.host.directory import RunDirectory
     from orchestrator.planning.data import prepare_data
     from orchestrator.planning.plan import make_plan
@@ -96,15 +102,19 @@ def up(
     overrides += (f"driver={driver}",) if driver else ()
     overrides += (f"engine={engine}",) if engine else ()
     loaded = load(scenario, overrides)
+    if workers is not None and loaded.driver != "sim":
+        raise click.UsageError(f"--workers is for --driver sim; under {loaded.driver} every node has a process")
     prepared = prepare_data(loaded.data, scenario.parent)
     plan = make_plan(loaded, PreparedLabels.read(prepared))
     directory = RunDirectory.create(runs, plan.name)
     plan.write_shards(directory.shards)
     (directory.path / "scenario.yaml").write_bytes(scenario.read_bytes())
     meta = {"scenario": str(scenario), "overrides": list(overrides), "effective": effective(loaded)}
-    view = open_view(as_json=as_json)
+    loop = VirtualLoop() if plan.driver == "sim" else None
+    view = open_view(as_json=as_json, virtual=loop.time if loop else None)
     try:
-        outcome = asyncio.run(execute(plan, directory, meta, view))
+        run = execute(plan, directory, meta, view, workers or len(os.sched_getaffinity(0)))
+        outcome = run_virtual(run, loop) if loop else asyncio.run(run)
     finally:
         view.close()
     if as_json:

@@ -91,17 +91,21 @@ class LinkStates:
 class FaultInjector:
     """Runs the plan's faults against ``powers`` on asyncio's clock.
 
-    ``note(fault, phase, detail)`` is called with phase "start", "end" or "skipped" at the moment it is so.
+    ``note(fault, phase, detail)`` is called with phase "start", "end" or "skipped" at the moment it is so; ``spawn``
+    runs a coroutine beside others, answers for what it raises, and ends it in time.
     """
 
-    def __init__(self, plan: Plan, powers: Powers, note: Callable[[Fault, str, str], None]) -> None:
+    def __init__(
+        self, plan: Plan, powers: Powers, note: Callable[[Fault, str, str], None],
+        spawn: Callable[[Awaitable[None]], None],
+    ) -> None:  # fmt: skip
         self._faults = plan.faults
         self._powers = powers
         self._note = note
         self._links = LinkStates(plan.links)
         self._slowness: defaultdict[str, dict[int, float]] = defaultdict(dict)
         self._until_next_round: list[Fault] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._spawn = spawn
         self._reached = 0
 
     def begin(self) -> None:
@@ -121,17 +125,6 @@ class FaultInjector:
         self._reached = round
         over, self._until_next_round = self._until_next_round, []
         self._spawn(self._turn_round(over, due))
-
-    async def close(self) -> None:
-        """Stop injecting. Links and nodes stay as they are; the run is being taken down."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _turn_round(self, over: list[Fault], due: list[Fault]) -> None:
         for fault in over:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from orchestrator.fabric.base import Counted, Fabric
 from orchestrator.planning.plan import Fault, Plan
@@ -20,12 +22,18 @@ LATE = 0.05  # s; packets that leave the engine later than this are not on the l
 
 @contextlib.asynccontextmanager
 async def watch(
-    session: Session, fabric: Fabric, record: Record, clock: Callable[[], float], view: View
+    session: Session, fabric: Fabric, record: Record, clock: Callable[[], float], view: View, *, virtual: bool
 ) -> AsyncIterator[None]:
-    """Sample and show while the body runs, and sample once more at its end."""
+    """Sample and show while the body runs, and sample once more at its end.
+
+    On a ``virtual`` clock this happens with what the nodes say, for timers of ours would keep it going for ever.
+    """
     monitor = Monitor(session, fabric, record, clock, view)
-    session.spawn(monitor.sample_forever())
-    session.spawn(monitor.show_forever())
+    if virtual:
+        session.heard = monitor.glance
+    else:
+        session.spawn(monitor.sample_forever())
+        session.spawn(monitor.show_forever())
     try:
         yield
     finally:
@@ -42,14 +50,27 @@ class Monitor:
         self._session, self._fabric, self._record, self._clock, self._view = session, fabric, record, clock, view
         self._began = clock()
         self._classes = {(link.source, link.target): link.link_class for link in session.plan.links}
-        self._last: tuple[float, Counter[str]] | None = None
+        self._last: float | None = None
+        self._counted: dict[tuple[str, str], Mapping[str, int | str]] = {}  # each link's latest row
         self._rates: dict[str, float] = {}
         self._socket_drops = 0
+        self._sampled = -math.inf  # when glance last did
+        self._shown = 0, -math.inf  # round, and time on the host's clock
 
     async def sample_forever(self) -> None:
         while True:
             await self.sample()
             await asyncio.sleep(SAMPLE_EVERY)
+
+    def glance(self) -> None:
+        """Sample if it is time to; show if a round has begun, or if it is time on the host's clock."""
+        if self._clock() >= self._sampled + SAMPLE_EVERY:
+            self._sampled = self._clock()
+            self._session.spawn(self.sample())
+        round, now = self._session.progress.round, time.monotonic()
+        if round != self._shown[0] or now >= self._shown[1] + SHOW_EVERY:
+            self._shown = round, now
+            self.show()
 
     async def show_forever(self) -> None:
         while True:
@@ -60,18 +81,21 @@ class Monitor:
         """Write the counters, and say so when the engine does not keep up."""
         counted = await self._fabric.counters()
         t = self._clock()
-        rows = [
-            {**link, "link_class": self._classes[str(link["source"]), str(link["target"])]} for link in counted.links
-        ]
+        rows = []
+        delivered: Counter[str] = Counter(dict.fromkeys(self._classes.values(), 0))  # bytes since the last sample
+        for link in counted.links:
+            ends = str(link["source"]), str(link["target"])
+            before = self._counted.get(ends)
+            if before != link:
+                rows.append({**link, "link_class": self._classes[ends]})
+                delivered[self._classes[ends]] += int(link["delivered_bytes"])
+                delivered[self._classes[ends]] -= int(before["delivered_bytes"]) if before else 0
+                self._counted[ends] = link
         self._record.counters(t, rows)
         self._note_overload(t, counted)
-        totals: Counter[str] = Counter()
-        for row in rows:
-            totals[str(row["link_class"])] += int(row["delivered_bytes"])
-        if self._last is not None and t > self._last[0]:
-            then, before = self._last
-            self._rates = {name: (totals[name] - before[name]) / (t - then) for name in totals}
-        self._last = t, totals
+        if self._last is not None and t > self._last:
+            self._rates = {name: count / (t - self._last) for name, count in delivered.items()}
+        self._last = t
         self._record.flush()
 
     def show(self) -> None:

@@ -8,23 +8,17 @@ import json
 import os
 import shutil
 import signal
+import time
 import traceback
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from node.control import ControlServer
-from node.errors import ControlError
-from orchestrator.drivers.namespaces import NamespacesDriver
-from orchestrator.errors import HostError, OrchestratorError, RunError
+from node.clock import VirtualLoop
+from orchestrator.errors import OrchestratorError, RunError
 from orchestrator.fabric.base import Fabric
-from orchestrator.fabric.engines import open_fabric
-from orchestrator.fabric.hub import Hub
-from orchestrator.host import processes
 from orchestrator.host.directory import RunDirectory
 from orchestrator.monitor import watch
-from orchestrator.planning.assignments import write_assignments
-from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import Plan
 from orchestrator.probe import probe_links
 from orchestrator.report import write_report
@@ -33,6 +27,7 @@ from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.results.summary import summary
 from orchestrator.session import Ending, Session
+from orchestrator.substrate import open_substrate
 from orchestrator.view import View
 
 STOP_GRACE = 5.0  # s for the nodes to end in order
@@ -47,10 +42,13 @@ class Outcome:
     exit_code: int
 
 
-async def execute(plan: Plan, directory: RunDirectory, meta: dict[str, Any], view: View) -> Outcome:
-    """Carry out a plan in a fresh run directory, and leave nothing of it on the host but that directory."""
+async def execute(plan: Plan, directory: RunDirectory, meta: dict[str, Any], view: View, workers: int = 1) -> Outcome:
+    """Carry out a plan in a fresh run directory, and leave nothing of it on the host but that directory.
+
+    ``workers`` processes train where nodes are simulated.
+    """
     loop = asyncio.get_running_loop()
-    began = loop.time()
+    began, started = loop.time(), time.monotonic()
 
     def clock() -> float:
         return loop.time() - began
@@ -59,12 +57,13 @@ async def execute(plan: Plan, directory: RunDirectory, meta: dict[str, Any], vie
     record = Record.create(directory.path, json.dumps(plan.to_json(), indent=1) + "\n", meta)
     try:
         with contextlib.closing(record), held(directory):
-            ending = await _carry_out(plan, directory, record, clock, view)
-            record.outcome(clock(), {"ended": ending.reason, "error": ending.error})
+            ending = await _carry_out(plan, directory, record, clock, view, workers)
+            wall = time.monotonic() - started
+            record.outcome(clock(), {"ended": ending.reason, "error": ending.error, "wall_seconds": wall})
     finally:
         shutil.rmtree(directory.nodes, ignore_errors=True)  # the assignments hold the run's secret keys
         shutil.rmtree(directory.control, ignore_errors=True)
-    # 10. Judge the run from its record alone, and write the report.
+    # 8. Judge the run from its record alone, and write the report.
     result = judge(directory)
     code = 1 if ending.reason == "failed" else EXIT_CODES[overall(result["checks"])]
     return Outcome(result, code)
@@ -86,44 +85,32 @@ def judge(directory: RunDirectory) -> dict[str, Any]:
 
 
 async def _carry_out(
-    plan: Plan, directory: RunDirectory, record: Record, clock: Callable[[], float], view: View
+    plan: Plan, directory: RunDirectory, record: Record, clock: Callable[[], float], view: View, workers: int
 ) -> Ending:
-    """Steps 2 to 9; an error in any of them ends the run with that error, after what was opened has been closed."""
+    """Steps 2 to 7; an error in any of them ends the run with that error, after what was opened has been closed."""
     try:
         async with contextlib.AsyncExitStack() as stack:
-            # 2. The hub: the namespace that all links pass.
-            hub = await Hub.open(directory.run, directory.path)
-            stack.push_async_callback(_sweep, directory.run)
-            stack.push_async_callback(hub.close)
-            # 3. The driver begins to warm up, and the link engine starts meanwhile.
-            driver = NamespacesDriver(hub, directory.run, directory.path)
-            stack.push_async_callback(driver.close)
-            await driver.open()
-            fabric = await open_fabric(plan, hub, directory)
-            stack.push_async_callback(fabric.close)
+            # 2. What the run stands on: where nodes live, what links them, how they are spoken to.
+            substrate = await open_substrate(plan, directory, stack, workers)
+            driver, fabric = substrate.driver, substrate.fabric
             for note in (*driver.notes(), *fabric.notes()):
                 record.event(clock(), None, "note", None, {"text": note})
             record.engine(fabric.engine)
-            # 4. Keys, assignments, and the control plane.
-            keys = RunKeys.make([node.name for node in plan.nodes])
-            write_assignments(plan, directory, keys)
-            try:
-                control = await ControlServer.open(directory.control / "socket", keys.orchestrator, keys.public)
-            except ControlError as error:
-                raise HostError(str(error)) from None
-            stack.push_async_callback(control.close)
-            # 5. Shape the links, then start, attach and register every node.
-            session = Session(plan, directory.path, record, control, driver, fabric, clock, view.line)
+            # 3. Shape the links, then start, attach and register every node.
+            session = Session(plan, directory.path, record, substrate.control, driver, fabric, clock, view.line)
             stack.push_async_callback(session.close)
             session.listen()
             await stack.enter_async_context(interruptible(session))
+            loop = asyncio.get_running_loop()
+            if isinstance(loop, VirtualLoop):
+                loop.on_deadlock = lambda waiting: session.finish("failed", f"the nodes wait for ever: {waiting}")
             await fabric.shape(plan.links)
             view.line(f"starting {len(plan.nodes)} nodes ({fabric.engine} links)")
             await _unless_ended(session, session.bring_up_all())
-            # 6. Measure the links before anything else uses them.
-            if plan.probe and not session.ended.done():
-                await _unless_ended(session, probe_links(plan, session, hub, record, clock, view.line))
-            # 7. Train, with the faults, until a stop rule is met or somebody interrupts.
+            # 4. Measure the links before anything else uses them.
+            if plan.probe and substrate.hub is not None and not session.ended.done():
+                await _unless_ended(session, probe_links(plan, session, substrate.hub, record, clock, view.line))
+            # 5. Train, with the faults, until a stop rule is met or somebody interrupts.
             return await _train(plan, session, fabric, record, clock, view)
     except OrchestratorError as error:
         return Ending("failed", str(error))
@@ -137,7 +124,8 @@ async def _carry_out(
 async def _train(
     plan: Plan, session: Session, fabric: Fabric, record: Record, clock: Callable[[], float], view: View
 ) -> Ending:
-    async with watch(session, fabric, record, clock, view):
+    virtual = isinstance(asyncio.get_running_loop(), VirtualLoop)
+    async with watch(session, fabric, record, clock, view, virtual=virtual):
         if not session.ended.done():
             await session.start_training()
             record.event(clock(), None, "training", None, {})
@@ -145,9 +133,9 @@ async def _train(
             if (after := plan.stop.after) is not None:
                 asyncio.get_running_loop().call_later(after, session.finish, "after")
         ending = await session.ended
-        # 8. Ask the nodes to end; their last words are the final counts.
+        # 6. Ask the nodes to end; their last words are the final counts.
         await session.stop_nodes(STOP_GRACE)
-    # 9. Closing the stack takes everything down, in the reverse order of its making.
+    # 7. Closing the stack takes everything down, in the reverse order of its making.
     return ending
 
 
@@ -160,13 +148,6 @@ async def _unless_ended(session: Session, work: Any) -> None:
         await asyncio.gather(task, return_exceptions=True)
         return
     task.result()
-
-
-async def _sweep(run: str) -> None:
-    """Nothing of the run is alive after it; what still is, is ended here."""
-    left = await asyncio.to_thread(processes.run_processes, run)
-    if left:
-        await asyncio.to_thread(processes.end, left)
 
 
 @contextlib.contextmanager

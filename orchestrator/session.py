@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from netem.profile import LinkProfile
-from node.control import ControlServer
 from orchestrator.drivers.base import CanPause, Driver, Exit
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import Fabric
@@ -26,6 +25,16 @@ REGISTER_TIMEOUT = 60.0  # s from the start of a node's process to its first wor
 RESTART_LIMIT = 3  # restarts of one node by itself without a finished round of its own in between
 RESTART_DELAY = 0.5  # s
 AT_ONCE = 4  # nodes being brought up at the same time
+
+
+class Control(Protocol):
+    """The orchestrator's side of the control plane."""
+
+    def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Each message with the name of the node it came from, for ever."""
+
+    async def send(self, node: str, message: Mapping[str, Any]) -> None:
+        """Send to a node; one that does not run misses it."""
 
 
 @dataclass
@@ -72,7 +81,7 @@ class Session:
         plan: Plan,
         directory: Path,
         record: Record,
-        control: ControlServer,
+        control: Control,
         driver: Driver,
         fabric: Fabric,
         clock: Callable[[], float],
@@ -83,7 +92,8 @@ class Session:
         self.progress = Progress()
         self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self.training = False
-        self.faults = FaultInjector(plan, self, self._note_fault)
+        self.faults = FaultInjector(plan, self, self._note_fault, self.spawn)
+        self.heard: Callable[[], None] = lambda: None  # called after each message of a node
         self._directory = directory
         self._record = record
         self._control = control
@@ -139,7 +149,6 @@ class Session:
 
     async def close(self) -> None:
         """Stop hearing; what is still running is the driver's to end."""
-        await self.faults.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -199,6 +208,7 @@ class Session:
         async for node, message in self._control.messages():
             if node in self.nodes:
                 self._hear(self.nodes[node], message)
+                self.heard()
 
     def _hear(self, state: NodeState, message: dict[str, Any]) -> None:
         t, name = self._clock(), state.plan.name

@@ -20,6 +20,8 @@ from rich.text import Text
 from orchestrator import text
 from orchestrator.results.checks import Verdict
 
+Clock = Callable[[], float]
+
 LINES = 6  # of what happened last, under the live picture
 CURVE = 40  # rounds in the little curve of the accuracy
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -62,21 +64,35 @@ class View(Protocol):
     def close(self) -> None: ...
 
 
-def open_view(*, as_json: bool = False) -> View:
-    """The live picture if standard output is a terminal; else plain lines, on standard error under ``--json``."""
+def open_view(*, as_json: bool = False, virtual: Clock | None = None) -> View:
+    """The live picture if standard output is a terminal; else plain lines, on standard error under ``--json``.
+
+    ``virtual`` is the run's own clock, where that is not the host's; both are shown then.
+    """
     if as_json:
-        return PlainView(sys.stderr)
+        return PlainView(sys.stderr, virtual)
     console = Console()
-    return LiveView(console) if console.is_terminal else PlainView(sys.stdout)
+    return LiveView(console, virtual) if console.is_terminal else PlainView(sys.stdout, virtual)
+
+
+class Stamp:
+    """Writes the time since it was made: ``12.3 s``, or on two clocks ``640.0 s (2.1 s)``, the host's in brackets."""
+
+    def __init__(self, virtual: Clock | None, clock: Clock) -> None:
+        self._virtual, self._clock = virtual, clock
+        self._began = clock()
+
+    def __str__(self) -> str:
+        host = self._clock() - self._began
+        return f"{host:7.1f} s" if self._virtual is None else f"{self._virtual():8.1f} s ({host:6.1f} s)"
 
 
 class PlainView:
-    """One line for each thing that happens and for each round, with seconds since the view was opened."""
+    """One line for each thing that happens and for each round, with the time."""
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: TextIO, virtual: Clock | None = None, clock: Clock = time.monotonic) -> None:
         self._stream = stream
-        self._clock = clock
-        self._began = clock()
+        self._stamp = Stamp(virtual, clock)
         self._last: Snapshot | None = None
 
     def update(self, snapshot: Snapshot) -> None:
@@ -93,7 +109,7 @@ class PlainView:
         self._stream.flush()
 
     def _write(self, text: str) -> None:
-        print(f"[{self._clock() - self._began:7.1f} s] {text}", file=self._stream, flush=True)
+        print(f"[{self._stamp}] {text}", file=self._stream, flush=True)
 
 
 def _round_line(snapshot: Snapshot) -> str:
@@ -108,10 +124,9 @@ def _round_line(snapshot: Snapshot) -> str:
 class LiveView:
     """A picture that is redrawn in place; the last one stays when the run is over."""
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._began = clock()
-        self._lines: deque[tuple[float, str]] = deque(maxlen=LINES)
+    def __init__(self, console: Console, virtual: Clock | None = None, clock: Clock = time.monotonic) -> None:
+        self._stamp = Stamp(virtual, clock)
+        self._lines: deque[tuple[str, str]] = deque(maxlen=LINES)
         self._curve: dict[int, float] = {}
         self._snapshot = Snapshot(t=0.0, round=0, rounds_total=None, nodes_up=0, nodes_total=0)
         self._live = Live(self._picture(), console=console, auto_refresh=False, redirect_stderr=False)
@@ -124,7 +139,7 @@ class LiveView:
         self._refresh()
 
     def line(self, text: str) -> None:
-        self._lines.append((self._clock() - self._began, text))
+        self._lines.append((str(self._stamp), text))
         self._refresh()
 
     def close(self) -> None:
@@ -139,7 +154,7 @@ class LiveView:
         table.add_column(ratio=1)
         for label, content in _rows(self._snapshot, self._curve):
             table.add_row(label, content)
-        said = [_line(t, words) for t, words in self._lines] or [Text("starting", style="dim")]
+        said = [_line(*line) for line in self._lines] or [Text("starting", style="dim")]
         parts: list[RenderableType] = [table, Text(), *said] if self._snapshot.nodes_total else [*said]
         title = f"[bold]edgebed[/] [dim]·[/] {text.duration(self._snapshot.t)}"
         return Panel(Group(*parts), title=title, title_align="left", border_style="blue", padding=(1, 2))
@@ -198,5 +213,5 @@ def _traffic(traffic: Mapping[str, float]) -> Text:
     return Text.from_markup("   ".join(f"[dim]{name}[/] {text.size(rate)}/s" for name, rate in traffic.items()))
 
 
-def _line(t: float, said: str) -> Text:
-    return Text.assemble((f"{t:7.1f} s  ", "dim"), said, no_wrap=True, overflow="ellipsis")
+def _line(stamp: str, said: str) -> Text:
+    return Text.assemble((f"{stamp}  ", "dim"), said, no_wrap=True, overflow="ellipsis")

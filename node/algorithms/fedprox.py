@@ -14,6 +14,9 @@ asked in every round and its weight is n_k, where the paper samples clients in p
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -21,19 +24,23 @@ from node.algorithms.common import evaluate, round_of, train
 from node.algorithms.fedavg import Cloud
 from node.learning.aggregation import State
 from node.learning.models import Model
-from node.learning.training import ExtraLoss
 from node.role import Role
 
 
-def proximal_term(w_t: State, mu: float) -> ExtraLoss:
+@dataclass(frozen=True)
+class ProximalTerm:
     """(μ / 2) ‖w − w^t‖² over the trained parameters, as a term of each mini-batch's loss."""
-    anchors = {name: torch.tensor(values) for name, values in w_t.items()}
 
-    def term(model: Model, x: Tensor, y: Tensor) -> Tensor:
-        distances = [torch.sum((w - anchors[name]) ** 2) for name, w in model.named_parameters()]
-        return mu / 2 * torch.stack(distances).sum()
+    w_t: State
+    mu: float
 
-    return term
+    def __call__(self, model: Model, x: Tensor, y: Tensor) -> Tensor:
+        distances = [torch.sum((w - self._anchors[name]) ** 2) for name, w in model.named_parameters()]
+        return self.mu / 2 * torch.stack(distances).sum()
+
+    @cached_property
+    def _anchors(self) -> dict[str, Tensor]:
+        return {name: torch.tensor(values) for name, values in self.w_t.items()}
 
 
 class Client(Role):
@@ -44,7 +51,7 @@ class Client(Role):
         while True:
             model = await self.receive("model")
             t = round_of(model)
-            result = await train(self, model.tensors, t, self.params, proximal_term(model.tensors, self.params.mu))
+            result = await train(self, model.tensors, t, self.params, ProximalTerm(model.tensors, self.params.mu))
             self.report(round=t, scope="train", loss=result.loss)
             await evaluate(self, result.weights, t)
             await self.send(self.parent, "update", result.weights, round=t, samples=result.samples)

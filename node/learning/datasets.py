@@ -6,6 +6,7 @@ subjects.npy. Nodes map the arrays instead of loading them, so that a hundred no
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
@@ -47,8 +48,7 @@ class Prepared:
 
     def array(self, name: str) -> NDArray[Any]:
         """One of x_train, y_train, x_test, y_test, subjects, mapped read-only."""
-        mapped: NDArray[Any] = np.load(self.directory / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-        return mapped
+        return _mapped(self.directory / f"{name}.npy")
 
     @property
     def train_labels(self) -> NDArray[np.int64]:
@@ -62,6 +62,12 @@ class Prepared:
     def subjects(self) -> NDArray[np.int64] | None:
         """The person of each training sample, where known."""
         return np.array(self.array("subjects")) if (self.directory / "subjects.npy").exists() else None
+
+
+@functools.lru_cache(maxsize=32)
+def _mapped(path: Path) -> NDArray[Any]:
+    mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return mapped
 
 
 def prepare(name: str, cache: Path, search: Sequence[Path] = (), *, download: bool = True) -> Prepared:

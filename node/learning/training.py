@@ -67,7 +67,7 @@ class Learner:
     ) -> None:  # fmt: skip
         self.data = data
         self._workshop = workshop
-        self._seed, self._node = seed, node
+        self._seed, self.node = seed, node
         self._train_indices, self._own_test, self._global_test = train, own_test, global_test
 
     @classmethod
@@ -124,10 +124,10 @@ class Learner:
         views = self.model.views
         if state.keys() != views.keys():
             odd = ", ".join(sorted(state.keys() ^ views.keys()))
-            raise ModelError(f"{self._node}: weights are not of this model; names that differ: {odd}")
+            raise ModelError(f"{self.node}: weights are not of this model; names that differ: {odd}")
         for name, view in views.items():
             if state[name].shape != view.shape:
-                raise ModelError(f"{self._node}: {name} has shape {state[name].shape}, this model's is {view.shape}")
+                raise ModelError(f"{self.node}: {name} has shape {state[name].shape}, this model's is {view.shape}")
         for name, view in views.items():
             view[...] = state[name]
 
@@ -137,7 +137,7 @@ class Learner:
         """Train from `weights` on the node's samples: w ← w − η (∇ℓ(w; b) + λw), with momentum if asked for, over
         mini-batches b of the seeded order of `round`. `extra` adds a term to each batch's loss ℓ."""
         self.set(weights)
-        random = np.random.default_rng(derive_seed(self._seed, self._node, "batches", str(round)))
+        random = np.random.default_rng(derive_seed(self._seed, self.node, "batches", str(round)))
         x, y = self.train_data if self.samples else (torch.empty(0), torch.empty(0))
         model = self.model.train()
         step = Descent(list(model.parameters()), params)
@@ -173,7 +173,7 @@ class Learner:
     def train_data(self) -> tuple[Tensor, Tensor]:
         """The node's training samples as they are stored (uint8 pictures stay uint8), and their labels."""
         if self._train_indices is None:
-            raise DataError(f"{self._node} holds no training data")
+            raise DataError(f"{self.node} holds no training data")
         x, y = self.data.array("x_train")[self._train_indices], self.data.array("y_train")[self._train_indices]
         return torch.from_numpy(np.array(x)), torch.from_numpy(np.array(y))
 
@@ -191,7 +191,7 @@ class Learner:
 
     def _own(self) -> Indices:
         if self._own_test is None or len(self._own_test) == 0:
-            raise DataError(f"{self._node} has no test samples of its own")
+            raise DataError(f"{self.node} has no test samples of its own")
         return self._own_test
 
     def _chosen(self, which: Scope, limit: int | None) -> Indices:

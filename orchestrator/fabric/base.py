@@ -12,7 +12,7 @@ from orchestrator.planning.plan import LinkPlan, NodePlan
 
 @dataclass(frozen=True)
 class Counted:
-    """Cumulative counters of every link, and how well the engine itself keeps up."""
+    """Cumulative counters of links, all that have changed at least, and how well the engine itself keeps up."""
 
     links: Sequence[dict[str, int | str]]
     late_p99: float = 0.0  # s, how late packets left the engine since the last reading

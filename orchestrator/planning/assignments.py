@@ -71,6 +71,6 @@ def _peer(node: NodePlan, relation: Relation, keys: RunKeys) -> PeerAddress:
         relation=relation,
         host=node.host,
         port=node.port,
-        public_key=keys.public[node.name],
+        public_key=keys.nodes[node.name].public,
         late=node.joins is not None,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,12 @@ class RunKeys:
     @classmethod
     def make(cls, nodes: Sequence[str]) -> RunKeys:
         return cls(_keypair(), {node: _keypair() for node in nodes})
+
+    @classmethod
+    def none(cls) -> RunKeys:
+        """For nodes that share a process, where nobody could listen."""
+        nobody = Keypair(public="", secret="")
+        return cls(nobody, defaultdict(lambda: nobody))
 
     @property
     def public(self) -> dict[str, str]:

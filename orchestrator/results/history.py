@@ -143,7 +143,7 @@ class History:
         if not rows:
             return None
         facts = json.loads(rows[0][1])
-        return Outcome(rows[0][0], str(facts.get("ended", "failed")), facts.get("error"))
+        return Outcome(rows[0][0], str(facts.get("ended", "failed")), facts.get("error"), facts.get("wall_seconds"))
 
     @property
     def seconds(self) -> float:

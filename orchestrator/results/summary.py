@@ -13,8 +13,10 @@ from orchestrator.results.rows import FaultSpan
 def summary(history: History) -> dict[str, Any]:
     """Plain JSON values only; None where the run did not come to a figure.
 
-    Keys: run (directory), name, driver, links (engine), verdict, checks, rounds, seconds, accuracy {global, edge},
-    bytes {link class: delivered}, messages {kind: sent}, faults, nodes, overruns, ended, error.
+    ``seconds`` are the run's own, of the virtual clock where nodes are simulated; ``wall_seconds`` are the host's.
+    Keys: run (directory), name, driver, links (engine), verdict, checks, rounds, seconds, wall_seconds,
+    accuracy {global, edge}, bytes {link class: delivered}, messages {kind: sent}, faults, nodes, overruns, ended,
+    error.
     """
     results = checks(history)
     outcome = history.outcome
@@ -29,6 +31,7 @@ def summary(history: History) -> dict[str, Any]:
         "checks": results,
         "rounds": history.rounds_done(),
         "seconds": round(history.seconds, 3),
+        "wall_seconds": round(outcome.wall, 3) if outcome and outcome.wall is not None else None,
         "accuracy": {
             "global": finite(overall_accuracy[-1].value) if overall_accuracy else None,
             "edge": {name: finite(value) for name, value in edges.items()},

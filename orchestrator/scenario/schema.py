@@ -107,7 +107,7 @@ class Scenario(Strict):
     timeouts: TimeoutsSpec = TimeoutsSpec()
     restart: Literal["on-failure", "never"] = Field(default="on-failure", description="of nodes that fail unasked")
     stop: StopSpec = StopSpec()
-    driver: Literal["namespaces"] = "namespaces"
+    driver: Literal["namespaces", "sim"] = "namespaces"
     engine: Literal["auto", "userspace", "kernel"] = Field(default="auto", description="what shapes the links")
     probe: ProbeSpec = ProbeSpec()
 

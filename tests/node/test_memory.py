@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Coroutine
 from typing import Any
 
@@ -199,5 +200,32 @@ def test_waiting_costs_no_time_of_ones_own() -> None:
         await b.close()
         assert isinstance(await a.receive(), Lost)
         assert now() >= 3600
+
+    run(work())
+
+
+def test_a_connection_that_gave_up_is_made_anew() -> None:
+    class Hopeless(Delay):
+        gave_up = False
+
+        def send(self, now: float, size: int) -> float:
+            return math.inf if self.gave_up else super().send(now, size)
+
+        def open(self, now: float) -> float:
+            self.gave_up = False
+            return super().open(now)
+
+    flows = {"a": Hopeless(0.1), "b": Hopeless(0.1)}
+
+    async def work() -> None:
+        a, b = await pair(MemoryNetwork(lambda source, target: flows[source]))
+        flows["a"].gave_up = True
+        await a.send(["b"], Message("model", "a", 1))
+        assert await a.receive() == Lost("b", "silent for 8.0 s")
+        assert await b.receive() == Lost("a", "silent for 8.0 s")
+        assert await a.receive() == Joined("b")
+        await a.send(["b"], Message("model", "a", 2))
+        assert await b.receive() == Joined("a")
+        assert (await message(b)).round == 2
 
     run(work())

@@ -351,7 +351,7 @@ class _Builder:
         for node in self.plan["nodes"]:
             self.record.state(t + 0.2, node["name"], "done")
         error = "cloud ended (exit code 1) and is not restarted again" if self.example.ending == "failed" else None
-        self.record.outcome(t + 0.4, {"ended": self.example.ending, "error": error})
+        self.record.outcome(t + 0.4, {"ended": self.example.ending, "error": error, "wall_seconds": t + 0.4})
         self.record.close()
 
 

@@ -56,15 +56,21 @@ def play(
     async def main() -> None:
         loop = asyncio.get_running_loop()
         plan = cast(Plan, SimpleNamespace(faults=tuple(faults), links=LINKS))
+        tasks: list[asyncio.Task[None]] = []
         injector = FaultInjector(
-            plan, powers, lambda fault, phase, detail: notes.append((loop.time(), fault.id, phase, detail))
+            plan,
+            powers,
+            lambda fault, phase, detail: notes.append((loop.time(), fault.id, phase, detail)),
+            lambda work: tasks.append(asyncio.ensure_future(work)),
         )
         injector.begin()
         for t, round in rounds:
             await asyncio.sleep(t - loop.time())
             injector.round_started(round)
         await asyncio.sleep(until - loop.time())
-        await injector.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     run_virtual(main())
     return notes

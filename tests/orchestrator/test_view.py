@@ -33,7 +33,7 @@ def clock(*times: float) -> Callable[[], float]:
 
 def live(width: int = 100) -> tuple[LiveView, Console]:
     console = Console(file=io.StringIO(), width=width, height=30, force_terminal=True)
-    return LiveView(console, clock(100.0, 103.0, 104.0)), console
+    return LiveView(console, clock=clock(100.0, 103.0, 104.0)), console
 
 
 def shown(view: LiveView, width: int = 100) -> str:
@@ -44,15 +44,26 @@ def shown(view: LiveView, width: int = 100) -> str:
 
 def test_plain_lines_have_the_time_since_the_view_was_opened() -> None:
     stream = io.StringIO()
-    view = PlainView(stream, clock(100.0, 100.5, 112.25))
+    view = PlainView(stream, clock=clock(100.0, 100.5, 112.25))
     view.line("starting 16 nodes")
     view.line("training")
     assert stream.getvalue().splitlines() == ["[    0.5 s] starting 16 nodes", "[   12.2 s] training"]
 
 
+def test_two_clocks_where_the_run_has_its_own() -> None:
+    stream = io.StringIO()
+    view = PlainView(stream, virtual=clock(0.0, 640.0), clock=clock(100.0, 100.5, 102.2))
+    view.line("starting 16 nodes")
+    view.line("training")
+    assert stream.getvalue().splitlines() == [
+        "[     0.0 s (   0.5 s)] starting 16 nodes",
+        "[   640.0 s (   2.2 s)] training",
+    ]
+
+
 def test_plain_view_tells_each_round_once() -> None:
     stream = io.StringIO()
-    view = PlainView(stream, clock(0.0, 1.0, 2.0))
+    view = PlainView(stream, clock=clock(0.0, 1.0, 2.0))
     for snapshot in (START, START, LATER, LATER):
         view.update(snapshot)
     view.close()
@@ -63,7 +74,7 @@ def test_plain_view_tells_each_round_once() -> None:
 
 def test_plain_view_tells_when_a_check_fails() -> None:
     stream = io.StringIO()
-    view = PlainView(stream, clock(0.0, 1.0))
+    view = PlainView(stream, clock=clock(0.0, 1.0))
     failed = Snapshot(t=1.0, round=0, rounds_total=20, nodes_up=16, nodes_total=16, verdict="fail")
     for snapshot in (START, failed, failed):
         view.update(snapshot)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from node.algorithms.fedprox import proximal_term
+from node.algorithms.fedprox import ProximalTerm
 from node.assignment import derive_seed
 from node.catalogue import FedAvg, FedProx
 from node.learning.datasets import Prepared
@@ -21,7 +21,7 @@ def test_proximal_term_by_hand() -> None:
         linear.weight.copy_(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
     model = Model(nn.Identity(), linear)
     anchor = {"classifier.weight": np.array([[0, 2], [3, 2]], dtype=np.float32)}
-    term = proximal_term(anchor, mu=0.5)(model, torch.empty(0), torch.empty(0))
+    term = ProximalTerm(anchor, mu=0.5)(model, torch.empty(0), torch.empty(0))
     assert term.item() == 1.25
     (gradient,) = torch.autograd.grad(term, [linear.weight])
     assert gradient.tolist() == [[0.5, 0.0], [0.0, 1.0]]

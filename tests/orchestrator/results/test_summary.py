@@ -13,8 +13,8 @@ from tests.orchestrator.example_run import MODEL, Example, plan_of
 def test_summary_of_the_example(tmp_path: Path) -> None:
     result = summary(History.open(Example().build(tmp_path / "run")))
     assert list(result) == [
-        *("run", "name", "driver", "links", "verdict", "checks", "rounds", "seconds", "accuracy", "bytes"),
-        *("messages", "faults", "nodes", "overruns", "ended", "error"),
+        *("run", "name", "driver", "links", "verdict", "checks", "rounds", "seconds", "wall_seconds"),
+        *("accuracy", "bytes", "messages", "faults", "nodes", "overruns", "ended", "error"),
     ]
     assert result["run"] == str(tmp_path / "run")
     assert (result["name"], result["driver"], result["links"]) == ("dropout", "namespaces", "userspace")

@@ -200,7 +200,7 @@ MISTAKES = [
         [
             "f.yaml:2: name: 'My Run' does not fit ^[a-z0-9][a-z0-9-]{0,39}$",
             "f.yaml:3: seed: write a whole number, not the number 1.5",
-            "f.yaml:4: driver: 'docer' is not one of: namespaces",
+            "f.yaml:4: driver: 'docer' is not one of: namespaces, sim",
             "f.yaml:5: faults: write a list, not the number 3",
         ],
     ),

@@ -1,0 +1,111 @@
+"""What training and evaluation cost on this host's core, and the rates of `orchestrator.simulation.cost` fitted to it.
+
+    python -m benchmarks.cost
+
+Prints one JSON object: for each model, shape and batch size the processor seconds of a step, measured (the least of
+several, since a core can only be slowed down) and by the rates in use; the ratio of the two over all of them, which is
+how fast this host is against the reference core; and the rates that would fit best here.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from statistics import median
+
+import numpy as np
+import torch
+from scipy.optimize import nnls
+from torch.nn.functional import cross_entropy
+
+from node.catalogue import LocalTraining
+from node.learning.models import Model, build
+from node.learning.training import EVALUATION_BATCH, Descent
+from node.main import preload
+from orchestrator.simulation.cost import EVALUATION, TRAINING, Cost, Rates, cost_of
+
+CASES = [
+    ("cnn", (1, 8, 8), 8), ("cnn", (1, 8, 8), 32), ("cnn", (1, 28, 28), 8), ("cnn", (1, 28, 28), 32),
+    ("cnn", (1, 28, 28), 64), ("cnn", (3, 32, 32), 32), ("mlp", (1, 8, 8), 32), ("mlp", (1, 28, 28), 32),
+    ("phefl-cnn", (1, 28, 28), 32), ("phefl-cnn", (3, 32, 32), 32), ("resnet18", (3, 32, 32), 8),
+]  # fmt: skip
+SECONDS = 0.6  # to spend on each
+
+
+def samples_of(shape: tuple[int, ...], batch: int) -> Callable[[], torch.Tensor]:
+    """A way to get a batch of stored pictures as a model's input, as `Learner` does."""
+    stored = torch.randint(0, 256, (600, *shape), dtype=torch.uint8)
+    return lambda: stored[torch.randint(0, 600, (batch,))].float().mul_(1 / 255).sub_(0.5)
+
+
+def train(model: Model, shape: tuple[int, ...], batch: int) -> Callable[[], None]:
+    x, y = samples_of(shape, batch), torch.randint(0, 10, (batch,))
+    step = Descent(list(model.train().parameters()), LocalTraining())
+    return lambda: step(cross_entropy(model(x()), y))
+
+
+def evaluate(model: Model, shape: tuple[int, ...], batch: int) -> Callable[[], None]:
+    x, y = samples_of(shape, batch), torch.randint(0, 10, (batch,))
+    model.eval()
+
+    def step() -> None:
+        with torch.inference_mode():
+            logits = model(x())
+            float(cross_entropy(logits, y, reduction="sum")), int((logits.argmax(1) == y).sum())
+
+    return step
+
+
+def seconds_of(step: Callable[[], None]) -> float:
+    """Processor seconds of one step: the lower quartile of as many as fit into ``SECONDS``, after some to warm up."""
+    step()
+    step()
+    taken, began = [], time.perf_counter()
+    while time.perf_counter() - began < SECONDS or len(taken) < 5:
+        start = time.thread_time()
+        step()
+        taken.append(time.thread_time() - start)
+    return float(np.quantile(taken, 0.25))
+
+
+def fitted(costs: list[tuple[Cost, int]], measured: list[float]) -> Rates:
+    """Least squares of relative errors, none below 0; ``costs`` with the samples of each step."""
+    rows = np.array([[cost.layers, samples * cost.operations, samples * cost.values] for cost, samples in costs])
+    relative = rows / np.array(measured)[:, None]
+    scale = relative.max(axis=0)
+    solution = nnls(relative / scale, np.ones(len(measured)))[0] / scale
+    return Rates(*(float(f"{value:.3g}") for value in solution))
+
+
+def benchmark() -> dict[str, object]:
+    torch.set_num_threads(1)
+    preload()
+    rows: list[dict[str, object]] = []
+    for mode, rates in (("train", TRAINING), ("evaluate", EVALUATION)):
+        costs: list[tuple[Cost, int]] = []
+        measured: list[float] = []
+        modelled: list[float] = []
+        for name, shape, batch in CASES:
+            samples = batch if mode == "train" else EVALUATION_BATCH
+            if mode == "evaluate" and (name == "resnet18" or batch != 32):
+                continue
+            model = build(name, shape, 10, seed=1)
+            cost = cost_of(model, shape, batch)
+            costs.append((cost, samples))
+            measured.append(seconds_of((train if mode == "train" else evaluate)(model, shape, samples)))
+            modelled.append(cost(samples, "train" if mode == "train" else "evaluate"))
+            rows.append({
+                "mode": mode, "model": name, "shape": shape, "batch": samples, "layers": cost.layers,
+                "operations": cost.operations, "measured_ms": round(1e3 * measured[-1], 3),
+                "modelled_ms": round(1e3 * modelled[-1], 3),
+            })  # fmt: skip
+        speed = median(model / real for model, real in zip(modelled, measured, strict=True))
+        rows.append({
+            "mode": mode, "this_core": round(speed, 3), "rates": vars(rates), "fitted": vars(fitted(costs, measured)),
+        })  # fmt: skip
+    return {"steps": rows}
+
+
+if __name__ == "__main__":
+    print(json.dumps(benchmark(), indent=1))

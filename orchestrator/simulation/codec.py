@@ -1,0 +1,152 @@
+"""Values that cross between the simulation and its workers, in shared memory: plain data, arrays, and dataclasses.
+
+Plain values travel as msgpack; the bytes of arrays lie in the memory before it, and their places, types and shapes in
+the msgpack; a dataclass or a function of `node` travels as its name. No pickle: nothing is made that `node` lacks.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from types import FunctionType
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]
+import numpy as np
+from numpy.typing import NDArray
+
+_ARRAY, _ARRAYS, _TUPLE, _RECORD, _FUNCTION = 1, 2, 3, 4, 5
+_ALIGNMENT = 64
+
+Layout = tuple[tuple[str, str, tuple[int, ...]], ...]  # name, dtype and shape of each array
+
+
+class CannotCrossError(TypeError):
+    """A value has a type that does not cross, or too many bytes."""
+
+
+def write(value: Any, memory: memoryview) -> int:
+    """Write ``value`` to ``memory``; returns where its head begins. CannotCrossError if it cannot be."""
+    writer = _Writer(memory)
+    head = writer.pack(value)
+    end = writer.used + 8 + len(head)
+    writer.check(end)
+    memory[writer.used : end] = len(head).to_bytes(8, "big") + head
+    return writer.used
+
+
+def read(memory: memoryview, head: int, *, copy: bool) -> Any:
+    """The value that was written; its arrays are read-only views of ``memory``, or copies."""
+    size = int.from_bytes(memory[head : head + 8], "big")
+    return _Reader(memory.toreadonly(), copy).unpack(memory[head + 8 : head + 8 + size])
+
+
+class _Writer:
+    def __init__(self, memory: memoryview) -> None:
+        self.used = 0
+        self._memory = memory
+
+    def pack(self, value: Any) -> bytes:
+        packed: bytes = msgpack.packb(self._prepared(value), default=self._convert, strict_types=True)
+        return packed
+
+    def check(self, end: int) -> None:
+        if end > len(self._memory):
+            raise CannotCrossError(f"more than {len(self._memory)} bytes")
+
+    def _prepared(self, value: Any) -> Any:
+        """The weights of a model are many arrays, which cross as one."""
+        if isinstance(value, list):
+            return [self._prepared(each) for each in value]
+        if isinstance(value, dict) and value and all(isinstance(each, np.ndarray) for each in value.values()):
+            return msgpack.ExtType(_ARRAYS, self._place_all(value))
+        return value
+
+    def _convert(self, value: Any) -> Any:
+        """What msgpack does not know."""
+        if isinstance(value, np.ndarray):
+            return msgpack.ExtType(_ARRAY, self._place_all({"": value}))
+        if isinstance(value, np.generic):
+            return value.item()
+        if isinstance(value, tuple):
+            return msgpack.ExtType(_TUPLE, self.pack(list(value)))
+        if is_dataclass(value) and not isinstance(value, type):
+            values = {field.name: self._prepared(getattr(value, field.name)) for field in fields(value)}
+            return msgpack.ExtType(_RECORD, self.pack([*_name(type(value)), values]))
+        if isinstance(value, FunctionType):
+            return msgpack.ExtType(_FUNCTION, self.pack(_name(value)))
+        raise CannotCrossError(f"a {type(value).__name__} cannot cross")
+
+    def _place_all(self, arrays: Mapping[str, NDArray[Any]]) -> bytes:
+        packed, places, size = _placed(tuple((name, each.dtype.str, each.shape) for name, each in arrays.items()))
+        start, self.used = self.used, self.used + size
+        self.check(self.used)
+        for array, (_, dtype, shape, place) in zip(arrays.values(), places, strict=True):
+            if array.size:
+                np.frombuffer(self._memory, dtype, array.size, start + place).reshape(shape)[...] = array
+        return start.to_bytes(8, "big") + packed
+
+
+class _Reader:
+    def __init__(self, memory: memoryview, copy: bool) -> None:
+        self._memory = memory
+        self._copy = copy
+
+    def unpack(self, data: bytes | memoryview) -> Any:
+        return msgpack.unpackb(data, ext_hook=self._revive, strict_map_key=False)
+
+    def _revive(self, code: int, data: bytes) -> Any:
+        if code == _ARRAYS:
+            return self._arrays(data)
+        if code == _ARRAY:
+            return self._arrays(data)[""]
+        content = self.unpack(data)
+        if code == _TUPLE:
+            return tuple(content)
+        thing = _find(*content[:2])
+        return thing if code == _FUNCTION else thing(**content[2])
+
+    def _arrays(self, data: bytes) -> dict[str, NDArray[Any]]:
+        start = int.from_bytes(data[:8], "big")
+        found = {}
+        for name, dtype, shape, place in _placed(_layout(data[8:]))[1]:
+            count = math.prod(shape)
+            view = np.frombuffer(self._memory, dtype, count, start + place) if count else np.empty(0, dtype)
+            found[name] = view.reshape(shape).copy() if self._copy else view.reshape(shape)
+        return found
+
+
+@functools.lru_cache(maxsize=256)
+def _placed(layout: Layout) -> tuple[bytes, list[tuple[str, np.dtype[Any], tuple[int, ...], int]], int]:
+    """A layout as msgpack; for each array name, type, shape and place; and the bytes of all."""
+    places = []
+    end = 0
+    for name, code, shape in layout:
+        dtype = np.dtype(code)
+        if dtype.hasobject:
+            raise CannotCrossError(f"an array of {dtype} cannot cross")
+        places.append((name, dtype, shape, end))
+        end += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+    return msgpack.packb(layout), places, end
+
+
+@functools.lru_cache(maxsize=256)
+def _layout(packed: bytes) -> Layout:
+    return tuple((name, code, tuple(shape)) for name, code, shape in msgpack.unpackb(packed))
+
+
+def _name(thing: Callable[..., Any]) -> list[str]:
+    if not thing.__module__.startswith("node.") or "<" in thing.__qualname__:
+        raise CannotCrossError(f"{thing.__module__}.{thing.__qualname__} is not of `node`, or has no name of its own")
+    return [thing.__module__, thing.__qualname__]
+
+
+@functools.lru_cache(maxsize=256)
+def _find(module: str, name: str) -> Any:
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found

@@ -1,0 +1,57 @@
+"""The control plane of simulated nodes: the messages of `node.control`, handed over in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+
+class MemoryControl:
+    """Both sides: the orchestrator reads ``messages`` and sends; nodes say, and read their own `inbox`."""
+
+    def __init__(self) -> None:
+        self._said: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+        self._inboxes: dict[str, asyncio.Queue[dict[str, Any]]] = {}
+
+    async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Each message with the name of the node it came from, for ever."""
+        while True:
+            yield await self._said.get()
+
+    async def send(self, node: str, message: Mapping[str, Any]) -> None:
+        """Send to a node; one that does not run misses it."""
+        if node in self._inboxes:
+            self._inboxes[node].put_nowait(dict(message))
+
+    async def close(self) -> None:
+        """Nothing is left open."""
+
+    def open(self, node: str) -> MemoryReporter:
+        """A node begins: its side of the plane."""
+        self._inboxes[node] = asyncio.Queue()
+        return MemoryReporter(node, self._said, self._inboxes[node])
+
+    def leave(self, node: str) -> None:
+        """A node has ended."""
+        self._inboxes.pop(node, None)
+
+
+class MemoryReporter:
+    """A node's side; it is its `node.control.Reporter`."""
+
+    def __init__(
+        self, node: str, said: asyncio.Queue[tuple[str, dict[str, Any]]], inbox: asyncio.Queue[dict[str, Any]]
+    ) -> None:
+        self.inbox = inbox
+        self._node = node
+        self._said = said
+
+    def say(self, type: str, **fields: Any) -> None:
+        self._said.put_nowait((self._node, {"type": type, **fields}))
+
+    def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
+        self.say("event", name=name, **({} if round is None else {"round": round}), **fields)
+
+    def metric(self, round: int | None, values: Mapping[str, Any]) -> None:
+        self.say("metric", round=round, values=dict(values))

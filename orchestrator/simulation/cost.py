@@ -1,0 +1,75 @@
+"""How long a step of work takes on the reference core: seconds from what the model has to compute, known beforehand.
+
+    seconds = batches * layers * per_layer + samples * (operations * per_operation + values * per_value)
+
+For one sample's forward pass, ``operations`` are the multiply-adds of convolutions and linear layers, ``values`` the
+numbers that all layers put out; ``layers`` are the modules without parts. Training does both passes, evaluation one.
+The constants were fitted to measurements of the catalogue's models on one core of a server of 2023
+(`python -m benchmarks.cost`), within a fifth for each of them. That core is speed 1 of hardware classes in a
+simulation; emulated nodes have the host's core for it, which may be faster or slower.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from node.catalogue import Shape
+from node.compute import Mode
+from node.learning.models import Model
+from node.learning.training import EVALUATION_BATCH
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds on the reference core: per layer of a batch, per multiply-add and per value of a sample."""
+
+    per_layer: float
+    per_operation: float
+    per_value: float
+
+
+TRAINING = Rates(per_layer=35e-6, per_operation=30e-12, per_value=3.3e-9)
+EVALUATION = Rates(per_layer=17.5e-6, per_operation=21.5e-12, per_value=0.38e-9)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one model: call it with the samples of a step and what is done with them. Other work is not modelled: 0 s."""
+
+    operations: int
+    values: int
+    layers: int
+    batch_size: int
+
+    def __call__(self, samples: int, mode: Mode) -> float:
+        if mode == "other" or samples == 0:
+            return 0.0
+        rates, batch = (TRAINING, self.batch_size) if mode == "train" else (EVALUATION, EVALUATION_BATCH)
+        batches = math.ceil(samples / batch)
+        sample = self.operations * rates.per_operation + self.values * rates.per_value
+        return batches * self.layers * rates.per_layer + samples * sample
+
+
+def cost_of(model: Model, shape: Shape, batch_size: int) -> Cost:
+    """The cost of a model for samples of ``shape``, trained in mini-batches of ``batch_size``."""
+    operations = values = 0
+
+    def count(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        nonlocal operations, values
+        values += output[0].numel()
+        if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d)):
+            operations += module.weight[0].numel() * output[0].numel()
+
+    leaves = [module for module in model.modules() if not list(module.children())]
+    hooks = [module.register_forward_hook(count) for module in leaves]
+    try:
+        with torch.inference_mode():
+            model.eval()(torch.zeros(1, *shape))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return Cost(operations, values, len(leaves), batch_size)

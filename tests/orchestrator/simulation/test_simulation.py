@@ -1,0 +1,138 @@
+"""Whole runs under the `sim` driver: the same command, record and report as with real nodes."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+import pytest
+
+from tests.orchestrator.simulation.harness import Simulated, simulate
+
+SCENARIOS = sorted((Path(__file__).parents[3] / "scenarios").glob("*.yaml"))
+
+SMALL = """\
+# Does a small hierarchy learn the digits?
+name: small
+seed: 7
+algorithm: {name: hierfavg, rounds: 6, kappa1: 4, kappa2: 1, learning_rate: 0.2}
+data: {dataset: digits, partition: iid}
+model: mlp
+topology: {edges: 2, devices_per_edge: 2, cloud: true}
+hardware: {device: {speed: 0.01}}
+links:
+  device-edge: {latency: 2ms, rate: 50mbit}
+  edge-cloud: {latency: 10ms, jitter: 3ms, loss: 1%, rate: 20mbit}
+"""
+FAULTS = """\
+faults:
+  - {round: 2, node: device-0-0, action: crash, for: 2s}
+  - {round: 2, node: device-1-1, action: pause, for: 1s}
+  - {round: 3, between: [edge-0, cloud], action: partition, for: 12s}
+  - {round: 4, node: edge-1, action: degrade, latency: 60ms, for: 1s}
+  - {round: 4, node: device-1-0, action: slow, factor: 5}
+  - {every_round: 30%, of: devices, action: disconnect}
+  - {round: 3, node: device-0-1, action: leave}
+"""
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_every_scenario_that_is_shipped(tmp_path: Path, path: Path) -> None:
+    result = simulate(tmp_path, path)
+    assert result.code == 0, result.errors
+    summary = result.summary
+    assert (summary["driver"], summary["links"], summary["verdict"]) == ("sim", "model", "pass"), summary["checks"]
+    assert summary["rounds"] > 0
+    assert (result.directory / "report.html").exists()
+
+
+def test_both_clocks(tmp_path: Path) -> None:
+    result = simulate(tmp_path, SMALL)
+    assert result.summary["seconds"] > 1  # six rounds of 4 batches at a hundredth of a core's speed
+    assert 0 < result.summary["wall_seconds"] < result.summary["seconds"]
+    line = next(each for each in result.errors.splitlines() if "round 3" in each)
+    virtual, host = line.strip("[").split(" s")[:2]
+    assert float(virtual) > 0
+    assert float(host.strip(" (")) >= 0
+
+
+def test_the_same_record_whatever_the_number_of_workers(tmp_path: Path) -> None:
+    one, four = (simulate(tmp_path, SMALL + FAULTS, "--workers", str(workers)) for workers in (1, 4))
+    assert one.record() == four.record()
+    assert one.record()["metric"]
+    plans = [(each.directory / "plan.json").read_bytes() for each in (one, four)]
+    assert plans[0] == plans[1]
+
+
+def test_another_seed_gives_another_record(tmp_path: Path) -> None:
+    one, other = simulate(tmp_path, SMALL), simulate(tmp_path, SMALL, "--set", "seed=8")
+    assert one.record()["metric"] != other.record()["metric"]
+
+
+def test_every_fault_takes_effect(tmp_path: Path) -> None:
+    result = simulate(tmp_path, SMALL + FAULTS)
+    assert result.code == 0, (result.errors, result.summary["checks"])
+    happened = {fault["action"] for fault in result.summary["faults"] if fault["at"] is not None}
+    assert happened == {"crash", "pause", "partition", "degrade", "slow", "disconnect", "leave"}
+    with result.history() as history:
+        lost = {(event.node, event.data["peer"]) for event in history.events("lost")}
+        assert {("cloud", "edge-0"), ("edge-0", "cloud")} <= lost  # 12 s is more than a peer's silence may last
+        states = [state.state for state in history.states() if state.node == "device-0-0"]
+    assert states == ["starting", "registered", "running", "crashed", "restarting", "starting", "registered", "running",
+                      "done"]  # fmt: skip
+
+
+def test_slower_links_make_longer_rounds_of_the_same_outcome(tmp_path: Path) -> None:
+    near, far = (simulate(tmp_path, SMALL, "--set", f"links.edge-cloud.latency={ms}ms") for ms in (10, 200))
+    # 60 kB are 41 packets: windows of 10, 20 and 11, so two round trips more than the way itself, down and up.
+    assert durations(far) - durations(near) > 2 * 2.5 * 0.38
+    accuracies = [[row[4:] for row in each.record()["metric"] if row[3] == "global"] for each in (near, far)]
+    assert accuracies[0] == accuracies[1]
+
+
+def durations(result: Simulated) -> float:
+    """Median round of the cloud, s."""
+    with result.history() as history:
+        return statistics.median(
+            each.end - each.start for each in history.rounds() if each.node == "cloud" and each.end is not None
+        )
+
+
+def test_a_coordinator_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    faults = "faults: [{round: 4, node: cloud, action: crash, for: 1s}]\n"
+    result = simulate(tmp_path, SMALL + faults)
+    assert (result.code, result.summary["rounds"]) == (0, 6), result.errors
+    with result.history() as history:
+        assert [event.data or event.round for event in history.events("resumed")] == [3]
+
+
+def test_a_defect_of_a_node_ends_the_run_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object) -> None:
+        raise ArithmeticError("an odd number")
+
+    monkeypatch.setattr("node.algorithms.fedavg.average", broken)
+    result = simulate(tmp_path, SMALL)
+    assert result.code == 1
+    assert result.summary["error"] == (
+        "cloud ended (exit code 1: ArithmeticError: an odd number) and is not restarted again: see `logs cloud`"
+    )
+    assert "ArithmeticError" in (result.directory / "logs" / "cloud.log").read_text()
+
+
+def test_nodes_that_wait_for_ever_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def wait(*_: object, **__: object) -> None:
+        import asyncio
+
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("node.algorithms.fedavg.average", wait)
+    result = simulate(tmp_path, SMALL)
+    assert result.code == 1
+    assert "the nodes wait for ever" in result.summary["error"]
+    assert "cloud" in result.summary["error"]
+
+
+def test_workers_are_for_simulations(tmp_path: Path) -> None:
+    result = simulate(tmp_path, SMALL, "--driver", "namespaces", "--workers", "2")
+    assert result.code == 2
+    assert "--workers is for --driver sim" in result.errors

@@ -15,7 +15,9 @@ from pathlib import Path
 from orchestrator.errors import OrchestratorError
 from orchestrator.fabric.hub import Hub
 from orchestrator.host.cgroups import writable_hierarchies
+from orchestrator.results.record import congestion_control
 
+USUAL_TCP = "cubic"
 PACKAGES = ("torch", "torchvision", "pyzmq", "msgpack", "numpy", "pydantic", "docker")
 
 
@@ -33,7 +35,7 @@ async def examine() -> list[Finding]:
     """Look at everything; the order is that of the report."""
     findings = [_python(), _system(), *_tools(), _packages()]
     findings += await _namespaces()
-    findings += [_cgroups(), _curve(), await _docker()]
+    findings += [_tcp(), _cgroups(), _curve(), await _docker()]
     return findings
 
 
@@ -93,6 +95,15 @@ async def _namespaces() -> list[Finding]:
         return findings
     finally:
         await hub.close()
+
+
+def _tcp() -> Finding:
+    """Transfers over links with delay or loss depend on it, so hosts that differ here are not to be compared."""
+    algorithm = congestion_control()
+    if algorithm in (None, USUAL_TCP):
+        return Finding("TCP", True, f"congestion control {algorithm or 'unknown'}")
+    detail = f"congestion control {algorithm}: nodes inherit it, and long or lossy links carry more or less than usual"
+    return Finding("TCP", None, detail, f"sysctl net.ipv4.tcp_congestion_control={USUAL_TCP}, Linux' default")
 
 
 async def _veth(hub: Hub) -> Finding:

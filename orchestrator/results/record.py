@@ -229,7 +229,7 @@ class Record:
 
 
 def environment() -> dict[str, Any]:
-    """Where a run is made: versions, kernel, processor, memory (bytes) and the command line."""
+    """Where a run is made: versions, kernel, its TCP, processor, memory (bytes) and the command line."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": sys.argv,
@@ -237,10 +237,18 @@ def environment() -> dict[str, Any]:
         "packages": {name: _package(name) for name in ("edgebed", "numpy", "pyzmq", "torch", "torchvision")},
         "platform": platform.platform(),
         "kernel": platform.release(),
+        "tcp_congestion_control": congestion_control(),
         "cpu": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     }
+
+
+def congestion_control() -> str | None:
+    """What new network namespaces inherit from this one (tcp(7), tcp_congestion_control): cubic, bbr ..."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text(encoding="ascii").strip()
+    return None
 
 
 def _processor() -> str:

@@ -6,14 +6,11 @@
         in the other; prints one JSON object, the Measurement
 
 `plan_probe` chooses what to send, `respond_arguments` and `probe_arguments` give the command lines,
-`Measurement.from_mapping` reads the result and `judge` compares. "forward" is from the probe to the responder.
+`Measurement.from_mapping` reads the result and `netem.judge` compares. "forward" is from the probe to the responder.
 
 **Bytes.** A rate counts Ethernet frames without preamble and checksum, as the profile does. A datagram of n bytes is a
 frame of n + 42; a TCP segment of 1448 bytes (with timestamps) one of 1514, so a link of 100 Mbit/s carries 95.6
 Mbit/s of TCP payload. How datagrams and streams are timed is told by netem.probe.
-
-**Tolerances.** Round trip: the larger of 1 ms and 2 % around what the profile predicts. Rate: 3 %. Fractions: the count
-must lie in the central 99 % of its exact binomial distribution under the asked fraction.
 """
 
 from __future__ import annotations
@@ -22,14 +19,12 @@ import argparse
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from statistics import mean, median, stdev
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
 from netem import probe
 from netem.errors import MeasureError
-from netem.impair import Impairment
-from netem.intervals import CONFIDENCE_Z, binomial_range, design_effect
+from netem.intervals import design_effect
 from netem.profile import GilbertElliott, LinkProfile
 from netem.tally import UDP_HEADERS
 
@@ -40,15 +35,8 @@ OVERLOAD = 1.5
 MOST_DATAGRAMS = 100e6  # bit/s; faster than that only segmentation offload, hence TCP, fills the link
 TCP_WINDOW = 2e6  # bytes a stream surely has in flight with Linux's default tcp_wmem of 4 MiB, half of it overhead
 
-RTT_ABSOLUTE, RTT_RELATIVE = 0.001, 0.02
-RATE_RELATIVE = 0.03
-SCATTER = 4.0  # standard deviations of the median, which is estimated from few trains
 RTT_SAMPLES = 5
-CLEAN_SAMPLES = 50
-BURSTS = 20
 EVENTS_TO_SEE = 6.0  # expected: exp(-6) is below half of 1 - CONFIDENCE, so that none seen contradicts
-
-Outcome = Literal["pass", "fail", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -95,6 +83,7 @@ class Direction:
     sent, received      different numbers; received is None if the responder could not be heard
     bursts              unbroken runs of lost numbers
     duplicated, reordered   arrivals, see netem.tally.train_counts
+    delay               median seconds of the train's datagrams on this way alone
     rate                bit/s on the link while saturated
     queue_delay         seconds the slowest datagram of the saturation took longer than the fastest
     """
@@ -104,6 +93,7 @@ class Direction:
     bursts: int = 0
     duplicated: int = 0
     reordered: int = 0
+    delay: float | None = None
     rate: float | None = None
     queue_delay: float | None = None
 
@@ -126,22 +116,6 @@ class Measurement:
             return cls(**{**mapping, **directions})
         except (KeyError, TypeError) as error:
             raise MeasureError(f"not the output of a probe: {error}; run `python -m netem.measure probe`") from error
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One quantity, asked against measured: "pass" within [low, high], "fail" outside, "unknown" if it cannot be told.
-
-    quantity is "rtt" (s), "loss", "duplicate", "reorder" (fractions), "burst" (packets) or "rate" (bit/s).
-    """
-
-    quantity: str
-    asked: float
-    measured: float | None
-    low: float
-    high: float
-    verdict: Outcome
-    detail: str
 
 
 def plan_probe(forward: LinkProfile, back: LinkProfile, *, quick: bool = True) -> ProbePlan:
@@ -172,16 +146,16 @@ def plan_probe(forward: LinkProfile, back: LinkProfile, *, quick: bool = True) -
 
 def _probes_to_see(profile: LinkProfile) -> float:
     """How many probes show the smallest asked fraction so often that a link without it would be found out."""
-    fractions = [fraction for fraction in (_lost(profile), profile.duplicate) if fraction]
-    return EVENTS_TO_SEE / min(fractions) * _effect(profile) if fractions else 0.0
+    fractions = [fraction for fraction in (lost_fraction(profile), profile.duplicate) if fraction]
+    return EVENTS_TO_SEE / min(fractions) * effect(profile) if fractions else 0.0
 
 
-def _lost(profile: LinkProfile) -> float:
+def lost_fraction(profile: LinkProfile) -> float:
     """Fraction of probes that do not arrive: a damaged one is lost too, as its checksum gives it away."""
     return profile.mean_loss + profile.corrupt - profile.mean_loss * profile.corrupt
 
 
-def _effect(profile: LinkProfile) -> float:
+def effect(profile: LinkProfile) -> float:
     return design_effect(profile.loss) if isinstance(profile.loss, GilbertElliott) else 1.0
 
 
@@ -213,138 +187,6 @@ def probe_arguments(address: str, ready: Mapping[str, Any], plan: ProbePlan) -> 
     """Arguments after the interpreter for the probe of a responder on `address` that printed `ready`."""
     where = ["--address", address, "--port", str(ready["port"]), "--token", str(ready["token"])]
     return ["-m", "netem.measure", "probe", *where, "--plan", json.dumps(asdict(plan))]
-
-
-def judge(
-    forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement
-) -> tuple[list[Verdict], list[Verdict]]:
-    """All verdicts on the forward direction (the round trip among them) and on the way back."""
-    there = judge_direction(forward, measurement.forward, plan.forward)
-    return [judge_rtt(forward, back, plan, measurement), *there], judge_direction(back, measurement.back, plan.back)
-
-
-def judge_direction(profile: LinkProfile, direction: Direction, saturation: Saturation | None) -> list[Verdict]:
-    """Loss; bursts if the profile asks for them; duplicates; order unless reordering is asked; rate if there is one."""
-    verdicts = [judge_loss(profile, direction), judge_duplicates(profile, direction)]
-    if isinstance(profile.loss, GilbertElliott):
-        verdicts.append(judge_bursts(profile.loss, direction))
-    if not profile.reorder:
-        verdicts.append(judge_order(direction))
-    if saturation is not None:
-        verdicts.append(judge_rate(profile, direction, saturation))
-    return verdicts
-
-
-def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement) -> Verdict:
-    """The median round trip, against what the model of the link gives for the same train, with a tolerance around it.
-
-    Jitter shifts the median: probes closer together than the jitter wait for one another, and a finite train
-    scatters. Both are taken from trains through netem.impair with several seeds. `asked` is the sum of the latencies.
-    """
-    asked = forward.latency + back.latency
-    predicted, deviation = predict_rtt(forward, back, plan)
-    margin = max(RTT_ABSOLUTE, RTT_RELATIVE * asked) + SCATTER * deviation
-    low, high = max(0.0, predicted - margin), predicted + margin
-    measured, samples = measurement.rtt_median, measurement.rtt_samples
-    if measured is None and plan.count * (1 - _lost(forward)) * (1 - _lost(back)) >= EVENTS_TO_SEE:
-        return Verdict("rtt", asked, None, low, high, "fail", f"no echo of {plan.count} probes came back")
-    if measured is None or samples < RTT_SAMPLES:
-        return Verdict("rtt", asked, measured, low, high, "unknown", f"{samples} echoes are too few")
-    detail = f"median of {samples}, 99th percentile {1000 * (measurement.rtt_p99 or 0.0):.3g} ms"
-    return Verdict("rtt", asked, measured, low, high, _within(low, measured, high), detail)
-
-
-def predict_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, trains: int = 16) -> tuple[float, float]:
-    """Mean and standard deviation of the median round trip of the plan's train, over trains with different seeds."""
-    random = forward.jitter or back.jitter or forward.reorder or back.reorder
-    # Loss and damage take samples away without moving the median; so may a doubled probe.
-    ways = [replace(profile, loss=0.0, corrupt=0.0, duplicate=0.0) for profile in (forward, back)]
-    size = plan.size + UDP_HEADERS
-    medians = []
-    for seed in range(trains if random else 2):
-        there, returned = Impairment(ways[0], seed), Impairment(ways[1], trains + seed)
-        sent = [number * plan.spacing for number in range(min(plan.count, 500))]
-        turning = sorted((there.offer(at, size)[0][0], at) for at in sent)
-        medians.append(median(returned.offer(at, size)[0][0] - began for at, began in turning))
-    return mean(medians), stdev(medians)
-
-
-def judge_loss(profile: LinkProfile, direction: Direction) -> Verdict:
-    """Lost probes, damaged ones among them, against the asked fraction.
-
-    Losses of a Gilbert–Elliott chain come together, so a train says less about their number: its length is divided by
-    the design effect (see `design_effect`).
-    """
-    lost = None if direction.received is None else direction.sent - direction.received
-    return _judge_fraction("loss", _lost(profile), lost, direction.sent, _effect(profile))
-
-
-def judge_duplicates(profile: LinkProfile, direction: Direction) -> Verdict:
-    """Probes that came twice against the asked fraction of those that came."""
-    return _judge_fraction("duplicate", profile.duplicate, direction.duplicated, direction.received or 0)
-
-
-def judge_order(direction: Direction) -> Verdict:
-    """No probe may come behind a later one unless that is asked for."""
-    return _judge_fraction("reorder", 0.0, direction.reordered, direction.received or 0)
-
-
-def judge_bursts(chain: GilbertElliott, direction: Direction) -> Verdict:
-    """Mean length of loss bursts, asked as 1 / r, where all packets of the bad state are lost and no others.
-
-    Burst lengths are then geometric, with standard deviation sqrt(1 - r) / r; the interval is CONFIDENCE_Z standard
-    errors wide to either side.
-    """
-    asked = chain.mean_burst
-    if direction.received is None or direction.bursts == 0:
-        return Verdict("burst", asked, None, 0.0, math.inf, "unknown", "no loss was seen")
-    measured = (direction.sent - direction.received) / direction.bursts
-    margin = CONFIDENCE_Z * math.sqrt(1 - chain.r) / chain.r / math.sqrt(direction.bursts)
-    low, high = max(1.0, asked - margin), asked + margin
-    detail = f"{direction.bursts} bursts"
-    if direction.bursts < BURSTS or (chain.loss_good, chain.loss_bad) != (0.0, 1.0):
-        return Verdict("burst", asked, measured, low, high, "unknown", f"{detail} say too little")
-    return Verdict("burst", asked, measured, low, high, _within(low, measured, high), detail)
-
-
-def judge_rate(profile: LinkProfile, direction: Direction, saturation: Saturation) -> Verdict:
-    """The saturated rate on the link against the asked one. ValueError if the profile has none.
-
-    Damaged datagrams take their share of the rate and do not arrive. Too low a rate says nothing where the link may not
-    have been full: with one TCP stream (see Saturation.fills), or if no queue built up because this host was too
-    busy to send fast enough.
-    """
-    if profile.rate is None:
-        raise ValueError("the profile asks for no rate")
-    asked = profile.rate
-    low, high = (1 - RATE_RELATIVE) * asked, (1 + RATE_RELATIVE) * asked
-    if direction.rate is None:
-        return Verdict("rate", asked, None, low, high, "unknown", "too little arrived")
-    tcp = saturation.transport == "tcp"
-    measured = direction.rate if tcp else direction.rate / (1 - profile.corrupt)
-    full = saturation.fills and (direction.queue_delay or 0.0) >= saturation.queue / 2
-    if measured < low and not full:
-        return Verdict("rate", asked, measured, low, high, "unknown", f"{saturation.transport} did not fill the link")
-    detail = f"{saturation.transport} for {saturation.seconds:.3g} s"
-    return Verdict("rate", asked, measured, low, high, _within(low, measured, high), detail)
-
-
-def _judge_fraction(quantity: str, asked: float, count: int | None, number: int, effect: float = 1.0) -> Verdict:
-    independent = round(number / effect)
-    if count is None or independent == 0:
-        return Verdict(quantity, asked, None, 0.0, 1.0, "unknown", "the far end could not be heard")
-    lowest, highest = binomial_range(independent, asked)
-    low, high = lowest / independent, highest / independent
-    measured = count / number
-    outcome = _within(low, measured, high)
-    detail = f"{count} of {number}"
-    if outcome == "pass" and (lowest == 0 if asked else number < CLEAN_SAMPLES):
-        return Verdict(quantity, asked, measured, low, high, "unknown", f"{detail}: too few probes to tell from none")
-    return Verdict(quantity, asked, measured, low, high, outcome, detail)
-
-
-def _within(low: float, measured: float, high: float) -> Outcome:
-    return "pass" if low <= measured <= high else "fail"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -9,7 +9,7 @@ until it answers, since the link may lose the question.
 Every message carries a token which the responder made up; it answers to nobody else. All figures are about frames on
 the link (see netem.measure). Arrivals are timed by the kernel (SO_TIMESTAMPNS, socket(7)) and the responder adds the
 time for which it held a probe to the probe's own stamp, so a busy host that keeps these processes waiting does not show
-as delay of the link.
+as delay of the link. Both ends read one host's clock, so the responder also knows how long each probe took to reach it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from statistics import median
 from typing import Any
 
 from netem.tally import UDP_HEADERS, Flood, stream_rate, train_counts
@@ -124,7 +125,7 @@ class Responder:
         if session is None:
             while len(self._sessions) >= SESSIONS:
                 del self._sessions[next(iter(self._sessions))]
-            session = {"numbers": [], "flood": Flood(), "requested": False, "stream": None}
+            session = {"numbers": [], "delays": [], "flood": Flood(), "requested": False, "stream": None}
             self._sessions[identity] = session
         return session
 
@@ -141,6 +142,7 @@ class Responder:
 
         if kind == PROBE:
             session["numbers"].append(number)
+            session["delays"].append(arrived - sent)
             held = time.time() - arrived
             echo = head(ECHO, number, len(session["numbers"]) - 1, sent + held)
             self.datagrams.sendto(echo + data[HEADER.size :], sender)
@@ -159,7 +161,9 @@ class Responder:
     def _report(self, session: dict[str, Any], sent: int) -> bytes:
         numbers = session["numbers"]
         rates = session["stream"] or session["flood"].result()
-        return json.dumps({"echoes": len(numbers), "forward": train_counts(numbers, sent) | rates}).encode()
+        delay = median(session["delays"]) if session["delays"] else None
+        forward = train_counts(numbers, sent) | {"delay": delay} | rates
+        return json.dumps({"echoes": len(numbers), "forward": forward}).encode()
 
     def _stream(self, connection: socket.socket) -> None:
         """A TCP saturation: a head says who and which way, then bytes until the sender hangs up."""
@@ -198,7 +202,9 @@ class Probe:
         forward: dict[str, Any] = {"sent": self.plan["count"], "received": None}
         back: dict[str, Any] = {"sent": 0, "received": None}
         if answer is not None:
-            back = {**train_counts(echoes, answer["echoes"])}
+            there = answer["forward"]["delay"]
+            delay = median(times) - there if times and there is not None else None
+            back = train_counts(echoes, answer["echoes"]) | {"delay": delay}
             if self.plan["forward"]:
                 self._saturate_forward(self.plan["forward"])
                 answer = self._ask() or answer

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from netem.errors import NetemError
-from netem.measure import Measurement, Verdict, judge, plan_probe, probe_arguments, respond_arguments
+from netem.judge import Verdict, judge
+from netem.measure import Measurement, plan_probe, probe_arguments, respond_arguments
 from netem.profile import LinkProfile
 from orchestrator.errors import HostError
 from orchestrator.fabric.hub import Hub

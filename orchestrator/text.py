@@ -57,9 +57,9 @@ def number(value: float | None) -> str:
 
 
 def quantity(name: str, value: float | None) -> str:
-    """A measured quantity of a link, by its name in the record: rtt, rate, burst, or a fraction."""
+    """A measured quantity of a link, by its name in the record: a time, a rate, a burst, or a fraction."""
     match name:
-        case "rtt":
+        case "rtt" | "delay" | "queue":
             return duration(value)
         case "rate":
             return rate(value)

@@ -30,6 +30,7 @@ from typing import Any
 from netem.tally import UDP_HEADERS, Flood, stream_rate, train_counts
 
 HEADER = struct.Struct("!8sBIIId")  # token, kind, session, number, echo number, time sent
+ECHO_SENT = struct.Struct("!d")  # behind the header of an echo
 STREAM_HEAD = struct.Struct("!8sIBdI")  # token, session, direction, seconds, window
 FORWARD, BACK = range(2)
 PROBE, ECHO, FLOOD, ASK, ANSWER, REQUEST = range(6)
@@ -144,8 +145,8 @@ class Responder:
             session["numbers"].append(number)
             session["delays"].append(arrived - sent)
             held = time.time() - arrived
-            echo = head(ECHO, number, len(session["numbers"]) - 1, sent + held)
-            self.datagrams.sendto(echo + data[HEADER.size :], sender)
+            echo = head(ECHO, number, len(session["numbers"]) - 1, sent + held) + ECHO_SENT.pack(time.time())
+            self.datagrams.sendto(echo + data[len(echo) :], sender)
         elif kind == FLOOD:
             session["flood"].add(sent, arrived, len(data))
         elif kind == ASK:
@@ -197,14 +198,12 @@ class Probe:
         self._socket.close()
 
     def run(self) -> dict[str, Any]:
-        echoes, times = self._train()
+        echoes, times, delays = self._train()
         answer = self._ask()
         forward: dict[str, Any] = {"sent": self.plan["count"], "received": None}
         back: dict[str, Any] = {"sent": 0, "received": None}
         if answer is not None:
-            there = answer["forward"]["delay"]
-            delay = median(times) - there if times and there is not None else None
-            back = train_counts(echoes, answer["echoes"]) | {"delay": delay}
+            back = train_counts(echoes, answer["echoes"]) | {"delay": median(delays) if delays else None}
             if self.plan["forward"]:
                 self._saturate_forward(self.plan["forward"])
                 answer = self._ask() or answer
@@ -248,24 +247,26 @@ class Probe:
             if left <= 0:
                 return
 
-    def _train(self) -> tuple[list[int], list[float]]:
-        """Send the train; the echo numbers in order of arrival, and the round-trip times."""
+    def _train(self) -> tuple[list[int], list[float], list[float]]:
+        """Send the train; the echo numbers in order of arrival, the round-trip times, and those of the way back."""
         count, spacing = self.plan["count"], self.plan["spacing"]
         filler = bytes(self.plan["size"] - HEADER.size)
         echoes: list[int] = []
         times: list[float] = []
+        delays: list[float] = []
         due = time.monotonic()
         for number in range(count + 1):
             until = due if number < count else due + self.plan["wait"]
-            for kind, echo, sent, arrived, _ in self._received(until):
+            for kind, echo, sent, arrived, data in self._received(until):
                 if kind == ECHO:
                     times.append(arrived - sent)
+                    delays.append(arrived - ECHO_SENT.unpack_from(data, HEADER.size)[0])
                     echoes.append(echo)
             if number < count:
                 self._send(self._head(PROBE, number) + filler)
                 # Probes held up by a busy host do not catch up in a burst: that would load the link.
                 due = max(due + spacing, time.monotonic() + spacing / 2)
-        return echoes, times
+        return echoes, times, delays
 
     def _ask(self) -> dict[str, Any] | None:
         """What the responder saw; None if it does not answer."""

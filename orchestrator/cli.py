@@ -21,8 +21,10 @@ from rich.table import Table
 from orchestrator.errors import OrchestratorError, PlanError, ScenarioError
 
 if TYPE_CHECKING:
+    from orchestrator.host.directory import RunDirectory
     from orchestrator.host.down import Removed
     from orchestrator.planning.plan import Plan
+    from orchestrator.run import Outcome
     from orchestrator.scenario.schema import Scenario
 
 RUNS = Path("runs")
@@ -89,41 +91,33 @@ def up(
     engine: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run SCENARIO: start its nodes, shape its links, train, inject its faults, report."""
-    from node.clock import VirtualLoop, run_virtual
-    from orchestrator.host.directory import RunDirectory
-    from orchestrator.planning.data import prepare_data
-    from orchestrator.planning.plan import make_plan
-    from orchestrator.planning.shards import PreparedLabels
-    from orchestrator.run import execute
-    from orchestrator.scenario.reading import load
-    from orchestrator.scenario.schema import effective
-    from orchestrator.view import open_view
-
     overrides += (f"driver={driver}",) if driver else ()
     overrides += (f"engine={engine}",) if engine else ()
-    loaded = load(scenario, overrides)
-    if workers is not None and loaded.driver != "sim":
-        raise click.UsageError(f"--workers is for --driver sim; under {loaded.driver} every node has a process")
-    prepared = prepare_data(loaded.data, scenario.parent)
-    plan = make_plan(loaded, PreparedLabels.read(prepared))
-    directory = RunDirectory.create(runs, plan.name)
-    plan.write_shards(directory.shards)
-    (directory.path / "scenario.yaml").write_bytes(scenario.read_bytes())
-    meta = {"scenario": str(scenario), "overrides": list(overrides), "effective": effective(loaded)}
-    loop = VirtualLoop() if plan.driver == "sim" else None
-    view = open_view(as_json=as_json, virtual=loop.time if loop else None)
-    try:
-        run = execute(plan, directory, meta, view, workers or len(os.sched_getaffinity(0)))
-        outcome = run_virtual(run, loop) if loop else asyncio.run(run)
-    finally:
-        view.close()
+    outcome, directory = _execute(scenario, overrides, runs, as_json=as_json, workers=workers)
     if as_json:
         click.echo(json.dumps(outcome.summary))
     else:
         _print_summary(outcome.summary, directory.report)
-    if outcome.summary["error"]:
-        print(f"error: {outcome.summary['error']}", file=sys.stderr)
-    sys.exit(outcome.exit_code)
+    _leave(outcome)
+
+
+@cli.command()
+@scenario_options
+@runs_option
+@click.option("--engine", type=click.Choice(["auto", "userspace", "kernel"]), help="Overrides the scenario's engine.")
+@json_option
+def calibrate(scenario: Path, overrides: tuple[str, ...], runs: Path, engine: str | None, as_json: bool) -> None:
+    """Measure every kind of link of SCENARIO at length, asked against measured; nobody trains."""
+    from orchestrator.calibration import measured, print_measured
+
+    overrides += (f"engine={engine}",) if engine else ()
+    outcome, directory = _execute(scenario, overrides, runs, as_json=as_json, calibrate=True)
+    rows = measured(directory)
+    if as_json:
+        click.echo(json.dumps(outcome.summary | {"probes": rows}))
+    else:
+        print_measured(rows, outcome.summary["verdict"], directory.report, Console(highlight=False))
+    _leave(outcome)
 
 
 @cli.command()
@@ -280,6 +274,48 @@ def compare_runs(run_a: str, run_b: str, runs: Path, as_json: bool) -> None:
         click.echo(json.dumps(result.to_json()))
     else:
         print_comparison(result, Console())
+
+
+def _execute(
+    scenario: Path, overrides: tuple[str, ...], runs: Path, *, as_json: bool, workers: int | None = None,
+    calibrate: bool = False,
+) -> tuple[Outcome, RunDirectory]:  # fmt: skip
+    """Make a run of a scenario, to its end."""
+    from node.clock import VirtualLoop, run_virtual
+    from orchestrator.host.directory import RunDirectory
+    from orchestrator.planning.data import prepare_data
+    from orchestrator.planning.plan import make_plan
+    from orchestrator.planning.shards import PreparedLabels
+    from orchestrator.run import execute
+    from orchestrator.scenario.reading import load
+    from orchestrator.scenario.schema import effective
+    from orchestrator.view import open_view
+
+    loaded = load(scenario, overrides)
+    if workers is not None and loaded.driver != "sim":
+        raise click.UsageError(f"--workers is for --driver sim; under {loaded.driver} every node has a process")
+    if calibrate and loaded.driver == "sim":
+        raise click.UsageError("a simulation computes its links: there is nothing to measure; choose another driver")
+    prepared = prepare_data(loaded.data, scenario.parent)
+    plan = make_plan(loaded, PreparedLabels.read(prepared))
+    directory = RunDirectory.create(runs, plan.name)
+    plan.write_shards(directory.shards)
+    (directory.path / "scenario.yaml").write_bytes(scenario.read_bytes())
+    meta = {"scenario": str(scenario), "overrides": list(overrides), "effective": effective(loaded)}
+    loop = VirtualLoop() if plan.driver == "sim" else None
+    view = open_view(as_json=as_json, virtual=loop.time if loop else None)
+    try:
+        workers = workers or len(os.sched_getaffinity(0))
+        run = execute(plan, directory, meta, view, workers=workers, calibrate=calibrate)
+        return run_virtual(run, loop) if loop else asyncio.run(run), directory
+    finally:
+        view.close()
+
+
+def _leave(outcome: Outcome) -> NoReturn:
+    if outcome.summary["error"]:
+        print(f"error: {outcome.summary['error']}", file=sys.stderr)
+    sys.exit(outcome.exit_code)
 
 
 def _looked_up(scenario: Path, overrides: Sequence[str]) -> tuple[Scenario, Plan]:

@@ -22,7 +22,9 @@ from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 from orchestrator.results.record import Record
 from orchestrator.session import Session
 
-TIMEOUT = 60.0  # s for one pair
+Result = tuple[list[Verdict], list[Verdict]] | str  # there and back, or why there are none
+
+TIMEOUT = 120.0  # s for one pair
 AT_ONCE = 2  # a probe's datagrams are sent on time only if the host's cores are not all probing
 
 
@@ -74,19 +76,28 @@ def batches(pairs: list[Pair], most: int = AT_ONCE) -> Iterator[list[Pair]]:
 
 
 async def probe_links(
-    plan: Plan, session: Session, hub: Hub, record: Record, clock: Callable[[], float], say: Callable[[str], None]
+    plan: Plan,
+    session: Session,
+    hub: Hub,
+    record: Record,
+    clock: Callable[[], float],
+    say: Callable[[str], None],
+    *,
+    quick: bool = True,
 ) -> None:
-    """Measure one link of each kind and record the verdicts."""
+    """Measure one link of each kind and record the verdicts; ``quick`` as in `netem.measure.plan_probe`."""
     pids = {name: state.pid for name, state in session.nodes.items() if state.pid is not None}
     pairs = one_of_each_kind(plan, pids)
     say(f"measuring {len(pairs)} kinds of links")
     for batch in batches(pairs):
-        results = await asyncio.gather(*(_measure(pair, pids, hub) for pair in batch))
+        results = await asyncio.gather(*(_measure(pair, pids, hub, quick) for pair in batch))
         for pair, result in zip(batch, results, strict=True):
             _write(record, clock(), pair, result, say)
 
 
-async def _measure(pair: Pair, pids: dict[str, int], hub: Hub) -> tuple[list[Verdict], list[Verdict]] | str:
+async def _measure(
+    pair: Pair, pids: dict[str, int], hub: Hub, quick: bool
+) -> tuple[list[Verdict], list[Verdict]] | str:
     """The verdicts there and back, or in words why there are none."""
     responder = await asyncio.create_subprocess_exec(
         *hub.enter(pids[pair.target.name]), sys.executable, *respond_arguments(pair.target.host),
@@ -97,7 +108,7 @@ async def _measure(pair: Pair, pids: dict[str, int], hub: Hub) -> tuple[list[Ver
     try:
         async with asyncio.timeout(TIMEOUT):
             ready = json.loads(await responder.stdout.readline())
-            sending = plan_probe(pair.forward, pair.back, quick=True)
+            sending = plan_probe(pair.forward, pair.back, quick=quick)
             argv = [sys.executable, *probe_arguments(pair.target.host, ready, sending)]
             said = await hub.run(argv, pid=pids[pair.source.name])
             return judge(pair.forward, pair.back, sending, Measurement.from_mapping(json.loads(said)))
@@ -108,9 +119,7 @@ async def _measure(pair: Pair, pids: dict[str, int], hub: Hub) -> tuple[list[Ver
         await responder.wait()
 
 
-def _write(
-    record: Record, t: float, pair: Pair, result: tuple[list[Verdict], list[Verdict]] | str, say: Callable[[str], None]
-) -> None:
+def _write(record: Record, t: float, pair: Pair, result: Result, say: Callable[[str], None]) -> None:
     there, back = (pair.source.name, pair.target.name), (pair.target.name, pair.source.name)
     if isinstance(result, str):
         detail = f"not measured: {result}"

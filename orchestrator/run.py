@@ -42,10 +42,18 @@ class Outcome:
     exit_code: int
 
 
-async def execute(plan: Plan, directory: RunDirectory, meta: dict[str, Any], view: View, workers: int = 1) -> Outcome:
+async def execute(
+    plan: Plan,
+    directory: RunDirectory,
+    meta: dict[str, Any],
+    view: View,
+    *,
+    workers: int = 1,
+    calibrate: bool = False,
+) -> Outcome:
     """Carry out a plan in a fresh run directory, and leave nothing of it on the host but that directory.
 
-    ``workers`` processes train where nodes are simulated.
+    ``workers`` processes train where nodes are simulated. ``calibrate``: measure the links at length, and do not train.
     """
     loop = asyncio.get_running_loop()
     began, started = loop.time(), time.monotonic()
@@ -57,7 +65,7 @@ async def execute(plan: Plan, directory: RunDirectory, meta: dict[str, Any], vie
     record = Record.create(directory.path, json.dumps(plan.to_json(), indent=1) + "\n", meta)
     try:
         with contextlib.closing(record), held(directory):
-            ending = await _carry_out(plan, directory, record, clock, view, workers)
+            ending = await _carry_out(plan, directory, record, clock, view, workers, calibrate)
             wall = time.monotonic() - started
             record.outcome(clock(), {"ended": ending.reason, "error": ending.error, "wall_seconds": wall})
     finally:
@@ -85,7 +93,13 @@ def judge(directory: RunDirectory) -> dict[str, Any]:
 
 
 async def _carry_out(
-    plan: Plan, directory: RunDirectory, record: Record, clock: Callable[[], float], view: View, workers: int
+    plan: Plan,
+    directory: RunDirectory,
+    record: Record,
+    clock: Callable[[], float],
+    view: View,
+    workers: int,
+    calibrate: bool,
 ) -> Ending:
     """Steps 2 to 7; an error in any of them ends the run with that error, after what was opened has been closed."""
     try:
@@ -108,8 +122,13 @@ async def _carry_out(
             view.line(f"starting {len(plan.nodes)} nodes ({fabric.engine} links)")
             await _unless_ended(session, session.bring_up_all())
             # 4. Measure the links before anything else uses them.
-            if plan.probe and substrate.hub is not None and not session.ended.done():
-                await _unless_ended(session, probe_links(plan, session, substrate.hub, record, clock, view.line))
+            if (plan.probe or calibrate) and substrate.hub is not None and not session.ended.done():
+                measuring = probe_links(plan, session, substrate.hub, record, clock, view.line, quick=not calibrate)
+                await _unless_ended(session, measuring)
+            if calibrate:
+                session.finish("calibrated")
+                await session.stop_nodes(STOP_GRACE)
+                return await session.ended
             # 5. Train, with the faults, until a stop rule is met or somebody interrupts.
             return await _train(plan, session, fabric, record, clock, view)
     except OrchestratorError as error:

@@ -120,8 +120,10 @@ class Resources(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How the run ended: "rounds", "accuracy", "after", "interrupted" or "failed"; ``wall`` is how many seconds of the
-    host it took, which for simulated runs are not those of ``t``."""
+    """How the run ended: "rounds", "accuracy", "after", "calibrated", "interrupted" or "failed".
+
+    ``wall`` is how many seconds of the host it took, which for simulated runs are not those of ``t``.
+    """
 
     t: float
     ended: str

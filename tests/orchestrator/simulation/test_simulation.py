@@ -6,7 +6,9 @@ import statistics
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from orchestrator.cli import cli
 from tests.orchestrator.simulation.harness import Simulated, simulate
 
 SCENARIOS = sorted((Path(__file__).parents[3] / "scenarios").glob("*.yaml"))
@@ -136,3 +138,11 @@ def test_workers_are_for_simulations(tmp_path: Path) -> None:
     result = simulate(tmp_path, SMALL, "--driver", "namespaces", "--workers", "2")
     assert result.code == 2
     assert "--workers is for --driver sim" in result.errors
+
+
+def test_there_is_nothing_to_calibrate(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(SMALL)
+    done = CliRunner().invoke(cli, ["calibrate", str(path), "--set", "driver=sim"])
+    assert done.exit_code == 2
+    assert "a simulation computes its links" in done.stderr

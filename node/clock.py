@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-COLLECT = (100_000, 10, 10)  # see gc.set_threshold
+COLLECT = (500_000, 50, 100)  # see gc.set_threshold
 NAMED = 20  # tasks that a deadlock names
 
 

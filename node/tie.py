@@ -119,6 +119,11 @@ class Line:
         self._in_flight.clear()
         return self.flow.open(asyncio.get_running_loop().time())
 
+    def drop(self) -> None:
+        """What is in flight is gone."""
+        if self._in_flight:
+            self.open()
+
     def _timer(self, arrival: float) -> asyncio.TimerHandle | None:
         if self.down or arrival == math.inf:
             return None
@@ -184,8 +189,8 @@ class Tie:
         (peer,) = self.line_to.keys() - {node}
         arrival = self.line_to[peer].send(farewell) if farewell is not None and self._joined else None
         if farewell is None:
-            self.line_to[peer].open()  # what it sent goes with it
-        self.line_to[node].open()
+            self.line_to[peer].drop()  # what it sent goes with it
+        self.line_to[node].drop()
         self.ends[node] = None
         self.update()
         if self.ends[peer] is None:
@@ -232,7 +237,7 @@ class Tie:
         self._timer = None
         self._joined = False
         for line in self.line_to.values():
-            line.open()
+            line.drop()
         one, other = self.ends
         for name, peer in ((one, other), (other, one)):
             end = self.ends[name]

@@ -1,0 +1,212 @@
+"""Does the simulation say what the emulation says? The same scenarios under two drivers, side by side.
+
+    python -m benchmarks.drivers [scenario ...] [--drivers namespaces sim] [--repeat 1] [--congestion cubic]
+
+Three scenarios of six devices, two edges and a cloud: without faults, with loss and jitter, and with dropouts keyed to
+rounds. Prints one JSON object with the figures of both drivers and with verdicts: whether the roles sent the same
+bytes of each kind, whether the accuracies are equal round by round (asked where nothing drops out), and whether the
+median rounds are within 15 %. Emulated rounds take as long as they do: a repetition shows by how much they vary.
+
+The model of links is of CUBIC, Linux' default; emulated nodes use what the host is set to, and other algorithms differ
+much. --congestion sets the host to another for as long as the benchmark runs (root only; it holds for everything that
+connects meanwhile).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from node.role import RESERVED_KINDS
+from orchestrator.results.history import History
+from orchestrator.results.summary import summary
+
+TARGET = 0.7  # accuracy to which the time is told
+WITHIN = 0.15  # that the medians of the rounds may differ
+
+COMMON = """\
+seed: 3
+algorithm: {name: hierfavg, rounds: 8, kappa2: 2, learning_rate: 0.1}
+data: {dataset: digits, partition: {dirichlet: 0.5}}
+model: {name: mlp, hidden: 400}
+topology: {edges: 2, devices_per_edge: 3, cloud: true}
+hardware: {device: raspberry-pi-4, edge: jetson-orin-nano, cloud: host}
+gathering: {quorum: 50%, deadline: 5s}
+timeouts: {beat: 500ms, lost_after: 2s}
+probe: {before: false}
+stop: {after: 1min}
+"""
+
+SCENARIOS = {
+    "no-faults": """\
+# Do both drivers agree where only delays and rates matter?
+name: no-faults
+links:
+  device-edge: {latency: 10ms, rate: 20mbit}
+  edge-cloud: {latency: 40ms, rate: 50mbit}
+""",
+    "loss-and-jitter": """\
+# Do both drivers agree where packets are lost and late?
+name: loss-and-jitter
+links:
+  device-edge: {latency: 10ms, jitter: 3ms, loss: 1%, rate: 20mbit}
+  edge-cloud: {latency: 40ms, jitter: 5ms, loss: 0.5%, rate: 50mbit}
+""",
+    "dropouts": """\
+# Do both drivers agree on who takes part when devices come and go?
+name: dropouts
+links:
+  device-edge: {latency: 10ms, rate: 20mbit}
+  edge-cloud: {latency: 40ms, rate: 50mbit}
+faults:
+  - {round: 2, node: device-0-1, action: crash, for: 3s}
+  - {round: 4, node: device-1-2, action: disconnect, for: 1s}
+  - {round: 6, node: device-0-0, action: leave}
+""",
+}
+
+
+CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one run came to. Times in seconds; ``sent`` by the roles, ``delivered`` by the links with all headers."""
+
+    driver: str
+    verdict: str
+    ended: str
+    rounds: int
+    seconds: float
+    wall_seconds: float | None
+    accuracy: dict[int, float]
+    round_seconds: list[float]
+    median_round: float
+    time_to_target: float | None
+    sent: dict[str, int]
+    messages: dict[str, int]
+    delivered: dict[str, int]
+    faults: list[dict[str, Any]]
+    overruns: int
+    failed_checks: list[str]
+
+
+def run(driver: str, scenario: Path) -> Figures:
+    """One run under a driver; what is needed of its record."""
+    command = [sys.executable, "-m", "orchestrator", "up", scenario, "--runs", scenario.parent, "--json"]
+    done = subprocess.run([*command, "--driver", driver], capture_output=True, text=True)
+    if done.returncode not in (0, 3):
+        sys.exit(f"benchmarks.drivers: {scenario.stem} failed under {driver}: {done.stderr.strip()[-500:]}")
+    told = json.loads(done.stdout)
+    with History.open(Path(told["run"])) as history:
+        return read(history, told.get("wall_seconds"))
+
+
+def read(history: History, wall_seconds: float | None) -> Figures:
+    facts = summary(history)
+    accuracy = {row.round: row.value for row in history.global_series("accuracy") if row.round is not None}
+    rounds = [each.end - each.start for each in history.rounds() if each.node in history.leaders and each.end]
+    began = history.training_began or 0.0
+    reached = (row.t - began for row in history.global_series("accuracy") if row.value >= TARGET)
+    sent: defaultdict[str, int] = defaultdict(int)
+    messages: defaultdict[str, int] = defaultdict(int)
+    for row in history.traffic():
+        if row.direction == "sent" and row.kind not in RESERVED_KINDS:
+            sent[row.kind] += row.bytes
+            messages[row.kind] += row.messages
+    return Figures(
+        driver=history.driver,
+        verdict=facts["verdict"],
+        ended=facts["ended"],
+        rounds=facts["rounds"],
+        seconds=facts["seconds"],
+        wall_seconds=wall_seconds,
+        accuracy={round: value for round, value in sorted(accuracy.items())},
+        round_seconds=[round(each, 3) for each in rounds],
+        median_round=round(median(rounds), 4),
+        time_to_target=next(reached, None),
+        sent=dict(sorted(sent.items())),
+        messages=dict(sorted(messages.items())),
+        delivered=facts["bytes"],
+        faults=facts["faults"],
+        overruns=facts["overruns"],
+        failed_checks=[check["name"] for check in facts["checks"] if check["verdict"] == "fail"],
+    )
+
+
+def compared(name: str, a: Sequence[Figures], b: Sequence[Figures]) -> dict[str, Any]:
+    """The verdicts on the runs of two drivers; every run of the one against every run of the other."""
+    pairs = [(one, other) for one in a for other in b]
+    medians = [median(each.median_round for each in runs) for runs in (a, b)]
+    ratio = medians[1] / medians[0]
+    equal = {
+        "bytes_equal": all(one.sent == other.sent for one, other in pairs),
+        "accuracy_equal": all(one.accuracy == other.accuracy for one, other in pairs),
+        "medians_within_15_percent": abs(ratio - 1) <= WITHIN,
+    }
+    asked = set(equal) - ({"accuracy_equal", "bytes_equal"} if name == "dropouts" else set())
+    return {
+        "verdict": "pass" if all(equal[each] for each in asked) else "fail",
+        **equal,
+        "ratio_of_median_rounds": round(ratio, 3),
+        "greatest_difference_of_accuracy": max(difference(one.accuracy, other.accuracy) for one, other in pairs),
+        "delivered_ratio": {
+            kind: round(b[0].delivered.get(kind, 0) / count, 3) for kind, count in a[0].delivered.items() if count
+        },
+    }
+
+
+def difference(a: Mapping[int, float], b: Mapping[int, float]) -> float:
+    """The greatest over the rounds that both have."""
+    return max((abs(a[round] - b[round]) for round in a.keys() & b.keys()), default=0.0)
+
+
+@contextmanager
+def congestion(name: str | None) -> Iterator[str]:
+    """The host's congestion control, for new namespaces too; set to ``name`` meanwhile if one is given."""
+    before = CONGESTION.read_text().strip()
+    if name is None:
+        yield before
+        return
+    CONGESTION.write_text(name)
+    try:
+        yield name
+    finally:
+        CONGESTION.write_text(before)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "scenarios", nargs="*", metavar="scenario", help=f"{', '.join(SCENARIOS)}; all if none is given"
+    )
+    parser.add_argument("--drivers", nargs=2, default=["namespaces", "sim"])
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--congestion")
+    options = parser.parse_args()
+    if unknown := set(options.scenarios) - set(SCENARIOS):
+        parser.error(f"no scenario {', '.join(unknown)}: there are {', '.join(SCENARIOS)}")
+    results: dict[str, Any] = {}
+    with congestion(options.congestion) as results["congestion"]:
+        for name in options.scenarios or SCENARIOS:
+            with tempfile.TemporaryDirectory() as folder:
+                scenario = Path(folder) / f"{name}.yaml"
+                scenario.write_text(SCENARIOS[name] + COMMON)
+                runs = [[run(driver, scenario) for driver in options.drivers] for _ in range(options.repeat)]
+            a, b = zip(*runs, strict=True)
+            results[name] = {**compared(name, a, b), "runs": [asdict(each) for pair in runs for each in pair]}
+    print(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""How faithful the userspace engine is: what links were asked for against what they did.
+
+    python -m benchmarks.fidelity [rtt] [rate] [product] [loss] [mesh] [ceiling]        (default: all, some 5 minutes)
+
+Prints one JSON object. Round trips are of 300 ICMP echoes; rates of TCP payload over 10 s, headers added; losses of
+10,000 datagrams, inside the central 99 % of their exact distribution or not; the mesh has 12 nodes with a profile for
+each of its 132 directions, and its round trips and losses are measured; the ceiling is what crosses unshaped.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+from benchmarks.links import packets_per_second
+from netem.intervals import binomial_range, design_effect
+from netem.profile import GilbertElliott, LinkProfile
+from tests.netem.traffic import PAYLOAD_SHARE, connection, datagrams, goodput, round_trips
+from tests.netem.wiring import Lab
+
+RTTS = (1, 5, 20, 50, 100, 200)  # ms
+RATES = (0.25, 1, 5, 20, 100, 500)  # Mbit/s
+LOSSES = (0.001, 0.01, 0.05, 0.2)
+CHAINS = (GilbertElliott(p=0.01, r=0.25), GilbertElliott(p=0.02, r=0.5), GilbertElliott(p=0.005, r=0.1, loss_bad=0.8))
+DATAGRAMS = 10_000
+SECONDS = 10.0
+MESH = 12
+
+
+def rtt(lab: Lab) -> list[dict[str, Any]]:
+    """Median and 99th percentile; within max(0.5 ms, 1 %), and 5 ms."""
+    rows = []
+    for asked in RTTS:
+        lab.shape("a", "b", {"latency": f"{asked / 2}ms"})
+        times = [1000 * each for each in round_trips(lab, "a", "b", 300)]
+        middle, late = median(times), times[int(0.99 * len(times))]
+        within = abs(middle - asked) <= max(0.5, 0.01 * asked) and late - asked <= 5
+        rows.append({"asked_ms": asked, "median_ms": round(middle, 3), "p99_ms": round(late, 3), "within": within})
+    return rows
+
+
+def rate(lab: Lab) -> list[dict[str, Any]]:
+    """TCP over 10 s; within 2 %, 5 % at 500 Mbit/s."""
+    rows = []
+    for asked in RATES:
+        lab.shape("a", "b", {"rate": f"{asked}mbit"})
+        found = goodput(lab, "a", "b", 1.5 * SECONDS, SECONDS / 2) / PAYLOAD_SHARE / 1e6
+        within = abs(found / asked - 1) <= (0.05 if asked == 500 else 0.02)
+        rows.append({"asked_mbit_s": asked, "found_mbit_s": round(found, 4), "within": within})
+    return rows
+
+
+def product(lab: Lab) -> dict[str, Any]:
+    """100 Mbit/s at 100 ms of round trip: 1.25 MB under way, with a window that holds them."""
+    lab.shape("a", "b", {"rate": "100mbit", "latency": "50ms", "buffer": "100ms"})
+    found = goodput(lab, "a", "b", SECONDS, SECONDS / 2, window=2_000_000) / PAYLOAD_SHARE / 1e6
+    return {"asked_mbit_s": 100, "rtt_ms": 100, "found_mbit_s": round(found, 2), "within": found >= 90}
+
+
+def loss(lab: Lab) -> list[dict[str, Any]]:
+    """Lost of 10,000; bursts widen the interval by their design effect."""
+    rows = []
+    for asked in (*LOSSES, *CHAINS):
+        profile = LinkProfile(loss=asked)
+        lab.shape("a", "b", profile.to_mapping(), {})
+        lost = DATAGRAMS - len(set(datagrams(lab, "a", "b", DATAGRAMS)))
+        effect = design_effect(asked) if isinstance(asked, GilbertElliott) else 1.0
+        number = round(DATAGRAMS / effect)
+        low, high = (count / number for count in binomial_range(number, profile.mean_loss))
+        rows.append({
+            "asked": profile.to_mapping()["loss"], "mean": round(profile.mean_loss, 5), "found": lost / DATAGRAMS,
+            "low": round(low, 5), "high": round(high, 5), "within": low <= lost / DATAGRAMS <= high,
+        })  # fmt: skip
+    return rows
+
+
+def mesh() -> dict[str, Any]:
+    """All to all: every direction has a latency and a loss of its own; 66 round trips, 132 losses of 1,000."""
+    draw = random.Random(1)
+    with Lab(MESH) as lab:
+        lab.start_switch()
+        profiles = {
+            (source, target): {"latency": f"{draw.uniform(1, 40):.1f}ms", "loss": f"{draw.choice((0, 2, 10))}%"}
+            for source in lab.names
+            for target in lab.names
+            if source != target
+        }
+        for (source, target), profile in profiles.items():
+            lab.ask("link", source=source, target=target, profile=profile, seed=draw.randrange(2**31))
+        errors, outside = [], 0
+        for source, target in profiles:
+            there, back = (LinkProfile.from_mapping(profiles[ends]) for ends in ((source, target), (target, source)))
+            if source < target:
+                times = round_trips(lab, source, target, 100, 0.002)
+                asked = there.latency + back.latency
+                errors.append(abs(median(times) - asked) / max(0.0005, 0.01 * asked))
+            lost = 1000 - len(set(datagrams(lab, source, target, 1000, settle=0.1)))
+            low, high = binomial_range(1000, there.mean_loss)
+            outside += not low <= lost <= high
+    return {
+        "round_trips": len(errors), "worst_share_of_the_tolerance": round(max(errors), 3),
+        "losses": len(profiles), "outside_99_percent": outside, "expected_outside": round(0.01 * len(profiles), 1),
+    }  # fmt: skip
+
+
+def ceiling() -> dict[str, Any]:
+    """TCP through the engine, one flow and sixteen, and small packets."""
+    with Lab(2) as lab:
+        lab.start_switch()
+        lab.shape("a", "b", {})
+        one = goodput(lab, "a", "b", 3.0, 1.0)
+        packets = packets_per_second(lab)
+        sixteen = flows(lab, 16, 3.0)
+    return {"tcp_1_gbit_s": round(one / 1e9, 2), "tcp_16_gbit_s": round(sixteen / 1e9, 2), "packets_s": round(packets)}
+
+
+def flows(lab: Lab, number: int, seconds: float) -> float:
+    """Aggregate payload in bit/s of so many TCP connections at once."""
+    ends = [connection(lab, "a", "b") for _ in range(number)]
+    stop = time.monotonic() + seconds
+    arrived = [0] * number
+
+    def feed(near: socket.socket) -> None:
+        near.settimeout(1.0)
+        while time.monotonic() < stop:
+            try:
+                near.send(bytes(1 << 18))
+            except TimeoutError:
+                continue
+
+    def sink(place: int, far: socket.socket) -> None:
+        far.settimeout(0.5)
+        buffer = bytearray(1 << 20)
+        while time.monotonic() < stop:
+            try:
+                arrived[place] += far.recv_into(buffer)
+            except TimeoutError:
+                continue
+
+    threads = [threading.Thread(target=feed, args=(near,)) for near, _ in ends]
+    threads += [threading.Thread(target=sink, args=(place, far)) for place, (_, far) in enumerate(ends)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for near, far in ends:
+        near.close()
+        far.close()
+    return sum(arrived) * 8 / seconds
+
+
+def in_lab(measure: Callable[[Lab], Any]) -> Callable[[], Any]:
+    """With two nodes and the switch between them."""
+
+    def run() -> Any:
+        with Lab(2) as lab:
+            lab.start_switch()
+            return measure(lab)
+
+    return run
+
+
+PARTS: dict[str, Callable[[], Any]] = {
+    "rtt": in_lab(rtt), "rate": in_lab(rate), "product": in_lab(product), "loss": in_lab(loss), "mesh": mesh,
+    "ceiling": ceiling,
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    print(json.dumps({name: PARTS[name]() for name in sys.argv[1:] or PARTS}, indent=1))

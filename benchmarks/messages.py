@@ -1,0 +1,117 @@
+"""How many messages a second a simulation carries, when nobody trains.
+
+    python -m benchmarks.messages [devices] [rounds]        (default 10000 10)
+
+A cloud publishes 40 kB to every device and gathers as much from each, with the node's roles, transport and links as
+the `sim` driver has them, in one process on the virtual clock. Prints one JSON object: messages of the roles (not the
+transport's own) per second of the host's clock, over the whole run with its hellos and goodbyes, and over the rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from benchmarks.rounds import Silent
+from netem.flow import Flow
+from netem.profile import LinkProfile
+from node.assignment import Assignment, DataAssignment, Keypair, PeerAddress, Stop
+from node.clock import run_virtual
+from node.memory import MemoryNetwork
+from node.role import Role
+
+BYTES = 40_000
+LINK = LinkProfile(latency=0.01, rate=100e6)
+
+
+class Cloud(Role):
+    """Publishes and gathers; ``began`` and ``ended`` are of the host's clock."""
+
+    began = ended = 0.0
+    answers = 0
+
+    async def run(self) -> None:
+        tensors = {"values": np.random.default_rng(1).random(BYTES // 4, np.float32)}
+        self.began = time.perf_counter()
+        async for t in self.rounds():
+            await self.publish(self.children, "model", tensors, round=t)
+            self.answers += len(await self.gather("update", self.children, round=t))
+        self.ended = time.perf_counter()
+
+
+class Device(Role):
+    """Sends back what it gets."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        while True:
+            message = await self.receive("model")
+            await self.send(self.parent, "update", message.tensors, round=message.round)
+
+
+class Unused:
+    """A `node.compute.Compute` for roles that compute nothing."""
+
+    async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: str) -> Any:
+        raise NotImplementedError
+
+
+def star(devices: int, rounds: int) -> list[Assignment]:
+    """Assignments of a cloud and its devices, the cloud first."""
+    keys = Keypair(public="", secret="")
+    names = [f"device-{place}" for place in range(devices)]
+    cloud = PeerAddress(name="cloud", tier="cloud", relation="parent", host="", port=0, public_key="")
+    below = tuple(replace(cloud, name=name, tier="device", relation="child") for name in names)
+    first = Assignment(
+        run="benchmark", node="cloud", tier="cloud", index=1, seed=1, host="", port=0, keys=keys, control_endpoint="",
+        control_key="", peers=below, algorithm="fedavg", model="cnn",
+        data=DataAssignment(dataset="digits", directory="", shards=""), stop=Stop(rounds=rounds),
+        checkpoint_directory="", leads=True,
+    )  # fmt: skip
+    return [first, *(replace(first, node=name, tier="device", peers=(cloud,), leads=False) for name in names)]
+
+
+def messages(devices: int = 10_000, rounds: int = 10) -> dict[str, Any]:
+    """Run it once."""
+
+    async def perform() -> Cloud:
+        network = MemoryNetwork(lambda source, target: Flow(LINK, LINK, seed=1))
+        roles = []
+        for assignment in assignments:
+            transport = network.transport(
+                assignment.node, [peer.name for peer in assignment.peers], timeouts=assignment.timeouts
+            )
+            role_class = Cloud if assignment.leads else Device
+            roles.append(role_class(assignment, transport, Unused(), Silent()))
+        await asyncio.gather(*(role.perform() for role in roles))
+        return roles[0]
+
+    assignments = star(devices, rounds)
+    began = time.perf_counter()
+    cloud = run_virtual(perform())
+    seconds = time.perf_counter() - began
+    if cloud.answers != devices * rounds:
+        raise RuntimeError(f"{cloud.answers} answers of {devices * rounds} arrived")
+    sent = 2 * devices * rounds
+    return {
+        "devices": devices,
+        "rounds": rounds,
+        "bytes": BYTES,
+        "messages": sent,
+        "seconds": round(seconds, 3),
+        "messages_s": round(sent / seconds),
+        "messages_s_in_rounds": round(sent / (cloud.ended - cloud.began)),
+        "megabytes": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(messages(*map(int, sys.argv[1:]))))

@@ -1,0 +1,123 @@
+"""How late a schedule's changes are made on a link that carries packets, and whether a change loses any.
+
+    python -m benchmarks.schedules
+
+Prints one JSON object. A link of the userspace engine changes a thousand times in ten seconds, by a trace, while one
+node sends datagrams to the other: none may be lost, since every rate suffices for them.
+Measured is when the engine has confirmed a change, against when it was asked for; the limit is for 99 % of them.
+Runs as root and as anybody who may make user namespaces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+from netem.lateness import Lateness
+from netem.profile import LinkProfile
+from netem.schedule import until
+from netem.traces import Trace
+from tests.netem.wiring import Lab, NamespacesRefusedError
+
+CHANGES = 1000
+SECONDS = 10.0
+PAUSE = 0.002  # s between datagrams
+PAYLOAD = 200  # bytes, at 500 a second 1 Mbit/s with headers
+BASE = LinkProfile(latency=0.005, rate=50e6)
+LATE = 0.02  # s
+
+
+def trace() -> Trace:
+    """Ten seconds of 12 to 60 Mbit/s, no two windows of 10 ms alike."""
+    draw = random.Random(1)
+    lines, before = [], 0
+    for window in range(CHANGES):
+        packets = draw.choice([count for count in range(10, 51) if count != before])
+        lines += sorted(10 * window + draw.randint(1, 10) for _ in range(packets))
+        before = packets
+    return Trace.read("\n".join(map(str, lines)), "benchmark", window=SECONDS / CHANGES)
+
+
+def arrived(far: socket.socket) -> bool:
+    """Whether a datagram came within the socket's timeout."""
+    try:
+        far.recv(2048)
+    except TimeoutError:
+        return False
+    return True
+
+
+def send(lab: Lab, stop: threading.Event, counted: dict[str, int]) -> None:
+    """Datagrams from a to b until told to stop; how many were sent and how many arrived."""
+    with lab.bound("a", socket.SOCK_DGRAM) as near, lab.bound("b", socket.SOCK_DGRAM) as far:
+        near.connect(far.getsockname())
+        far.settimeout(PAUSE)
+        while not stop.is_set():
+            near.send(bytes(PAYLOAD))
+            counted["sent"] += 1
+            counted["received"] += arrived(far)
+            time.sleep(PAUSE / 2)
+        far.settimeout(1.0)
+        while counted["received"] < counted["sent"] and arrived(far):
+            counted["received"] += 1
+
+
+async def follow(lab: Lab) -> tuple[Lateness, int]:
+    """Make the changes at their times; how late, and how many."""
+    loop = asyncio.get_running_loop()
+    lateness = Lateness()
+    changes = [change for change in until(trace(), BASE, SECONDS) if change.at < SECONDS]
+    began = loop.time()
+    for change in changes:
+        await asyncio.sleep(max(0.0, began + change.at - loop.time()))
+        lab.ask("link", source="a", target="b", profile=change.profile.to_mapping())
+        lateness.add(loop.time() - began - change.at)
+    return lateness, len(changes)
+
+
+def benchmark() -> dict[str, Any]:
+    with Lab(2) as lab:
+        lab.start_switch()
+        lab.shape("a", "b", BASE.to_mapping())
+        counted = {"sent": 0, "received": 0}
+        stop = threading.Event()
+        sender = threading.Thread(target=send, args=(lab, stop, counted))
+        sender.start()
+        try:
+            lateness, changes = asyncio.run(follow(lab))
+        finally:
+            stop.set()
+            sender.join()
+        link = lab.counters("a", "b")
+    p99 = lateness.quantile(0.99)
+    return {
+        "changes": changes,
+        "seconds": SECONDS,
+        "late_p50_ms": round(1000 * lateness.quantile(0.5), 3),
+        "late_p99_ms": round(1000 * p99, 3),
+        "late_max_ms": round(1000 * lateness.maximum, 3),
+        "limit_p99_ms": 1000 * LATE,
+        "datagrams_sent": counted["sent"],
+        "datagrams_received": counted["received"],
+        "lost_by_the_link": link["lost"] + link["overflowed"] + link["cut_dropped"],
+        "ok": p99 <= LATE and counted["sent"] == counted["received"],
+    }
+
+
+def main() -> None:
+    try:
+        result = benchmark()
+    except NamespacesRefusedError as error:
+        sys.exit(f"benchmarks.schedules: no network namespaces here: {error}")
+    print(json.dumps(result, indent=2))
+    sys.exit(0 if result["ok"] else 1)
+
+
+if __name__ == "__main__":
+    main()

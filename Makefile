@@ -22,6 +22,6 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 benchmarks: setup  ## each prints one JSON object
-	for name in startup transport links rounds training messages simulation drivers; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	for name in startup transport links rounds training schedules messages simulation drivers; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 clean:  ## remove the virtual environment and caches, never a run
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

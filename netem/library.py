@@ -16,11 +16,21 @@ PROFILES: dict[str, LinkProfile] = {
     # the hosts', whose drivers hold interrupts back for up to 125 us (Intel e1000's former default of 8000 a second,
     # Linux commit 835bb1298311). Assumed: 100 us.
     "lan": LinkProfile(latency=0.0001, rate=1e9),
+    # The same at the 100 Mbit/s of IEEE 802.3 clause 25 (100BASE-TX), which is what a Raspberry Pi up to the 3 B has.
+    "fast-ethernet": LinkProfile(latency=0.0001, rate=100e6),
     # Rate: one spatial stream of IEEE 802.11n in 20 MHz, MCS 7, is 65 Mbit/s on the air; assumed that 60 % is left
     # after access and acknowledgements. Latency: Pei et al., "WiFi can be the weakest link of round trip network
     # latency in the wild", INFOCOM 2016: half of the packets on a campus saw more than 20 ms on the hop, a tenth more
     # than 100 ms. The tail's shape is assumed, and shorter than theirs.
     "wifi": LinkProfile(latency=0.01, jitter=0.005, distribution="pareto", rate=39e6),
+    # Rate: one spatial stream of IEEE 802.11ac in 80 MHz, MCS 7, is 234 subcarriers * 6 bit * 5/6 every 4 us = 292.5
+    # Mbit/s on the air: the kind of radio that a Raspberry Pi has since the 3 B+. The rest as for "wifi", assumptions
+    # included; a quiet channel is better, a busy one worse.
+    "wifi-5ghz": LinkProfile(latency=0.01, jitter=0.005, distribution="pareto", rate=175.5e6),
+    # Ofcom, "Measuring mobile broadband performance in the UK", April 2015, as Mobile News cites it: averages of 5.9
+    # Mbit/s down, 1.6 Mbit/s up and 63.5 ms of round trip on 3G in five cities. Assumed: jitter.
+    "3g": LinkProfile(latency=0.03175, jitter=0.01, rate=5.9e6),
+    "3g-up": LinkProfile(latency=0.03175, jitter=0.01, rate=1.6e6),
     # Ofcom, "Mobile Matters" 2023: UK averages of 29.5 Mbit/s down and 7.6 Mbit/s up on 4G. The 2024 issue: average
     # response times of 18.3 to 23.7 ms by operator. Assumed: jitter.
     "lte": LinkProfile(latency=0.0105, jitter=0.003, rate=29.5e6),
@@ -35,9 +45,13 @@ PROFILES: dict[str, LinkProfile] = {
     "dsl-up": LinkProfile(latency=0.0185, rate=0.82e6),
     # Ookla, "Above Maine, Starlink twinkles", December 2024: medians of 116.77 Mbit/s down, 18.17 Mbit/s up and 47 ms
     # of latency. Assumed: jitter. The reconfigurations every 15 s (Mohan et al., "A multifaceted look at Starlink
-    # performance", WWW 2024), with their bursts of loss, need a schedule.
+    # performance", WWW 2024), with their bursts of loss, need a schedule: scenarios/on-the-move.yaml has one.
     "starlink": LinkProfile(latency=0.0235, jitter=0.005, rate=116.77e6),
     "starlink-up": LinkProfile(latency=0.0235, jitter=0.005, rate=18.17e6),
+    # A geostationary satellite: Ookla, "How Starlink's satellite internet stacks up against HughesNet and Viasat around
+    # the globe", August 2021: Viasat's medians of 18.13 Mbit/s down, 3.38 Mbit/s up and 630 ms. Assumed: jitter.
+    "satellite": LinkProfile(latency=0.315, jitter=0.01, rate=18.13e6),
+    "satellite-up": LinkProfile(latency=0.315, jitter=0.01, rate=3.38e6),
     # Verizon's service level agreement for its backbone: 30 ms or less of average round trip within Europe, 90 ms
     # between New York and London. Assumed: a port of 1 Gbit/s at each end.
     "wan-eu": LinkProfile(latency=0.015, rate=1e9),

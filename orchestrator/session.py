@@ -18,8 +18,10 @@ from orchestrator.drivers.base import CanPause, Driver, Exit
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import Fabric
 from orchestrator.faults import FaultInjector
+from orchestrator.links import Links
 from orchestrator.planning.plan import Fault, NodePlan, Plan
 from orchestrator.results.record import Record
+from orchestrator.schedules import Schedules
 
 REGISTER_TIMEOUT = 60.0  # s from the start of a node's process to its first word
 RESTART_LIMIT = 3  # restarts of one node by itself without a finished round of its own in between
@@ -92,7 +94,9 @@ class Session:
         self.progress = Progress()
         self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self.training = False
-        self.faults = FaultInjector(plan, self, self._note_fault, self.spawn)
+        links = Links(plan.links, self)
+        self.faults = FaultInjector(plan, self, links, self._note_fault, self.spawn)
+        self.schedules = Schedules(plan, links, self._note_schedule, self.spawn)
         self.heard: Callable[[], None] = lambda: None  # called after each message of a node
         self._directory = directory
         self._record = record
@@ -126,6 +130,7 @@ class Session:
             if state.state == "registered":
                 await self._go(state)
         self.faults.begin()
+        self.schedules.begin()
 
     def finish(self, reason: str, error: str | None = None) -> None:
         """The run is over; the first reason stands."""
@@ -134,6 +139,8 @@ class Session:
 
     async def stop_nodes(self, grace: float) -> None:
         """Ask every node to end, and wait up to ``grace`` seconds for them; the driver's close ends the rest."""
+        for course in self.schedules.end():
+            self._note_schedule("schedule ended", course.to_json())
         for state in self.nodes.values():
             state.expected_end = True
             if state.state == "paused" and isinstance(self._driver, CanPause):
@@ -207,6 +214,7 @@ class Session:
     async def _hear_messages(self) -> None:
         async for node, message in self._control.messages():
             if node in self.nodes:
+                self.schedules.heard()
                 self._hear(self.nodes[node], message)
                 self.heard()
 
@@ -316,7 +324,7 @@ class Session:
         if not self.ended.done():
             await self.bring_up(state.plan)
 
-    # The powers of faults (orchestrator/faults.py)
+    # The powers of faults and schedules (orchestrator/faults.py, orchestrator/links.py)
 
     async def crash(self, node: str) -> None:
         state = self._running(node)
@@ -370,6 +378,11 @@ class Session:
         if state.state != "running":
             raise DriverError(f"{node} is not running but {state.state}")
         return state
+
+    def _note_schedule(self, name: str, data: dict[str, Any]) -> None:
+        self._record.event(self._clock(), None, name, self.progress.round or None, data)
+        if name == "schedule failed":
+            self._say(f"schedule: {data['link']} could not be changed ({data['error']})")
 
     def _note_fault(self, fault: Fault, phase: str, detail: str) -> None:
         round = self.progress.round or None

@@ -19,7 +19,8 @@ from netem.units import format_duration, format_fraction, format_size
 from orchestrator import text
 from orchestrator.fabric import wiring
 from orchestrator.planning.plan import Fault, LinkPlan, NodePlan, Plan
-from orchestrator.scenario.links import PROFILE_KEYS
+from orchestrator.scenario.profiles import PROFILE_KEYS
+from orchestrator.schedules import courses
 
 T = TypeVar("T")
 FEW_NODES = 30  # up to so many are shown one by one
@@ -39,6 +40,7 @@ def print_plan(plan: Plan, console: Console) -> None:
     console.print(_data_table(plan, few))
     _title(console, f"Links ({len(plan.links)} directions)")
     console.print(_link_table(plan))
+    _print_schedules(console, plan)
     _print_commands(console, plan)
     _title(console, f"Faults ({len(plan.faults)})")
     console.print(_fault_table(plan))
@@ -157,6 +159,18 @@ def _link_table(plan: Plan) -> Table:
         ends = (first.source, first.target) if len(links) == 1 else (tiers[first.source], tiers[first.target])
         table.add_row(first.link_class, " -> ".join(ends), str(len(links)), first.profile.describe())
     return table
+
+
+def _print_schedules(console: Console, plan: Plan) -> None:
+    """How links change over time, in words."""
+    found = courses(plan.links)
+    if not found:
+        return
+    _title(console, "Links over time, from the start of training")
+    table = _table("links", "count", "schedule", right=["count"])
+    for course in found:
+        table.add_row(course.name, str(len(course.pairs)), course.schedule.describe())
+    console.print(table)
 
 
 def _print_commands(console: Console, plan: Plan) -> None:

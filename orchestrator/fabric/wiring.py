@@ -16,12 +16,16 @@ MTU = 1500
 
 
 def packet_truth(plan: Plan) -> frozenset[str]:
-    """The nodes that send over a link on which single packets count, now or while a fault degrades it."""
-    profiles = {(link.source, link.target): link.profile for link in plan.links}
-    exact = {source for (source, _), profile in profiles.items() if profile.needs_packet_truth}
+    """The nodes that send over a link on which single packets count: now, later by its schedule, or by a fault."""
+    profiles = {(link.source, link.target): link.extremes for link in plan.links}
+    exact = {link[0] for link, found in profiles.items() if any(each.needs_packet_truth for each in found)}
     for fault in plan.faults:
-        if fault.profile is not None:
-            exact |= {link[0] for link in fault.links if profiles[link].merged(fault.profile).needs_packet_truth}
+        if (settings := fault.profile) is not None:
+            exact |= {
+                link[0]
+                for link in fault.links
+                if any(each.merged(settings).needs_packet_truth for each in profiles[link])
+            }
     return frozenset(exact)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from netem.profile import LinkProfile
+from netem.schedule import Schedule
 from node.assignment import Tier, Timeouts, derive_seed
 from node.catalogue import ALGORITHMS, DATASETS, MODELS, PARTITIONS, LocalTraining, Size
 from node.parameters import read_parameters
@@ -63,17 +64,26 @@ class NodePlan:
 
 @dataclass(frozen=True)
 class LinkPlan:
-    """One direction of a link."""
+    """One direction of a link: its profile, and the schedule by which that changes while the run trains."""
 
     source: str
     target: str
     link_class: str
     profile: LinkProfile
     seed: int
+    schedule: Schedule | None = None
+
+    @property
+    def extremes(self) -> list[LinkProfile]:
+        """The profiles to reckon with, see `netem.schedule.Schedule.extremes`."""
+        return [self.profile] if self.schedule is None else self.schedule.extremes(self.profile)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, the profile with units."""
-        return vars(self) | {"profile": self.profile.to_mapping()}
+        """Plain data, the profile with units; a schedule as it was written, files by name and hash."""
+        data = vars(self) | {"profile": self.profile.to_mapping()}
+        if self.schedule is None:
+            return {key: value for key, value in data.items() if key != "schedule"}
+        return data | {"schedule": self.schedule.to_mapping()}
 
 
 @dataclass(frozen=True)
@@ -280,13 +290,14 @@ def _relations(
 def _links(scenario: Scenario) -> tuple[LinkPlan, ...]:
     """Every direction between two nodes that may talk, up before down."""
     pairs = scenario.topology.pairs(scenario.mesh)
-    profiles, findings = resolve(scenario.links, pairs)
-    assert not findings, "load() has checked the links"
+    asked = resolve(scenario.links, pairs)
+    assert not asked.findings, "load() has checked the links"
     links = []
     for pair in pairs:
         for source, target in ((pair.lower, pair.upper), (pair.upper, pair.lower)):
             seed = derive_seed(scenario.seed, "link", source, target)
-            links.append(LinkPlan(source, target, pair.link_class, profiles[source, target], seed))
+            profile, schedule = asked.profiles[source, target], asked.schedules.get((source, target))
+            links.append(LinkPlan(source, target, pair.link_class, profile, seed, schedule))
     return tuple(links)
 
 
@@ -323,11 +334,11 @@ def _gathering(
     for tier in ("edge", "cloud"):
         below = {child: node.name for node in nodes if node.tier == tier for child in node.children}
         if below:
-            down = [link.profile for link in links if below.get(link.target) == link.source]
-            up = [link.profile for link in links if below.get(link.source) == link.target]
+            down = [each for link in links if below.get(link.target) == link.source for each in link.extremes]
+            up = [each for link in links if below.get(link.source) == link.target for each in link.extremes]
             tiers.append((tier, down, up))
     if not tiers:  # edges that have only one another
-        level = [link.profile for link in links]
+        level = [each for link in links for each in link.extremes]
         tiers.append(("edge", level, level))
     given = scenario.gathering.deadline
     above = scenario.gathering.cloud_deadline

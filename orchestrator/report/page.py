@@ -87,6 +87,7 @@ def context(history: History) -> dict[str, Any]:
         "left_out": left_out,
         "links": _links(history),
         "probes": _probes(history),
+        "schedules": _schedules(history),
         "faults": _faults(history),
         "late": _late(history),
         "overruns": _overruns(history),
@@ -171,6 +172,18 @@ def _probes(history: History) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _schedules(history: History) -> list[dict[str, Any]]:
+    """How well the links kept to their schedules; nothing before the run has ended."""
+    return [
+        {
+            **{key: event.data[key] for key in ("links", "count", "changes", "overtaken", "failures")},
+            **{"schedule": event.data["schedule"]},
+            **{"late": text.duration(event.data["late_p99"]), "latest": text.duration(event.data["late_max"])},
+        }
+        for event in history.events("schedule ended")
+    ]
 
 
 def _faults(history: History) -> list[dict[str, Any]]:

@@ -20,6 +20,8 @@ Finding = tuple[Verdict, str]
 AWAY = ("crashed", "paused", "restarting", "left", "planned", "starting")
 SETTLING = 0.2  # s after a cut and before its end in which a sample may still count packets that crossed in time
 ON_TIME = 1.0  # s that a fault may be late before it counts as missed
+SCHEDULE_LATE = 0.05  # s that one in a hundred changes of a schedule may be late
+OVERTAKEN_SHARE = 0.01  # of a schedule's changes that may be left out because the next one was due
 LATE_SHARE = 0.02  # of the training that a node may lose to a busy host before its pace is not its hardware's
 _MODELLED = "the sim driver computes every link from its profile, so there is nothing to measure"
 
@@ -124,6 +126,31 @@ def faults_took_effect(history: History) -> Finding:
     return "pass", summary
 
 
+def links_followed(history: History) -> Finding:
+    """Links that change over time did so when they were to."""
+    scheduled = sum(1 for link in history.plan.get("links", []) if "schedule" in link)
+    if not scheduled:
+        return "pass", "no links were planned to change over time"
+    courses = [event.data for event in history.events("schedule ended")]
+    if not courses:
+        running = history.status == "running"
+        return "unknown", "the run is going on" if running else "the run ended before it could be said"
+    changes, overtaken = (sum(course[key] for course in courses) for key in ("changes", "overtaken"))
+    latest = max(courses, key=lambda course: course["late_p99"])
+    summary = (
+        f"{text.count(changes, 'change')} of {text.count(scheduled, 'link direction')}, 99% of them at most "
+        f"{text.duration(latest['late_p99'])} late, the latest {text.duration(max(c['late_max'] for c in courses))}"
+    )
+    if failures := sum(course["failures"] for course in courses):
+        errors = dict.fromkeys(str(event.data.get("error")) for event in history.events("schedule failed"))
+        return "fail", f"{summary}; {failures} could not be made: {text.some(errors, 2)}"
+    if overtaken > OVERTAKEN_SHARE * (changes + overtaken):
+        return "fail", f"{summary}; {overtaken:,} were left out because the next one was due: this host is too slow"
+    if latest["late_p99"] > SCHEDULE_LATE:
+        return "fail", f"{summary}, in {latest['links']}: this host is too slow for so many changes"
+    return "pass", summary
+
+
 def kept_pace(history: History) -> Finding:
     """No node lost more than ``LATE_SHARE`` of the training because this host was slower than its hardware."""
     overruns = history.events("overrun")
@@ -187,6 +214,7 @@ CHECKS: dict[str, Callable[[History], Finding]] = {
     "finished": finished,
     "links as asked": links_as_asked,
     "faults took effect": faults_took_effect,
+    "links over time": links_followed,
     "nodes kept pace": kept_pace,
     "links kept up": links_kept_up,
     "nodes answered": nodes_answered,

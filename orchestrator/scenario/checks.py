@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import fields
 from typing import Any
 
@@ -14,7 +14,7 @@ from node.parameters import read_parameters
 from orchestrator.scenario.document import Path
 from orchestrator.scenario.faults import FaultSpec
 from orchestrator.scenario.hardware import HARDWARE
-from orchestrator.scenario.links import Direction, Finding, resolve
+from orchestrator.scenario.links import Direction, Finding, Resolved, resolve
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import unknown
 from orchestrator.scenario.targets import affected, candidates, links_between
@@ -25,15 +25,15 @@ _TIERS = ("device", "edge", "cloud")
 
 def check(scenario: Scenario) -> list[Finding]:
     """Everything that is wrong, in the order of the checks."""
-    profiles, findings = resolve(scenario.links, scenario.topology.pairs(scenario.mesh))
+    links = resolve(scenario.links, scenario.topology.pairs(scenario.mesh))
     return [
         *_algorithm(scenario),
         *_data(scenario),
         *_hardware(scenario),
-        *findings,
+        *links.findings,
         *_mesh(scenario),
-        *_waiting(scenario, profiles),
-        *(finding for index in range(len(scenario.faults)) for finding in _fault(scenario, index, profiles)),
+        *_waiting(scenario, links),
+        *(finding for index in range(len(scenario.faults)) for finding in _fault(scenario, index, links)),
     ]
 
 
@@ -90,9 +90,10 @@ def _mesh(scenario: Scenario) -> Iterator[Finding]:
         yield ("topology", "mesh"), "false, but links has edge-edge: leave one of them out"
 
 
-def _waiting(scenario: Scenario, profiles: Mapping[Direction, LinkProfile]) -> Iterator[Finding]:
+def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Finding]:
     timeouts = scenario.timeouts
-    round_trip = max((profiles[a, b].latency + profiles[b, a].latency for a, b in profiles), default=0.0)
+    slowest = {direction: max(profile.latency for profile in found) for direction, found in links.extremes.items()}
+    round_trip = max((slowest[a, b] + slowest[b, a] for a, b in slowest), default=0.0)
     if timeouts.lost_after <= 4 * round_trip:
         least = format_duration(round(4 * round_trip, 6))
         yield ("timeouts", "lost_after"), f"must be above four round trips of the slowest link, {least}"
@@ -105,12 +106,12 @@ def _waiting(scenario: Scenario, profiles: Mapping[Direction, LinkProfile]) -> I
             yield ("gathering", name), "must be above 0s"
 
 
-def _fault(scenario: Scenario, index: int, profiles: Mapping[Direction, LinkProfile]) -> Iterator[Finding]:
+def _fault(scenario: Scenario, index: int, links: Resolved) -> Iterator[Finding]:
     fault = scenario.faults[index]
-    findings = [*_fault_targets(scenario.topology, fault, set(profiles)), *_fault_times(scenario, fault)]
+    findings = [*_fault_targets(scenario.topology, fault, set(links.profiles)), *_fault_times(scenario, fault)]
     findings += _leader(scenario, fault)
     if not findings and fault.action == "degrade":
-        findings += _degraded(scenario.topology, fault, profiles)
+        findings += _degraded(scenario.topology, fault, links.extremes)
     for key, message in findings:
         path: Path = ("faults", index, key) if key else ("faults", index)
         yield path, message
@@ -162,11 +163,12 @@ def _leader(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
 
 
 def _degraded(
-    topology: Topology, fault: FaultSpec, profiles: Mapping[Direction, LinkProfile]
+    topology: Topology, fault: FaultSpec, profiles: Mapping[Direction, Sequence[LinkProfile]]
 ) -> Iterator[tuple[str, str]]:
     for link in affected(fault, topology, list(profiles)):
         try:
-            profiles[link].merged(fault.changes())
+            for profile in profiles[link]:
+                profile.merged(fault.changes())
         except ProfileError as error:
             yield "", f"on the link {link[0]} -> {link[1]}: {error}"
             return

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from orchestrator.scenario.document import describe
-from orchestrator.scenario.links import LinkKeys
+from orchestrator.scenario.profiles import LinkKeys
 from orchestrator.scenario.quantities import Duration, Fraction
 from orchestrator.scenario.strict import Strict
 

@@ -12,6 +12,7 @@ from orchestrator.errors import Problem, ScenarioError
 from orchestrator.scenario import document
 from orchestrator.scenario.checks import check
 from orchestrator.scenario.document import Path, dotted
+from orchestrator.scenario.schedules import DIRECTORY
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import problems
 
@@ -31,10 +32,12 @@ def load(path: FilePath | str, overrides: Sequence[str] = ()) -> Scenario:
 
 
 def parse(text: str, name: str, overrides: Sequence[str] = ()) -> Scenario:
-    """As `load`, from text; ``name`` stands for the file in messages and, if need be, gives the scenario its name."""
+    """As `load`, from text; ``name`` stands for the file in messages, is where relative paths begin and, if need be,
+    gives the scenario its name."""
     source = document.override(document.read(text, name), overrides, shorthand)
     try:
-        scenario = Scenario.model_validate({"name": _default_name(name)} | source.data)
+        data = {"name": _default_name(name)} | source.data
+        scenario = Scenario.model_validate(data, context={DIRECTORY: FilePath(name).parent})
     except ValidationError as error:
         raise ScenarioError(problems(error, Scenario, source)) from None
     found = [Problem(source.place(path), dotted(path), message) for path, message in check(scenario)]
@@ -52,6 +55,8 @@ def shorthand(path: Path) -> str | None:
             return "profile"
         case ("links", _, "up" | "down"):
             return "profile"
+        case ("links", *_, "schedule", "trace" | "csv"):
+            return "file"
         case ("hardware", _):
             return "class"
         case _:

@@ -10,7 +10,8 @@ from netem.profile import FULL_FRAME, LinkProfile
 
 
 def test_names() -> None:
-    assert set(PROFILES) >= {"lan", "wifi", "lte", "5g", "dsl", "starlink", "wan-eu", "wan-us-eu", "lora-gateway"}
+    usual = {"lan", "wifi", "3g", "lte", "5g", "dsl", "starlink", "satellite", "wan-eu", "wan-us-eu", "lora-gateway"}
+    assert set(PROFILES) >= usual | {"fast-ethernet", "wifi-5ghz"}
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -35,5 +36,5 @@ def test_a_full_frame_takes_longer_the_farther_and_slower_the_link() -> None:
         profile = PROFILES[name].merged(jitter=0.0)
         return Impairment(profile, seed=1).offer(0.0, FULL_FRAME)[0][0]
 
-    order = ["lan", "5g", "wan-eu", "dsl", "starlink", "wan-us-eu", "lora-gateway"]
+    order = ["lan", "5g", "wan-eu", "dsl", "starlink", "3g", "wan-us-eu", "satellite", "lora-gateway"]
     assert sorted(order, key=fastest) == order

@@ -11,7 +11,8 @@ from typing import Any, cast
 from netem.profile import LinkProfile
 from node.clock import run_virtual
 from orchestrator.errors import DriverError
-from orchestrator.faults import FaultInjector, LinkStates
+from orchestrator.faults import FaultInjector
+from orchestrator.links import Links
 from orchestrator.planning.plan import LinkPlan, Plan
 from orchestrator.planning.timeline import Fault
 
@@ -60,6 +61,7 @@ def play(
         injector = FaultInjector(
             plan,
             powers,
+            Links(LINKS, powers),
             lambda fault, phase, detail: notes.append((loop.time(), fault.id, phase, detail)),
             lambda work: tasks.append(asyncio.ensure_future(work)),
         )
@@ -172,12 +174,3 @@ def test_join_and_leave() -> None:
     powers = Diary()
     play([fault(1, "join", node="device-0-0", at=1.0), fault(2, "leave", node="device-0-1", at=2.0)], powers)
     assert powers.verbs() == [(1.0, "join"), (2.0, "leave")]
-
-
-def test_link_states_report_only_what_changes() -> None:
-    states = LinkStates(LINKS)
-    assert states.cut(BOTH, 1) == list(BOTH)
-    assert states.cut(BOTH[:1], 2) == []
-    assert states.restore(1) == [BOTH[1]]
-    assert states.restore(2) == [BOTH[0]]
-    assert states.restore(2) == []

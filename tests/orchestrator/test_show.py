@@ -142,3 +142,23 @@ def test_many_classes_are_bars() -> None:
     made = make_plan(parse("algorithm: fedavg\ntopology: {devices: 2}", "f.yaml"), prepared(classes=20))
     row = next(line for line in printed(made) if line.startswith("device-0 ") and "10.77" not in line)
     assert len(row.split()[-1]) == 20
+
+
+SCHEDULES = """\
+algorithm: hierfavg
+topology: {edges: 1, devices_per_edge: 3}
+links:
+  device-edge: {latency: 5ms, schedule: {steps: [{at: 10s, rate: 5mbit}]}}
+  device-0-1 -> edge-0: {schedule: {handover: [{at: 15s, interruption: 300ms, profile: wifi}], repeat: 1min}}
+"""
+
+
+def test_links_over_time_are_told_in_words() -> None:
+    rows = [line.split() for line in after(printed(plan(SCHEDULES)), "Links over time, from the start of training")[1:]]
+    text = " ".join(word for row in rows for word in row)
+    assert "device-0-0 → edge-0 and 4 more 5 at 10s rate 5mbit" in text  # six directions, one with a handover instead
+    assert "device-0-1 → edge-0 1 at 15s cut for 300ms, then 10ms ±5ms pareto, 39mbit; again" in text
+
+
+def test_without_schedules_nothing_is_said_of_them() -> None:
+    assert not [line for line in printed(plan(DOZEN)) if "over time" in line]

@@ -178,3 +178,17 @@ def test_many_nodes_are_planned_quickly() -> None:
     )
     assert len(made.nodes) == 1021
     assert len(made.links) == 2 * 1020
+
+
+def test_a_schedule_is_in_plan_json_as_it_was_written() -> None:
+    text = (
+        "algorithm: hierfavg\nlinks:\n  edge-cloud: {latency: 5ms, schedule: {steps: [{at: 10s, rate: 5mbit}],"
+        " ramp: [{at: 20s, over: 1h, to: {rate: 1mbit}}], repeat: 2h}}\n"
+    )
+    made = json.loads(json.dumps(plan(text).to_json()))
+    assert made["links"][0]["schedule"] == {
+        "steps": [{"at": "10s", "rate": "5mbit"}], "ramp": [{"at": "20s", "over": "1h", "to": {"rate": "1mbit"}}],
+        "repeat": "2h",
+    }  # fmt: skip
+    assert [link for link in made["links"] if "schedule" in link] == made["links"][:4]
+    assert plan(text) == plan(text)

@@ -279,3 +279,59 @@ def test_a_node_whose_time_to_join_had_not_come_need_not_answer(tmp_path: Path) 
 
 def test_nodes_of_a_run_that_was_cut_short_are_unknown(tmp_path: Path) -> None:
     assert Run(tmp_path).rounds(1).verdict("nodes answered")[0] == "unknown"
+
+
+COURSE = {
+    "links": "edge-0 → cloud", "count": 1, "schedule": "at 1s loss 5%", "changes": 99, "overtaken": 0, "failures": 0,
+    "late_p99": 0.004, "late_max": 0.02,
+}  # fmt: skip
+
+
+def scheduled(directory: Path, *courses: dict[str, Any]) -> Run:
+    """A run in which one direction of a link changes over time."""
+    planned = plan_of(Example(edges=1, devices_per_edge=2, rounds=2, with_faults=False))["links"]
+    planned[0] = planned[0] | {"schedule": {"steps": [{"at": "1s", "loss": "5%"}]}}
+    run = Run(directory, **{"links": True}).rounds()
+    (directory / "plan.json").write_text(json.dumps({**json.loads((directory / "plan.json").read_text()),
+                                                     "links": planned}))  # fmt: skip
+    for course in courses:
+        run.record.event(20.0, None, "schedule ended", None, COURSE | course)
+    return run.ended()
+
+
+SCHEDULED: list[tuple[list[dict[str, Any]], str, str]] = [
+    ([{}], "pass", "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms"),
+    (
+        [{}, {"late_p99": 0.051, "late_max": 0.06}],
+        "fail",
+        "198 changes of 1 link direction, 99% of them at most 51 ms late, the latest 60 ms, in edge-0 → cloud: this "
+        "host is too slow for so many changes",
+    ),
+    (
+        [{"overtaken": 2}],
+        "fail",
+        "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms; 2 were left out because the "
+        "next one was due: this host is too slow",
+    ),
+    ([{"overtaken": 1}], "pass", "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms"),
+    ([], "unknown", "the run ended before it could be said"),
+]
+
+
+@pytest.mark.parametrize(("courses", "verdict", "detail"), SCHEDULED, ids=range(len(SCHEDULED)))
+def test_links_over_time(tmp_path: Path, courses: list[dict[str, Any]], verdict: str, detail: str) -> None:
+    assert scheduled(tmp_path, *courses).verdict("links over time") == (verdict, detail)
+
+
+def test_changes_that_could_not_be_made(tmp_path: Path) -> None:
+    run = scheduled(tmp_path, {"failures": 3})
+    run.record.event(3.0, None, "schedule failed", None, {"link": "edge-0 → cloud", "error": "tc: no such device"})
+    assert run.verdict("links over time") == (
+        "fail",
+        "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms; 3 could not be made: tc: no "
+        "such device",
+    )
+
+
+def test_links_that_were_not_to_change(tmp_path: Path) -> None:
+    assert Run(tmp_path).ended().verdict("links over time")[0] == "pass"

@@ -55,7 +55,7 @@ links:
     corrupt: 0.1%
     reorder: 0.1%
   device-1-2 -> edge-1: {loss: {gilbert-elliott: {p: 2%, r: 30%}}}
-  edge-0 <-> edge-1: {rate: null}
+  edge-0 <-> edge-1: {rate: null, schedule: null}
 faults:
   - {at: 20s, node: device-1-2, action: crash, for: 15s}
   - {every_round: 30%, of: devices, action: disconnect}
@@ -105,7 +105,7 @@ def test_the_samples_here_have_every_key() -> None:
         for model in models(parse(text, "f.yaml")):
             given[type(model)] |= model.model_fields_set
     for kind, names in given.items():
-        if kind.__name__ != "LinkKeys":  # up and down, whose keys are a link's
+        if kind.__name__ not in ("LinkKeys", "DirectionSpec"):  # whose keys are a link's
             assert names >= set(kind.model_fields), kind
 
 
@@ -150,13 +150,13 @@ def test_the_effective_scenario_reads_back(text: str) -> None:
 
 def test_a_class_with_a_partner_for_upload_uses_it() -> None:
     scenario = parse("algorithm: fedavg\ntopology: {devices: 1}\nlinks: {device-cloud: lte}", "f.yaml")
-    profiles, _ = resolve(scenario.links, scenario.topology.pairs(mesh=False))
+    profiles = resolve(scenario.links, scenario.topology.pairs(mesh=False)).profiles
     assert profiles == {("device-0", "cloud"): PROFILES["lte-up"], ("cloud", "device-0"): PROFILES["lte"]}
 
 
 def test_what_is_said_of_two_nodes_goes_over_their_class() -> None:
     scenario = parse(EDGES, "f.yaml")
-    profiles, _ = resolve(scenario.links, scenario.topology.pairs(scenario.mesh))
+    profiles = resolve(scenario.links, scenario.topology.pairs(scenario.mesh)).profiles
     wifi = PROFILES["wifi"]
     assert profiles["device-0-0", "edge-0"] == wifi.merged(loss=0.02, rate=10e6)
     assert profiles["device-1-2", "edge-1"].mean_loss == pytest.approx(0.02 / 0.32)  # p / (p + r)
@@ -181,7 +181,9 @@ def test_overrides_reach_below_short_forms_and_defaults() -> None:
     assert scenario.data.partition.params == {"alpha": 0.2}
 
 
-LINK_KEYS = "profile, latency, jitter, distribution, loss, rate, buffer, duplicate, corrupt, reorder, up, down"
+LINK_KEYS = (
+    "profile, latency, jitter, distribution, loss, rate, buffer, duplicate, corrupt, reorder, schedule, up, down"
+)
 SECTIONS = (
     "name, seed, algorithm, data, model, topology, hardware, links, faults, gathering, timeouts, restart, stop, "
     "driver, engine, probe"

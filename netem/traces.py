@@ -1,0 +1,254 @@
+"""Schedules from files: packet-delivery traces of Mahimahi, and tables of link settings.
+
+`Trace.read` and `Table.read` take the text of a file and its name, for messages; they open nothing. What cannot be read
+is a ScheduleError that begins with ``name:line:``.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from typing import Any, Self
+
+from netem import units
+from netem.errors import ProfileError, ScheduleError, UnitError
+from netem.profile import FULL_FRAME, LinkProfile
+from netem.schedule import DIGITS, Change
+
+WINDOW = 0.1  # s, unless another is given
+SHORTEST_WINDOW = 0.01
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The rate of a link by a packet-delivery trace of Mahimahi (mm-link(1); Netravali et al., "Mahimahi: accurate
+    record-and-replay for HTTP", USENIX ATC 2015).
+
+    Each line of the file is the whole number of milliseconds, from the beginning, at which one packet of 1500 bytes may
+    cross. The trace begins anew when it ends, which is at its last line; a line 0 therefore falls together with the end
+    of the time before and is counted there.
+
+    The opportunities are counted in windows of ``window`` seconds, (0, w], (w, 2w] and so on, and each window has the
+    rate that lets so many full frames cross: n * 1514 bytes * 8 / w bit/s, because rates count Ethernet headers. A
+    window without any has the rate of one: in Mahimahi packets wait for the next opportunity, a cut would lose them.
+    Everything else of the link is that of the base.
+    """
+
+    name: str
+    opportunities: Sequence[int] = field(repr=False)  # ms, 1 to the duration, ascending
+    window: float = WINDOW
+    sha256: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.window >= SHORTEST_WINDOW:
+            raise ScheduleError(f"window: must be at least 10ms, not {units.format_duration(self.window)}")
+
+    @classmethod
+    def read(cls, text: str, name: str, window: float = WINDOW) -> Self:
+        opportunities: list[int] = []
+        for number, line in enumerate(text.splitlines(), start=1):
+            word = line.strip()
+            if not (word.isascii() and word.isdecimal()) or len(word) > 12:
+                raise ScheduleError(f"{name}:{number}: {_quote(word)} is not a whole number of milliseconds")
+            if opportunities and int(word) < opportunities[-1]:
+                raise ScheduleError(f"{name}:{number}: {word} ms comes after {opportunities[-1]} ms; sort the lines")
+            opportunities.append(int(word))
+        if not opportunities or opportunities[-1] == 0:
+            raise ScheduleError(f"{name}: lasts 0 ms: the last line, where it begins anew, is not above 0")
+        zeros = bisect_right(opportunities, 0)
+        moved = opportunities[zeros:] + [opportunities[-1]] * zeros
+        return cls(name, tuple(moved), window, hashlib.sha256(text.encode()).hexdigest())
+
+    @property
+    def duration(self) -> float:
+        """Seconds after which it repeats."""
+        return self.opportunities[-1] / 1000
+
+    @property
+    def mean_rate(self) -> float:
+        """Bits per second over the whole trace, as a link's rate counts them."""
+        return len(self.opportunities) * FULL_FRAME * 8 / self.duration
+
+    def crossed(self, seconds: float) -> int:
+        """Opportunities up to and with this moment."""
+        cycles, rest = divmod(round(1000 * seconds, 6), self.opportunities[-1])
+        return int(cycles) * len(self.opportunities) + bisect_right(self.opportunities, rest)
+
+    def changes(self, base: LinkProfile) -> Iterator[Change]:
+        profiles: dict[int, LinkProfile] = {}
+        before = 0
+        for number in count():
+            after = self.crossed((number + 1) * self.window)
+            packets = max(after - before, 1)
+            if packets not in profiles:
+                profiles[packets] = base.merged(rate=packets * FULL_FRAME * 8 / self.window)
+            yield Change(round(number * self.window, DIGITS), profiles[packets])
+            before = after
+
+    def extremes(self, base: LinkProfile) -> list[LinkProfile]:
+        return [base, base.merged(rate=self.mean_rate)]
+
+    def to_mapping(self) -> dict[str, Any]:
+        facts = {"opportunities": len(self.opportunities), "duration": units.format_duration(self.duration)}
+        return {"trace": self.name, "window": units.format_duration(self.window), **facts, "sha256": self.sha256}
+
+    def describe(self) -> str:
+        mean = f"{self.mean_rate / 1e6:.3g}mbit on average"
+        window = f"in windows of {units.format_duration(self.window)}"
+        return f"rate by {self.name}, {mean}, {window}; again every {units.format_duration(self.duration)}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """From ``at`` seconds on these settings hold, as typed attributes of a profile; ``cut``: nothing crosses."""
+
+    at: float
+    values: dict[str, float]
+    cut: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Settings by the rows of a CSV file, each merged into the base and holding until the next.
+
+    The first line names the columns: ``t`` first, then any of latency, rate, loss and jitter. A cell is a quantity with
+    its unit (20ms, 5mbit, 1%), or a plain number where the column's name has the unit: ``latency_ms`` or
+    ``latency [ms]``. An empty cell leaves the base's setting; a rate of 0 cuts the link. The last row holds for ever,
+    unless everything begins anew after ``repeat`` seconds.
+    """
+
+    name: str
+    rows: tuple[Row, ...] = field(repr=False)
+    repeat: float | None = None
+    sha256: str = ""
+
+    def __post_init__(self) -> None:
+        if self.repeat is not None and self.repeat <= self.rows[-1].at:
+            last = units.format_duration(self.rows[-1].at)
+            raise ScheduleError(f"repeat: {units.format_duration(self.repeat)} must be after the last row, at {last}")
+
+    @classmethod
+    def read(cls, text: str, name: str, repeat: float | None = None) -> Self:
+        lines = csv.reader(text.removeprefix("\ufeff").splitlines(), skipinitialspace=True)
+        header = next(lines, None)
+        if header is None:
+            raise ScheduleError(f"{name}: is empty; its first line names the columns, e.g. t_s,latency_ms,rate_mbit")
+        columns = _columns(header, name)
+        rows: list[Row] = []
+        for cells in lines:
+            if not any(cell.strip() for cell in cells):
+                continue
+            row = _row(cells, columns, f"{name}:{lines.line_num}")
+            if rows and row.at <= rows[-1].at:
+                raise ScheduleError(f"{name}:{lines.line_num}: t: {row.at:g} s is not after the row before it")
+            rows.append(row)
+        if not rows:
+            raise ScheduleError(f"{name}: has no rows under its columns")
+        return cls(name, tuple(rows), repeat, hashlib.sha256(text.encode()).hexdigest())
+
+    def changes(self, base: LinkProfile) -> Iterator[Change]:
+        for cycle in count():
+            begin = cycle * (self.repeat or 0.0)
+            if self.rows[0].at > 0 and self.repeat is not None:
+                yield Change(round(begin, DIGITS), base)
+            for row in self.rows:
+                yield Change(round(begin + row.at, DIGITS), base.merged(**row.values), row.cut)
+            if self.repeat is None:
+                return
+
+    def extremes(self, base: LinkProfile) -> list[LinkProfile]:
+        """The least of each column, and the most of each with the mean of the rate: between them lies every row."""
+        least, most = self._bounds
+        return [base, base.merged(**least), base.merged(**most)]
+
+    def to_mapping(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {"rows": len(self.rows), "last": units.format_duration(self.rows[-1].at)}
+        if self.repeat is not None:
+            facts["repeat"] = units.format_duration(self.repeat)
+        return {"csv": self.name, **facts, "sha256": self.sha256}
+
+    def describe(self) -> str:
+        kinds = ", ".join(name for name in _PARSERS if any(name in row.values for row in self.rows))
+        last = units.format_duration(self.rows[-1].at)
+        then = "" if self.repeat is None else f"; again every {units.format_duration(self.repeat)}"
+        return f"{kinds or 'cuts'} by {self.name}, {len(self.rows)} rows to {last}{then}"
+
+    @cached_property
+    def _bounds(self) -> tuple[dict[str, float], dict[str, float]]:
+        columns = {name: [row.values[name] for row in self.rows if name in row.values] for name in _PARSERS}
+        least = {name: min(values) for name, values in columns.items() if values}
+        most = {name: max(values) for name, values in columns.items() if values}
+        return least, most | ({"rate": self._mean_rate()} if "rate" in most else {})
+
+    def _mean_rate(self) -> float:
+        """By the time that each row holds; the last one counts like the one before it if nothing follows."""
+        times = [row.at for row in self.rows]
+        tail = times[-1] - times[-2] if len(times) > 1 else 1.0
+        ends = [*times[1:], self.repeat if self.repeat is not None else times[-1] + tail]
+        held = [(end - row.at, row.values["rate"]) for row, end in zip(self.rows, ends, strict=True)
+                if "rate" in row.values]  # fmt: skip
+        return sum(seconds * rate for seconds, rate in held) / sum(seconds for seconds, _ in held)
+
+
+_PARSERS: dict[str, Callable[[object], float]] = {
+    "latency": units.parse_duration,
+    "rate": units.parse_rate,
+    "loss": units.parse_fraction,
+    "jitter": units.parse_duration,
+}
+_COLUMN = re.compile(r"([a-z]+)(?:_([a-z%]+)|\s*[\[(]([a-z%]+)[\])])?", re.IGNORECASE)
+
+
+def _columns(header: list[str], name: str) -> list[tuple[str, str]]:
+    """Each column's name and the unit in it, which may be empty."""
+    columns = []
+    for cell in header:
+        match = _COLUMN.fullmatch(cell.strip())
+        key = match[1].lower() if match else ""
+        if match is None or key not in ("t", *_PARSERS):
+            raise ScheduleError(f"{name}:1: {_quote(cell)} is no column; these are: t, {', '.join(_PARSERS)}")
+        columns.append((key, match[2] or match[3] or ""))
+    names = [key for key, _ in columns]
+    if names[:1] != ["t"] or len(names) < 2:
+        raise ScheduleError(f"{name}:1: the first column is t, the time, and at least one setting follows")
+    if repeated := sorted({key for key in names if names.count(key) > 1}):
+        raise ScheduleError(f"{name}:1: the column {repeated[0]} is there twice")
+    return columns
+
+
+def _row(cells: list[str], columns: list[tuple[str, str]], where: str) -> Row:
+    if len(cells) != len(columns):
+        raise ScheduleError(f"{where}: has {len(cells)} cells for {len(columns)} columns")
+    at, values, cut = 0.0, {}, False
+    for cell, (key, unit) in zip(cells, columns, strict=True):
+        text = cell.strip()
+        if not text and key != "t":
+            continue
+        try:
+            value = (units.parse_duration if key == "t" else _PARSERS[key])(text + unit)
+            if key == "t":
+                at = value
+            elif key == "rate" and value == 0:
+                cut = True
+            else:
+                LinkProfile(**{key: value})  # type: ignore[arg-type]  # checked one by one: the base is not known here
+                values[key] = value
+        except (UnitError, ProfileError) as error:
+            raise ScheduleError(f"{where}: {key}: {error}{_unit_hint(text, key, unit)}") from None
+    return Row(at, values, cut)
+
+
+def _unit_hint(text: str, key: str, unit: str) -> str:
+    example = {"t": "t_s", "latency": "latency_ms", "jitter": "jitter_ms", "rate": "rate_mbit", "loss": "loss_%"}[key]
+    plain = re.fullmatch(r"[0-9.]+", text)
+    return f"; or name the column {example}" if plain and not unit else ""
+
+
+def _quote(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:37]}...")

@@ -1,0 +1,101 @@
+"""A link's profile as scenarios write it: by name, by value, or by name with changes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_serializer,
+)
+
+from netem.errors import ProfileError
+from netem.library import PROFILES
+from netem.profile import DISTRIBUTIONS, LinkProfile
+from orchestrator.scenario.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA
+from orchestrator.scenario.strict import Strict, unknown
+
+PROFILE_KEYS = ("latency", "jitter", "distribution", "loss", "rate", "buffer", "duplicate", "corrupt", "reorder")
+UNIMPAIRED: dict[str, Any] = {
+    "latency": "0s", "jitter": "0s", "distribution": "normal", "loss": "0%", "rate": None, "buffer": None,
+    "duplicate": "0%", "corrupt": "0%", "reorder": "0%",
+}  # fmt: skip
+
+_GILBERT_ELLIOTT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["gilbert-elliott"],
+    "properties": {
+        "gilbert-elliott": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["p", "r"],
+            "properties": {key: FRACTION_SCHEMA for key in ("p", "r", "loss_good", "loss_bad")},
+        }
+    },
+}
+_NULL = {"type": "null"}
+
+
+class LinkKeys(Strict):
+    """A profile's keys as written. ``profile`` names one to start from; keys beside it change it.
+
+    The values stay in the written form, because over another profile a key that is absent and a key with its default
+    are different things.
+    """
+
+    short: ClassVar[str | None] = "profile"
+
+    profile: Annotated[str | None, WithJsonSchema({"type": "string", "enum": sorted(PROFILES)})] = None
+    latency: Annotated[Any, WithJsonSchema(DURATION_SCHEMA)] = Field(default=None, description="one way")
+    jitter: Annotated[Any, WithJsonSchema(DURATION_SCHEMA)] = None
+    distribution: Annotated[Any, WithJsonSchema({"enum": list(DISTRIBUTIONS)})] = None
+    loss: Annotated[Any, WithJsonSchema({"anyOf": [FRACTION_SCHEMA, _GILBERT_ELLIOTT_SCHEMA]})] = None
+    rate: Annotated[Any, WithJsonSchema(RATE_SCHEMA)] = None
+    buffer: Annotated[Any, WithJsonSchema({"anyOf": [DURATION_SCHEMA, SIZE_SCHEMA, _NULL]})] = None
+    duplicate: Annotated[Any, WithJsonSchema(FRACTION_SCHEMA)] = None
+    corrupt: Annotated[Any, WithJsonSchema(FRACTION_SCHEMA)] = None
+    reorder: Annotated[Any, WithJsonSchema(FRACTION_SCHEMA)] = None
+
+    @field_validator("profile")
+    @classmethod
+    def _check_name(cls, value: str | None) -> str | None:
+        if value is not None and value not in PROFILES:
+            raise ValueError(unknown("named profile", value, PROFILES))
+        return value
+
+    @field_validator(*PROFILE_KEYS)
+    @classmethod
+    def _check_value(cls, value: Any, info: ValidationInfo) -> Any:
+        """Each key by itself; over what it will be laid, and so whether a buffer finds a rate, is not known here."""
+        key = str(info.field_name)
+        try:
+            LinkProfile(rate=1.0, latency=1.0).merged({key: value})
+        except ProfileError as error:
+            raise ValueError(str(error).removeprefix(f"{key}: ")) from None
+        return value
+
+    @model_serializer(mode="wrap")
+    def _only_what_was_given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Written back as it was written: an absent key must stay absent."""
+        absent = {key for name, key in self.key_names().items() if name not in self.model_fields_set}
+        return {key: value for key, value in handler(self).items() if key not in absent}
+
+    def given(self) -> dict[str, Any]:
+        """The profile's own keys that were written, without ``profile``."""
+        return {key: getattr(self, key) for key in PROFILE_KEYS if key in self.model_fields_set}
+
+    def changes(self, *, upward: bool = False) -> dict[str, Any]:
+        """What to merge into a profile: only the keys given, or every key where a named profile replaces it.
+
+        ``upward``: for the direction to the cloud, where a name may have a partner for it (``lte``, ``lte-up``).
+        """
+        if self.profile is None:
+            return self.given()
+        partner = f"{self.profile}-up"
+        named = PROFILES[partner if upward and partner in PROFILES else self.profile]
+        return UNIMPAIRED | named.to_mapping() | self.given()

@@ -1,0 +1,173 @@
+"""Schedules in a scenario: what becomes of a link while the run goes on, by itself and not as a fault.
+
+    schedule: {steps: [{at: 10s, rate: 5mbit}, {at: 20s, loss: 5%}]}            one on top of the other
+    schedule: {ramp: [{at: 10s, over: 30s, to: {rate: 1mbit}}]}                 gradually, every 100 ms
+    schedule: {handover: [{at: 15s, interruption: 300ms, profile: 5g}]}         nothing crosses, then another profile
+    schedule: {steps: [...], handover: [...], repeat: 60s}                      together, again every minute
+    schedule: {trace: {up: up.txt, down: down.txt}, window: 200ms}              rates by traces of Mahimahi
+    schedule: {csv: drive.csv}                                                  t, latency, rate, loss, jitter by rows
+
+Times count from the start of training, as those of faults. Files are found relative to the scenario's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path as FilePath
+from typing import ClassVar
+
+from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
+
+from netem.errors import ScheduleError
+from netem.schedule import PACE, Schedule, Step, Steps
+from netem.traces import WINDOW, Table, Trace
+from orchestrator.scenario.profiles import LinkKeys
+from orchestrator.scenario.quantities import Duration
+from orchestrator.scenario.strict import Strict
+
+DIRECTORY = "directory"  # the key of the validation context that says where relative paths begin
+LARGEST_FILE = 64_000_000  # bytes; an hour of a trace of 100 Mbit/s
+
+
+class StepSpec(LinkKeys):
+    """From ``at`` on these settings hold, over what held before."""
+
+    short: ClassVar[str | None] = None
+
+    at: Duration
+
+    @model_validator(mode="after")
+    def _check_change(self) -> StepSpec:
+        if not self.changes():
+            raise ValueError("changes nothing: give it a profile or keys of one, e.g. rate: 5mbit")
+        return self
+
+
+class RampSpec(Strict):
+    """The numbers in ``to`` are reached little by little, in time ``over``."""
+
+    at: Duration
+    over: Duration = Field(gt=0)
+    to: LinkKeys
+    from_: LinkKeys | None = Field(default=None, alias="from", description="default: what holds at the time")
+    step: Duration = Field(default=PACE, ge=0.001, description="time from one small change to the next")
+
+    @model_validator(mode="after")
+    def _check_change(self) -> RampSpec:
+        if not self.to.changes():
+            raise ValueError("to: give it a profile or keys of one, e.g. to: {rate: 5mbit}")
+        return self
+
+
+class HandoverSpec(LinkKeys):
+    """Nothing crosses for the time of the interruption; after it these settings hold, if any."""
+
+    short: ClassVar[str | None] = None
+
+    at: Duration
+    interruption: Duration = Field(gt=0)
+
+
+class FilesSpec(Strict):
+    """One file for both directions, or one for each."""
+
+    short: ClassVar[str | None] = "file"
+
+    file: str | None = Field(default=None, description="relative to the scenario's")
+    up: str | None = Field(default=None, description="towards the cloud")
+    down: str | None = None
+
+    @model_validator(mode="after")
+    def _check_sense(self) -> FilesSpec:
+        if (self.file is None) == (self.up is None and self.down is None):
+            raise ValueError("name one file, or files for up and down: {up: up.txt, down: down.txt}")
+        return self
+
+    def given(self) -> Iterator[tuple[str, str]]:
+        """Each key with its file."""
+        for key in ("file", "up", "down"):
+            if (path := getattr(self, key)) is not None:
+                yield key, path
+
+
+class ScheduleSpec(Strict):
+    """How a link changes over time, in one of three ways: changes written down, a trace, or a table."""
+
+    steps: list[StepSpec] = Field(default=[], description="from a time on, other settings")
+    ramp: list[RampSpec] = Field(default=[], description="little by little to other settings")
+    handover: list[HandoverSpec] = Field(default=[], description="an interruption, and other settings after it")
+    trace: FilesSpec | None = Field(default=None, description="packet-delivery traces of Mahimahi")
+    csv: FilesSpec | None = Field(default=None, description="columns t, latency, rate, loss, jitter")
+    window: Duration | None = Field(default=None, description=f"of a trace, default {WINDOW * 1000:.0f}ms")
+    repeat: Duration | None = Field(default=None, gt=0, description="begin anew after this; traces do by themselves")
+
+    _files: dict[str, Schedule] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _read(self, info: ValidationInfo) -> ScheduleSpec:
+        written = bool(self.steps or self.ramp or self.handover)
+        if sum((written, self.trace is not None, self.csv is not None)) != 1:
+            raise ValueError("say how the link changes: either steps, ramp and handover, or a trace, or a csv")
+        if self.window is not None and self.trace is None:
+            raise ValueError("window: goes with trace")
+        if self.repeat is not None and self.trace is not None:
+            raise ValueError("repeat: a trace begins anew by itself when it ends")
+        if written:
+            self._written(upward=False)
+        directory = FilePath((info.context or {}).get(DIRECTORY, "."))
+        for kind in ("trace", "csv"):
+            files: FilesSpec | None = getattr(self, kind)
+            for key, path in files.given() if files is not None else ():
+                try:
+                    text = _text(directory / path)
+                    self._files[key] = (
+                        Trace.read(text, path, WINDOW if self.window is None else self.window)
+                        if kind == "trace"
+                        else Table.read(text, path, self.repeat)
+                    )
+                except ScheduleError as error:
+                    inside = str(error).startswith(("window: ", "repeat: "))
+                    place = "" if inside else f"{kind}: " if key == "file" else f"{kind}: {key}: "
+                    raise ValueError(f"{place}{error}") from None
+        return self
+
+    @property
+    def has_sides(self) -> bool:
+        """Whether it says something else of the ways up and down."""
+        return bool({"up", "down"} & self._files.keys())
+
+    def made(self, *, upward: bool) -> Schedule | None:
+        """The schedule of one direction, the one towards the cloud or the other."""
+        if self._files:
+            return self._files.get("up" if upward else "down", self._files.get("file"))
+        return self._written(upward=upward)
+
+    def _written(self, *, upward: bool) -> Steps:
+        steps = [Step(at=each.at, settings=each.changes(upward=upward)) for each in self.steps]
+        steps += [
+            Step(
+                at=each.at,
+                over=each.over,
+                pace=each.step,
+                start={} if each.from_ is None else each.from_.changes(upward=upward),
+                settings=each.to.changes(upward=upward),
+            )
+            for each in self.ramp
+        ]
+        steps += [
+            Step(at=each.at, interruption=each.interruption, settings=each.changes(upward=upward))
+            for each in self.handover
+        ]
+        return Steps(tuple(steps), self.repeat)
+
+
+def _text(file: FilePath) -> str:
+    """The text of a file of a schedule. Raises ScheduleError."""
+    try:
+        if file.stat().st_size > LARGEST_FILE:
+            raise ScheduleError(f"{file} is larger than {LARGEST_FILE // 10**6} MB; take a part of it, traces repeat")
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ScheduleError(f"{file} cannot be read: {error.strerror}; paths begin at the scenario's file") from None
+    except UnicodeDecodeError:
+        raise ScheduleError(f"{file} cannot be read: it is not UTF-8 text") from None

@@ -1,0 +1,165 @@
+"""Make links follow their schedules while the run trains.
+
+Links that have the same schedule over the same profile follow it together, in one coroutine. Every change is made in
+place by the link engine, and how late it was made is measured at each link. Where the engine or this host does not keep
+up, what a later change has overtaken is left out and counted, so that lateness does not add up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from netem.lateness import Lateness
+from netem.schedule import Change, Schedule
+from orchestrator.errors import OrchestratorError
+from orchestrator.links import Links, Pair
+from orchestrator.planning.plan import LinkPlan, Plan
+
+TOLD = 2000  # changes that are recorded one by one, in equal shares for the courses; of the others only the sums are
+TOLD_EACH = 100  # and at most so many of one course, as of its failures
+QUIET = 3600.0  # s without a word from a node, after which schedules wait for one; see `Schedules.heard`
+AT_ONCE = 16  # links being changed at the same time
+
+
+@dataclass
+class Course:
+    """Links that follow one schedule together, and how that went.
+
+    ``changes`` were made, each on all links; ``overtaken`` were left out, since the next was due; ``failures`` are the
+    times that one could not be made at a link.
+    """
+
+    name: str
+    pairs: tuple[Pair, ...]
+    schedule: Schedule
+    link: LinkPlan  # the first of them
+    changes: int = 0
+    overtaken: int = 0
+    failures: int = 0
+    lateness: Lateness = field(default_factory=Lateness)
+
+    def to_json(self) -> dict[str, Any]:
+        """What the record keeps of it."""
+        return {
+            "links": self.name,
+            "count": len(self.pairs),
+            "schedule": self.schedule.describe(),
+            "changes": self.changes,
+            "overtaken": self.overtaken,
+            "failures": self.failures,
+            "late_p99": self.lateness.quantile(0.99),
+            "late_max": self.lateness.maximum,
+        }
+
+
+def courses(links: Sequence[LinkPlan]) -> list[Course]:
+    """Links with a schedule, those together that follow the same one from the same profile."""
+    groups: dict[tuple[Any, ...], list[LinkPlan]] = {}
+    for link in links:
+        if link.schedule is not None:
+            written = json.dumps(link.schedule.to_mapping())
+            groups.setdefault((link.link_class, written, link.profile), []).append(link)
+    return [
+        Course(_name(group), tuple((link.source, link.target) for link in group), group[0].schedule, group[0])
+        for group in groups.values()
+        if group[0].schedule is not None
+    ]
+
+
+class Schedules:
+    """Runs the plan's schedules on asyncio's clock.
+
+    ``note(name, data)`` is called with "schedule" for a change that was made and "schedule failed" for one that could
+    not be; ``spawn`` runs a coroutine beside others, answers for what it raises, and ends it in time.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        links: Links,
+        note: Callable[[str, dict[str, Any]], None],
+        spawn: Callable[[Awaitable[None]], None],
+    ) -> None:
+        self.courses = courses(plan.links)
+        self._links = links
+        self._note = note
+        self._spawn = spawn
+        self._told_each = min(TOLD_EACH, TOLD // max(1, len(self.courses)))
+        self._going = True
+        self._heard = 0.0
+        self._stirred = asyncio.Event()
+
+    def begin(self) -> None:
+        """Training starts now: the schedules' times are counted from here."""
+        began = asyncio.get_running_loop().time()
+        self.heard()
+        for number, course in enumerate(self.courses):
+            self._spawn(self._run(course, f"schedule {number}", began))
+
+    def heard(self) -> None:
+        """A node has said something. On a virtual clock a schedule that repeats would keep time going for ever where
+        all nodes wait for something that never comes, and nobody would find out."""
+        self._heard = asyncio.get_running_loop().time()
+        self._stirred.set()
+
+    def end(self) -> list[Course]:
+        """From now on the links stay as they are; what became of the schedules."""
+        self._going = False
+        return self.courses
+
+    async def _run(self, course: Course, weight: str, began: float) -> None:
+        loop = asyncio.get_running_loop()
+        changes = course.schedule.changes(course.link.profile)
+        change, last = next(changes, None), Change(0.0, course.link.profile)
+        while change is not None and self._going:
+            await asyncio.sleep(max(0.0, began + change.at - loop.time()))
+            slept = await self._sleep_while_quiet()
+            following = next(changes, None)
+            while following is not None and began + following.at <= loop.time():
+                course.overtaken += following.at > change.at and not slept
+                change, following = following, next(changes, None)
+            if self._going and (change.profile, change.cut) != (last.profile, last.cut):
+                await self._make(course, change, weight, began)
+                last = change
+            change = following
+
+    async def _sleep_while_quiet(self) -> bool:
+        if asyncio.get_running_loop().time() - self._heard <= QUIET:
+            return False
+        self._stirred.clear()
+        await self._stirred.wait()
+        return True
+
+    async def _make(self, course: Course, change: Change, weight: str, began: float) -> None:
+        latest = 0.0
+        for first in range(0, len(course.pairs), AT_ONCE):
+            pairs = course.pairs[first : first + AT_ONCE]
+            made = await asyncio.gather(*(self._make_one(course, pair, change, weight, began) for pair in pairs))
+            latest = max(latest, *made)
+        course.changes += 1
+        if course.changes <= self._told_each:
+            became = "cut" if change.cut else change.profile.describe()
+            self._note("schedule", {"links": course.name, "at": change.at, "late": latest, "became": became})
+
+    async def _make_one(self, course: Course, pair: Pair, change: Change, weight: str, began: float) -> float:
+        """Change one link; how late, in seconds."""
+        try:
+            await self._links.follow(pair, change.profile, weight, cut=change.cut)
+        except OrchestratorError as error:
+            course.failures += 1
+            if course.failures <= TOLD_EACH:
+                data = {"link": " → ".join(pair), "at": change.at, "error": str(error)}
+                self._note("schedule failed", data)
+        late = max(0.0, round(asyncio.get_running_loop().time() - began - change.at, 9))
+        course.lateness.add(late)
+        return late
+
+
+def _name(links: Sequence[LinkPlan]) -> str:
+    """``edge-0 → cloud``, or the class and way of several: ``device-edge, 12 links, edge-0 → device-0-0 ...``."""
+    first = f"{links[0].source} → {links[0].target}"
+    return first if len(links) == 1 else f"{links[0].link_class}: {first} and {len(links) - 1} more"

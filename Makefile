@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-.PHONY: help setup demo test lint benchmarks clean
+.PHONY: help setup demo test lint lab benchmarks clean
 help:  ## what there is to make
 	@grep -E '^[a-z]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -21,6 +21,8 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+lab: setup  ## the kernel engine in a kernel with netem; boots one in user-mode Linux where this host's has none
+	EDGEBED_KERNEL_LAB=1 $(BIN)/python -m pytest tests/lab
 benchmarks: setup  ## each prints one JSON object
 	for name in startup transport links rounds training schedules messages simulation drivers; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 clean:  ## remove the virtual environment and caches, never a run

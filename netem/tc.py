@@ -18,14 +18,16 @@ netem as not yet sent (tc-netem(8), LIMITATIONS). Decisions:
 - **No link, no traffic**: what no filter matches goes to a blackhole, ARP and IPv6 included. Nodes need static
   neighbour entries.
 - **Changes are in place** (`change`), naming every setting: tc resets only some of those left out. Deleting and
-  adding would drop what is queued. Packets on their way keep their times.
-- **Distribution tables are ours** (`distribution_tables`): those of iproute2 are missing from slim images, it has none
-  for "uniform", and a table once given cannot be taken back in place. Write them to a directory and name it in
-  TC_LIB_DIR when running tc.
+  adding would drop what is queued. Packets on their way keep their times. netem restarts its draws with each change,
+  so each needs a seed of its own (`next_seed`), or a link changed often would repeat the first few draws.
+- **A cut takes the netem leaf away** and puts a blackhole in its place: packets on their way are dropped, as they are
+  when a cable is pulled. A loss of 100 % would still let them arrive.
+- **Distribution tables are ours** (`netem.tables`): those of iproute2 are missing from slim images, it has none for
+  "uniform", and a table once given cannot be taken back in place.
 
 Differences to `netem.impair`: the rate comes after the delay, so a saturated link shows no jitter; reordered packets
-skip the rate as well; a packet drawn for both loss and duplication arrives once. A super-packet counts as one packet
-(segmentation offload must be off where single packets count).
+skip the rate as well; a packet drawn for both loss and duplication arrives once, and a copy may be lost by itself. A
+super-packet counts as one packet (segmentation offload must be off where single packets count).
 """
 
 from __future__ import annotations
@@ -34,8 +36,7 @@ import ipaddress
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import NormalDist
+from dataclasses import dataclass
 from typing import Any
 
 from netem import units
@@ -54,8 +55,6 @@ _SLOWEST_CLOCK = 100
 """Timer ticks per second of the slowest usual kernels; HTB's burst must last for one tick."""
 _LARGEST_SUPER_PACKET = 65536
 _NOMINAL_RATE = 10e9
-_TABLE_SIZE = 4096
-_TABLE_SCALE = 8192  # NETEM_DIST_SCALE: a table's entry of 8192 is one jitter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,10 +119,42 @@ def change_command(device: str, link: KernelLink, capabilities: Capabilities, *,
     return _leaf("change", device, link, _netem(link, capabilities, alone=alone, complete=True))
 
 
-def cut_command(device: str, link: KernelLink, capabilities: Capabilities) -> list[str]:
-    """The command that lets nothing more enter a link. What is on its way still arrives; `change_command` restores."""
-    closed = link.profile.merged(loss=1.0, duplicate=0.0)  # a packet drawn for both would arrive once
-    return change_command(device, replace(link, profile=closed), capabilities)
+def cut_commands(device: str, link: KernelLink) -> list[list[str]]:
+    """The commands that let nothing cross a link any more, what is on its way included.
+
+    The second shows the link's last counters. A blackhole below netem stops it first, so that they are final: what
+    was on its way (`LinkState.backlog_packets`) is dropped. `restore_commands` takes the place of `change_command`.
+    """
+    qdisc = ["tc", "qdisc"]
+    return [
+        [*qdisc, "add", "dev", device, "parent", f"{link.handle}1", "blackhole"],
+        show_command(device),
+        [*qdisc, "replace", "dev", device, "parent", link.class_id, "blackhole"],
+    ]
+
+
+def restore_commands(
+    device: str, link: KernelLink, capabilities: Capabilities, *, alone: bool = False
+) -> list[list[str]]:
+    """The commands that shape a cut link anew, empty. The first shows what the cut has dropped (`parse_cuts`)."""
+    return [show_command(device), _leaf("replace", device, link, _netem(link, capabilities, alone=alone))]
+
+
+def show_command(device: str) -> list[str]:
+    """The command whose output, with the options -j and -s, `parse_qdiscs` and `parse_cuts` read."""
+    return ["tc", "qdisc", "show", "dev", device]
+
+
+def applied(profile: LinkProfile, capabilities: Capabilities, *, alone: bool) -> LinkProfile:
+    """What of a profile the commands ask of this host's kernel. `alone`: no other link shares the device."""
+    if profile.duplicate and not alone and not capabilities.duplicate_in_tree:
+        return profile.merged(duplicate=0.0)
+    return profile
+
+
+def next_seed(seed: int) -> int:
+    """The seed for the settings that replace those with `seed`: a full-period congruential step, 32 bits."""
+    return (1664525 * seed + 1013904223) % 2**32
 
 
 def not_applied(links: Sequence[KernelLink], capabilities: Capabilities) -> list[str]:
@@ -131,12 +162,11 @@ def not_applied(links: Sequence[KernelLink], capabilities: Capabilities) -> list
     missing = []
     if not capabilities.seed and any(_is_random(link.profile) for link in links):
         missing.append("seed: this kernel's netem takes none, so its random draws differ from run to run")
-    if len(links) > 1 and not capabilities.duplicate_in_tree:
-        missing += [
-            f"duplicate on the link from {link.address}: this kernel refuses it while other links share the device"
-            for link in links
-            if link.profile.duplicate
-        ]
+    missing += [
+        f"duplicate on the link from {link.address}: this kernel refuses it while other links share the device"
+        for link in links
+        if applied(link.profile, capabilities, alone=len(links) == 1) != link.profile
+    ]
     return missing
 
 
@@ -151,21 +181,6 @@ def queue_limit(profile: LinkProfile) -> int:
     if profile.rate is None:
         return max(1000, math.ceil(_NOMINAL_RATE * on_the_way / 8 / FULL_FRAME))
     return max(1, math.ceil((profile.rate * on_the_way / 8 + (profile.buffer_limit or 0)) / FULL_FRAME))
-
-
-def distribution_tables() -> dict[str, str]:
-    """Files for the directory that TC_LIB_DIR names: the quantiles of each jitter distribution, in 1/8192 jitters.
-
-    The pareto table is iproute2's (netem/pareto.c): (4/3)(u^(-1/3) - 3/2), at most 4.
-    """
-    normal = NormalDist()
-    quantiles = [(step + 0.5) / _TABLE_SIZE for step in range(_TABLE_SIZE)]
-    tables = {
-        "normal": [normal.inv_cdf(u) for u in quantiles],
-        "uniform": [2 * u - 1 for u in quantiles],
-        "pareto": [min(4 / 3 * ((1 - u) ** (-1 / 3) - 1.5), 4.0) for u in quantiles],
-    }
-    return {f"{name}.dist": _table(values) for name, values in tables.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,6 +224,15 @@ def parse_qdiscs(text: str) -> dict[int, LinkState]:
     except (ValueError, TypeError, KeyError, ProfileError) as error:
         raise TcError(f"cannot read the output of tc -j -s qdisc show: {error!r}") from error
     return {state.index: state for state in states}
+
+
+def parse_cuts(text: str) -> dict[int, int]:
+    """Packets dropped so far by the blackholes of cut links, by index, from the same output. Raises TcError."""
+    try:
+        holes = [each for each in json.loads(text) if each["kind"] == "blackhole" and each["parent"] != _DROP_CLASS]
+        return {_index(hole): hole["drops"] for hole in holes}
+    except (ValueError, TypeError, KeyError) as error:
+        raise TcError(f"cannot read the output of tc -j -s qdisc show: {error!r}") from error
 
 
 def compare(asked: LinkProfile, found: LinkState) -> list[Difference]:
@@ -260,7 +284,7 @@ def _leaf(verb: str, device: str, link: KernelLink, options: list[str]) -> list[
 
 def _netem(link: KernelLink, capabilities: Capabilities, *, alone: bool, complete: bool = False) -> list[str]:
     """netem's options. `complete` names those that are off as well, which a change would else leave as they are."""
-    profile = link.profile
+    profile = applied(link.profile, capabilities, alone=alone)
     options = ["limit", str(queue_limit(profile))]
     if profile.latency or profile.jitter or complete:
         options += ["delay", _time(profile.latency)]
@@ -272,7 +296,7 @@ def _netem(link: KernelLink, capabilities: Capabilities, *, alone: bool, complet
         options += ["loss", "gemodel", *map(units.format_fraction, fractions)]
     elif profile.loss:
         options += ["loss", "random", units.format_fraction(profile.loss)]
-    if profile.duplicate and (alone or capabilities.duplicate_in_tree):
+    if profile.duplicate:
         options += ["duplicate", units.format_fraction(profile.duplicate)]
     if profile.corrupt or complete:
         options += ["corrupt", units.format_fraction(profile.corrupt)]
@@ -321,7 +345,7 @@ def _state(leaf: Mapping[str, Any]) -> LinkState:
         reorder=options.get("reorder", {}).get("reorder", 0.0) if options.get("gap") else 0.0,
     )
     return LinkState(
-        index=int(leaf["parent"].removeprefix("1:"), 16),
+        index=_index(leaf),
         profile=profile,
         limit=options["limit"],
         seed=options.get("seed"),
@@ -331,6 +355,10 @@ def _state(leaf: Mapping[str, Any]) -> LinkState:
         backlog=leaf["backlog"],
         backlog_packets=leaf["qlen"],
     )
+
+
+def _index(leaf: Mapping[str, Any]) -> int:
+    return int(leaf["parent"].removeprefix("1:"), 16)
 
 
 def _loss(options: Mapping[str, Any]) -> float | GilbertElliott:
@@ -347,9 +375,3 @@ def _is_random(profile: LinkProfile) -> bool:
 def _time(seconds: float) -> str:
     """Milliseconds with nanosecond digits: tc reads "ns" only in recent versions."""
     return f"{seconds * 1e3:.6f}".rstrip("0").rstrip(".") + "ms"
-
-
-def _table(values: Sequence[float]) -> str:
-    """The format of iproute2's .dist files: signed 16-bit numbers, eight to a line."""
-    numbers = [f"{min(32767, max(-32768, round(value * _TABLE_SCALE)))}" for value in values]
-    return "".join(" ".join(numbers[start : start + 8]) + "\n" for start in range(0, len(numbers), 8))

@@ -3,18 +3,22 @@
 A link from source to target is shaped where its packets leave the hub for the target, one HTB class with a netem leaf
 per source. Both directions are shaped that way, each on its own side, and neither where it is sent: there TCP's small
 queues would take packets waiting in netem for packets not yet sent (tc-netem(8), LIMITATIONS).
+
+The bridge is told who is where instead of learning it. A learning bridge sends what is for a silent or absent node to
+everybody, and such packets would take the rate and the buffer of links they do not belong to.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 from netem import tc
 from netem.profile import LinkProfile
+from netem.tables import distribution_tables
 from orchestrator.errors import FabricError, HostError
 from orchestrator.fabric import wiring
 from orchestrator.fabric.base import Counted
@@ -39,18 +43,20 @@ class KernelFabric:
         self._interfaces: dict[str, str] = {}
         self._single_packets = wiring.packet_truth(plan)
         self._attachments = count(1)
-        self._gone: dict[tuple[str, str], dict[str, int]] = {}  # counters of interfaces that have been replaced
+        self._gone: dict[tuple[str, str], dict[str, int]] = {}  # counters of qdiscs that are no more
 
     @classmethod
-    async def open(cls, hub: Hub, directory: Path, plan: Plan, *, seed: bool) -> KernelFabric:
-        """``seed``: whether this host's netem takes one."""
+    async def open(
+        cls, hub: Hub, directory: Path, plan: Plan, *, seed: bool, duplicate_in_tree: bool = False
+    ) -> KernelFabric:
+        """``seed``, ``duplicate_in_tree``: what this host's netem can do, see `tc.Capabilities` and `tryout`."""
         tables = directory / "tc"
         tables.mkdir()
-        for name, text in tc.distribution_tables().items():
+        for name, text in distribution_tables().items():
             (tables / name).write_text(text)
         await hub.run(["ip", "link", "add", BRIDGE, "type", "bridge", "mcast_snooping", "0"])
         await hub.run(["ip", "link", "set", BRIDGE, "addrgenmode", "none", "up"])
-        return cls(hub, tables, plan, tc.Capabilities(seed=seed))
+        return cls(hub, tables, plan, tc.Capabilities(seed=seed, duplicate_in_tree=duplicate_in_tree))
 
     def notes(self) -> list[str]:
         return [
@@ -63,14 +69,15 @@ class KernelFabric:
         await self._retire(node.name)
         interface = wiring.hub_interface(node, next(self._attachments))
         await self._hub.run(["ip", "-batch", "-"], stdin=wiring.hub_lines(node, pid, interface, bridge=BRIDGE))
-        links = list(self._links[node.name].values())
-        commands = tc.setup_commands(interface, links, self._capabilities)
-        await self._tc(tc.batch(commands))
+        await self._hub.run(["bridge", "-batch", "-"], stdin=_bridge_lines(node, interface))
+        links = self._links[node.name]
+        commands = tc.setup_commands(interface, list(links.values()), self._capabilities)
+        shown = await self._tc([*commands, tc.show_command(interface)])
         self._interfaces[node.name] = interface
-        await self._read_back(node.name)
+        self._check(node.name, links, shown)
         for source, target in self._cut:
             if target == node.name:
-                await self._apply_cut(source, target)
+                await self._close(source, target)
         lines = wiring.node_lines(
             node, wiring.peers(node, self._nodes.values()), single_packets=node.name in self._single_packets
         )
@@ -89,82 +96,111 @@ class KernelFabric:
             )
 
     async def change(self, source: str, target: str, profile: LinkProfile) -> None:
-        self._links[target][source] = replace(self._links[target][source], profile=profile)
-        if (source, target) not in self._cut:
-            await self._apply(source, target)
+        link = self._renew(source, target, profile)
+        if (source, target) not in self._cut and (interface := self._interfaces.get(target)) is not None:
+            command = tc.change_command(interface, link, self._capabilities, alone=self._alone(target))
+            self._check(target, {source: link}, await self._tc([command, tc.show_command(interface)]))
 
     async def cut(self, source: str, target: str) -> None:
-        self._cut.add((source, target))
-        await self._apply_cut(source, target)
+        if (source, target) not in self._cut:
+            self._cut.add((source, target))
+            await self._close(source, target)
 
     async def restore(self, source: str, target: str) -> None:
+        if (source, target) not in self._cut:
+            return
         self._cut.discard((source, target))
-        await self._apply(source, target)
+        link = self._renew(source, target, self._links[target][source].profile)
+        if (interface := self._interfaces.get(target)) is not None:
+            commands = tc.restore_commands(interface, link, self._capabilities, alone=self._alone(target))
+            shown = await self._tc(commands)
+            self._keep(source, target, _cut_off(tc.parse_cuts(shown)[link.index]))
 
     async def counters(self) -> Counted:
         rows: list[dict[str, int | str]] = []
         for target, links in self._links.items():
-            states = await self._states(target) if target in self._interfaces else {}
+            now = await self._read(target)
             for source, link in links.items():
-                state = states.get(link.index)
-                before = self._gone.get((source, target), _NOTHING)
-                now = _counts(state) if state is not None else _NOTHING
-                rows.append({"source": source, "target": target, **{key: now[key] + before[key] for key in _NOTHING}})
+                row = _sum(self._gone.get((source, target), {}), now.get(link.index, {}))
+                rows.append({"source": source, "target": target, **row})
         return Counted(links=rows)
 
     async def close(self) -> None:
         """Nothing to do: the bridge and the interfaces end with the hub's namespace."""
 
-    async def _retire(self, node: str) -> None:
-        """Keep what an interface has counted before it goes."""
-        if node not in self._interfaces:
-            return
-        try:
-            states = await self._states(node)
-        except HostError:
-            states = {}  # it went with the node's namespace
-        del self._interfaces[node]
-        for source, link in self._links[node].items():
-            if link.index in states:
-                before, now = self._gone.get((source, node), _NOTHING), _counts(states[link.index])
-                self._gone[source, node] = {key: before[key] + now[key] for key in _NOTHING}
-
-    async def _apply(self, source: str, target: str) -> None:
+    async def _close(self, source: str, target: str) -> None:
         if (interface := self._interfaces.get(target)) is not None:
             link = self._links[target][source]
-            alone = len(self._links[target]) == 1
-            await self._tc(tc.batch([tc.change_command(interface, link, self._capabilities, alone=alone)]))
+            state = tc.parse_qdiscs(await self._tc(tc.cut_commands(interface, link)))[link.index]
+            self._keep(source, target, {**_counts(state), "cut_dropped": state.backlog_packets})
 
-    async def _apply_cut(self, source: str, target: str) -> None:
-        if (interface := self._interfaces.get(target)) is not None:
-            await self._tc(tc.batch([tc.cut_command(interface, self._links[target][source], self._capabilities)]))
+    async def _retire(self, node: str) -> None:
+        """Keep what an interface has counted before it goes."""
+        try:
+            now = await self._read(node)
+        except HostError:
+            now = {}  # it went with the node's namespace
+        self._interfaces.pop(node, None)
+        for source, link in self._links[node].items():
+            self._keep(source, node, now.get(link.index, {}))
 
-    async def _read_back(self, target: str) -> None:
-        states = await self._states(target)
-        for source, link in self._links[target].items():
+    async def _read(self, target: str) -> dict[int, dict[str, int]]:
+        """What the qdiscs of an interface have counted, by the index of the link."""
+        if target not in self._interfaces:
+            return {}
+        shown = await self._tc([tc.show_command(self._interfaces[target])])
+        counted = {index: _counts(state) for index, state in tc.parse_qdiscs(shown).items()}
+        return counted | {index: _cut_off(packets) for index, packets in tc.parse_cuts(shown).items()}
+
+    def _keep(self, source: str, target: str, counted: Mapping[str, int]) -> None:
+        self._gone[source, target] = _sum(self._gone.get((source, target), {}), counted)
+
+    def _renew(self, source: str, target: str, profile: LinkProfile) -> tc.KernelLink:
+        old = self._links[target][source]
+        self._links[target][source] = replace(old, profile=profile, seed=tc.next_seed(old.seed))
+        return self._links[target][source]
+
+    def _alone(self, target: str) -> bool:
+        return len(self._links[target]) == 1
+
+    def _check(self, target: str, links: Mapping[str, tc.KernelLink], shown: str) -> None:
+        """Hold what the kernel shows against what was asked of it."""
+        states = tc.parse_qdiscs(shown)
+        for source, link in links.items():
             if link.index not in states:
                 raise FabricError(f"link {source} -> {target}: tc accepted it and the kernel does not show it")
-            if differences := tc.compare(link.profile, states[link.index]):
+            asked = tc.applied(link.profile, self._capabilities, alone=self._alone(target))
+            if differences := tc.compare(asked, states[link.index]):
                 raise FabricError(f"link {source} -> {target}: {'; '.join(map(str, differences))}")
 
-    async def _states(self, target: str) -> dict[int, tc.LinkState]:
-        return tc.parse_qdiscs(
-            await self._hub.run(["tc", "-j", "-s", "qdisc", "show", "dev", self._interfaces[target]])
-        )
-
-    async def _tc(self, lines: str) -> None:
-        await self._hub.run(["tc", "-batch", "-"], stdin=lines, environment=self._environment)
+    async def _tc(self, commands: Iterable[Sequence[str]]) -> str:
+        """Run commands one after the other in one process; what those that show something have printed, as JSON."""
+        argv = ["tc", "-json", "-statistics", "-batch", "-"]
+        return await self._hub.run(argv, stdin=tc.batch(commands), environment=self._environment)
 
 
-_NOTHING = dict.fromkeys(("offered", "offered_bytes", "delivered", "delivered_bytes", "lost"), 0)
+_COUNTERS = ("offered", "offered_bytes", "delivered", "delivered_bytes", "lost", "cut_dropped")
+
+
+def _bridge_lines(node: NodePlan, interface: str) -> str:
+    quiet = "flood off mcast_flood off bcast_flood off learning off"
+    return f"link set dev {interface} {quiet}\nfdb replace {node.mac} dev {interface} master static\n"
 
 
 def _counts(state: tc.LinkState) -> dict[str, int]:
-    """netem counts what left it and what it dropped; a drop is not told apart by its cause."""
+    """netem counts what left it, what it holds and what it dropped; a drop is not told apart by its cause."""
     return {
-        "offered": state.packets + state.dropped,
-        "offered_bytes": state.sent_bytes,
+        "offered": state.packets + state.dropped + state.backlog_packets,
+        "offered_bytes": state.sent_bytes + state.backlog,
         "delivered": state.packets,
         "delivered_bytes": state.sent_bytes,
         "lost": state.dropped,
     }
+
+
+def _cut_off(packets: int) -> dict[str, int]:
+    return {"offered": packets, "cut_dropped": packets}
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {key: one.get(key, 0) + other.get(key, 0) for key in _COUNTERS}

@@ -7,7 +7,6 @@ to some of the links.
 from __future__ import annotations
 
 import json
-import statistics
 
 import pytest
 
@@ -108,11 +107,35 @@ def test_a_change_is_in_place_and_names_every_setting() -> None:
     assert netem_of(command) == "limit 1000 delay 0ms corrupt 0% rate 0bit"
 
 
-def test_a_cut_lets_nothing_pass() -> None:
-    command = tc.cut_command("data0", link(1, WAN.merged(duplicate=0.5)), NEW)
-    assert "change" in command
-    assert "loss random 100%" in netem_of(command)
-    assert "duplicate" not in command  # netem sends a packet that is both lost and duplicated
+def test_a_cut_stops_the_link_before_its_last_reading() -> None:
+    assert tc.batch(tc.cut_commands("data0", link(1, WAN))).splitlines() == [
+        "qdisc add dev data0 parent 2:1 blackhole",
+        "qdisc show dev data0",
+        "qdisc replace dev data0 parent 1:1 blackhole",
+    ]
+
+
+def test_a_restored_link_is_shaped_anew() -> None:
+    show, shape = tc.restore_commands("data0", link(1, WAN.merged(duplicate=0.1)), NEW)
+    assert show == ["tc", "qdisc", "show", "dev", "data0"]
+    assert shape[:9] == ["tc", "qdisc", "replace", "dev", "data0", "parent", "1:1", "handle", "2:"]
+    assert "duplicate 10%" in netem_of(shape)
+
+
+def test_what_cuts_have_dropped_is_read() -> None:
+    leaf = {"kind": "blackhole", "handle": "8002:", "parent": "1:1f", "drops": 4}
+    # The blackhole of class ffff takes what has no link.
+    assert tc.parse_cuts(json.dumps([*json.loads(QDISCS), leaf])) == {0x1F: 4}
+    with pytest.raises(TcError, match="cannot read"):
+        tc.parse_cuts("[3]")
+
+
+def test_seeds_do_not_come_again() -> None:
+    seeds = [7]
+    while len(seeds) < 1000:
+        seeds.append(tc.next_seed(seeds[-1]))
+    assert len(set(seeds)) == 1000
+    assert all(0 <= seed < 2**32 for seed in seeds)
 
 
 def test_a_seed_is_given_where_the_kernel_takes_one() -> None:
@@ -127,6 +150,12 @@ def test_what_the_kernel_cannot_do_is_left_out_and_said() -> None:
     assert seed.startswith("seed:")
     assert duplicate.startswith("duplicate on the link from 10.9.0.2")
     assert tc.not_applied(links, NEW) == []
+
+
+def test_what_is_asked_of_the_kernel_is_what_it_can_do() -> None:
+    profile = WAN.merged(duplicate=0.1)
+    assert tc.applied(profile, OLD, alone=False) == WAN
+    assert tc.applied(profile, OLD, alone=True) == tc.applied(profile, NEW, alone=False) == profile
 
 
 def test_a_lone_link_can_always_duplicate() -> None:
@@ -232,17 +261,3 @@ def test_a_reorder_left_over_from_before_a_change_is_off() -> None:
 def test_output_that_cannot_be_read(text: str) -> None:
     with pytest.raises(TcError, match="cannot read the output of tc"):
         tc.parse_qdiscs(text)
-
-
-def test_distribution_tables() -> None:
-    tables = {name: [int(n) for n in text.split()] for name, text in tc.distribution_tables().items()}
-    assert sorted(tables) == ["normal.dist", "pareto.dist", "uniform.dist"]
-    assert all(len(values) == 4096 and max(map(abs, values)) <= 32767 for values in tables.values())
-    # In jitters: deviations 1, 1/sqrt(3), and 0.821 for the pareto cut at 4 (derived in test_impair).
-    deviations = {name: statistics.pstdev(values) / 8192 for name, values in tables.items()}
-    assert deviations == {
-        "normal.dist": pytest.approx(1.0, abs=0.002),
-        "uniform.dist": pytest.approx(0.57735, abs=0.001),
-        "pareto.dist": pytest.approx(0.8210, abs=0.002),
-    }
-    assert (min(tables["uniform.dist"]), max(tables["uniform.dist"])) == (-8190, 8190)

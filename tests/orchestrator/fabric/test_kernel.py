@@ -25,33 +25,44 @@ links: {device-cloud: {latency: 10ms, loss: 1%}}
 
 
 class WritingHub:
-    """Remembers what was run and in which namespace; shows a netem leaf for each one that was added."""
+    """Remembers what was run and in which namespace; shows the leaves that tc was told to make."""
 
-    def __init__(self, answer_latency: float = 0.01) -> None:
+    def __init__(self, answer_latency: float | None = None) -> None:
         self.ran: list[tuple[int | None, str]] = []
-        self.leaves: dict[str, dict[int, dict[str, Any]]] = {}
+        self.leaves: dict[str, dict[str, dict[str, Any]]] = {}
         self.answer_latency = answer_latency
 
     async def run(
         self, argv: list[str], *, pid: int | None = None, stdin: str = "", environment: dict[str, str] | None = None
     ) -> str:
-        if "show" in argv:
-            return json.dumps(list(self.leaves[argv[-1]].values()))
+        shown = ""
         for line in stdin.splitlines() or [" ".join(argv)]:
             self.ran.append((pid, line))
-            if added := re.match(r"qdisc add dev (\S+) parent 1:(\S+) handle \S+ netem limit (\d+)", line):
-                device, index, limit = added[1], int(added[2], 16), int(added[3])
-                self.leaves.setdefault(device, {})[index] = {
-                    "kind": "netem",
-                    "parent": f"1:{added[2]}",
-                    "options": {
-                        "limit": limit,
-                        "delay": {"delay": self.answer_latency, "jitter": 0},
-                        "loss-random": {"loss": 0.01, "correlation": 0},
-                    },
-                    **{"packets": 5, "bytes": 500, "drops": 1, "backlog": 0, "qlen": 0},
-                }
-        return ""
+            if show := re.match(r"qdisc show dev (\S+)", line):
+                shown = json.dumps(list(self.leaves[show[1]].values()))
+            elif made := re.match(r"qdisc (?:add|replace|change) dev (\S+) parent (1:\S+) (.*)", line):
+                leaves = self.leaves.setdefault(made[1], {})
+                leaves[made[2]] = self.netem(made[2], made[3]) if " netem " in line else self.blackhole(made[2])
+        return shown
+
+    def netem(self, parent: str, options: str) -> dict[str, Any]:
+        delay = re.search(r"delay ([\d.]+)ms", options)
+        loss = re.search(r"loss random ([\d.]+)%", options)
+        limit = re.search(r"limit (\d+)", options)
+        latency = float(delay[1]) / 1000 if delay else 0.0
+        return {
+            "kind": "netem",
+            "parent": parent,
+            "options": {
+                "limit": int(limit[1]) if limit else 0,
+                "delay": {"delay": latency if self.answer_latency is None else self.answer_latency, "jitter": 0},
+                "loss-random": {"loss": float(loss[1]) / 100 if loss else 0.0, "correlation": 0},
+            },
+            **{"packets": 5, "bytes": 500, "drops": 1, "backlog": 200, "qlen": 2},
+        }
+
+    def blackhole(self, parent: str) -> dict[str, Any]:
+        return {"kind": "blackhole", "parent": parent, "options": {}, "drops": 3}
 
     def lines(self, pid: int | None = None) -> list[str]:
         return [line for where, line in self.ran if where == pid]
@@ -100,6 +111,14 @@ async def test_what_the_kernel_shows_is_compared_with_what_was_asked(plan: Plan,
         await fabric.attach(plan.node("cloud"), pid=4711)
 
 
+async def test_the_bridge_is_told_who_is_where(plan: Plan, tmp_path: Path) -> None:
+    hub = WritingHub()
+    fabric = await opened(plan, hub, tmp_path)
+    await fabric.attach(plan.node("cloud"), pid=4711)
+    assert "link set dev v1.1 flood off mcast_flood off bcast_flood off learning off" in hub.lines()
+    assert f"fdb replace {plan.node('cloud').mac} dev v1.1 master static" in hub.lines()
+
+
 async def test_changes_are_in_place_and_a_cut_survives_them(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
@@ -107,14 +126,44 @@ async def test_changes_are_in_place_and_a_cut_survives_them(plan: Plan, tmp_path
     del hub.ran[:]
     await fabric.change("device-0", "cloud", LinkProfile(latency=0.05))
     await fabric.cut("device-0", "cloud")
+    await fabric.cut("device-0", "cloud")
     await fabric.change("device-0", "cloud", LinkProfile(latency=0.07))
     await fabric.restore("device-0", "cloud")
-    changed, cut, restored = hub.lines()
-    assert all(line.startswith("qdisc change dev v1.1 ") for line in (changed, cut, restored))
-    assert "delay 50ms" in changed
-    assert "loss random 100%" in cut
-    assert "delay 70ms" in restored
-    assert "100%" not in restored
+    await fabric.restore("device-0", "cloud")
+    changed, stopped, emptied, restored = [line for line in hub.lines() if " show " not in line]
+    assert changed.startswith("qdisc change dev v1.1 parent 1:1 handle 2: netem limit 41282 delay 50ms")
+    assert stopped == "qdisc add dev v1.1 parent 2:1 blackhole"
+    assert emptied == "qdisc replace dev v1.1 parent 1:1 blackhole"
+    assert restored.startswith("qdisc replace dev v1.1 parent 1:1 handle 2: netem limit 57794 delay 70ms")
+
+
+async def test_a_change_is_compared_as_well(plan: Plan, tmp_path: Path) -> None:
+    hub = WritingHub()
+    fabric = await opened(plan, hub, tmp_path)
+    await fabric.attach(plan.node("cloud"), pid=4711)
+    hub.answer_latency = 0.5
+    with pytest.raises(FabricError, match=r"link device-1 -> cloud: latency: asked 5.0, the kernel has 0.5"):
+        await fabric.change("device-1", "cloud", LinkProfile(latency=5.0))
+
+
+async def test_no_two_settings_of_a_link_have_one_seed(plan: Plan, tmp_path: Path) -> None:
+    hub = WritingHub()
+    fabric = await opened(plan, hub, tmp_path)
+    await fabric.attach(plan.node("cloud"), pid=4711)
+    for loss in (0.1, 0.2):
+        await fabric.change("device-0", "cloud", LinkProfile(loss=loss))
+    await fabric.cut("device-0", "cloud")
+    await fabric.restore("device-0", "cloud")
+    seeds = [line.split()[-1] for line in hub.lines() if "parent 1:1 handle 2: netem" in line]
+    assert len(seeds) == len(set(seeds)) == 4
+
+
+async def test_a_setting_that_is_left_out_is_noted_and_not_missed(plan: Plan, tmp_path: Path) -> None:
+    fabric = await opened(plan, WritingHub(), tmp_path)
+    await fabric.attach(plan.node("cloud"), pid=4711)
+    await fabric.change("device-0", "cloud", LinkProfile(duplicate=0.1))
+    (note,) = fabric.notes()
+    assert note.startswith(f"cloud: duplicate on the link from {plan.node('device-0').host}")
 
 
 async def test_counters_outlive_a_restart(plan: Plan, tmp_path: Path) -> None:
@@ -124,6 +173,22 @@ async def test_counters_outlive_a_restart(plan: Plan, tmp_path: Path) -> None:
     await fabric.detach(plan.node("cloud"))
     await fabric.attach(plan.node("cloud"), pid=4712)
     counted = {(link["source"], link["target"]): link for link in (await fabric.counters()).links}
-    # 5 packets and 1 drop on the first interface, as many on the second; a device was never attached
+    # 5 packets sent, 1 dropped and 2 on their way on the first interface, as many on the second.
     assert (counted["device-0", "cloud"]["delivered"], counted["device-0", "cloud"]["lost"]) == (10, 2)
-    assert counted["cloud", "device-0"]["offered"] == 0
+    assert counted["device-0", "cloud"]["offered"] == 16
+    assert counted["cloud", "device-0"]["offered"] == 0  # a device was never attached
+
+
+async def test_what_a_cut_drops_is_counted(plan: Plan, tmp_path: Path) -> None:
+    fabric = await opened(plan, WritingHub(), tmp_path)
+    await fabric.attach(plan.node("cloud"), pid=4711)
+    await fabric.cut("device-0", "cloud")
+
+    async def row() -> tuple[int | str, ...]:
+        links = (await fabric.counters()).links
+        link = next(link for link in links if (link["source"], link["target"]) == ("device-0", "cloud"))
+        return tuple(link[key] for key in ("offered", "delivered", "lost", "cut_dropped"))
+
+    assert await row() == (8 + 3, 5, 1, 2 + 3)  # 2 were on their way, 3 came to the blackhole
+    await fabric.restore("device-0", "cloud")
+    assert await row() == (11 + 8, 10, 2, 5)  # and a new netem that says the same as the first

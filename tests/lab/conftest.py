@@ -1,0 +1,127 @@
+"""Runs the tests of `inside/` where there is a kernel with netem: here, or in a guest booted once for all of them.
+
+In the guest every report is written down as JSON; the host hands them on as if they were its own. `make lab` asks for
+these tests; without being asked for they are not collected, since a guest needs a minute or two of both processors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab import uml
+
+INSIDE = Path(__file__).with_name("inside")
+SECONDS = 300.0
+RESULTS = "EDGEBED_LAB"  # in a guest: the directory to write reports to
+REPORTS = "reports.jsonl"
+
+ASKED = "EDGEBED_KERNEL_LAB"
+
+if not {ASKED, RESULTS} & set(os.environ):
+    collect_ignore_glob = ["*"]
+
+Reports = dict[str, list[dict[str, Any]]]
+_REPORTS = pytest.StashKey[Reports]()
+_HERE = pytest.StashKey[bool]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if RESULTS in os.environ:
+        config.pluginmanager.register(Writer(config, Path(os.environ[RESULTS], REPORTS)))
+
+
+class Writer:
+    """In the guest: writes each report down as soon as there is one."""
+
+    def __init__(self, config: pytest.Config, path: Path) -> None:
+        self._config = config
+        self._file = path.open("w", buffering=1)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        self._file.write(json.dumps(data) + "\n")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """Hand on what the guest reported of a test, or let it run here."""
+    if INSIDE not in item.path.parents or netem_here(item.config):
+        return None
+    if why := uml.missing():
+        if "CI" in os.environ:
+            why = f"CI must run the kernel lab: {why}"
+        replay(item, [_outcome(item, "failed" if "CI" in os.environ else "skipped", why)])
+        return True
+    reports = [_read(item.config, data) for data in guest_reports(item.session).get(item.nodeid, [])]
+    if not any(report.when == "teardown" for report in reports):
+        console = item.session.stash[_REPORTS][""][0]["console"]
+        reports.append(_outcome(item, "failed", f"the guest did not finish this test; its console:\n{console}"))
+    replay(item, reports)
+    return True
+
+
+def netem_here(config: pytest.Config) -> bool:
+    """Whether this kernel's netem works, by trying it out; inside a guest there is no other place to go."""
+    if _HERE not in config.stash:
+        command = ["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "-n"]
+        tryout = [*command, sys.executable, "-m", "orchestrator.fabric.tryout"]
+        try:
+            result = subprocess.run(tryout, capture_output=True, text=True, check=True, cwd=config.rootpath)
+            works = json.loads(result.stdout)["netem"]
+        except (OSError, subprocess.CalledProcessError):
+            works = False
+        config.stash[_HERE] = works or RESULTS in os.environ
+    return config.stash[_HERE]
+
+
+def guest_reports(session: pytest.Session) -> Reports:
+    """The reports of all selected tests by test, after booting a guest for them the first time."""
+    if _REPORTS not in session.stash:
+        with tempfile.TemporaryDirectory(prefix="edgebed-lab-") as name:
+            chosen = [item.nodeid for item in session.items if INSIDE in item.path.parents]
+            console = uml.run_pytest(Path(name), chosen, SECONDS)
+            reports = defaultdict(list, {"": [{"console": console}]})
+            with Path(name, REPORTS).open() if Path(name, REPORTS).exists() else open(os.devnull) as lines:
+                for line in lines:
+                    data = json.loads(line)
+                    reports[data["nodeid"]].append(data)
+        session.stash[_REPORTS] = reports
+    return session.stash[_REPORTS]
+
+
+def replay(item: pytest.Item, reports: list[pytest.TestReport]) -> None:
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+
+
+def _read(config: pytest.Config, data: dict[str, Any]) -> pytest.TestReport:
+    report: pytest.TestReport = config.hook.pytest_report_from_serializable(config=config, data=data)
+    if isinstance(report.longrepr, list):
+        report.longrepr = tuple(report.longrepr)  # path, line and reason of a skip; JSON has no tuples
+    return report
+
+
+def _outcome(item: pytest.Item, outcome: str, why: str) -> pytest.TestReport:
+    path, line, _ = item.location
+    said: Any = (path, line or 0, f"Skipped: {why}") if outcome == "skipped" else why
+    return pytest.TestReport(item.nodeid, item.location, {}, outcome, said, "call")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [report for report in terminalreporter.getreports("passed") if report.when == "call"]
+    figures = [value for report in reports for name, value in report.user_properties if name == "figure"]
+    if figures:
+        terminalreporter.section("the kernel's links: asked, measured")
+        for what, asked, measured in figures:
+            terminalreporter.line(f"{what:<60} {asked:>16}  {measured}")

@@ -1,0 +1,215 @@
+"""Every setting of a profile by its measured effect, on links made by the kernel engine.
+
+Traffic goes from the cloud to device-0, whose device has one link, or the other way, into a device shared by two.
+A busy host delays the guest: a figure may be measured `TRIES` times, and one that is wrong is wrong each time.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from netem import tc
+from netem.intervals import binomial_range, design_effect
+from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
+from netem.tally import UDP_HEADERS, arrival_rate
+from tests.lab.inside.chance import by_chance
+from tests.lab.inside.stage import Stage
+from tests.lab.inside.stream import overhead, stream
+from tests.netem.traffic import round_trips
+
+Note = Callable[[str, object, object], None]
+UP = ("device-0", "cloud")
+DOWN = ("cloud", "device-0")
+TRIES = 4
+FULL = FULL_FRAME - UDP_HEADERS  # payload of a full frame
+
+
+def settled(measure: Callable[[], float], asked: float, tolerance: float) -> float:
+    """The measured value, which is within `tolerance` of `asked` at the latest the last time."""
+    values: list[float] = []
+    while len(values) < TRIES:
+        values.append(measure())
+        if abs(values[-1] - asked) <= tolerance:
+            return values[-1]
+    pytest.fail(f"asked {asked:.6g} ± {tolerance:.3g}, measured {', '.join(f'{value:.6g}' for value in values)}")
+
+
+@pytest.mark.parametrize("milliseconds", [1, 2, 10, 50, 100, 200])
+def test_round_trip(stage: Stage, note: Note, milliseconds: int) -> None:
+    asked = milliseconds / 1000
+    bare = statistics.median(round_trips(stage, *UP, 50))
+    stage.shape(*UP, LinkProfile(latency=asked / 2), LinkProfile(latency=asked / 2))
+    tolerance = max(0.0003, 0.01 * asked)
+    got = settled(lambda: statistics.median(round_trips(stage, *UP, 30)) - bare, asked, tolerance)
+    note("round trip, less that of an unimpaired link (ms)", milliseconds, f"{got * 1000:.3f} (+{bare * 1000:.3f})")
+
+
+def test_each_way_has_its_own_latency(stage: Stage, note: Note) -> None:
+    bare = overhead(stage, *UP)
+    stage.shape(*UP, LinkProfile(latency=0.005), LinkProfile(latency=0.02, rate=5e6))
+    for way, asked in ((UP, 0.005), (DOWN, 0.02 + 102 * 8 / 5e6)):  # 60 bytes are a frame of 102
+        got = settled(lambda way=way: statistics.median(stream(stage, *way, count=60).delays) - bare, asked, 0.0003)
+        note("one way (ms)", f"{asked * 1000:.3f}", f"{got * 1000:.3f}")
+
+
+@pytest.mark.parametrize(
+    ("distribution", "deviation"),
+    [("normal", 1.0), ("uniform", 3**-0.5), ("pareto", 0.821)],  # in jitters; see tests/netem/test_impair.py
+)
+@by_chance
+def test_jitter(stage: Stage, note: Note, distribution: str, deviation: float) -> None:
+    stage.shape(*UP, LinkProfile(latency=0.015, jitter=0.003, distribution=distribution))
+    sparse = stream(stage, *UP, count=150, spacing=0.015)  # nobody waits for another
+    asked = 0.003 * deviation
+    # The deviation of 150 draws scatters by 1 / sqrt(300) = 6 % of itself (pareto's more): 3 of these, and 0.1 ms.
+    assert statistics.stdev(sparse.delays) == pytest.approx(asked, rel=0.3 if distribution == "pareto" else 0.18)
+    assert statistics.mean(sparse.delays) == pytest.approx(0.0151, abs=0.001)
+    note(f"jitter, {distribution} (ms)", f"{asked * 1e3:.2f}", f"{statistics.stdev(sparse.delays) * 1e3:.2f}")
+    dense = [arrival.number for arrival in stream(stage, *UP, count=1000, spacing=0.0005).arrivals]
+    assert dense == list(range(1000))
+
+
+@by_chance
+def test_random_loss(stage: Stage, note: Note) -> None:
+    stage.shape(*UP, LinkProfile(loss=0.05), LinkProfile(loss=0.1))
+    for way, asked in ((UP, 0.05), (DOWN, 0.1)):
+        low, high = binomial_range(3000, asked)
+        got = stream(stage, *way, count=3000, spacing=0).lost
+        assert low <= got <= high
+        note("lost of 3000", f"{low}..{high}", got)
+
+
+@by_chance
+def test_bursty_loss(stage: Stage, note: Note) -> None:
+    chain = GilbertElliott(p=0.02, r=0.3)
+    stage.shape(*UP, LinkProfile(loss=chain))
+    count = 6000
+    sent = stream(stage, *UP, count=count, spacing=0).counts()
+    lost = count - sent["received"]
+    scatter = (design_effect(chain) * count * chain.mean_loss * (1 - chain.mean_loss)) ** 0.5
+    assert lost == pytest.approx(count * chain.mean_loss, abs=3 * scatter)
+    # A burst lasts 1 / r packets, with a standard deviation of sqrt(1 - r) / r.
+    burst = lost / sent["bursts"]
+    assert burst == pytest.approx(chain.mean_burst, abs=3 * 0.7**0.5 / 0.3 / sent["bursts"] ** 0.5)
+    note("Gilbert-Elliott: lost of 6000, mean burst", f"{count * chain.mean_loss:.0f}, 3.33", f"{lost}, {burst:.2f}")
+
+
+@pytest.mark.parametrize("mbit", [0.25, 1, 5, 20])
+def test_rate(stage: Stage, note: Note, mbit: float) -> None:
+    asked = mbit * 1e6
+    size = FULL if mbit >= 1 else 600
+    bits = (size + UDP_HEADERS) * 8
+    count = max(60, int(asked / bits * 0.5))  # half a second of the link, sent 1.5 times as fast
+    stage.shape(*UP, LinkProfile(rate=asked, buffer=2.0))
+
+    def measure() -> float:
+        arrivals = stream(stage, *UP, count=count, spacing=bits / asked / 1.5, size=size, settle=0.2).arrivals
+        return arrival_rate([arrival.time for arrival in arrivals], bits) or 0.0
+
+    got = settled(measure, asked, 0.02 * asked)
+    note("rate (Mbit/s)", mbit, f"{got / 1e6:.4f}")
+
+
+def test_a_full_buffer_drops(stage: Stage, note: Note) -> None:
+    stage.shape(*UP, LinkProfile(rate=1e6, buffer_bytes=20 * FULL_FRAME))
+    before = stage.counters(*UP)["lost"]
+    arrived = stream(stage, *UP, count=60, spacing=0, size=FULL).counts()["received"]
+    # Sending 60 takes some 5 ms, in which the link, at 12 ms a frame, empties one place at most.
+    assert 20 <= arrived <= 22
+    assert stage.counters(*UP)["lost"] - before == 60 - arrived
+    note("burst of 60 into a buffer of 20", "20..22", arrived)
+
+
+def test_a_long_fat_link_holds_what_is_on_its_way(stage: Stage, note: Note) -> None:
+    profile = LinkProfile(rate=20e6, latency=0.5)
+    stage.shape(*UP, profile)
+    # 20 Mbit/s x 0.5 s = 1.25 MB are 825.6 full frames; the buffer of two latencies holds 1651.3 more.
+    assert stage.state(*UP).limit == tc.queue_limit(profile) == 2477
+    sent = stream(stage, *UP, count=1500, spacing=0.0004, size=FULL, settle=0.8)  # 30 Mbit/s
+    # 0.6 s have been sent and 0.1 s have arrived: some 1300 were in the queue at once.
+    assert sent.lost == 0
+    note("lost of 1500 at 20 Mbit/s, 500 ms (tc's own limit is 1000)", 0, sent.lost)
+
+
+def test_the_limit_of_100_mbit_at_100_ms(stage: Stage, note: Note) -> None:
+    profile = LinkProfile(rate=100e6, latency=0.1)
+    stage.shape(*UP, profile)
+    # 1.25 MB on the way and 2.5 MB in the buffer of 200 ms, in frames of 1514 bytes.
+    assert stage.state(*UP).limit == 2477
+    sent = stream(stage, *UP, count=1500, spacing=0, size=FULL)
+    assert sent.lost == 0
+    note("lost of 1500 at 100 Mbit/s, 100 ms, limit 2477", 0, sent.lost)
+
+
+@by_chance
+def test_duplicates(stage: Stage, note: Note) -> None:
+    stage.shape(*DOWN, LinkProfile(latency=0.001, duplicate=0.25))
+    counts = stream(stage, *DOWN, count=1000, spacing=0.0005).counts()
+    low, high = binomial_range(1000, 0.25)
+    assert low <= counts["duplicated"] <= high
+    assert counts["received"] == 1000
+    note("duplicated of 1000", f"{low}..{high}", counts["duplicated"])
+
+
+@by_chance
+def test_corruption_is_found_by_the_checksum(stage: Stage, note: Note) -> None:
+    stage.shape(*UP, LinkProfile(corrupt=0.25))
+    before = checksum_errors(stage, "cloud")
+    lost = stream(stage, *UP, count=1000, spacing=0.0005).lost
+    low, high = binomial_range(1000, 0.25)
+    assert low <= lost <= high
+    # A bit flipped in the IP header, 20 of the 102 - 14 bytes behind Ethernet's, or in the ports and the length of
+    # UDP's is found otherwise than by UDP's checksum; one in Ethernet's header makes the packet somebody else's.
+    assert 0.5 * lost < checksum_errors(stage, "cloud") - before <= lost
+    note("corrupt of 1000", f"{low}..{high}", lost)
+
+
+@by_chance
+def test_reordered_packets_overtake(stage: Stage, note: Note) -> None:
+    stage.shape(*UP, LinkProfile(latency=0.02, reorder=0.25))
+    sent = stream(stage, *UP, count=600, spacing=0.001)
+    early = sum(delay < 0.01 for delay in sent.delays)
+    low, high = binomial_range(600, 0.25)
+    assert low <= early <= high
+    assert sent.lost == 0
+    assert sent.counts()["reordered"] > 300  # nearly each of the other 450 is behind one that was sent later
+    note("sent at once by reorder, of 600", f"{low}..{high}", early)
+
+
+def test_without_reorder_the_order_is_kept(stage: Stage) -> None:
+    stage.shape(*UP, LinkProfile(latency=0.005, jitter=0.005, loss=0.02, rate=10e6))
+    counts = stream(stage, *UP, count=1000, spacing=0.0005).counts()
+    assert counts["reordered"] == counts["duplicated"] == 0
+    assert counts["received"] > 900
+
+
+def random_profile(draw: Random) -> LinkProfile:
+    loss = GilbertElliott(p=draw.random(), r=0.01 + 0.99 * draw.random(), loss_bad=draw.random())
+    return LinkProfile(
+        latency=10 ** draw.uniform(-4, 0.7),
+        jitter=draw.choice([0.0, 10 ** draw.uniform(-4, 0)]),
+        distribution=draw.choice(["normal", "uniform", "pareto"]),
+        loss=draw.choice([0.0, draw.random(), loss]),
+        rate=draw.choice([None, 10 ** draw.uniform(4, 10)]),
+        duplicate=draw.choice([0.0, draw.random()]),
+        corrupt=draw.choice([0.0, draw.random()]),
+        reorder=draw.choice([0.0, draw.random()]),
+    )
+
+
+def test_what_was_asked_is_read_back(stage: Stage) -> None:
+    draw = Random(1)
+    for _ in range(15):
+        profile = random_profile(draw)
+        stage.do(stage.fabric.change(*DOWN, profile))  # raises FabricError if anything differs
+    assert tc.compare(profile, stage.state(*DOWN)) == []
+
+
+def checksum_errors(stage: Stage, node: str) -> int:
+    lines = [line.split() for line in stage.nodes[node].run("cat", "/proc/net/snmp").splitlines()]
+    names, values = (line for line in lines if line[0] == "Udp:")
+    return int(values[names.index("InCsumErrors")])

@@ -17,7 +17,7 @@ import zmq
 
 from node import resources
 from node.assignment import Assignment
-from node.catalogue import ALGORITHMS
+from node.catalogue.algorithms import ALGORITHMS
 from node.checkpoint import Checkpoint, checkpoint_path, load
 from node.compute import WorkerCompute
 from node.control import ControlClient

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from node.catalogue import ALGORITHMS, DATASETS, MODELS, PARTITIONS
+from node.catalogue.algorithms import ALGORITHMS
+from node.catalogue.datasets import DATASETS
+from node.catalogue.models import MODELS
+from node.catalogue.partitions import PARTITIONS
 from orchestrator.cli import cli
 from orchestrator.planning.plan import make_plan
 from orchestrator.scenario.reading import load, parse

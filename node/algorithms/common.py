@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from node.catalogue import LocalTraining
+from node.catalogue.algorithms import LocalTraining
 from node.learning.aggregation import State, weighted_mean
 from node.learning.training import ExtraLoss, TrainResult
 from node.role import Role

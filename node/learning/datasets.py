@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from node.catalogue import DATASET_PATHS, DATASETS, Shape, is_dataset
+from node.catalogue.datasets import DATASET_PATHS, DATASETS, Shape, is_dataset
 from node.learning import decoders
 from node.learning.decoders import Arrays
 from node.learning.errors import DataError, DataNotFound

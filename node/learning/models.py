@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from node.catalogue import MLP, MODELS, Shape
+from node.catalogue.datasets import Shape
+from node.catalogue.models import MLP, MODELS
 from node.learning.aggregation import State
 from node.learning.errors import ModelError
 from node.parameters import read_parameters

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from node.catalogue import IID, BySubject, Dirichlet, LabelsPerEdge, PartitionParameters, Shards
+from node.catalogue.partitions import IID, BySubject, Dirichlet, LabelsPerEdge, PartitionParameters, Shards
 from node.learning.errors import PartitionError
 
 Indices = NDArray[np.int64]

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from node.assignment import Assignment, derive_seed
-from node.catalogue import LocalTraining
+from node.catalogue.algorithms import LocalTraining
 from node.learning.aggregation import State
 from node.learning.datasets import Prepared, open_prepared
 from node.learning.errors import DataError, ModelError

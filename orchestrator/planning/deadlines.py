@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from netem.profile import LinkProfile
-from node.catalogue import LocalTraining
+from node.catalogue.algorithms import LocalTraining
 
 SECONDS_PER_PARAMETER_AND_SAMPLE = 20e-9
 ALLOWANCE = 10.0

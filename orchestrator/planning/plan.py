@@ -17,7 +17,10 @@ from typing import Any
 from netem.profile import LinkProfile
 from netem.schedule import Schedule
 from node.assignment import Tier, Timeouts, derive_seed
-from node.catalogue import ALGORITHMS, DATASETS, MODELS, PARTITIONS, LocalTraining, Size
+from node.catalogue.algorithms import ALGORITHMS, LocalTraining
+from node.catalogue.datasets import DATASETS
+from node.catalogue.models import MODELS, Size
+from node.catalogue.partitions import PARTITIONS
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
 from orchestrator.planning.deadlines import Workload, deadlines

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.assignment import derive_seed
-from node.catalogue import PARTITIONS, Shape
+from node.catalogue.datasets import Shape
+from node.catalogue.partitions import PARTITIONS
 from node.learning.datasets import Prepared
 from node.learning.errors import PartitionError
 from node.learning.partition import divide, own_test

@@ -20,7 +20,10 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from node.catalogue import ALGORITHMS, DATASET_PATHS, DATASETS, MODELS, PARTITIONS, is_dataset
+from node.catalogue.algorithms import ALGORITHMS
+from node.catalogue.datasets import DATASET_PATHS, DATASETS, is_dataset
+from node.catalogue.models import MODELS
+from node.catalogue.partitions import PARTITIONS
 from node.parameters import Between, OneOf, Parameters, read_parameters
 from orchestrator.scenario.document import describe
 from orchestrator.scenario.strict import Strict, unknown

@@ -9,7 +9,9 @@ from typing import Any
 from netem.errors import ProfileError
 from netem.profile import LinkProfile
 from netem.units import format_duration
-from node.catalogue import ALGORITHMS, DATASETS, PARTITIONS
+from node.catalogue.algorithms import ALGORITHMS
+from node.catalogue.datasets import DATASETS
+from node.catalogue.partitions import PARTITIONS
 from node.parameters import read_parameters
 from orchestrator.scenario.document import Path
 from orchestrator.scenario.faults import FaultSpec

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from node.catalogue import Shape
+from node.catalogue.datasets import Shape
 from node.compute import Mode
 from node.learning.models import Model
 from node.learning.training import EVALUATION_BATCH

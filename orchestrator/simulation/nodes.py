@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from node.assignment import Assignment
-from node.catalogue import ALGORITHMS
+from node.catalogue.algorithms import ALGORITHMS
 from node.checkpoint import checkpoint_path, load
 from node.learning.datasets import open_prepared
 from node.learning.training import Learner, workshop_of

@@ -91,6 +91,6 @@ def stream(
     return Stream(sent, size + UDP_HEADERS, arrivals)
 
 
-def overhead(stage: Stage, source: str, target: str) -> float:
-    """Median delay of an unimpaired link: what sending, the bridge and the clocks take."""
-    return statistics.median(stream(stage, source, target, count=100, spacing=0.002).delays)
+def overhead(stage: Stage, source: str, target: str, spacing: float = 0.002) -> float:
+    """Median delay of a link as it is; of an unimpaired one: what sending, the bridge and the clocks take."""
+    return statistics.median(stream(stage, source, target, count=100, spacing=spacing).delays)

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from node.assignment import Assignment, DataAssignment, Gathering, Keypair, PeerAddress, Relation, Stop, Tier
-from node.catalogue import ALGORITHMS, IID, LocalTraining, PartitionParameters
+from node.catalogue.algorithms import ALGORITHMS, LocalTraining
+from node.catalogue.partitions import IID, PartitionParameters
 from node.checkpoint import checkpoint_path, load
 from node.clock import run_virtual
 from node.compute import Mode

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from node.catalogue import DATASETS, MODELS, Shape
+from node.catalogue.datasets import DATASETS, Shape
+from node.catalogue.models import MODELS
 from node.learning.errors import ModelError
 from node.learning.models import BUILDERS, Model, Workshop, build
 

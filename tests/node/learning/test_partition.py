@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from node.catalogue import IID, BySubject, Dirichlet, LabelsPerEdge, PartitionParameters, Shards
+from node.catalogue.partitions import IID, BySubject, Dirichlet, LabelsPerEdge, PartitionParameters, Shards
 from node.learning.errors import PartitionError
 from node.learning.partition import (
     Move,

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from node.assignment import Assignment, DataAssignment, Keypair, Stop, derive_seed
-from node.catalogue import IID, LocalTraining
+from node.catalogue.algorithms import LocalTraining
+from node.catalogue.partitions import IID
 from node.learning.aggregation import weighted_mean
 from node.learning.datasets import Prepared
 from node.learning.errors import DataError, ModelError

@@ -15,7 +15,8 @@ from pydantic import BaseModel
 from netem.library import PROFILES
 from netem.profile import LinkProfile
 from netem.units import parse_duration, parse_fraction, parse_rate, parse_size
-from node.catalogue import ALGORITHMS, PARTITIONS
+from node.catalogue.algorithms import ALGORITHMS
+from node.catalogue.partitions import PARTITIONS
 from orchestrator.errors import ScenarioError
 from orchestrator.scenario.links import resolve
 from orchestrator.scenario.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA

@@ -22,7 +22,7 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 lab: setup  ## the kernel engine in a kernel with netem; boots one in user-mode Linux where this host's has none
-	EDGEBED_KERNEL_LAB=1 $(BIN)/python -m pytest tests/lab
+	$(BIN)/python -m pytest tests/lab
 benchmarks: setup  ## each prints one JSON object
 	for name in startup transport links rounds training schedules messages simulation drivers; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 clean:  ## remove the virtual environment and caches, never a run

@@ -3,10 +3,10 @@
     python -m benchmarks.training [--data mnist|digits] [--rounds 10] [--turns 5]
 
 prints one JSON object. In each turn all of them run, since machines drift; `ratio` is the testbed's time of a round
-over that of the plain loop on two processes, its median over the turns. `in_testbed` is a whole run with a node for each
-client, links that do not shape, hardware `host`, and evaluation on 10 samples. `plain_loop` is its yardstick: the same
-workload, 10 clients with 600 samples each (digits: 140), the 26,434-parameter network, SGD 0.01, batches of 32, one
-epoch, then evaluation on 10 samples by each client and of the average. It is written with torch.optim and without
+over that of the plain loop on two processes, its median over the turns. `in_testbed` is a whole run with a node for
+each client, links that do not shape, hardware `host`, and evaluation on 10 samples. `plain_loop` is its yardstick: the
+same workload, 10 clients with 600 samples each (digits: 140), the 26,434-parameter network, SGD 0.01, batches of 32,
+one epoch, then evaluation on 10 samples by each client and of the average. It is written with torch.optim and without
 anything of ours but the network and the data, which it holds normalised in memory.
 `learner_loop` is the same work through `node.learning`, so that its share of any difference shows.
 """

@@ -45,6 +45,7 @@ SMALL, MIDDLE, LARGE = 40_000, 1_000_000, 7_000_000
 RATES = (20e6, 100e6)
 LATENCIES = (0.01, 0.08)
 LOSS = 0.01
+JITTER = 0.003  # s
 PAUSE = 0.5  # s, longer than a retransmission timeout
 WARM_UP = 2  # small messages that are not counted
 MODEL_RUNS = 40
@@ -61,10 +62,11 @@ class Case:
     latency: float
     loss: float
     sizes: tuple[int, ...]
+    jitter: float = 0.0
 
     @property
     def forward(self) -> LinkProfile:
-        return LinkProfile(latency=self.latency, rate=self.rate, loss=self.loss)
+        return LinkProfile(latency=self.latency, rate=self.rate, loss=self.loss, jitter=self.jitter)
 
 
 def cases(loss: float, counts: Mapping[int, int]) -> list[Case]:
@@ -215,6 +217,7 @@ def rows(case: Case, engine: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
     return [
         {
             "bytes": size, "mbit_s": case.rate / 1e6, "latency_ms": 1000 * case.latency, "loss": case.loss,
+            "jitter_ms": 1000 * case.jitter,
             "engine_s": round(measured[size], 4), "model_s": round(modelled[size], 4),
             "ratio": round(modelled[size] / measured[size], 3),
         }
@@ -227,8 +230,13 @@ def benchmark(repeat: int, congestion: str) -> dict[str, Any]:
     clean = cases(0.0, {SMALL: 6, MIDDLE: 2 * repeat, LARGE: repeat})
     lossy = cases(LOSS, {LARGE: 1, MIDDLE: 4, SMALL: 15})
     results = [rows(case, [turn]) for case, turn in zip(clean, measure(clean, congestion), strict=True)]
-    turns = measure([case for case in lossy for _ in range(repeat)], congestion)
-    results += [rows(case, turns[place * repeat : (place + 1) * repeat]) for place, case in enumerate(lossy)]
+    wavering = [
+        Case(RATES[0], LATENCIES[0], loss, (SMALL,) * WARM_UP + (MIDDLE,) * 4 + (SMALL,) * 15, JITTER)
+        for loss in (0.0, LOSS)
+    ]
+    for several in (lossy, wavering):
+        turns = measure([case for case in several for _ in range(repeat)], congestion)
+        results += [rows(case, turns[place * repeat : (place + 1) * repeat]) for place, case in enumerate(several)]
     return {"congestion": congestion, "transfers": [row for each in results for row in each]}
 
 

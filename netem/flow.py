@@ -7,8 +7,9 @@ without loss, the rest of a message is one. Nothing is sent and nobody waits; a 
 **The link** is that of `netem.impair`, headers included. A round let go at t begins to leave at
 b = max(t, end of the queue) and has left at b + n s, with s the time of a full frame at the rate. Its packets arrive
 the latency and a jitter later, in order, so that a burst waits for the largest of its jitters. The first
-acknowledgement, which lets the next round go, is there at b + s + both latencies. Acknowledgements, one per two
-packets (RFC 5681), that take longer than the data set the pace instead. What the buffer does not hold when the queue
+acknowledgement, which lets the next round go, is there at b + s + both latencies. Where there is jitter, each packet
+and each acknowledgement is followed by itself: what a late one lets go is late, and may be held up again.
+Acknowledgements, one per two packets (RFC 5681), that take longer than the data set the pace instead. What the buffer does not hold when the queue
 is longest is dropped. Other losses come one by one, or in the bursts of the Gilbert–Elliott chain.
 
 **The sender** is Linux':
@@ -22,7 +23,9 @@ is longest is dropped. Other losses come one by one, or in the bursts of the Gil
 - After that CUBIC (RFC 9438: beta 0.7, C 0.4, fast convergence, Reno-friendly region); in Linux it grows by at least
   one packet in 20 until its first loss.
 - A loss is known a round trip later (RACK, RFC 8985). The packet goes again with the next round, which has 0.7 of the
-  size (PRR, RFC 6937), and what is behind it waits. Losses within one round trip shrink the window once.
+  size (PRR, RFC 6937), and what is behind it waits. Losses within one round trip shrink the window once. Where nothing
+  else is left to be sent, it goes when the third packet after it is acknowledged, or a quarter of a round trip after
+  the first is.
 - A loss at the end of a message, which nothing behind it betrays, is repaired by a probe after two round trips (TLP,
   RFC 8985) or by the retransmission timeout (RFC 6298; round trip + 200 ms, doubling), after which the window is 1.
 - No window exceeds `netem.sender.MAX_WINDOW` (tcp_wmem, tcp(7)); after 15 timeouts the connection has given up
@@ -33,9 +36,8 @@ that overtake others change nothing, since the others are waited for and Linux t
 (RFC 4015).
 
 **How far to trust it.** `benchmarks.transfers` compares it with Linux over the userspace engine (40 kB to 7 MB, 20 and
-100 Mbit/s, 10 and 80 ms). Medians are within 5 % without loss. With 1 % of loss they are within a third, most within a
-tenth; single transfers vary as much as the real ones, and at 10 ms the model tends to be too fast, of which a rest is
-unexplained. A transfer of few rounds takes a whole number of round trips, so its time jumps where the model takes one
+100 Mbit/s, 10 and 80 ms). Medians are within 5 % without loss, and within 7 % with jitter. With 1 % of loss they are
+within a third, most within a tenth; single transfers vary as much as the real ones. A transfer of few rounds takes a whole number of round trips, so its time jumps where the model takes one
 round more or less than Linux. Left out are other traffic on the link, acknowledgements that are lost or queue behind
 data, delayed acknowledgements, reordering by TCP's own measure, the receive window while it grows, the work of
 processors (1 to 2 ms a message), and congestion control other than CUBIC. A small message less than a round trip before
@@ -215,10 +217,8 @@ class Flow:
             lost = path.losses.draw(count) if path.losses else ()
             dropped = sender.overflow(begin - start, min(count, room), path) if pace else 0
             rest += len(lost) + dropped - count
-            finish = begin + (count - dropped) * pace
-            if rest == 0:
-                finish -= message.missing * path.byte
-            sender.let_go(start, begin, finish, count, path)
+            short = message.missing * path.byte if rest == 0 else 0.0
+            sender.let_go(start, begin, count, dropped, short, path)
             sender.count(count, lost, dropped, path)
             if rest == 0:
                 sender.offered_bytes -= message.missing

@@ -20,7 +20,7 @@ class Path:
 
     __slots__ = (
         "_back", "_forward", "_random", "_share", "buffer", "byte", "corrupt", "duplicate", "jitter", "latency",
-        "losses", "odd", "pace", "reorder", "round_trip",
+        "losses", "odd", "pace", "reorder", "round_trip", "wavers",
     )  # fmt: skip
 
     def __init__(self, forward: LinkProfile, backward: LinkProfile, random: Random) -> None:
@@ -30,6 +30,7 @@ class Path:
         self._random = random.random
         self.latency = forward.latency
         self.jitter = forward.jitter
+        self.wavers = bool(forward.jitter or backward.jitter)
         self.byte = 8 * (1 + forward.duplicate) / forward.rate if forward.rate else 0.0  # s
         self.pace = max(FULL_FRAME * self.byte, acknowledgement / 2)  # s per packet
         self.round_trip = forward.latency + backward.latency + acknowledgement

@@ -20,6 +20,7 @@ C = 0.4
 HYSTART_WINDOW = 16
 HYSTART_SAMPLES = 8
 HYSTART_GAP = 0.002  # s between the acknowledgements of one train
+DUPLICATES = 3  # acknowledgements of later packets that tell a loss at once
 LEAST_TIMEOUT = 0.2  # s beside the round trip, TCP_RTO_MIN
 LONGEST_TIMEOUT = 120.0  # s, TCP_RTO_MAX
 PROBE_MARGIN = 0.008  # s, two ticks of a kernel that has 250 a second
@@ -43,6 +44,9 @@ class Sender:
         self.limit = INITIAL_WINDOW  # of this round
         self.used = 0
         self.train = 0  # packets whose acknowledgements let this round go, one after the other
+        self.clock: tuple[float, ...] = ()  # when those come, where delays vary
+        self.acks: tuple[float, ...] = ()  # when this round's come, likewise
+        self.back = -math.inf  # latest acknowledgement, likewise
         self.pressed = False  # whether more was waiting when this round began
         self.lossy = self.recovering = self.probing = False
         self.sent = self.recover = 0  # packets so far; those before `recover` are lost together
@@ -72,32 +76,39 @@ class Sender:
         self._acknowledge(start, path.pace)
         self.pressed = clocked and full
         self.train = self.used if clocked else 0
+        self.clock = self.acks if self.train else ()
+        self.acks = ()
         self.used = 0
         self.start = start
         self.limit = room = 1 if self.probing else min(int(self.window), MAX_WINDOW)
         self.probing = False
         return start, room
 
-    def let_go(self, start: float, begin: float, finish: float, count: int, path: Path) -> None:
-        """Packets were let go at ``start`` and leave from ``begin`` to ``finish``."""
+    def let_go(self, start: float, begin: float, count: int, dropped: int, short: float, path: Path) -> None:
+        """Packets are let go at ``start`` and leave from ``begin`` on, all but those dropped; the last one takes
+        ``short`` s less than a full one."""
+        room = self.limit - self.used
+        self.sent += count
+        if path.wavers and count <= room:
+            self._one_by_one(start, count - dropped, short, path)
+            self.used += count
+            return
         pace = path.pace
+        finish = begin + (count - dropped) * pace - short
         if self.used == 0:
             first = begin + pace + path.latency
             if path.jitter:
-                first += path.late(1)
-                first = max(first, self.arrived)
+                first = max(first + path.late(1), self.arrived)
             self.next = first + path.way_back()
             self.first_rtt = rtt = self.next - start
             if rtt < self.least:
                 self.least = rtt
-        room = self.limit - self.used
         if count > room:  # the window moves with the packets
             self.released = self.next = start + count * pace
             self.used = self.limit
         else:
             self.released = start + min(count, max(0, self.train - self.used)) * pace
             self.used += count
-        self.sent += count
         self.free = finish
         at = finish + path.latency
         if path.jitter:
@@ -105,6 +116,37 @@ class Sender:
         if at > self.arrived:
             self.arrived = at
         self.srtt = max(finish - self.released, 0.0) + path.round_trip
+
+    def _one_by_one(self, start: float, count: int, short: float, path: Path) -> None:
+        """Where delays vary, packets and acknowledgements wait for those before them, each for itself: a late one
+        holds up what it lets go, which waits for a late one again."""
+        pace, latency, clock, acks = path.pace, path.latency, self.clock, list(self.acks)
+        free, arrived, back = self.free, self.arrived, self.back
+        samples = []
+        release = start
+        for number in range(1, count + 1):
+            if clock:
+                due = clock[min(-(-(self.used + number) * len(clock) // self.limit), len(clock)) - 1]
+                release = due if due > start else start
+            free = (free if free > release else release) + pace
+            if number == count:
+                free -= short
+            at = free + latency + path.late(1)
+            if at > arrived:
+                arrived = at
+            if number % 2 == 0 or number == count:
+                at = arrived + path.way_back()
+                if at > back:
+                    back = at
+                acks += [back] * (2 - number % 2)
+                samples.append(back - release)
+        if self.used == 0:
+            self.next = acks[0] if acks else start + path.round_trip
+        if samples:
+            self.least = min(self.least, *samples)
+            self.first_rtt = min(samples[:HYSTART_SAMPLES])
+            self.srtt = samples[-1]
+        self.acks, self.released, self.free, self.arrived, self.back = tuple(acks), release, free, arrived, back
 
     def idle(self, now: float, pace: float) -> None:
         """Nothing was sent for longer than a timeout: the window is halved for each."""
@@ -147,9 +189,17 @@ class Sender:
         if late > min(max(self.least / 8, 0.004), 0.016):
             self.threshold = max(self.window + min(HYSTART_SAMPLES, acknowledged), HYSTART_WINDOW)
             self.found = True
-        elif 0 < 2 * pace <= HYSTART_GAP and acknowledged * pace > self.least / 2:
+        elif 0 < 2 * pace <= HYSTART_GAP and self._train(acknowledged, pace) > self.least / 2:
             self.threshold = max(self.window + self.least / 2 / pace, HYSTART_WINDOW)
             self.found = True
+
+    def _train(self, acknowledged: int, pace: float) -> float:
+        """For how long (s) acknowledgements came one after the other from the first."""
+        if not self.acks:
+            return acknowledged * pace
+        gaps = zip(self.acks, self.acks[1:], strict=False)
+        last = next((before for before, after in gaps if after - before > HYSTART_GAP), self.acks[-1])
+        return last - self.acks[0]
 
     def _growth(self, acknowledged: int, now: float) -> float:
         """By how much CUBIC's window grows."""
@@ -198,7 +248,12 @@ class Sender:
             self.recover = self.sent - count + first + max(int(self.window), 1)
             self._shrink()
         self.lossy = True
-        if not everything and (more or not at_the_end):
+        if not everything and not at_the_end:
+            if not more:
+                self.limit = self.used  # what is left to be sent waits until the loss is known
+                self.next = max(self.next, self._known(self.used - count + first, count - first - 1, path.pace))
+            return
+        if not everything and more:
             return
         known = self.released if everything else self.free + path.latency + path.way_back()
         if retransmitted:
@@ -207,9 +262,20 @@ class Sender:
         else:
             self.stall(known + self.probe_timeout(len(lost) + dropped))
 
+    def _known(self, place: int, behind: int, pace: float) -> float:
+        """When the sender knows that this packet of the round is lost, of the ``behind`` that follow it: by the third
+        acknowledgement of those, or a quarter of a round trip after the first."""
+
+        def acknowledged(later: int) -> float:
+            return self.acks[min(later, len(self.acks) - 1)] if self.acks else self.next + later * pace
+
+        waited = acknowledged(place + 1) + self.least / 4
+        return min(waited, acknowledged(place + DUPLICATES)) if behind >= DUPLICATES else waited
+
     def _shrink(self) -> None:
-        self.peak = self.window * (1 + BETA) / 2 if self.window < self.peak else self.window
-        self.threshold = self.window = max(BETA * self.window, 2.0)
+        window = int(self.window)  # Linux counts whole packets, and rounds down
+        self.peak = int(window * (1 + BETA) / 2) if window < self.peak else window
+        self.threshold = self.window = max(int(BETA * window), 2.0)
         self.epoch = -math.inf
 
     def time_out(self) -> None:

@@ -1,16 +1,16 @@
 """How long messages take over a TCP connection that crosses a shaped link, by published models instead of packets.
 
 A `Flow` moves *rounds*: the packets that the window lets go in one round trip (Cardwell, Savage and Anderson,
-"Modeling TCP latency", INFOCOM 2000). A round takes a microsecond or two to compute, and once the window fills a link
-without loss, the rest of a message is one. Nothing is sent and nobody waits; a seed gives the same times again.
+"Modeling TCP latency", INFOCOM 2000). A round takes a microsecond or two to compute (with jitter, a packet does), and
+once the window fills a link without loss, the rest of a message is one. Nothing is sent and nobody waits; a seed gives the same times again.
 
-**The link** is that of `netem.impair`, headers included. A round let go at t begins to leave at
-b = max(t, end of the queue) and has left at b + n s, with s the time of a full frame at the rate. Its packets arrive
-the latency and a jitter later, in order, so that a burst waits for the largest of its jitters. The first
-acknowledgement, which lets the next round go, is there at b + s + both latencies. Where there is jitter, each packet
-and each acknowledgement is followed by itself: what a late one lets go is late, and may be held up again.
-Acknowledgements, one per two packets (RFC 5681), that take longer than the data set the pace instead. What the buffer does not hold when the queue
-is longest is dropped. Other losses come one by one, or in the bursts of the Gilbert–Elliott chain.
+**The link** is that of `netem.impair`, headers included. A round let go at t begins to leave at b = max(t, end of the
+queue) and has left at b + n s, with s the time of a full frame at the rate. Its packets arrive the latency and a
+jitter later, in order, so that a burst waits for the largest of its jitters. The first acknowledgement, which lets the
+next round go, is there at b + s + both latencies. Where there is jitter, each packet and each acknowledgement is
+followed by itself: what a late one lets go is late, and may be held up again. Acknowledgements, one per two packets
+(RFC 5681), that take longer than the data set the pace instead. What the buffer does not hold when the queue is
+longest is dropped. Other losses come one by one, or in the bursts of the Gilbert–Elliott chain.
 
 **The sender** is Linux':
 
@@ -37,11 +37,12 @@ that overtake others change nothing, since the others are waited for and Linux t
 
 **How far to trust it.** `benchmarks.transfers` compares it with Linux over the userspace engine (40 kB to 7 MB, 20 and
 100 Mbit/s, 10 and 80 ms). Medians are within 5 % without loss, and within 7 % with jitter. With 1 % of loss they are
-within a third, most within a tenth; single transfers vary as much as the real ones. A transfer of few rounds takes a whole number of round trips, so its time jumps where the model takes one
-round more or less than Linux. Left out are other traffic on the link, acknowledgements that are lost or queue behind
-data, delayed acknowledgements, reordering by TCP's own measure, the receive window while it grows, the work of
-processors (1 to 2 ms a message), and congestion control other than CUBIC. A small message less than a round trip before
-a large one joins its round; in Linux it can make HyStart miss the full link, and slow start overshoot.
+within a third, most within a tenth; single transfers vary as much as the real ones. A transfer of few rounds takes a
+whole number of round trips, so its time jumps where the model takes one round more or less than Linux. Left out are
+other traffic on the link, acknowledgements that are lost or queue behind data, delayed acknowledgements, reordering by
+TCP's own measure, the receive window while it grows, the work of processors (1 to 2 ms a message), and congestion
+control other than CUBIC. A small message less than a round trip before a large one joins its round; in Linux it can
+make HyStart miss the full link, and slow start overshoot.
 """
 
 from __future__ import annotations

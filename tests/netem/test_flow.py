@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from statistics import mean, median
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netem.flow import Flow
@@ -217,7 +217,7 @@ def test_the_largest_of_ten_uniform_jitters() -> None:
     [(40_000, 0.0, 0.0520), (1_000_000, 0.0, 0.450), (40_000, 0.01, 0.0766), (1_000_000, 0.01, 1.541)],
 )
 def test_jitter_holds_up_every_round(size: int, loss: float, engine: float) -> None:
-    # Medians (s) of Linux' CUBIC over the userspace engine, by `benchmarks.transfers`. Without jitter: 0.0435 and 0.438.
+    # Medians (s) of Linux' CUBIC over the userspace engine, by `benchmarks.transfers`; without jitter 0.0435, 0.438.
     def taken(seed: int) -> float:
         connection = flow(seed, rate=20e6, latency=0.01, jitter=0.003, loss=loss)
         now = connection.send(0.0, size) + 0.5
@@ -239,8 +239,8 @@ class LostOnce:
 
 @pytest.mark.parametrize(("place", "known"), [(0, 0.104), (5, 0.109), (8, 0.110 + 0.101 / 4)])
 def test_a_loss_is_known_when_later_packets_are_acknowledged(place: int, known: float) -> None:
-    # Ten packets of 1 ms: the acknowledgement of packet k comes at RTT + k + 1 ms. The third after a loss tells it, or a
-    # quarter of a round trip after the first. The packet goes again then, takes 1 ms and the latency.
+    # Ten packets of 1 ms: the acknowledgement of packet k comes at RTT + k + 1 ms. The third after a loss tells it, or
+    # a quarter of a round trip after the first. The packet goes again then, takes 1 ms and the latency.
     connection = Flow(LinkProfile(latency=0.05, rate=FULL / 0.001, loss=0.5), FAT, 1)
     connection._path.losses = LostOnce(place)  # type: ignore[assignment]
     assert connection.send(0.0, segments(10)) == pytest.approx(known + 0.001 + 0.05)
@@ -330,6 +330,7 @@ actions = st.sampled_from(["send", "send", "send", "reshape", "cut", "restore"])
 steps = st.lists(st.tuples(st.floats(0, 2), actions, st.integers(0, 10**6)), max_size=12)
 
 
+@settings(deadline=None)  # what is computed, not how fast on a busy host
 @given(profiles, profiles, profiles, steps, st.integers(0, 100))
 def test_order_causality_and_counters(
     forward: LinkProfile, backward: LinkProfile, other: LinkProfile, steps: list[tuple[float, str, int]], seed: int

@@ -2,7 +2,8 @@
 
 A `Flow` moves *rounds*: the packets that the window lets go in one round trip (Cardwell, Savage and Anderson,
 "Modeling TCP latency", INFOCOM 2000). A round takes a microsecond or two to compute (with jitter, a packet does), and
-once the window fills a link without loss, the rest of a message is one. Nothing is sent and nobody waits; a seed gives the same times again.
+once the window fills a link without loss, the rest of a message is one. Nothing is sent and nobody waits; a seed gives
+the same times again.
 
 **The link** is that of `netem.impair`, headers included. A round let go at t begins to leave at b = max(t, end of the
 queue) and has left at b + n s, with s the time of a full frame at the rate. Its packets arrive the latency and a

@@ -131,7 +131,7 @@ class Flow:
     def reshape(self, now: float, forward: LinkProfile, backward: LinkProfile) -> list[float]:
         """Continue over another link; new arrival times of the messages still in flight, in order.
 
-        What was let go before keeps its times, as in `netem.impair.Impairment.change`; the rest goes the new way.
+        What was let go before keeps its times; the rest goes the new way.
         """
         self._forget(now)
         changed = [] if self._cut_at is not None else self._rewind([each.let_go(now) for each in self._rounds])

@@ -18,6 +18,12 @@ mean delay of a dense stream is above the latency and its spread below the jitte
 this order: it is delivered right after step 4, ahead of all that are still in step 5, as netem's reorder sends a packet
 immediately (tc-netem(8), reorder; netem skips its rate as well, here the rate always holds).
 
+**Changes** (`Impairment.change`) do what a change of the medium does to a real link. Frames in step 5 are on their way
+and keep their times. Frames in step 4 have not been sent: they leave at the new rate, the rest of the one being sent
+too, and keep the delay drawn for them. So a slow moment of a schedule ends when it is over, however much waits.
+netem decides a packet's time when it is enqueued (sch_netem.c, netem_enqueue), so in the kernel engine what waits
+leaves at the rate at which it came: after a slow moment up to a buffer's worth of frames is late.
+
 **Jitter** has the distributions of netem's tables: "normal" with the jitter as standard deviation, "uniform" over
 latency ± jitter, "pareto" as in iproute2's table: shape 3, mean 0, (4/3)(u^(-1/3) - 3/2) jitters, at most 4. A delay
 that would be negative is 0; the mean is higher than asked by what is cut off, noticeable if jitter > latency / 2.
@@ -32,6 +38,7 @@ never pass one), and arrives in one piece at the end of its last segment. Where 
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass
 from random import Random
 
@@ -80,7 +87,8 @@ class Impairment:
         "_limit",
         "_loss",
         "_normal",
-        "_promised",
+        "_past",
+        "_queue",
         "_reorder",
         "_seconds_per_byte",
         "counters",
@@ -97,8 +105,9 @@ class Impairment:
         self._bad = False
         self._free_at = -math.inf
         self._last_delivery = -math.inf
-        # Ends of the stretches of the queue that were accepted at earlier rates, with those rates in bytes per second.
-        self._promised: list[tuple[float, float]] = []
+        # Of each frame in step 4 the end of that step, its delivery, and its delay; None for one that leaves the order.
+        self._queue: deque[tuple[float, float, float | None]] = deque()
+        self._past = -math.inf  # the last delivery, in order, of a frame that is past it
         self._bytes_per_second = 0.0
         self._configure(profile)
 
@@ -125,19 +134,41 @@ class Impairment:
         delivery = self._pass_on(now, size, packets)
         return [] if delivery is None else [delivery]
 
-    def change(self, profile: LinkProfile) -> None:
-        """Continue with another profile. Queue, order, chain state, random draws and counters stay.
+    def change(self, profile: LinkProfile, now: float) -> dict[float, float]:
+        """Continue with another profile from `now` on. Queue, order, chain state, random draws and counters stay.
 
-        Frames already accepted keep their times, also those still waiting for the rate: they leave at the rate at
-        which they were accepted, and later frames queue up behind them.
+        Returns the times of delivery that were given before and are others now, old to new, see "Changes" above.
         """
-        if self._bytes_per_second and (not self._promised or self._promised[-1][0] < self._free_at):
-            self._promised.append((self._free_at, self._bytes_per_second))
+        before = self._bytes_per_second
         self._configure(profile)
+        if self._bytes_per_second == before or self._free_at <= now:
+            return {}
+        self._leave_behind(now)
+        stretch = before / self._bytes_per_second if self._bytes_per_second else 0.0
+        self._free_at = now + (self._free_at - now) * stretch
+        waiting, self._queue = self._queue, deque()
+        last = self._past
+        moved: dict[float, float] = {}
+        for sent, at, delay in waiting:
+            sent = now + (sent - now) * stretch
+            new = sent if delay is None else max(sent + delay, last)
+            last = last if delay is None else new
+            moved[at] = max(new, moved.get(at, new))
+            self._queue.append((sent, new, delay))
+        self._last_delivery = last
+        return moved
 
     def backlog(self, now: float) -> int:
         """Bytes in the rate queue at `now`, the rest of the frame being sent included."""
         return round(self._backlog(now))
+
+    def _leave_behind(self, now: float) -> None:
+        """Forget the frames that have been sent by now."""
+        queue = self._queue
+        while queue and queue[0][0] <= now:
+            _, at, delay = queue.popleft()
+            if delay is not None and at > self._past:
+                self._past = at
 
     def _configure(self, profile: LinkProfile) -> None:
         self.profile = profile
@@ -186,12 +217,18 @@ class Impairment:
         self._free_at = sent = sent + size * self._seconds_per_byte
         if self._reorder and self._draw() < self._reorder:
             counters.reordered += packets
-            at = sent
+            at, delay = sent, None
         else:
-            at = sent + (self._delay() if self._jitter else self._latency)
+            delay = self._delay() if self._jitter else self._latency
+            at = sent + delay
             if at < self._last_delivery:
                 at = self._last_delivery
             self._last_delivery = at
+        if sent > now:
+            self._leave_behind(now)
+            self._queue.append((sent, at, delay))
+        elif delay is not None:
+            self._past = at
         if corrupt:
             counters.corrupted += packets
         counters.delivered += packets
@@ -208,12 +245,4 @@ class Impairment:
         return max(0.0, self._latency + self._jitter * deviation)
 
     def _backlog(self, now: float) -> float:
-        if self._free_at <= now:
-            return 0.0
-        backlog = 0.0
-        if self._promised:
-            self._promised = [stretch for stretch in self._promised if stretch[0] > now]
-            for end, bytes_per_second in self._promised:
-                backlog += (end - now) * bytes_per_second
-                now = end
-        return backlog + (self._free_at - now) * self._bytes_per_second
+        return max(0.0, self._free_at - now) * self._bytes_per_second

@@ -10,25 +10,38 @@ CONFIDENCE = 0.99
 CONFIDENCE_Z = 2.576  # standard deviations that leave half of 1 - CONFIDENCE on either side of a normal distribution
 
 
-def binomial_range(number: int, fraction: float) -> tuple[int, int]:
-    """Counts (low, high) that a binomial variable leaves on either side with at most half of 1 - CONFIDENCE.
+def binomial_range(number: int, fraction: float, confidence: float = CONFIDENCE) -> tuple[int, int]:
+    """Counts (low, high) that a binomial variable leaves on either side with at most half of 1 - confidence.
 
-    Exact, by summing the distribution; a measured count outside contradicts the fraction.
+    Exact, by summing the distribution's tails; a measured count outside contradicts the fraction.
     """
-    if fraction in (0.0, 1.0):
+    if number == 0 or fraction in (0.0, 1.0):
         return round(number * fraction), round(number * fraction)
-    tail = (1 - CONFIDENCE) / 2
+    tail = (1 - confidence) / 2
+    low = _most_below(number, fraction, tail)
+    # Counted from the other end, what is too many is too few.
+    return low, number - _most_below(number, 1 - fraction, tail)
+
+
+def _most_below(number: int, fraction: float, tail: float) -> int:
+    """The largest count below which a binomial variable lies with a probability of at most ``tail`` < 1/2."""
+    low, high = 0, math.ceil(number * fraction)  # the median is at most this
+    while low < high:
+        count = (low + high + 1) // 2
+        low, high = (count, high) if _up_to(number, fraction, count - 1) <= tail else (low, count - 1)
+    return low
+
+
+def _up_to(number: int, fraction: float, count: int) -> float:
+    """The probability of at most ``count``, itself at most the mean, of so many."""
+    ways = math.lgamma(number + 1) - math.lgamma(count + 1) - math.lgamma(number - count + 1)
+    term = math.exp(ways + count * math.log(fraction) + (number - count) * math.log1p(-fraction))
     total = 0.0
-    low = 0
-    for count in range(number + 1):
-        ways = math.lgamma(number + 1) - math.lgamma(count + 1) - math.lgamma(number - count + 1)
-        before = total
-        total += math.exp(ways + count * math.log(fraction) + (number - count) * math.log1p(-fraction))
-        if before <= tail:
-            low = count
-        if total >= 1 - tail:
-            return low, count
-    return low, number
+    while count >= 0 and term > 1e-17 * total:
+        total += term
+        term *= count * (1 - fraction) / ((number - count + 1) * fraction)
+        count -= 1
+    return total
 
 
 def design_effect(chain: GilbertElliott) -> float:

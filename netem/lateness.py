@@ -13,10 +13,15 @@ class Lateness:
         self.maximum = 0.0
         self._counts = [0] * (self.STEPS + 1)
 
-    def add(self, seconds: float) -> None:
-        self._counts[min(int(seconds / self.STEP), self.STEPS)] += 1
+    def add(self, seconds: float, number: int = 1) -> None:
+        """So many things were so late."""
+        self._counts[min(int(seconds / self.STEP), self.STEPS)] += number
         if seconds > self.maximum:
             self.maximum = seconds
+
+    def above(self, seconds: float) -> int:
+        """How many were later than this, at most 0.1 s; to the step."""
+        return sum(self._counts[min(round(seconds / self.STEP), self.STEPS) :])
 
     def quantile(self, fraction: float) -> float:
         """Upper edge of the step in which the quantile lies; 0.0 before anything was sent, at most the maximum."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import socket
 import struct
@@ -18,6 +19,8 @@ PACKET_VNET_HDR = 15
 PACKET_IGNORE_OUTGOING = 23
 ETH_P_ALL = 0x0003
 SO_RCVBUFFORCE = 33
+SIOCGSTAMPNS = 0x8907  # <asm-generic/sockios.h>
+_STAMP = struct.Struct("@ll")
 
 RECEIVE_BUFFER = 32 * 1024 * 1024
 SEND_BUFFER = 4 * 1024 * 1024
@@ -31,7 +34,7 @@ class Port:
     packet. Packets carry a virtio header (netem.frame). Neither blocks.
     """
 
-    __slots__ = ("_drops", "_socket", "fd", "interface", "mac", "name", "receive", "send")
+    __slots__ = ("_drops", "_socket", "_stamp", "fd", "interface", "mac", "name", "receive", "send")
 
     def __init__(self, name: str, interface: str, mac: bytes) -> None:
         """Open the packet socket on `interface`; SwitchError if that cannot be done."""
@@ -41,6 +44,7 @@ class Port:
         self._drops = 0
         self._socket = _packet_socket(name, interface)
         self.fd = self._socket.fileno()
+        self._stamp = bytearray(_STAMP.size)
         self.receive = self._socket.recv
         self.send = self._socket.send
 
@@ -49,6 +53,19 @@ class Port:
         _, dropped = struct.unpack("II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
         self._drops += dropped  # the kernel resets its count at each reading
         return self._drops
+
+    def waited(self) -> float:
+        """Seconds that the packet received last had waited to be received; 0.0 if the kernel did not note its arrival.
+
+        The kernel begins to note arrivals with the first question (socket(7), SIOCGSTAMP).
+        """
+        try:
+            fcntl.ioctl(self.fd, SIOCGSTAMPNS, self._stamp)
+        except OSError:
+            return 0.0
+        seconds, nanoseconds = _STAMP.unpack(self._stamp)
+        arrived: float = seconds + nanoseconds / 1e9
+        return max(0.0, time.time() - arrived)
 
     def close(self) -> None:
         self._socket.close()

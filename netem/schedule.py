@@ -17,11 +17,11 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count, takewhile
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from netem.errors import ProfileError, ScheduleError
 from netem.profile import GilbertElliott, LinkProfile
-from netem.units import format_duration
+from netem.units import format_duration, parse_duration
 
 RAMPED = ("latency", "jitter", "loss", "rate", "duplicate", "corrupt", "reorder")
 PACE = 0.1  # s from one step of a ramp to the next, unless another is given
@@ -121,6 +121,15 @@ class Step:
         begin = {"from": dict(self.start)} if self.start else {}
         return at | {"over": format_duration(self.over)} | pace | begin | {"to": dict(self.settings)}
 
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
+        """Read what `to_mapping` writes. Raises UnitError or ScheduleError."""
+        settings = dict(mapping)
+        times = {key: parse_duration(settings.pop(key)) for key in ("at", "over", "interruption") if key in settings}
+        pace = parse_duration(settings.pop("step")) if "step" in settings else PACE
+        start = settings.pop("from", {})
+        return cls(**times, pace=pace, start=start, settings=settings.pop("to", settings))
+
     def describe(self) -> str:
         words = f"at {format_duration(self.at)} "
         if self.interruption:
@@ -171,6 +180,12 @@ class Steps:
             kind = "ramp" if step.over else "handover" if step.interruption else "steps"
             kinds.setdefault(kind, []).append(step.to_mapping())
         return kinds | ({} if self.repeat is None else {"repeat": format_duration(self.repeat)})
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
+        """Read what `to_mapping` writes. Raises UnitError or ScheduleError."""
+        steps = [Step.from_mapping(each) for kind in ("steps", "ramp", "handover") for each in mapping.get(kind, ())]
+        return cls(tuple(steps), parse_duration(mapping["repeat"]) if "repeat" in mapping else None)
 
     def describe(self) -> str:
         words = "; ".join(step.describe() for step in self.steps)

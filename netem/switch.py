@@ -25,15 +25,15 @@ moved whole where the link allows it, see `Link`.
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import gc
 import select
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any
 
@@ -50,6 +50,7 @@ RECEIVE_BURST = 32  # packets taken from one port before the others, and what is
 DELIVERY_BURST = 1024  # many: under overload packets are then lost, and counted, at the entrance instead of sent late
 FLIGHT_BYTES = 512 * 1024 * 1024  # held in flight, all links together; only an absurd profile needs more
 FLIGHT_PACKETS = 1_000_000
+LATE = 0.05  # s; a packet later than this is not on the link that was asked for
 
 
 class Switch:
@@ -60,17 +61,19 @@ class Switch:
         self.ports: dict[str, Port] = {}
         self.links: dict[tuple[str, str], Link] = {}
         self.routes: dict[str, dict[bytes, Link]] = {}  # by source port, then by destination address
-        self.lateness = Lateness()
+        self.lateness = Lateness()  # of packets that were delayed, when they left
+        self.waiting = Lateness()  # of all packets, until they were read
         self.forwarded = 0
         self.unrouted = 0
         self.unsent = 0
+        self.refused = 0
         self.unreadable = 0
         self.flight_dropped = 0
         self._clock = clock
         self._flight: list[tuple[float, int, Link, int, bytes]] = []
         self._flight_bytes = 0
         self._order = count()  # packets due at the same time leave in the order they came
-        self._closed_drops = 0
+        self._closed_drops: Counter[str] = Counter()
         self._operations: dict[str, Callable[..., dict[str, Any]]] = {
             "attach": self.attach,
             "detach": self.detach,
@@ -123,7 +126,7 @@ class Switch:
         asked = LinkProfile.from_mapping(profile)
         existing = self.links.get((source, target))
         if existing is not None:
-            existing.change(asked)
+            self._move(existing, existing.change(asked, self._clock()))
         elif isinstance(seed, int):
             self.links[source, target] = Link(asked, seed)
             self._reroute(target)
@@ -142,38 +145,40 @@ class Switch:
         return {}
 
     def counters(self) -> dict[str, Any]:
-        """Everything counted since the start.
+        """Everything counted since the start; of lateness, since the last time that this was asked.
 
-        links           one object per link: source, target, the Impairment's counters, cut_dropped (packets offered
-                        while cut, and packets in flight at the cut, which the Impairment had counted as delivered)
+        links           one object per link: source, target, see Link.counted
         forwarded       packets sent out of a port
         unrouted        packets whose destination has no link from their source
-        unsent          packets refused by the outgoing interface, or whose target is not attached
+        unsent          packets whose target is not attached, or whose interface is down
+        refused         packets for which the outgoing interface had no room
         unreadable      packets the kernel could not hand over with a virtio header (exotic segmentation offload)
         flight_dropped  packets beyond FLIGHT_BYTES or FLIGHT_PACKETS
-        socket_drops    packets the kernel dropped because the switch was too slow
+        socket_drops    packets the kernel dropped because the switch was too slow to read them, by port
         late_max, late_p99  seconds by which delayed packets left after their due time
+        waited_max      seconds that a packet waited until it was read, at most
+        late            packets that waited for more than LATE seconds, or left as late
         cpu_seconds     processor time of this process
         scheduling      what netem.priority got from the kernel
         """
+        lateness, self.lateness = self.lateness, Lateness()
+        waiting, self.waiting = self.waiting, Lateness()
+        drops = self._closed_drops + Counter({port.name: port.drops() for port in self.ports.values()})
         return {
             "links": [
-                {
-                    "source": source,
-                    "target": target,
-                    **dataclasses.asdict(link.impairment.counters),
-                    "cut_dropped": link.cut_dropped,
-                }
-                for (source, target), link in self.links.items()
+                {"source": source, "target": target, **link.counted()} for (source, target), link in self.links.items()
             ],
             "forwarded": self.forwarded,
             "unrouted": self.unrouted,
             "unsent": self.unsent,
+            "refused": self.refused,
             "unreadable": self.unreadable,
             "flight_dropped": self.flight_dropped,
-            "socket_drops": self._closed_drops + sum(port.drops() for port in self.ports.values()),
-            "late_max": self.lateness.maximum,
-            "late_p99": self.lateness.quantile(0.99),
+            "socket_drops": dict(drops),
+            "late_max": lateness.maximum,
+            "late_p99": lateness.quantile(0.99),
+            "waited_max": waiting.maximum,
+            "late": lateness.above(LATE) + waiting.above(LATE),
             "cpu_seconds": time.process_time(),
             "scheduling": self.scheduling,
         }
@@ -190,7 +195,7 @@ class Switch:
     def _close(self, name: str) -> None:
         port = self.ports.pop(name, None)
         if port is not None:
-            self._closed_drops += port.drops()
+            self._closed_drops[name] += port.drops()
             port.close()
 
     def _reroute(self, changed: str) -> None:
@@ -212,16 +217,20 @@ class Switch:
         """Take a burst of packets from a port and offer each to its link. OSError (ENETDOWN) if it went down."""
         receive = port.receive
         routes = self.routes.setdefault(port.name, {})
-        for _ in range(RECEIVE_BURST):
+        waited = 0.0
+        taken = 0
+        for taken in range(RECEIVE_BURST):
             try:
                 packet = receive(LARGEST_PACKET)
             except BlockingIOError:
-                return
+                break
             except OSError as error:
                 if error.errno == errno.ENETDOWN:
                     raise
                 self.unreadable += 1
                 continue
+            if not taken:  # the first has waited longest, and to ask for each would cost too much
+                waited = port.waited()
             link = routes.get(packet[HEADER_SIZE : HEADER_SIZE + 6])
             if link is None:
                 self.unrouted += 1
@@ -231,6 +240,9 @@ class Switch:
                 now = self._clock()
                 for piece in [packet] if link.segments is None else split(packet, link.segments):
                     self._offer(link, now, piece, *link_size(piece))
+        else:
+            taken = RECEIVE_BURST
+        self.waiting.add(waited, taken)
 
     def _offer(self, link: Link, now: float, packet: bytes, size: int, packets: int) -> None:
         if link.cut:
@@ -267,14 +279,25 @@ class Switch:
             self.lateness.add(late)
         return flight[0][0] if flight else None
 
+    def _move(self, link: Link, moved: Mapping[float, float]) -> None:
+        """Give packets of a link that are in flight other times."""
+        if moved:
+            self._flight = [
+                (moved.get(entry[0], entry[0]), *entry[1:]) if entry[2] is link else entry for entry in self._flight
+            ]
+            heapify(self._flight)
+
     def _send(self, link: Link, packet: bytes) -> None:
         if link.port is None:
             self.unsent += 1
             return
         try:
             link.port.send(packet)
-        except OSError:
-            self.unsent += 1
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.ENOBUFS):
+                self.refused += 1
+            else:
+                self.unsent += 1
         else:
             self.forwarded += 1
 

@@ -18,14 +18,16 @@ netem as not yet sent (tc-netem(8), LIMITATIONS). Decisions:
 - **No link, no traffic**: what no filter matches goes to a blackhole, ARP and IPv6 included. Nodes need static
   neighbour entries.
 - **Changes are in place** (`change`), naming every setting: tc resets only some of those left out. Deleting and
-  adding would drop what is queued. Packets on their way keep their times. netem restarts its draws with each change,
-  so each needs a seed of its own (`next_seed`), or a link changed often would repeat the first few draws.
+  adding would drop what is queued. Packets keep their times, also those that wait for the rate. netem restarts its
+  draws with each change, so each needs a seed of its own (`next_seed`), or a link changed often would repeat the first
+  few draws. Changes of many links at one moment are one batch (`netem.batch`).
 - **A cut takes the netem leaf away** and puts a blackhole in its place: packets on their way are dropped, as they are
   when a cable is pulled. A loss of 100 % would still let them arrive.
 - **Distribution tables are ours** (`netem.tables`): those of iproute2 are missing from slim images, it has none for
   "uniform", and a table once given cannot be taken back in place.
 
-Differences to `netem.impair`: the rate comes after the delay, so a saturated link shows no jitter; reordered packets
+Differences to `netem.impair`: what waits at a change of the rate leaves at the rate at which it came (see "Changes"
+there); the rate comes after the delay, so a saturated link shows no jitter; reordered packets
 skip the rate as well; a packet drawn for both loss and duplication arrives once, and a copy may be lost by itself. A
 super-packet counts as one packet (segmentation offload must be off where single packets count).
 """
@@ -119,25 +121,22 @@ def change_command(device: str, link: KernelLink, capabilities: Capabilities, *,
     return _leaf("change", device, link, _netem(link, capabilities, alone=alone, complete=True))
 
 
-def cut_commands(device: str, link: KernelLink) -> list[list[str]]:
-    """The commands that let nothing cross a link any more, what is on its way included.
+def stop_command(device: str, link: KernelLink) -> list[str]:
+    """The command that stops a link first of all, to cut it: a blackhole below netem, which makes its counters final.
 
-    The second shows the link's last counters. A blackhole below netem stops it first, so that they are final: what
-    was on its way (`LinkState.backlog_packets`) is dropped. `restore_commands` takes the place of `change_command`.
+    What was on its way then (`LinkState.backlog_packets`) is dropped by `cut_command`.
     """
-    qdisc = ["tc", "qdisc"]
-    return [
-        [*qdisc, "add", "dev", device, "parent", f"{link.handle}1", "blackhole"],
-        show_command(device),
-        [*qdisc, "replace", "dev", device, "parent", link.class_id, "blackhole"],
-    ]
+    return ["tc", "qdisc", "add", "dev", device, "parent", f"{link.handle}1", "blackhole"]
 
 
-def restore_commands(
-    device: str, link: KernelLink, capabilities: Capabilities, *, alone: bool = False
-) -> list[list[str]]:
-    """The commands that shape a cut link anew, empty. The first shows what the cut has dropped (`parse_cuts`)."""
-    return [show_command(device), _leaf("replace", device, link, _netem(link, capabilities, alone=alone))]
+def cut_command(device: str, link: KernelLink) -> list[str]:
+    """The command that lets nothing cross a link any more, what is on its way included."""
+    return ["tc", "qdisc", "replace", "dev", device, "parent", link.class_id, "blackhole"]
+
+
+def restore_command(device: str, link: KernelLink, capabilities: Capabilities, *, alone: bool = False) -> list[str]:
+    """The command that shapes a cut link anew, empty. What the cut has dropped (`parse_cuts`) is forgotten by it."""
+    return _leaf("replace", device, link, _netem(link, capabilities, alone=alone))
 
 
 def show_command(device: str) -> list[str]:

@@ -112,8 +112,7 @@ class Links:
 
     async def lift(self, weight: Weight) -> None:
         """Take a weight off every link."""
-        for pair in self._states.lift(weight):
-            await self._settle(pair)
+        await self._settle_all(self._states.lift(weight))
 
     async def follow(self, pair: Pair, profile: LinkProfile, weight: Weight, *, cut: bool) -> None:
         """Give one link its profile of the moment, see `LinkStates.follow`."""
@@ -122,13 +121,17 @@ class Links:
 
     async def _settle_or_lift(self, pairs: list[Pair], weight: Weight) -> None:
         try:
-            for pair in pairs:
-                await self._settle(pair)
+            await self._settle_all(pairs)
         except OrchestratorError:
-            for pair in self._states.lift(weight):
-                with contextlib.suppress(OrchestratorError):
-                    await self._settle(pair)
+            with contextlib.suppress(OrchestratorError):
+                await self._settle_all(self._states.lift(weight))
             raise
+
+    async def _settle_all(self, pairs: Iterable[Pair]) -> None:
+        """All at the same time, for an engine makes together what comes together; raises the first error at the end."""
+        for error in await asyncio.gather(*map(self._settle, pairs), return_exceptions=True):
+            if isinstance(error, BaseException):
+                raise error
 
     async def _settle(self, pair: Pair) -> None:
         async with self._locks[pair]:

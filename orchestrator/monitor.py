@@ -1,4 +1,8 @@
-"""What is looked at while a run trains: the links' counters into the record, and a snapshot for the view."""
+"""What is looked at while a run trains: the links' counters into the record, and a snapshot for the view.
+
+The counters also tell whether the link engine and this host keep up (orchestrator.overload), and whether links lose
+what they are asked to lose (orchestrator.looks). Simulated links are computed; there only the counters are read.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,14 @@ import contextlib
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 
-from orchestrator.fabric.base import Counted, Fabric
+from orchestrator.fabric.base import Fabric, LinkRow
+from orchestrator.host.load import HostLoad, read_load
+from orchestrator.looks import EVENT as LOOKED
+from orchestrator.looks import look
+from orchestrator.overload import EVENT as OVERLOAD
+from orchestrator.overload import Overloads, Reading
 from orchestrator.planning.plan import Fault, Plan
 from orchestrator.results.record import Record
 from orchestrator.session import Session
@@ -17,7 +26,7 @@ from orchestrator.view import Snapshot, View
 
 SAMPLE_EVERY = 1.0  # s
 SHOW_EVERY = 0.25
-LATE = 0.05  # s; packets that leave the engine later than this are not on the link that was asked for
+LOOK_EVERY = 10.0
 
 
 @contextlib.asynccontextmanager
@@ -28,7 +37,7 @@ async def watch(
 
     On a ``virtual`` clock this happens with what the nodes say, for timers of ours would keep it going for ever.
     """
-    monitor = Monitor(session, fabric, record, clock, view)
+    monitor = Monitor(session, fabric, record, clock, view, None if virtual else read_load)
     if virtual:
         session.heard = monitor.glance
     else:
@@ -37,23 +46,29 @@ async def watch(
     try:
         yield
     finally:
-        await monitor.sample()
+        await monitor.sample(last=True)
         monitor.show()
 
 
 class Monitor:
-    """Reads the link engine once a second and the session four times."""
+    """Reads the link engine once a second and the session four times.
+
+    ``load`` reads the host's; without it nothing is said of whether packets kept time, nor of losses.
+    """
 
     def __init__(
-        self, session: Session, fabric: Fabric, record: Record, clock: Callable[[], float], view: View
-    ) -> None:
+        self, session: Session, fabric: Fabric, record: Record, clock: Callable[[], float], view: View,
+        load: Callable[[], HostLoad] | None,
+    ) -> None:  # fmt: skip
         self._session, self._fabric, self._record, self._clock, self._view = session, fabric, record, clock, view
         self._began = clock()
         self._classes = {(link.source, link.target): link.link_class for link in session.plan.links}
         self._last: float | None = None
-        self._counted: dict[tuple[str, str], Mapping[str, int | str]] = {}  # each link's latest row
+        self._load = load
+        self._counted: dict[tuple[str, str], LinkRow] = {}  # each link's latest row
         self._rates: dict[str, float] = {}
-        self._socket_drops = 0
+        self._overloads = Overloads()
+        self._looked = self._began
         self._sampled = -math.inf  # when glance last did
         self._shown = 0, -math.inf  # round, and time on the host's clock
 
@@ -77,8 +92,8 @@ class Monitor:
             self.show()
             await asyncio.sleep(SHOW_EVERY)
 
-    async def sample(self) -> None:
-        """Write the counters, and say so when the engine does not keep up."""
+    async def sample(self, *, last: bool = False) -> None:
+        """Write the counters, and say so when the engine does not keep up or links are not as asked."""
         counted = await self._fabric.counters()
         t = self._clock()
         rows = []
@@ -92,7 +107,9 @@ class Monitor:
                 delivered[self._classes[ends]] -= int(before["delivered_bytes"]) if before else 0
                 self._counted[ends] = link
         self._record.counters(t, rows)
-        self._note_overload(t, counted)
+        if self._load is not None:
+            self._note_overload(Reading(t, counted, self._load()), last=last)
+            self._look(t, last=last)
         if self._last is not None and t > self._last:
             self._rates = {name: count / (t - self._last) for name, count in delivered.items()}
         self._last = t
@@ -121,17 +138,14 @@ class Monitor:
             )
         )
 
-    def _note_overload(self, t: float, counted: Counted) -> None:
-        if counted.late_p99 > LATE:
-            data = {"cause": "packets left late", "late_p99": counted.late_p99, "late_max": counted.late_max}
-            self._record.event(t, None, "overload", None, data)
-        if counted.socket_drops > self._socket_drops:
-            data = {
-                "cause": "packets lost in the switch's sockets",
-                "packets": counted.socket_drops - self._socket_drops,
-            }
-            self._record.event(t, None, "overload", None, data)
-            self._socket_drops = counted.socket_drops
+    def _note_overload(self, reading: Reading, *, last: bool) -> None:
+        for over in self._overloads.add(reading) + (self._overloads.end() if last else []):
+            self._record.event(reading.t, None, OVERLOAD, self._session.progress.round or None, over.to_json())
+
+    def _look(self, t: float, *, last: bool) -> None:
+        if last or t >= self._looked + LOOK_EVERY:
+            self._looked = t
+            self._record.event(t, None, LOOKED, None, look(list(self._counted.values()), self._classes))
 
 
 def next_fault(plan: Plan, t: float, round: int) -> str | None:

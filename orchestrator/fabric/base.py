@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from netem.profile import LinkProfile
 from orchestrator.planning.plan import LinkPlan, NodePlan
 
+LinkRow = dict[str, int | float | str]  # source, target, the record's COUNTERS, and what of the losses was asked for
+
+
+@dataclass(frozen=True)
+class LinkChange:
+    """One thing to do to a link: give it another ``profile``, or ``cut`` it (True), or undo that (False)."""
+
+    source: str
+    target: str
+    profile: LinkProfile | None = None
+    cut: bool | None = None
+
 
 @dataclass(frozen=True)
 class Counted:
-    """Cumulative counters of links, all that have changed at least, and how well the engine itself keeps up."""
+    """Cumulative counters of links, all that have changed at least, and how well the engine itself keeps up.
 
-    links: Sequence[dict[str, int | str]]
-    late_p99: float = 0.0  # s, how late packets left the engine since the last reading
+    forwarded    packets the engine has sent
+    late         of them, since the last reading, how many left more than `orchestrator.overload.LATE` late
+    late_max     seconds, the latest since the last reading
+    drops        packets the engine has lost though nobody asked for it, by where
+    cpu_seconds  that the engine has used
+    """
+
+    links: Sequence[LinkRow]
+    forwarded: int = 0
+    late: int = 0
     late_max: float = 0.0
-    socket_drops: int = 0  # packets lost to the engine's own queues: loss that nobody asked for
+    drops: Mapping[str, int] = field(default_factory=dict)
     cpu_seconds: float = 0.0
 
 
@@ -38,8 +58,15 @@ class Fabric(Protocol):
     async def shape(self, links: Sequence[LinkPlan]) -> None:
         """Make these links, or change them in place where they exist."""
 
+    async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
+        """Do all of this at one moment, in order; for each what went wrong, None if nothing did.
+
+        A change of profile is in place: it loses nothing that is in flight. A cut lets nothing cross, and drops what is
+        in flight.
+        """
+
     async def change(self, source: str, target: str, profile: LinkProfile) -> None:
-        """Give one existing link another profile without losing what is in flight."""
+        """``alter`` one link's profile. Calls at the same time become one ``alter``; so for ``cut`` and ``restore``."""
 
     async def cut(self, source: str, target: str) -> None:
         """Let nothing cross from source to target until ``restore``."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from orchestrator.errors import HostError
 
-_ANCHOR = Path(__file__).with_name("anchor.py")
+ANCHOR = (sys.executable, "-I", "-S", str(Path(__file__).with_name("anchor.py")))
 START_TIMEOUT = 10.0
 
 
@@ -40,22 +40,23 @@ class Hub:
                 raise HostError(f"the command '{tool}' is missing: install the package {package}")
         argv = ["unshare", *([] if privileged else ["--user", "--map-root-user"]), "--net", "--"]
         anchor = await asyncio.create_subprocess_exec(
-            *argv, sys.executable, "-I", "-S", str(_ANCHOR),
+            *argv, *ANCHOR,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env={**os.environ, **labels(run, directory, "hub")}, start_new_session=True,
         )  # fmt: skip
         hub = cls(anchor, privileged)
-        await hub._confirm()
+        await hub.confirm()
         return hub
 
-    async def _confirm(self) -> None:
+    async def confirm(self, timeout: float = START_TIMEOUT) -> None:
+        """Wait until the anchor answers from its namespaces; HostError if it does not."""
         assert self.anchor.stdin is not None
         assert self.anchor.stdout is not None
         assert self.anchor.stderr is not None
         try:
             self.anchor.stdin.write(b"echo here\n")
             await self.anchor.stdin.drain()
-            async with asyncio.timeout(START_TIMEOUT):
+            async with asyncio.timeout(timeout):
                 line = await self.anchor.stdout.readline()
         except (TimeoutError, ConnectionError):
             line = b""
@@ -88,15 +89,28 @@ class Hub:
         environment: Mapping[str, str] | None = None,
     ) -> str:
         """Run a command in the hub, or in the network namespace of ``pid``; its output, or HostError."""
+        code, output, errors = await self.attempt(argv, pid=pid, stdin=stdin, environment=environment)
+        if code != 0:
+            raise HostError(f"`{' '.join(argv)}` failed ({errors.strip()}); input was:\n{stdin}".rstrip())
+        return output
+
+    async def attempt(
+        self,
+        argv: Sequence[str],
+        *,
+        pid: int | None = None,
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> tuple[int, str, str]:
+        """As ``run``, whether it succeeds or not: exit code, output, errors."""
         process = await asyncio.create_subprocess_exec(
             *self.enter(pid), *argv,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env={**os.environ, **(environment or {})}, start_new_session=True,
         )  # fmt: skip
         output, errors = await process.communicate(stdin.encode())
-        if process.returncode != 0:
-            raise HostError(f"`{' '.join(argv)}` failed ({errors.decode().strip()}); input was:\n{stdin}".rstrip())
-        return output.decode()
+        assert process.returncode is not None
+        return process.returncode, output.decode(), errors.decode()
 
     async def close(self) -> None:
         assert self.anchor.stdin is not None

@@ -11,29 +11,49 @@ everybody, and such packets would take the rate and the buffer of links they do 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
-from netem import tc
+from netem import batch, tc
+from netem.batch import Outcome
+from netem.errors import NetemError
+from netem.losses import AskedLosses
 from netem.profile import LinkProfile
 from netem.tables import distribution_tables
 from orchestrator.errors import FabricError, HostError
 from orchestrator.fabric import wiring
-from orchestrator.fabric.base import Counted
+from orchestrator.fabric.base import Counted, LinkChange, LinkRow
+from orchestrator.fabric.gathering import Gathering
 from orchestrator.fabric.hub import Hub
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 
 BRIDGE = "br0"
 
 
-class KernelFabric:
+@dataclass
+class _Alteration:
+    """A change of a link, and the commands that make it on the hub's ``interface``; None where there is nothing to do.
+
+    ``stop`` comes before the others' and makes the counters final that ``command`` throws away.
+    """
+
+    change: LinkChange
+    interface: str | None
+    link: tc.KernelLink
+    stop: list[str] | None = None
+    command: list[str] | None = None
+    error: Exception | None = None
+
+
+class KernelFabric(Gathering):
     """Links through netem; see Fabric for the verbs."""
 
     engine = "kernel"
 
     def __init__(self, hub: Hub, tables: Path, plan: Plan, capabilities: tc.Capabilities) -> None:
+        super().__init__(self.alter)
         self._hub = hub
         self._environment = {"TC_LIB_DIR": str(tables)}
         self._nodes = {node.name: node for node in plan.nodes}
@@ -44,6 +64,9 @@ class KernelFabric:
         self._single_packets = wiring.packet_truth(plan)
         self._attachments = count(1)
         self._gone: dict[tuple[str, str], dict[str, int]] = {}  # counters of qdiscs that are no more
+        self._asked: dict[tuple[str, str], AskedLosses] = {}
+        self._late_rates: list[str] = []
+        self._limited: set[tuple[str, str]] = set()  # links with a rate, now or before: a full buffer drops packets
 
     @classmethod
     async def open(
@@ -60,9 +83,12 @@ class KernelFabric:
 
     def notes(self) -> list[str]:
         return [
-            f"{target}: {note}"
-            for target, links in self._links.items()
-            for note in tc.not_applied(list(links.values()), self._capabilities)
+            *self._late_rates,
+            *(
+                f"{target}: {note}"
+                for target, links in self._links.items()
+                for note in tc.not_applied(list(links.values()), self._capabilities)
+            ),
         ]
 
     async def attach(self, node: NodePlan, pid: int) -> None:
@@ -74,10 +100,17 @@ class KernelFabric:
         commands = tc.setup_commands(interface, list(links.values()), self._capabilities)
         shown = await self._tc([*commands, tc.show_command(interface)])
         self._interfaces[node.name] = interface
-        self._check(node.name, links, shown)
-        for source, target in self._cut:
-            if target == node.name:
-                await self._close(source, target)
+        self._check(node.name, links, tc.parse_qdiscs(shown))
+        closed = [
+            _Alteration(LinkChange(source, target, cut=True), interface, links[source])
+            for source, target in self._cut
+            if target == node.name
+        ]
+        for each in closed:
+            self._add_cut(each)
+        for error in await self._carry_out(closed):
+            if error is not None:
+                raise error
         lines = wiring.node_lines(
             node, wiring.peers(node, self._nodes.values()), single_packets=node.name in self._single_packets
         )
@@ -94,45 +127,109 @@ class KernelFabric:
             known[link.source] = tc.KernelLink(
                 index=index, address=source.host, profile=link.profile, seed=link.seed % 2**32
             )
+            if len({profile.rate for profile in link.extremes}) > 1 and not self._late_rates:
+                self._late_rates = [_LATE_RATE]
+            self._asked[link.source, link.target] = AskedLosses(link.profile)
+            self._note_rate((link.source, link.target), link.profile)
 
-    async def change(self, source: str, target: str, profile: LinkProfile) -> None:
-        link = self._renew(source, target, profile)
-        if (source, target) not in self._cut and (interface := self._interfaces.get(target)) is not None:
-            command = tc.change_command(interface, link, self._capabilities, alone=self._alone(target))
-            self._check(target, {source: link}, await self._tc([command, tc.show_command(interface)]))
+    async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
+        errors: list[Exception | None] = []
+        while rest := changes[len(errors) :]:
+            ends = [(change.source, change.target) for change in rest]
+            # What is asked of one link twice is done one after the other.
+            alone = next((n for n, pair in enumerate(ends) if pair in ends[:n]), len(ends))
+            errors += await self._carry_out([self._prepare(change) for change in rest[:alone]])
+        return errors
 
-    async def cut(self, source: str, target: str) -> None:
-        if (source, target) not in self._cut:
-            self._cut.add((source, target))
-            await self._close(source, target)
+    def _prepare(self, change: LinkChange) -> _Alteration:
+        """What is to be run for a change, which from now on counts as made."""
+        pair = change.source, change.target
+        interface = self._interfaces.get(change.target)
+        alteration = _Alteration(change, interface, self._links[change.target][change.source])
+        try:
+            if change.profile is not None:
+                alteration.link = self._renew(*pair, change.profile)
+                if interface is not None and pair not in self._cut:
+                    alteration.command = self._leaf(tc.change_command, interface, alteration.link, change.target)
+                else:
+                    self._asked[pair].change(self._gone.get(pair, {}).get("drawn", 0), change.profile)
+            elif change.cut and pair not in self._cut:
+                self._cut.add(pair)
+                self._add_cut(alteration)
+            elif not change.cut and pair in self._cut:
+                self._cut.discard(pair)
+                alteration.link = self._renew(*pair, alteration.link.profile)
+                if interface is not None:
+                    alteration.command = self._leaf(tc.restore_command, interface, alteration.link, change.target)
+        except NetemError as error:
+            alteration.error = error
+        return alteration
 
-    async def restore(self, source: str, target: str) -> None:
-        if (source, target) not in self._cut:
-            return
-        self._cut.discard((source, target))
-        link = self._renew(source, target, self._links[target][source].profile)
-        if (interface := self._interfaces.get(target)) is not None:
-            commands = tc.restore_commands(interface, link, self._capabilities, alone=self._alone(target))
-            shown = await self._tc(commands)
-            self._keep(source, target, _cut_off(tc.parse_cuts(shown)[link.index]))
+    def _add_cut(self, alteration: _Alteration) -> None:
+        if alteration.interface is not None:
+            alteration.stop = tc.stop_command(alteration.interface, alteration.link)
+            alteration.command = tc.cut_command(alteration.interface, alteration.link)
+
+    async def _carry_out(self, alterations: Sequence[_Alteration]) -> list[Exception | None]:
+        """Run what is prepared, in one process; the error of each, None where it succeeded.
+
+        Counters that a command throws away are read before it, after what makes them final; the state is read last.
+        """
+        running = [each for each in alterations if each.command is not None]
+        if running:
+            before = list(dict.fromkeys(each.interface for each in running if each.change.profile is None))
+            after = list(dict.fromkeys(each.interface for each in running if each.change.profile is not None))
+            parts = [
+                [each.stop for each in running if each.stop is not None],
+                [tc.show_command(interface) for interface in before if interface is not None],
+                [each.command for each in running if each.command is not None],
+                [tc.show_command(interface) for interface in after if interface is not None],
+            ]
+            _, shown_before, done, shown_after = await self._batch(parts)
+            for each, outcome in zip(running, done, strict=True):
+                shown = dict(zip(before, shown_before, strict=True) if each.change.profile is None else
+                             zip(after, shown_after, strict=True))[each.interface]  # fmt: skip
+                each.error = self._finish(each, outcome, shown)
+        return [each.error for each in alterations]
+
+    def _finish(self, done: _Alteration, outcome: Outcome, shown: Outcome) -> Exception | None:
+        """Hold the kernel to a change, and keep what was counted before a cut or during it; what went wrong."""
+        source, target = done.change.source, done.change.target
+        if complaint := outcome.error or shown.error:
+            if done.change.cut is not None:
+                (self._cut.discard if done.change.cut else self._cut.add)((source, target))
+            return FabricError(f"link {source} -> {target}: {complaint}")
+        try:
+            if done.change.profile is not None:
+                states = tc.parse_qdiscs(shown.shown)
+                self._check(target, {source: done.link}, states)
+                drawn = _sum(self._gone.get((source, target), {}), _counts(states[done.link.index]))["drawn"]
+                self._asked[source, target].change(drawn, done.change.profile)
+            elif done.change.cut:
+                state = tc.parse_qdiscs(shown.shown)[done.link.index]
+                self._keep(source, target, {**_counts(state), "cut_dropped": state.backlog_packets})
+            else:
+                self._keep(source, target, _cut_off(tc.parse_cuts(shown.shown)[done.link.index]))
+        except (NetemError, FabricError) as error:
+            return error
+        except LookupError:
+            return FabricError(f"link {source} -> {target}: the kernel does not show it; is its node gone?")
+        return None
 
     async def counters(self) -> Counted:
-        rows: list[dict[str, int | str]] = []
+        rows: list[LinkRow] = []
         for target, links in self._links.items():
             now = await self._read(target)
             for source, link in links.items():
                 row = _sum(self._gone.get((source, target), {}), now.get(link.index, {}))
-                rows.append({"source": source, "target": target, **row})
+                asked, variance = self._asked[source, target].of(row["drawn"])
+                losses = {"asked_lost": asked, "asked_variance": variance}
+                losses["others_too"] = int((source, target) in self._limited)
+                rows.append({"source": source, "target": target, **row, **losses})
         return Counted(links=rows)
 
     async def close(self) -> None:
         """Nothing to do: the bridge and the interfaces end with the hub's namespace."""
-
-    async def _close(self, source: str, target: str) -> None:
-        if (interface := self._interfaces.get(target)) is not None:
-            link = self._links[target][source]
-            state = tc.parse_qdiscs(await self._tc(tc.cut_commands(interface, link)))[link.index]
-            self._keep(source, target, {**_counts(state), "cut_dropped": state.backlog_packets})
 
     async def _retire(self, node: str) -> None:
         """Keep what an interface has counted before it goes."""
@@ -158,14 +255,21 @@ class KernelFabric:
     def _renew(self, source: str, target: str, profile: LinkProfile) -> tc.KernelLink:
         old = self._links[target][source]
         self._links[target][source] = replace(old, profile=profile, seed=tc.next_seed(old.seed))
+        self._note_rate((source, target), profile)
         return self._links[target][source]
+
+    def _note_rate(self, pair: tuple[str, str], profile: LinkProfile) -> None:
+        if profile.rate is not None:
+            self._limited.add(pair)
+
+    def _leaf(self, make: Callable[..., list[str]], interface: str, link: tc.KernelLink, target: str) -> list[str]:
+        return make(interface, link, self._capabilities, alone=self._alone(target))
 
     def _alone(self, target: str) -> bool:
         return len(self._links[target]) == 1
 
-    def _check(self, target: str, links: Mapping[str, tc.KernelLink], shown: str) -> None:
+    def _check(self, target: str, links: Mapping[str, tc.KernelLink], states: Mapping[int, tc.LinkState]) -> None:
         """Hold what the kernel shows against what was asked of it."""
-        states = tc.parse_qdiscs(shown)
         for source, link in links.items():
             if link.index not in states:
                 raise FabricError(f"link {source} -> {target}: tc accepted it and the kernel does not show it")
@@ -178,8 +282,22 @@ class KernelFabric:
         argv = ["tc", "-json", "-statistics", "-batch", "-"]
         return await self._hub.run(argv, stdin=tc.batch(commands), environment=self._environment)
 
+    async def _batch(self, parts: Sequence[Sequence[Sequence[str]]]) -> list[list[Outcome]]:
+        """Run commands, those of the first part first, in one process; what became of each."""
+        commands = [command for part in parts for command in part]
+        _, output, errors = await self._hub.attempt(
+            batch.ARGUMENTS, stdin=tc.batch(commands), environment=self._environment
+        )
+        results = iter(batch.outcomes(commands, output, errors))
+        return [[next(results) for _ in part] for part in parts]
 
-_COUNTERS = ("offered", "offered_bytes", "delivered", "delivered_bytes", "lost", "cut_dropped")
+
+_LATE_RATE = (
+    "schedules that change a rate: netem decides when a packet leaves as it comes, so what waits at a change leaves at "
+    "the rate before it; the userspace engine lets it leave at the new one"
+)
+# drawn: packets that netem has lost or not; the others of those offered came while the link was cut.
+_COUNTERS = ("offered", "offered_bytes", "delivered", "delivered_bytes", "lost", "cut_dropped", "drawn")
 
 
 def _bridge_lines(node: NodePlan, interface: str) -> str:
@@ -189,8 +307,10 @@ def _bridge_lines(node: NodePlan, interface: str) -> str:
 
 def _counts(state: tc.LinkState) -> dict[str, int]:
     """netem counts what left it, what it holds and what it dropped; a drop is not told apart by its cause."""
+    drawn = state.packets + state.dropped + state.backlog_packets
     return {
-        "offered": state.packets + state.dropped + state.backlog_packets,
+        "offered": drawn,
+        "drawn": drawn,
         "offered_bytes": state.sent_bytes + state.backlog,
         "delivered": state.packets,
         "delivered_bytes": state.sent_bytes,

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from netem.flow import Flow
 from netem.profile import LinkProfile
 from node.memory import MemoryNetwork
-from orchestrator.fabric.base import Counted
+from orchestrator.fabric.base import Counted, LinkChange, LinkRow
 from orchestrator.planning.plan import LinkPlan, NodePlan
 
 Pair = tuple[str, str]
@@ -41,6 +41,14 @@ class ModelFabric:
             self._links[link.source, link.target] = link
             self._profiles[link.source, link.target] = link.profile
 
+    async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
+        for change in changes:
+            if change.profile is not None:
+                await self.change(change.source, change.target, change.profile)
+            else:
+                await (self.cut if change.cut else self.restore)(change.source, change.target)
+        return [None] * len(changes)
+
     async def change(self, source: str, target: str, profile: LinkProfile) -> None:
         self._profiles[source, target] = profile
         now = asyncio.get_running_loop().time()
@@ -55,7 +63,7 @@ class ModelFabric:
         self.network.restore(source, target)
 
     async def counters(self) -> Counted:
-        rows: list[dict[str, int | str]] = []
+        rows: list[LinkRow] = []
         for ends, flow in self._flows.items():
             if self._offered.get(ends) != flow.counters.offered:
                 self._offered[ends] = flow.counters.offered

@@ -6,10 +6,12 @@ import sys
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
-from netem.profile import LinkProfile
+from orchestrator.errors import FabricError
 from orchestrator.fabric import wiring
-from orchestrator.fabric.base import Counted
+from orchestrator.fabric.base import Counted, LinkChange
+from orchestrator.fabric.gathering import Gathering
 from orchestrator.fabric.hub import Hub, labels
 from orchestrator.host.child import JsonChild
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
@@ -17,12 +19,13 @@ from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 START_TIMEOUT = 20.0
 
 
-class UserspaceFabric:
+class UserspaceFabric(Gathering):
     """Links through the switch; see Fabric for the verbs."""
 
     engine = "userspace"
 
     def __init__(self, hub: Hub, switch: JsonChild, plan: Plan) -> None:
+        super().__init__(self.alter)
         self._hub = hub
         self._switch = switch
         self._nodes = plan.nodes
@@ -66,26 +69,48 @@ class UserspaceFabric:
             }
             for link in links
         ]
-        await self._switch.request("batch", requests=requests)
+        for error in await self._batch(requests):
+            if error is not None:
+                raise error
 
-    async def change(self, source: str, target: str, profile: LinkProfile) -> None:
-        await self._switch.request("link", source=source, target=target, profile=profile.to_mapping())
-
-    async def cut(self, source: str, target: str) -> None:
-        await self._switch.request("cut", source=source, target=target)
-
-    async def restore(self, source: str, target: str) -> None:
-        await self._switch.request("restore", source=source, target=target)
+    async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
+        return await self._batch([_request(change) for change in changes])
 
     async def counters(self) -> Counted:
         answer = await self._switch.request("counters")
         return Counted(
             links=answer["links"],
-            late_p99=answer["late_p99"],
-            late_max=answer["late_max"],
-            socket_drops=answer["socket_drops"],
+            forwarded=answer["forwarded"],
+            late=answer["late"],
+            late_max=max(answer["late_max"], answer["waited_max"]),
+            drops=_drops(answer),
             cpu_seconds=answer["cpu_seconds"],
         )
 
     async def close(self) -> None:
         await self._switch.close()
+
+    async def _batch(self, requests: list[dict[str, Any]]) -> list[Exception | None]:
+        answer = await self._switch.request("batch", requests=requests)
+        return [
+            FabricError(f"link {request['source']} -> {request['target']}: {reply['error']}")
+            if "error" in reply
+            else None
+            for request, reply in zip(requests, answer["replies"], strict=True)
+        ]
+
+
+def _drops(answer: dict[str, Any]) -> dict[str, int]:
+    """Losses that no link was asked for, from the switch's counters."""
+    drops = {f"before the switch, from {port}": number for port, number in answer["socket_drops"].items()}
+    drops |= {"in full interfaces": answer["refused"], "beyond what the switch holds": answer["flight_dropped"]}
+    drops["unreadable"] = answer["unreadable"]
+    return {where: number for where, number in drops.items() if number}
+
+
+def _request(change: LinkChange) -> dict[str, Any]:
+    """A change in the words of the switch."""
+    ends = {"source": change.source, "target": change.target}
+    if change.profile is not None:
+        return {"op": "link", **ends, "profile": change.profile.to_mapping()}
+    return {"op": "cut" if change.cut else "restore", **ends}

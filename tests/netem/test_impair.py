@@ -200,14 +200,18 @@ def test_order_is_kept_unless_reordering_is_asked(
     profile: LinkProfile, after: LinkProfile, stream: list[tuple[float, int]], seed: int
 ) -> None:
     impairment = Impairment(profile, seed)
-    now, last = 0.0, 0.0
+    now = 0.0
+    deliveries: list[float] = []
     for index, (gap, size) in enumerate(stream):
         now += gap
         if index == len(stream) // 2:
-            impairment.change(after)
+            moved = impairment.change(after, now)
+            assert all(old > now <= new for old, new in moved.items())
+            deliveries = [moved.get(at, at) for at in deliveries]
         for at, _ in impairment.offer(now, size):
-            assert at >= max(now, last)
-            last = at
+            assert at >= now
+            deliveries.append(at)
+    assert deliveries == sorted(deliveries)
 
 
 @given(
@@ -316,24 +320,64 @@ def test_dense_traffic_waits_for_the_slowest_ahead() -> None:
     assert means[1] > 0.06
 
 
-def test_change_keeps_what_is_in_the_queue() -> None:
+def test_what_waits_leaves_at_the_new_rate() -> None:
     impairment = Impairment(LinkProfile(latency=0.1, rate=8e6, buffer=1.0), seed=1)
     before = [impairment.offer(0.0, 1000)[0][0] for _ in range(10)]
-    impairment.change(LinkProfile(rate=80e6, buffer=1.0))  # ten times the rate, no latency
-    assert impairment.backlog(0.0) == 10_000
-    assert impairment.backlog(0.004) == 6000
-    # Accepted at 0, when 10 ms of frames wait; nothing overtakes the last of them, due at 10 ms + 100 ms.
-    assert impairment.offer(0.0, 1000)[0][0] == before[-1] == pytest.approx(0.11)
-    assert impairment.backlog(0.0) == 11_000
-    assert impairment.backlog(0.01) == 1000
+    assert before == pytest.approx([0.101, 0.102, 0.103, 0.104, 0.105, 0.106, 0.107, 0.108, 0.109, 0.11])
+    # At 4.5 ms four have been sent and half of the fifth; ten times the rate takes 0.05 ms for the rest of it.
+    moved = impairment.change(LinkProfile(rate=80e6, buffer=1.0), 0.0045)
+    assert list(moved) == before[4:]
+    assert list(moved.values()) == pytest.approx([0.10455, 0.10465, 0.10475, 0.10485, 0.10495, 0.10505])
+    assert impairment.backlog(0.0045) == 5500
+    # A new frame has no latency any more; it is sent at 5.15 ms and overtakes nobody.
+    assert impairment.offer(0.0045, 1000)[0][0] == pytest.approx(0.10505)
     assert impairment.counters.offered == 11
+
+
+def test_a_slower_rate_holds_up_what_waits() -> None:
+    impairment = Impairment(LinkProfile(rate=8e6, buffer=1.0), seed=1)
+    before = [impairment.offer(0.0, 1000)[0][0] for _ in range(3)]
+    moved = impairment.change(LinkProfile(rate=0.8e6, buffer=1.0), 0.0015)
+    assert moved == pytest.approx({before[1]: 0.0015 + 0.005, before[2]: 0.0015 + 0.015})
+
+
+def test_what_is_on_its_way_keeps_its_time_and_is_not_overtaken() -> None:
+    impairment = Impairment(LinkProfile(latency=0.1, rate=8e6, buffer=1.0), seed=1)
+    first = impairment.offer(0.0, 1000)[0][0]
+    impairment.change(LinkProfile(latency=0.01, rate=8e6, buffer=1.0), 0.002)
+    second = impairment.offer(0.002, 10_000)[0][0]
+    assert second == first == pytest.approx(0.101)  # else at 2 + 10 + 10 ms
+    assert impairment.change(LinkProfile(latency=0.01, rate=80e6, buffer=1.0), 0.002) == {second: first}
+
+
+def test_reordered_frames_that_wait_leave_at_the_new_rate() -> None:
+    impairment = Impairment(LinkProfile(latency=0.1, rate=8e6, reorder=1.0), seed=1)
+    before = [impairment.offer(0.0, 1000)[0][0] for _ in range(2)]
+    assert impairment.change(LinkProfile(rate=16e6), 0.0) == pytest.approx({before[0]: 0.0005, before[1]: 0.001})
+
+
+def test_a_change_that_leaves_the_rate_moves_nothing() -> None:
+    impairment = Impairment(LinkProfile(rate=8e6, latency=0.1, buffer=1.0), seed=1)
+    impairment.offer(0.0, 1000)
+    assert impairment.change(LinkProfile(rate=8e6, buffer=1.0), 0.0) == {}
+    assert Impairment(LinkProfile(latency=0.1), seed=1).change(LinkProfile(rate=8e6), 0.0) == {}
+
+
+def test_a_slow_moment_ends_when_it_is_over() -> None:
+    """Ten full frames come while a link of 10 Mbit/s has 60 kbit/s for 0.6 s: at that rate they would need 2 s."""
+    fast, slow = (LinkProfile(rate=rate, buffer=5.0) for rate in (10e6, 60_560))
+    impairment = Impairment(slow, seed=1)
+    due = [impairment.offer(0.0, FULL_FRAME)[0][0] for _ in range(10)]
+    assert due[-1] == pytest.approx(2.0)
+    moved = impairment.change(fast, 0.6)  # three have been sent, each in 0.2 s
+    assert max(moved.values()) == pytest.approx(0.6 + 7 * FULL_FRAME * 8 / 10e6)
 
 
 def test_change_applies_the_new_buffer_to_what_waits() -> None:
     impairment = Impairment(LinkProfile(rate=8e6, buffer_bytes=10_000), seed=1)
     for _ in range(10):
         impairment.offer(0.0, 1000)
-    impairment.change(LinkProfile(rate=8e6, buffer_bytes=5000))
+    impairment.change(LinkProfile(rate=8e6, buffer_bytes=5000), 0.0)
     assert impairment.offer(0.0, 1000) == []
     assert impairment.offer(0.0059, 1000) == []  # 4100 bytes wait
     assert impairment.offer(0.006, 1000) != []
@@ -342,16 +386,17 @@ def test_change_applies_the_new_buffer_to_what_waits() -> None:
 def test_many_changes_under_load_keep_the_backlog() -> None:
     impairment = Impairment(LinkProfile(rate=8e6, buffer=10.0), seed=1)
     for step in range(100):
-        impairment.change(LinkProfile(rate=8e6 * (1 + step % 7), buffer=10.0))
+        impairment.change(LinkProfile(rate=8e6 * (1 + step % 7), buffer=10.0), 0.0)
         impairment.offer(0.0, 1000)
     assert impairment.backlog(0.0) == 100_000
 
 
-def test_change_to_no_rate_keeps_order() -> None:
-    impairment = Impairment(LinkProfile(rate=8e6, buffer=1.0), seed=1)
-    last = [impairment.offer(0.0, 1000) for _ in range(10)][-1]
-    impairment.change(LinkProfile())
-    assert impairment.offer(0.005, 1000) == last
+def test_change_to_no_rate_lets_everything_go() -> None:
+    impairment = Impairment(LinkProfile(rate=8e6, latency=0.01, buffer=1.0), seed=1)
+    before = [impairment.offer(0.0, 1000)[0][0] for _ in range(10)]
+    moved = impairment.change(LinkProfile(), 0.005)
+    assert moved == {at: pytest.approx(0.015) for at in before[5:]}  # the fifth has just been sent
+    assert impairment.offer(0.006, 1000) == [(pytest.approx(0.015), False)]  # behind those on their way
     assert impairment.offer(0.02, 1000) == [(0.02, False)]
 
 
@@ -359,9 +404,9 @@ def test_change_keeps_the_state_of_the_chain() -> None:
     stuck = GilbertElliott(p=0.5, r=1e-9)
     impairment = Impairment(LinkProfile(loss=stuck), seed=1)
     assert not any(fates(impairment, 50))  # bad from the start (p / (p + r) = 1)
-    impairment.change(LinkProfile(loss=GilbertElliott(p=1e-9, r=1e-9)))
+    impairment.change(LinkProfile(loss=GilbertElliott(p=1e-9, r=1e-9)), 0.0)
     assert not any(fates(impairment, 50))
-    impairment.change(LinkProfile(loss=GilbertElliott(p=1e-9, r=1.0)))
+    impairment.change(LinkProfile(loss=GilbertElliott(p=1e-9, r=1.0)), 0.0)
     assert fates(impairment, 3) == [False, True, True]
 
 

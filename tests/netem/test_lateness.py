@@ -22,3 +22,11 @@ def test_quantile_never_exceeds_the_maximum_even_far_beyond_the_steps() -> None:
     lateness = Lateness()
     lateness.add(3.0)
     assert lateness.quantile(0.99) == lateness.maximum == 3.0
+
+
+def test_how_many_were_later_than_this() -> None:
+    lateness = Lateness()
+    lateness.add(0.02, 5)
+    lateness.add(0.0501, 3)
+    lateness.add(2.0)
+    assert (lateness.above(0.05), lateness.above(0.01), lateness.above(0.1)) == (4, 9, 1)

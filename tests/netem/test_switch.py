@@ -6,7 +6,9 @@ measures up to three times: a switch that is wrong is wrong each time, a disturb
 
 from __future__ import annotations
 
+import os
 import select
+import signal
 import socket
 import statistics
 import subprocess
@@ -14,12 +16,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from random import Random
+from typing import Any
 
 import pytest
 
 from netem.link import segments_together
 from netem.profile import LinkProfile
-from netem.switch import Switch
+from netem.switch import LATE, Switch
 from tests.netem.traffic import PAYLOAD_SHARE, datagrams, goodput, round_trips, transfer
 from tests.netem.wiring import ROOT, Lab, SwitchProcess
 
@@ -142,6 +145,20 @@ class TestTime:
         after = statistics.median(round_trips(lab, "a", "b", 20))
         assert after - before == pytest.approx(0.05, abs=0.003)
         assert lab.counters("a", "b")["offered"] == offered + 20
+
+    def test_packets_that_wait_leave_at_a_new_rate(self, lab: Lab) -> None:
+        lab.shape("a", "b", {"rate": "80kbit", "buffer": "5s"}, {})
+        with lab.bound("a", socket.SOCK_DGRAM) as near, lab.bound("b", socket.SOCK_DGRAM) as far:
+            near.connect(far.getsockname())
+            offered = lab.counters("a", "b")["offered"]
+            for _ in range(20):  # 0.1 s each at that rate
+                near.send(bytes(958))
+            wait_until(lambda: lab.counters("a", "b")["offered"] == offered + 20)
+            lab.shape("a", "b", {"rate": "80mbit"}, {})
+            began = time.monotonic()
+            for _ in range(20):
+                far.recv(2000)
+            assert time.monotonic() - began < 1.0
 
     def test_lateness_is_counted(self, lab: Lab) -> None:
         lab.shape("a", "b", {"latency": "5ms"})
@@ -328,6 +345,38 @@ class TestConnections:
             {"interface": "lo", "mac": lab.mac("a")},
         ):
             assert "port a" in lab.switch.ask("attach", port="d", **arguments)["error"]
+
+
+@netns
+class TestOverload:
+    NUMBER = 60_000  # full frames, twice what the largest receive buffer holds with the kernel's overhead
+
+    def test_what_comes_while_it_is_stopped_is_late_or_dropped_and_counted(self, pair: Lab) -> None:
+        assert pair.switch is not None
+        pair.shape("a", "b", {}, {})
+        first = pair.ask("counters")
+        assert (first["late"], first["socket_drops"]) == (0, {})
+        os.kill(pair.switch.process.pid, signal.SIGSTOP)
+        try:
+            with pair.bound("a", socket.SOCK_DGRAM) as near:
+                near.connect((pair.address("b"), 9))
+                for _ in range(self.NUMBER):
+                    near.send(bytes(1472))
+        finally:
+            os.kill(pair.switch.process.pid, signal.SIGCONT)
+        readings: list[dict[str, Any]] = []
+
+        def all_there() -> bool:
+            readings.append(pair.ask("counters"))
+            link = next(link for link in readings[-1]["links"] if link["source"] == "a")
+            return bool(link["offered"] + readings[-1]["socket_drops"]["a"] == self.NUMBER)
+
+        wait_until(all_there)
+        assert readings[-1]["socket_drops"].keys() == {"a"}
+        # Sending so many takes a tenth of a second and more, and the first ones waited for all of it.
+        assert max(reading["waited_max"] for reading in readings) > LATE
+        assert sum(reading["late"] for reading in readings) > 1000
+        assert pair.ask("counters")["late"] == 0  # told once
 
 
 @netns

@@ -107,17 +107,16 @@ def test_a_change_is_in_place_and_names_every_setting() -> None:
     assert netem_of(command) == "limit 1000 delay 0ms corrupt 0% rate 0bit"
 
 
-def test_a_cut_stops_the_link_before_its_last_reading() -> None:
-    assert tc.batch(tc.cut_commands("data0", link(1, WAN))).splitlines() == [
+def test_a_cut_stops_the_link_before_it_takes_its_place() -> None:
+    commands = [tc.stop_command("data0", link(1, WAN)), tc.cut_command("data0", link(1, WAN))]
+    assert tc.batch(commands).splitlines() == [
         "qdisc add dev data0 parent 2:1 blackhole",
-        "qdisc show dev data0",
         "qdisc replace dev data0 parent 1:1 blackhole",
     ]
 
 
 def test_a_restored_link_is_shaped_anew() -> None:
-    show, shape = tc.restore_commands("data0", link(1, WAN.merged(duplicate=0.1)), NEW)
-    assert show == ["tc", "qdisc", "show", "dev", "data0"]
+    shape = tc.restore_command("data0", link(1, WAN.merged(duplicate=0.1)), NEW)
     assert shape[:9] == ["tc", "qdisc", "replace", "dev", "data0", "parent", "1:1", "handle", "2:"]
     assert "duplicate 10%" in netem_of(shape)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from netem.profile import LinkProfile
 from orchestrator.errors import FabricError
+from orchestrator.fabric.base import LinkChange
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.kernel import KernelFabric
 from orchestrator.planning.plan import Plan, make_plan
@@ -29,26 +31,38 @@ class WritingHub:
 
     def __init__(self, answer_latency: float | None = None) -> None:
         self.ran: list[tuple[int | None, str]] = []
+        self.processes: list[list[str]] = []  # the lines of each
+        self.refused = ""  # what a line that is refused contains
         self.leaves: dict[str, dict[str, dict[str, Any]]] = {}
         self.answer_latency = answer_latency
 
     async def run(
         self, argv: list[str], *, pid: int | None = None, stdin: str = "", environment: dict[str, str] | None = None
     ) -> str:
-        shown = ""
-        for line in stdin.splitlines() or [" ".join(argv)]:
+        return (await self.attempt(argv, pid=pid, stdin=stdin, environment=environment))[1]
+
+    async def attempt(
+        self, argv: list[str], *, pid: int | None = None, stdin: str = "", environment: dict[str, str] | None = None
+    ) -> tuple[int, str, str]:
+        """What tc -force does: a line that is refused is told, and shows nothing."""
+        shown = errors = ""
+        self.processes.append(stdin.splitlines() or [" ".join(argv)])
+        for number, line in enumerate(self.processes[-1], start=1):
             self.ran.append((pid, line))
-            if show := re.match(r"qdisc show dev (\S+)", line):
-                shown = json.dumps(list(self.leaves[show[1]].values()))
+            if self.refused and self.refused in line:
+                errors += f"Error: no.\nCommand failed -:{number}\n"
+            elif show := re.match(r"qdisc show dev (\S+)", line):
+                shown += json.dumps(list(self.leaves[show[1]].values())) + "\n"
             elif made := re.match(r"qdisc (?:add|replace|change) dev (\S+) parent (1:\S+) (.*)", line):
                 leaves = self.leaves.setdefault(made[1], {})
                 leaves[made[2]] = self.netem(made[2], made[3]) if " netem " in line else self.blackhole(made[2])
-        return shown
+        return bool(errors), shown, errors
 
     def netem(self, parent: str, options: str) -> dict[str, Any]:
         delay = re.search(r"delay ([\d.]+)ms", options)
         loss = re.search(r"loss random ([\d.]+)%", options)
         limit = re.search(r"limit (\d+)", options)
+        rate = re.search(r"rate (\d+)mbit", options)
         latency = float(delay[1]) / 1000 if delay else 0.0
         return {
             "kind": "netem",
@@ -57,6 +71,7 @@ class WritingHub:
                 "limit": int(limit[1]) if limit else 0,
                 "delay": {"delay": latency if self.answer_latency is None else self.answer_latency, "jitter": 0},
                 "loss-random": {"loss": float(loss[1]) / 100 if loss else 0.0, "correlation": 0},
+                "rate": {"rate": int(rate[1]) * 125_000 if rate else 0},
             },
             **{"packets": 5, "bytes": 500, "drops": 1, "backlog": 200, "qlen": 2},
         }
@@ -192,3 +207,110 @@ async def test_what_a_cut_drops_is_counted(plan: Plan, tmp_path: Path) -> None:
     assert await row() == (8 + 3, 5, 1, 2 + 3)  # 2 were on their way, 3 came to the blackhole
     await fabric.restore("device-0", "cloud")
     assert await row() == (11 + 8, 10, 2, 5)  # and a new netem that says the same as the first
+
+
+SLOW = LinkProfile(latency=0.05)
+
+
+async def test_changes_at_one_moment_are_one_process(plan: Plan, tmp_path: Path) -> None:
+    """Each way of two links: both devices' ways up are shaped on the cloud's interface, the ways down on their own."""
+    hub = WritingHub()
+    fabric = await opened(plan, hub, tmp_path)
+    for number, node in enumerate(plan.nodes):
+        await fabric.attach(node, pid=100 + number)
+    del hub.processes[:]
+    await asyncio.gather(*(fabric.change(link.source, link.target, SLOW) for link in plan.links))
+    (lines,) = hub.processes
+    assert [line.split()[:4] for line in lines] == [
+        ["qdisc", "change", "dev", device] for device in ("v1.1", "v2.2", "v1.1", "v3.3")
+    ] + [["qdisc", "show", "dev", device] for device in ("v1.1", "v2.2", "v3.3")]
+
+
+async def test_what_comes_while_the_engine_is_busy_is_made_together_afterwards(plan: Plan, tmp_path: Path) -> None:
+    hub = WritingHub()
+    fabric = await opened(plan, hub, tmp_path)
+    await fabric.attach(plan.node("cloud"), pid=4711)
+    release = asyncio.Event()
+    attempt = hub.attempt
+
+    async def slow(*arguments: Any, **named: Any) -> tuple[int, str, str]:
+        await release.wait()
+        return await attempt(*arguments, **named)
+
+    hub.attempt = slow  # type: ignore[method-assign]
+    del hub.processes[:]
+    first = asyncio.create_task(fabric.change("device-0", "cloud", SLOW))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    rest = [asyncio.create_task(fabric.change(f"device-{n}", "cloud", LinkProfile())) for n in (0, 1)]
+    await asyncio.sleep(0)
+    release.set()
+    await asyncio.gather(first, *rest)
+    assert [sum(" change " in line for line in lines) for lines in hub.processes] == [1, 2]
+
+
+async def test_cuts_at_one_moment_stop_all_before_any_is_read(plan: Plan, tmp_path: Path) -> None:
+    hub = WritingHub()
+    fabric = await opened(plan, hub, tmp_path)
+    await fabric.attach(plan.node("cloud"), pid=4711)
+    del hub.processes[:]
+    cuts = [LinkChange(f"device-{number}", "cloud", cut=True) for number in (0, 1)]
+    assert await fabric.alter(cuts) == [None, None]
+    assert hub.processes == [
+        [
+            "qdisc add dev v1.1 parent 2:1 blackhole",
+            "qdisc add dev v1.1 parent 3:1 blackhole",
+            "qdisc show dev v1.1",
+            "qdisc replace dev v1.1 parent 1:1 blackhole",
+            "qdisc replace dev v1.1 parent 1:2 blackhole",
+        ]
+    ]
+
+
+async def test_one_that_is_refused_leaves_the_others(plan: Plan, tmp_path: Path) -> None:
+    hub = WritingHub()
+    fabric = await opened(plan, hub, tmp_path)
+    await fabric.attach(plan.node("cloud"), pid=4711)
+    hub.refused = "change dev v1.1 parent 1:1"
+    results = await asyncio.gather(
+        *(fabric.change(f"device-{number}", "cloud", SLOW) for number in (0, 1)), return_exceptions=True
+    )
+    assert [str(error) for error in results if error] == ["link device-0 -> cloud: Error: no."]
+    hub.refused = "replace dev v1.1 parent 1:1"
+    with pytest.raises(FabricError, match=r"device-0 -> cloud: Error: no\."):
+        await fabric.cut("device-0", "cloud")
+    hub.refused = ""
+    await fabric.cut("device-0", "cloud")  # it was not taken for cut
+    assert hub.lines()[-1] == "qdisc replace dev v1.1 parent 1:1 blackhole"
+
+
+async def test_what_is_asked_of_one_link_twice_is_done_in_order(plan: Plan, tmp_path: Path) -> None:
+    hub = WritingHub()
+    fabric = await opened(plan, hub, tmp_path)
+    await fabric.attach(plan.node("cloud"), pid=4711)
+    del hub.processes[:]
+    ends = ("device-0", "cloud")
+    changes = [LinkChange(*ends, cut=True), LinkChange(*ends, profile=SLOW), LinkChange(*ends, cut=False)]
+    assert await fabric.alter(changes) == [None] * 3
+    assert [lines[-1].split()[6] for lines in hub.processes] == ["blackhole", "handle"]
+
+
+async def test_asked_losses_follow_the_profile(plan: Plan, tmp_path: Path) -> None:
+    """Whoever reads a leaf finds 5 packets sent, 1 dropped, 2 on their way: 8 of which each could be lost."""
+    hub = WritingHub()
+    fabric = await opened(plan, hub, tmp_path)
+    await fabric.attach(plan.node("cloud"), pid=4711)
+
+    async def row() -> dict[str, int | float | str]:
+        links = (await fabric.counters()).links
+        return next(dict(link) for link in links if (link["source"], link["target"]) == ("device-0", "cloud"))
+
+    first = await row()
+    assert (first["drawn"], first["asked_lost"], first["others_too"]) == (8, pytest.approx(0.08), 0)
+    await fabric.change("device-0", "cloud", LinkProfile(loss=0.5, rate=1e6))
+    second = await row()
+    assert (second["asked_lost"], second["others_too"]) == (pytest.approx(0.08), 1)  # none more have come since
+    await fabric.cut("device-0", "cloud")
+    third = await row()
+    # The cut netem's 8 are kept, and the 3 that came to the blackhole could not be lost.
+    assert (third["offered"], third["drawn"], third["asked_lost"]) == (11, 8, pytest.approx(0.08))

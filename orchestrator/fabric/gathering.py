@@ -1,0 +1,58 @@
+"""Single changes of links that come at the same time are made together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from netem.profile import LinkProfile
+from orchestrator.fabric.base import LinkChange
+
+Alter = Callable[[Sequence[LinkChange]], Awaitable[list[Exception | None]]]
+
+
+class Gathering:
+    """The verbs ``change``, ``cut`` and ``restore`` of a Fabric, over its ``alter``.
+
+    What is asked for in one turn of the event loop, and while the engine is still at what came before, becomes one
+    ``alter``: a link engine that is slow to begin with anything is then not slower for many links than for one.
+    """
+
+    def __init__(self, alter: Alter) -> None:
+        self._alter = alter
+        self._waiting: list[tuple[LinkChange, asyncio.Future[None]]] = []
+        self._working: asyncio.Task[None] | None = None
+
+    async def change(self, source: str, target: str, profile: LinkProfile) -> None:
+        await self._do(LinkChange(source, target, profile=profile))
+
+    async def cut(self, source: str, target: str) -> None:
+        await self._do(LinkChange(source, target, cut=True))
+
+    async def restore(self, source: str, target: str) -> None:
+        await self._do(LinkChange(source, target, cut=False))
+
+    async def _do(self, change: LinkChange) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((change, done))
+        if self._working is None:
+            self._working = asyncio.create_task(self._work())
+        await done
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                try:
+                    errors = await self._alter([change for change, _ in batch])
+                except Exception as failure:  # of all of them
+                    errors = [failure] * len(batch)
+                for (_, done), error in zip(batch, errors, strict=True):
+                    if done.done():
+                        continue  # nobody waits for it any more
+                    if error is None:
+                        done.set_result(None)
+                    else:
+                        done.set_exception(error)
+        finally:
+            self._working = None

@@ -1,0 +1,82 @@
+"""The hub for a user who may use Docker and is not root: its anchor lives in a container with more rights.
+
+The network namespaces of containers belong to the host's root, whom this user can be by way of the Engine and in no
+other. So the hub is the namespace of a helper container, and commands enter from there, through the `docker` command:
+with the orchestrator's own file system, in the namespaces asked for. The helper ends when its input does, as every
+anchor, and is removed by the Engine then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from orchestrator.errors import HostError
+from orchestrator.fabric.hub import ANCHOR, Hub, labels
+from orchestrator.host.containers import DIRECTORY, NODE, RUN
+
+PART = "hub"
+RIGHTS = ("SYS_ADMIN", "SYS_PTRACE", "NET_ADMIN", "SYS_NICE")
+"""Beside what containers have: to enter namespaces of other users' processes, to make interfaces and queues, and to be
+scheduled as the switch asks for."""
+
+PATIENCE = 60.0  # s for a busy Engine to start it
+
+
+class HelperHub(Hub):
+    """See Hub. ``name`` of the container."""
+
+    def __init__(self, anchor: asyncio.subprocess.Process, name: str, label: Mapping[str, str]) -> None:
+        super().__init__(anchor, privileged=True)
+        self._name = name
+        self._label = label
+
+    @classmethod
+    async def start(cls, run: str, directory: Path, image: str) -> HelperHub:
+        """Start the helper from ``image``, which must be there and have util-linux."""
+        if shutil.which("docker") is None:
+            raise HostError("without root the docker driver needs the command 'docker': install it, or run as root")
+        name, label = f"{run}-{PART}", labels(run, directory, PART)
+        marks = {RUN: run, NODE: PART, DIRECTORY: str(directory)}
+        anchor = await asyncio.create_subprocess_exec(
+            "docker", "run", "--interactive", "--rm", "--pull", "never", "--name", name,
+            *(word for key, value in marks.items() for word in ("--label", f"{key}={value}")),
+            *(word for right in RIGHTS for word in ("--cap-add", right)), "--security-opt", "apparmor=unconfined",
+            "--user", "0:0", "--pid", "host", "--network", "none", "--log-driver", "none", "--no-healthcheck",
+            *_environment(label), "--entrypoint", "nsenter", image, *_as_seen_here(), *ANCHOR,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+        hub = cls(anchor, name, label)
+        await hub.confirm(PATIENCE)
+        return hub
+
+    def enter(self, pid: int | None = None, *, network: bool = True) -> list[str]:
+        inner = ["nsenter", "--target", str(pid), "--net", "--"] if pid is not None and network else []
+        label = _environment(self._label)
+        return ["docker", "exec", "--interactive", *label, self._name, "nsenter", *_as_seen_here(), *inner]
+
+    async def attempt(
+        self,
+        argv: Sequence[str],
+        *,
+        pid: int | None = None,
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> tuple[int, str, str]:
+        """The environment goes with the command: what `docker` itself is given stays outside."""
+        if environment:
+            argv = ["env", *(f"{key}={value}" for key, value in environment.items()), *argv]
+        return await super().attempt(argv, pid=pid, stdin=stdin)
+
+
+def _as_seen_here() -> list[str]:
+    """For `nsenter`: the file system and the folder of this process."""
+    return ["--target", str(os.getpid()), "--mount", "--wd", "--"]
+
+
+def _environment(variables: Mapping[str, str]) -> list[str]:
+    return [word for key, value in variables.items() for word in ("--env", f"{key}={value}")]

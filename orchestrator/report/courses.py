@@ -1,0 +1,124 @@
+"""Links over time in the report: what a schedule asked for, and when it was made so."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Any
+
+from netem.errors import NetemError
+from netem.profile import LinkProfile
+from netem.schedule import Change, Schedule, Steps
+from netem.traces import Table, Trace
+from netem.units import parse_duration
+from orchestrator import text
+from orchestrator.attachments import find_file
+from orchestrator.planning.plan import LinkPlan
+from orchestrator.report.figures import GLOBAL, SERIES, Figure
+from orchestrator.results.history import History
+from orchestrator.schedules import Course, courses
+
+MOST = 8  # courses that are drawn
+LONGEST = 5000  # changes of one that are drawn, its first
+
+Quantity = tuple[str, Callable[[LinkProfile], float | None]]
+_QUANTITIES: tuple[Quantity, ...] = (
+    ("rate, Mbit/s", lambda profile: None if profile.rate is None else profile.rate / 1e6),
+    ("latency, ms", lambda profile: 1000 * profile.latency),
+    ("loss, %", lambda profile: 100 * profile.mean_loss),
+    ("jitter, ms", lambda profile: 1000 * profile.jitter),
+)
+
+
+def course_figures(history: History) -> dict[str, Figure]:
+    """A figure for each schedule that was followed, by its id on the page; none before the training has begun."""
+    if history.training_began is None:
+        return {}
+    seconds = history.training_ended - history.training_began
+    drawn = (course_figure(history, course, seconds) for course in courses(_links(history)))
+    return {f"course-{number}": figure for number, figure in enumerate(islice(filter(None, drawn), MOST))}
+
+
+def course_figure(history: History, course: Course, seconds: float) -> Figure | None:
+    """What was asked as steps, and a mark where each change that was recorded had been made; None if nothing changes.
+
+    Drawn is the first of rate, latency, loss and jitter that changes. A cut is a gap, and so is no limit of the rate.
+    """
+    base = course.link.profile
+    asked = [Change(0.0, base), *islice(_until(course.schedule, base, seconds), LONGEST)]
+    for label, value in _QUANTITIES:
+        if len({value(change.profile) for change in asked}) > 1 or label == _QUANTITIES[-1][0]:
+            break
+    if len({(value(change.profile), change.cut) for change in asked}) == 1:
+        return None
+    times = [change.at for change in asked] + [max(seconds, asked[-1].at)]
+    values = [None if change.cut else value(change.profile) for change in asked]
+    made = [event.data for event in history.events("schedule") if event.data["links"] == course.name]
+    at = {change.at: height for change, height in zip(asked, values, strict=True)}
+    marks = [(float(each["at"] + each["late"]), at[each["at"]], each) for each in made if each["at"] in at]
+    traces: list[dict[str, Any]] = [
+        {
+            **{
+                "type": "scatter",
+                "mode": "lines",
+                "name": f"asked of {html.escape(course.name)}",
+                "x": times,
+                "y": [*values, values[-1]],
+            },
+            **{"line": {"shape": "hv", "color": GLOBAL, "width": 1.5}, "connectgaps": False},
+        },
+        {
+            **{"type": "scatter", "mode": "markers", "name": "made", "marker": {"size": 5, "color": SERIES[0]}},
+            **{"x": [round(x, 4) for x, _, _ in marks], "y": [y for _, y, _ in marks], "hoverinfo": "text"},
+            "hovertext": [f"{html.escape(each['became'])}, {text.duration(each['late'])} late" for *_, each in marks],
+        },
+    ]
+    layout = {
+        "xaxis": {"title": {"text": "seconds of training"}, "range": [0, max(seconds, 1e-3)]},
+        "yaxis": {"title": {"text": label}, "rangemode": "tozero"},
+        "showlegend": True,
+    }
+    return {"data": traces, "layout": layout, "height": 240}
+
+
+def _until(schedule: Schedule, base: LinkProfile, seconds: float) -> list[Change]:
+    """The changes of the training, those left out that change nothing."""
+    found = [Change(0.0, base)]
+    due = takewhile(lambda change: change.at <= seconds, schedule.changes(base))
+    for change in islice(due, 20 * LONGEST):
+        if (change.profile, change.cut) != (found[-1].profile, found[-1].cut):
+            found.append(change)
+    return found[1:]
+
+
+def _links(history: History) -> list[LinkPlan]:
+    """The planned links that change over time, as far as their schedules can be read again."""
+    links = []
+    for link in history.plan.get("links", []):
+        if "schedule" not in link:
+            continue
+        try:
+            schedule = read_schedule(link["schedule"], history.directory)
+            profile = LinkProfile.from_mapping(link["profile"])
+        except NetemError:
+            continue  # written by another version
+        if schedule is not None:
+            plan = LinkPlan(link["source"], link["target"], link["link_class"], profile, link["seed"], schedule)
+            links.append(plan)
+    return links
+
+
+def read_schedule(mapping: Mapping[str, Any], directory: Path) -> Schedule | None:
+    """The schedule that plan.json describes; None if the file it is of was not kept in the run's directory."""
+    for key in ("trace", "csv"):
+        if key in mapping:
+            kept = find_file(directory, mapping[key], mapping["sha256"])
+            if kept is None:
+                return None
+            if key == "trace":
+                return Trace.read(kept, mapping[key], parse_duration(mapping["window"]))
+            repeat = mapping.get("repeat")
+            return Table.read(kept, mapping[key], None if repeat is None else parse_duration(repeat))
+    return Steps.from_mapping(mapping)

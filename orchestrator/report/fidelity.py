@@ -1,0 +1,79 @@
+"""What the report shows of how far links and host could be trusted while the run went on: overload, losses."""
+
+from __future__ import annotations
+
+from orchestrator import text
+from orchestrator.looks import EVENT as LOOKED
+from orchestrator.overload import EVENT as OVERLOAD
+from orchestrator.overload import SATURATED, Overload, merged
+from orchestrator.report.figures import Figure
+from orchestrator.results.history import History
+
+HARMFUL, HARMLESS = "#b5382c", "#b98900"
+MOST = 200  # stretches in the table, the longest; the record holds them all
+
+
+def overload_rows(history: History) -> list[dict[str, str]]:
+    """The stretches of time in which the engine or the host did not keep up, in words."""
+    stretches = _stretches(history)
+    began = history.training_began or 0.0
+    longest = sorted(stretches, key=lambda each: each.start - each.end)[:MOST]
+    return [
+        {
+            "at": f"{each.start - began:.1f} s".replace("-", "−"),
+            "lasted": text.duration(each.end - each.start),
+            "what": ", ".join(each.effects),
+            "cause": each.cause,
+            "late": text.number(each.late) if each.late else "",
+            "latest": text.duration(each.late_max) if each.late else "",
+            "lost": ", ".join(f"{number:,} {where}" for where, number in each.lost.items()),
+            "processors": text.percent(each.processors),
+            "switch": text.percent(each.switch),
+            "waiting": text.percent(each.waiting),
+        }
+        for each in sorted(longest, key=lambda each: each.start)
+    ]
+
+
+def mark_overloads(timeline: Figure, history: History) -> Figure:
+    """The timeline with a shade over each of those stretches."""
+    began = history.training_began or 0.0
+    shades = [
+        {
+            "type": "rect",
+            "yref": "paper",
+            **{"x0": round(each.start - began, 3), "x1": round(each.end - began, 3), "y0": 0, "y1": 1},
+            **{"fillcolor": HARMLESS if each.effects == (SATURATED,) else HARMFUL, "opacity": 0.14},
+            **{"line": {"width": 0}, "layer": "below"},
+            "label": {"text": "overload", "textposition": "top left", "font": {"size": 10}},
+        }
+        for each in _stretches(history)
+    ]
+    layout = timeline["layout"] | {"shapes": [*timeline["layout"].get("shapes", []), *shades]}
+    return timeline | {"layout": layout}
+
+
+def look_rows(history: History) -> list[dict[str, str]]:
+    """Losses while the links were used: each class of links, and each link that was astray."""
+    looks = history.events(LOOKED)
+    if not looks:
+        return []
+    found = looks[-1].data
+    astray = [{**each, "class": each["link"], "links": 1} for each in found["astray"]]
+    return [
+        {
+            "links": f"{each['class']}" if each["links"] == 1 else f"{each['class']}, {each['links']} directions",
+            "packets": text.number(each["packets"]),
+            "lost": text.number(each["lost"]),
+            "asked": text.loss(each["asked"]),
+            "measured": text.loss(each["measured"]),
+            "low": text.loss(each["low"]),
+            "high": "any" if each["high"] is None else text.loss(each["high"]),
+            "verdict": each["verdict"],
+        }
+        for each in (*astray, *found["classes"])
+    ]
+
+
+def _stretches(history: History) -> list[Overload]:
+    return merged(event.data for event in history.events(OVERLOAD))

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-.PHONY: help setup demo test lint lab benchmarks clean
+.PHONY: help setup demo test lint lab images benchmarks clean
 help:  ## what there is to make
 	@grep -E '^[a-z]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -23,6 +23,8 @@ lint: setup
 	$(BIN)/lint-imports
 lab: setup  ## the kernel engine in a kernel with netem; boots one in user-mode Linux where this host's has none
 	$(BIN)/python -m pytest tests/lab
+images: setup  ## the image of a node for this machine, and its size; with BASE=... upon another base
+	PIP=$(BIN)/pip images/build.sh
 benchmarks: setup  ## each prints one JSON object
 	for name in startup transport links rounds training schedules messages simulation drivers; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 clean:  ## remove the virtual environment and caches, never a run

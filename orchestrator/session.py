@@ -274,7 +274,7 @@ class Session:
 
     async def _hear_driver(self) -> None:
         await self._driver.lost.wait()
-        self.finish("failed", "the process that runs the nodes has ended: see logs/forkserver.log")
+        self.finish("failed", f"what runs the nodes has ended: {self._driver.breakdown}")
 
     async def _hear_exits(self) -> None:
         while True:

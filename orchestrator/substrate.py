@@ -6,8 +6,10 @@ Whatever is opened is closed by the caller's stack, in the reverse order.
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from node.control import ControlServer
 from node.errors import ControlError
@@ -39,17 +41,13 @@ async def open_substrate(plan: Plan, directory: RunDirectory, stack: AsyncExitSt
     """The one of the plan's driver; ``workers`` processes train where nodes are simulated."""
     if plan.driver == "sim":
         return _open_simulation(plan, directory, stack, workers)
-    return await _open_namespaces(plan, directory, stack)
+    return await _open_local(plan, directory, stack)
 
 
-async def _open_namespaces(plan: Plan, directory: RunDirectory, stack: AsyncExitStack) -> Substrate:
-    hub = await Hub.open(directory.run, directory.path)
+async def _open_local(plan: Plan, directory: RunDirectory, stack: AsyncExitStack) -> Substrate:
     stack.push_async_callback(_sweep, directory.run)
-    stack.push_async_callback(hub.close)
-    # The driver begins to warm up, and the link engine starts meanwhile.
-    driver = NamespacesDriver(hub, directory.run, directory.path)
-    stack.push_async_callback(driver.close)
-    await driver.open()
+    opening = _open_containers if plan.driver == "docker" else _open_namespaces
+    driver, hub = await opening(directory, stack)
     fabric = await open_fabric(plan, hub, directory)
     stack.push_async_callback(fabric.close)
     keys = RunKeys.make([node.name for node in plan.nodes])
@@ -60,6 +58,31 @@ async def _open_namespaces(plan: Plan, directory: RunDirectory, stack: AsyncExit
         raise HostError(str(error)) from None
     stack.push_async_callback(control.close)
     return Substrate(driver, fabric, control, hub)
+
+
+async def _open_namespaces(directory: RunDirectory, stack: AsyncExitStack) -> tuple[Driver, Hub]:
+    hub = await Hub.open(directory.run, directory.path)
+    stack.push_async_callback(hub.close)
+    # The driver begins to warm up, and the link engine starts meanwhile.
+    driver = NamespacesDriver(hub, directory.run, directory.path)
+    stack.push_async_callback(driver.close)
+    await driver.open()
+    return driver, hub
+
+
+async def _open_containers(directory: RunDirectory, stack: AsyncExitStack) -> tuple[Driver, Hub]:
+    # Here and not above: the SDK's import takes a quarter of a second.
+    from orchestrator.drivers.docker import DockerDriver
+    from orchestrator.fabric.helper import HelperHub
+    from orchestrator.host.docker import Engine
+
+    driver = DockerDriver(await asyncio.to_thread(Engine.connect), directory)
+    stack.push_async_callback(driver.close)
+    await driver.open()
+    opening = Hub.open if os.geteuid() == 0 else partial(HelperHub.start, image=driver.image)
+    hub = await opening(directory.run, directory.path)
+    stack.push_async_callback(hub.close)
+    return driver, hub
 
 
 def _open_simulation(plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int) -> Substrate:

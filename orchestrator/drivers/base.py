@@ -24,9 +24,11 @@ class Exit:
 
 
 class Driver(Protocol):
-    """Six verbs; ``exits`` delivers each process that ended, ``lost`` is set when the driver itself broke down."""
+    """Six verbs; ``exits`` delivers each process that ended, ``lost`` is set when the driver itself broke down:
+    ``breakdown`` says what of it and where to look."""
 
     name: str
+    breakdown: str
     exits: asyncio.Queue[Exit]
     lost: asyncio.Event
 

@@ -29,6 +29,7 @@ class NamespacesDriver:
     """See Driver for the verbs."""
 
     name = "namespaces"
+    breakdown = "the fork server; see logs/forkserver.log"
 
     def __init__(self, hub: Hub, run: str, directory: Path) -> None:
         self._hub = hub

@@ -20,6 +20,7 @@ class SimDriver:
     """See `orchestrator.drivers.base.Driver`. The id of a node's process is a number that no process has."""
 
     name = "sim"
+    breakdown = ""  # there is nothing that could
 
     def __init__(self, nodes: Nodes, network: MemoryNetwork, control: MemoryControl) -> None:
         self.exits: asyncio.Queue[Exit] = asyncio.Queue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -12,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.fabric.hub import Hub
 from orchestrator.host.cgroups import writable_hierarchies
 from orchestrator.results.record import congestion_control
@@ -35,7 +36,7 @@ async def examine() -> list[Finding]:
     """Look at everything; the order is that of the report."""
     findings = [_python(), _system(), *_tools(), _packages()]
     findings += await _namespaces()
-    findings += [_tcp(), _cgroups(), _curve(), await _docker()]
+    findings += [_tcp(), _cgroups(), _curve(), *await asyncio.to_thread(_docker)]
     return findings
 
 
@@ -132,18 +133,23 @@ def _curve() -> Finding:
     return Finding("CURVE", ok, f"libzmq {zmq.zmq_version()}", "" if ok else "install a pyzmq built with libsodium")
 
 
-async def _docker() -> Finding:
-    import docker
-    from docker.errors import DockerException
+def _docker() -> list[Finding]:
+    """Only the docker driver needs it, and then an image of nodes."""
+    from orchestrator.drivers import docker_image
+    from orchestrator.drivers.docker import unfit
+    from orchestrator.drivers.docker_container import Limits
+    from orchestrator.host.docker import Engine
 
-    def ask() -> str:
-        client = docker.from_env(timeout=3)
-        try:
-            return str(client.version()["Version"])
-        finally:
-            client.close()
-
+    name = docker_image.image_name()
     try:
-        return Finding("Docker Engine", True, await asyncio.to_thread(ask))
-    except (DockerException, OSError):
-        return Finding("Docker Engine", None, "none answers; the docker driver cannot be used", "start dockerd")
+        engine = Engine.connect()
+    except HostError as error:
+        return [Finding("Docker Engine", None, "cannot be used, and so the docker driver", str(error))]
+    with contextlib.closing(engine):
+        facts, image = engine.facts(), engine.image(name)
+    if reason := unfit(facts, platform.release()):
+        return [Finding("Docker Engine", None, f"{facts['ServerVersion']}, not for the docker driver", reason)]
+    limits = Limits.of(facts).notes()
+    found = Finding("Docker Engine", True, "; ".join([str(facts["ServerVersion"]), *limits]))
+    reason = docker_image.problem(name, image, facts["Architecture"])
+    return [found, Finding("image of nodes", None if reason else True, f"{name}: {reason or 'fits'}")]

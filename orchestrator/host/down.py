@@ -10,9 +10,11 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.errors import RecordError
 from orchestrator.fabric.anchor import removed
-from orchestrator.host import cgroups, processes
+from orchestrator.host import cgroups, containers, processes
 from orchestrator.host.directory import RunDirectory
+from orchestrator.results.history import History
 
 ORDERLY = 20.0  # s for a living orchestrator to end its run by itself
 CGROUP_PATIENCE = 5.0
@@ -24,13 +26,14 @@ class Removed:
 
     run: str
     stopped: bool = False  # a living orchestrator ended it in order
+    containers: list[str] = field(default_factory=list)
     processes: list[str] = field(default_factory=list)
     cgroups: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
     @property
     def anything(self) -> bool:
-        return self.stopped or bool(self.processes or self.cgroups)
+        return self.stopped or bool(self.containers or self.processes or self.cgroups)
 
 
 def down(run: str, directory: RunDirectory | None) -> Removed:
@@ -44,6 +47,7 @@ def down(run: str, directory: RunDirectory | None) -> Removed:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(holder, signal.SIGKILL)
             _wait_released(directory, 5.0)
+    _remove_containers(run, directory, result)
     found = processes.run_processes(run)
     result.processes = [f"{process.part} {process.command} ({process.pid})" for process in found]
     result.left = [f"process {process.pid} ({process.command})" for process in processes.end(found)]
@@ -52,6 +56,25 @@ def down(run: str, directory: RunDirectory | None) -> Removed:
         for folder in (directory.nodes, directory.control):
             shutil.rmtree(folder, ignore_errors=True)
     return result
+
+
+def _remove_containers(run: str, directory: RunDirectory | None, result: Removed) -> None:
+    with containers.engine() as engine:
+        if engine is not None:
+            found = engine.containers(run)
+            result.containers = [each.node for each in found]
+            result.left += [f"container of {each.node}" for each in engine.remove(found)]
+        elif directory is not None and _had_containers(directory):
+            result.left.append("containers, which the Docker Engine lists only when it runs")
+
+
+def _had_containers(directory: RunDirectory) -> bool:
+    """Whether a run may have left containers: it ended without a word, as when it is killed."""
+    try:
+        with History.open(directory.path) as history:
+            return history.driver == "docker" and history.outcome is None
+    except RecordError:
+        return False
 
 
 def _remove_cgroups(run: str, result: Removed) -> None:
@@ -74,11 +97,12 @@ def _wait_released(directory: RunDirectory, timeout: float) -> bool:
 
 
 def traces(runs: Path) -> dict[str, RunDirectory | None]:
-    """Every run of which this host still shows something: a living orchestrator, a process, a cgroup."""
+    """Every run of which this host still shows something: a living orchestrator, a process, a container, a cgroup."""
     found: dict[str, RunDirectory | None] = {}
-    for process in processes.run_processes():
-        known = (process.directory / "run.db").exists()
-        found[process.run] = RunDirectory(process.directory) if known else None
+    labelled = [(each.run, each.directory) for each in processes.run_processes()]
+    labelled += [(each.run, each.directory) for each in containers.listed()]
+    for run, path in labelled:
+        found[run] = RunDirectory(path) if (path / "run.db").exists() else None
     for group in cgroups.left_behind():
         found.setdefault(group.name.removeprefix(cgroups.PREFIX), None)
     if runs.is_dir():

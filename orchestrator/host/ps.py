@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import RecordError
-from orchestrator.host import processes
+from orchestrator.host import containers, processes
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.down import traces
 from orchestrator.results.history import History
@@ -18,7 +18,7 @@ def living(runs: Path) -> list[dict[str, Any]]:
 
 
 def _describe(run: str, directory: RunDirectory | None) -> dict[str, Any]:
-    pids = {each.command: each.pid for each in processes.run_processes(run) if each.part == "node"}
+    pids = _processes(run)
     phase = "running" if directory is not None and directory.holder() is not None else "orphaned"
     states = _states(directory)
     if not states:
@@ -28,6 +28,14 @@ def _describe(run: str, directory: RunDirectory | None) -> dict[str, Any]:
         for name, state in states.items()
     ]
     return {"run": run, "directory": str(directory.path) if directory else None, "phase": phase, "nodes": nodes}
+
+
+def _processes(run: str) -> dict[str, int]:
+    """The process of each node that has one: a container's is named after its program, the others after their node."""
+    boxed = containers.listed(run)
+    inside = {each.node: each.pid for each in boxed if each.pid is not None}
+    found = {each.command: each.pid for each in processes.run_processes(run) if each.part == "node"}
+    return inside or found
 
 
 def _states(directory: RunDirectory | None) -> dict[str, str]:

@@ -49,6 +49,7 @@ class PlayedDriver:
     """Nodes register as soon as they are started; ``dies`` makes one end."""
 
     name = "played"
+    breakdown = "the player"
 
     def __init__(self, control: PlayedControl) -> None:
         self.control = control

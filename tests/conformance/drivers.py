@@ -1,0 +1,203 @@
+"""What every driver whose nodes are processes must do: each case takes a `Stage` with a driver that is open.
+
+The nodes are real and register at a real control plane; they are never told to train.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.assignment import Assignment
+from node.control import ControlServer
+from orchestrator.drivers.base import CanPause, Driver, Exit
+from orchestrator.errors import OrchestratorError
+from orchestrator.host import containers
+from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.assignments import write_assignments
+from orchestrator.planning.data import prepare_data
+from orchestrator.planning.keys import RunKeys
+from orchestrator.planning.plan import Plan, make_plan
+from orchestrator.planning.shards import PreparedLabels
+from orchestrator.scenario.reading import parse
+from tests.e2e.harness import traces_of, wait_for
+
+PATIENCE = 60.0  # s until a case that hangs fails
+BEAT = 0.1  # s between a node's signs of life
+SILENCE = 10 * BEAT
+
+SCENARIO = f"""\
+name: stage
+algorithm: {{name: fedavg, rounds: 1}}
+model: mlp
+topology: {{edges: 0, devices: 2}}
+hardware: {{device: raspberry-pi-4}}
+timeouts: {{beat: {BEAT * 1000:.0f}ms, lost_after: 10s, lease: 60s}}
+"""
+
+
+@dataclass
+class Stage:
+    """A run of a cloud and two devices. ``traces`` lists what of the run the host shows."""
+
+    driver: Driver
+    plan: Plan
+    directory: RunDirectory
+    control: ControlServer
+    traces: Callable[[], list[str]]
+
+    async def start(self, name: str) -> int:
+        return await self.driver.start(self.plan.node(name), self.assignment(name), self.log(name))
+
+    async def ready(self, name: str) -> int:
+        """Start a node and wait until it listens to signals, which its first beat shows; the id of its process."""
+        pid = await self.start(name)
+        await self.hear(name, "register")
+        await self.hear(name, "beat")
+        return pid
+
+    async def hear(self, name: str, kind: str) -> dict[str, Any]:
+        """The next message of this kind from this node."""
+        async with asyncio.timeout(PATIENCE):
+            async for node, message in self.control.messages():
+                if (node, message["type"]) == (name, kind):
+                    return message
+        raise AssertionError("the control plane ended")
+
+    async def silent(self, name: str) -> bool:
+        """Whether nothing is heard of a node for ten beats, once what was under way has come."""
+        for _ in range(3):
+            try:
+                async with asyncio.timeout(SILENCE):
+                    await self.hear(name, "beat")
+            except TimeoutError:
+                return True
+        return False
+
+    async def exit(self) -> Exit:
+        async with asyncio.timeout(PATIENCE):
+            return await self.driver.exits.get()
+
+    async def logged(self, name: str, text: str, times: int) -> None:
+        """Wait until a node's log has a text so often."""
+        log = self.log(name)
+        await asyncio.to_thread(wait_for, lambda: log.read_text().count(text) >= times or None, f"'{text}' in {log}")
+
+    def assignment(self, name: str) -> Path:
+        return self.directory.nodes / f"{name}.json"
+
+    def log(self, name: str) -> Path:
+        return self.directory.logs / f"{name}.log"
+
+
+async def opened(driver: Driver, directory: RunDirectory, stack: AsyncExitStack) -> Stage:
+    """The stage of a driver, which is opened; ``stack`` closes both."""
+    scenario = parse(SCENARIO, "stage.yaml")
+    plan = make_plan(scenario, PreparedLabels.read(prepare_data(scenario.data, Path.cwd())))
+    plan.write_shards(directory.shards)
+    keys = RunKeys.make([node.name for node in plan.nodes])
+    write_assignments(plan, directory, keys)
+    control = await ControlServer.open(directory.control / "socket", keys.orchestrator, keys.public)
+    stack.push_async_callback(control.close)
+    stack.push_async_callback(driver.close)
+    await driver.open()
+
+    def traces() -> list[str]:
+        return traces_of(directory.run) + [each.node for each in containers.listed(directory.run)]
+
+    return Stage(driver, plan, directory, control, traces)
+
+
+Case = Callable[[Stage], Awaitable[None]]
+CASES: list[Case] = []
+
+
+def case(function: Case) -> Case:
+    CASES.append(function)
+    return function
+
+
+def namespace(pid: int | str, kind: str) -> str:
+    return str(Path(f"/proc/{pid}/ns/{kind}").readlink())
+
+
+def interfaces(pid: int) -> list[str]:
+    lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]
+    return [line.split(":")[0].strip() for line in lines]
+
+
+def alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+@case
+async def nodes_have_namespaces_of_their_own(stage: Stage) -> None:
+    pids = await asyncio.gather(stage.start("cloud"), stage.start("device-0"))
+    for kind in ("net", "pid", "mnt", "uts", "ipc"):
+        assert len({namespace(pid, kind) for pid in pids} | {namespace("self", kind)}) == 3
+    assert interfaces(pids[0]) == ["lo"]
+
+
+@case
+async def a_node_stops_in_order_and_can_be_started_again(stage: Stage) -> None:
+    pid = await stage.ready("device-0")
+    await stage.driver.stop("device-0")
+    assert await stage.exit() == Exit("device-0", pid, 0)
+    again = await stage.ready("device-0")
+    assert again != pid
+    await stage.logged("device-0", "ready", 2)
+
+
+@case
+async def a_kill_is_a_signal(stage: Stage) -> None:
+    pid = await stage.ready("device-0")
+    other = await stage.ready("device-1")
+    await stage.driver.kill("device-0")
+    assert await stage.exit() == Exit("device-0", pid, -9)
+    assert alive(other)
+
+
+@case
+async def a_node_that_fails_says_so_with_its_code(stage: Stage) -> None:
+    path = stage.assignment("device-0")
+    path.write_text(replace(Assignment.load(path), algorithm="nothing").to_json())
+    pid = await stage.start("device-0")
+    assert await stage.exit() == Exit("device-0", pid, 1)
+    await stage.logged("device-0", "no algorithm 'nothing'", 1)
+
+
+@case
+async def a_paused_node_is_silent_and_goes_on(stage: Stage) -> None:
+    driver = stage.driver
+    assert isinstance(driver, CanPause)
+    pid = await stage.ready("device-0")
+    await driver.pause("device-0")
+    assert await stage.silent("device-0")
+    await driver.resume("device-0")
+    await stage.hear("device-0", "beat")
+    await driver.pause("device-0")
+    await stage.driver.kill("device-0")
+    assert await stage.exit() == Exit("device-0", pid, -9)
+
+
+@case
+async def what_is_not_there_cannot_be_told_anything(stage: Stage) -> None:
+    for verb in (stage.driver.kill, stage.driver.stop):
+        with pytest.raises(OrchestratorError, match="device-1"):
+            await verb("device-1")
+
+
+@case
+async def closing_leaves_nothing(stage: Stage) -> None:
+    pids = [await stage.ready(name) for name in ("cloud", "device-0")]
+    assert all(isinstance(note, str) for note in stage.driver.notes())
+    assert stage.traces()
+    await stage.driver.close()
+    await asyncio.to_thread(wait_for, lambda: not any(map(alive, pids)) or None, "the end of its nodes", 5.0)
+    assert not stage.driver.lost.is_set()

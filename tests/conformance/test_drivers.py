@@ -1,0 +1,57 @@
+"""Every driver whose nodes are processes against the same cases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from orchestrator.drivers.docker import DockerDriver
+from orchestrator.drivers.namespaces import NamespacesDriver
+from orchestrator.errors import HostError
+from orchestrator.fabric.hub import Hub
+from orchestrator.host.directory import RunDirectory
+from orchestrator.host.docker import Engine
+from tests.conformance.drivers import CASES, Case, opened
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def hub(tmp_path: Path, stack: AsyncExitStack) -> Hub:
+    try:
+        hub = await Hub.open(f"stage-{os.getpid()}", tmp_path)
+    except HostError as error:
+        if "CI" in os.environ:
+            raise
+        pytest.skip(str(error))
+    stack.push_async_callback(hub.close)
+    return hub
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+async def test_namespaces(case: Case, tmp_path: Path, hub: Hub, stack: AsyncExitStack) -> None:
+    directory = RunDirectory.create(tmp_path, "stage")
+    stage = await opened(NamespacesDriver(hub, directory.run, directory.path), directory, stack)
+    await case(stage)
+    await stack.aclose()
+    assert stage.traces() == []
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+async def test_docker(case: Case, tmp_path: Path, stack: AsyncExitStack) -> None:
+    directory = RunDirectory.create(tmp_path, "stage")
+    stage = await opened(DockerDriver(Engine.connect(), directory), directory, stack)
+    await case(stage)
+    await stack.aclose()
+    assert stage.traces() == []

@@ -1,0 +1,27 @@
+"""What tests of several packages share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from orchestrator.host.docker import Engine
+from tests.e2e.engine import Place, with_image
+
+
+@pytest.fixture(scope="session")
+def place() -> Iterator[Place]:
+    """A Docker Engine and an image of nodes in it; made when the first test asks for it."""
+    with with_image() as found:
+        yield found
+
+
+@pytest.fixture
+def engine(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """The Engine that this test, and what it starts, uses."""
+    monkeypatch.setenv("DOCKER_HOST", place.address)
+    monkeypatch.setenv("EDGEBED_IMAGE", place.image)
+    with closing(Engine.connect()) as connected:
+        yield connected

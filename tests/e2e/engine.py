@@ -1,0 +1,124 @@
+"""A Docker Engine for tests, with an image of nodes made from the Python that runs the tests.
+
+An Engine that already answers is used; else root starts one where `dockerd` is installed, on a socket and in folders of
+its own and without touching the host's network, and ends it by its process id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import HostError
+from orchestrator.host import containers
+from orchestrator.host.docker import Engine
+from tests.e2e.harness import wait_for
+from tests.e2e.image import import_image
+
+START = 30.0  # s
+STOP = 30.0
+
+
+class Daemon:
+    """A dockerd of our own with its data in ``folder``, whose path must be short: sockets lie in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.address = f"unix://{folder / 'socket'}"
+        self.start()
+
+    def start(self) -> None:
+        """Start it, also after ``kill``, and wait until it answers."""
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                # Should the tests be killed, it goes too.
+                ["setpriv", "--pdeathsig", "TERM", "dockerd", "--host", self.address,
+                 "--data-root", self.folder / "data", "--exec-root", self.folder / "exec",
+                 "--pidfile", self.folder / "pid", "--bridge", "none", "--iptables=false", "--ip6tables=false"],
+                stdout=log, stderr=log,
+            )  # fmt: skip
+        wait_for(self._answers, "dockerd", START)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(STOP)
+
+    def _answers(self) -> bool | None:
+        assert self._process.poll() is None, (self.folder / "log").read_text()
+        with at(self.address), contextlib.suppress(HostError):
+            Engine.connect().close()
+            return True
+        return None
+
+
+@contextlib.contextmanager
+def at(address: str) -> Iterator[None]:
+    """Have this process, and those it starts, use the Engine at ``address``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DOCKER_HOST", address)
+        yield
+
+
+@contextlib.contextmanager
+def own_daemon() -> Iterator[Daemon]:
+    """A dockerd that nobody else uses; where none can be started the test is skipped, and fails where CI is set."""
+    if os.geteuid() != 0 or shutil.which("dockerd") is None:
+        give_up = pytest.fail if "CI" in os.environ else pytest.skip
+        give_up("no Docker Engine answers, and none can be started: that needs root and dockerd (docker.io)")
+    folder = Path(tempfile.mkdtemp(prefix="edgebed-"))
+    try:
+        daemon = Daemon(folder)
+        try:
+            yield daemon
+        finally:
+            daemon.stop()
+    finally:
+        for mounted in _mounts_below(folder):  # a daemon that was killed has left some
+            subprocess.run(["umount", "--lazy", mounted], check=False)
+        shutil.rmtree(folder)
+
+
+def _mounts_below(folder: Path) -> list[str]:
+    """Deepest first."""
+    places = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return sorted((place for place in places if place.startswith(f"{folder}/")), reverse=True)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where nodes can be made from what. ``daemon`` is None where the Engine is not the tests' own."""
+
+    address: str
+    image: str
+    daemon: Daemon | None
+
+
+@contextlib.contextmanager
+def with_image() -> Iterator[Place]:
+    """An Engine with an image of nodes."""
+    name = f"edgebed-test:{os.getpid()}"
+    with contextlib.ExitStack() as stack:
+        try:
+            containers.reach()
+            address, daemon = containers.address(), None
+        except HostError:
+            daemon = stack.enter_context(own_daemon())
+            address = daemon.address
+        with at(address):
+            engine = stack.enter_context(contextlib.closing(Engine.connect()))
+        import_image(engine.client, name)
+        if daemon is None:  # one of our own goes with all it has
+            stack.callback(engine.client.images.remove, name, force=True)
+        yield Place(address, name, daemon)

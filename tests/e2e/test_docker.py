@@ -1,0 +1,216 @@
+"""Whole runs whose nodes are containers of a real Docker Engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.drivers.base import Exit
+from orchestrator.drivers.docker import DockerDriver
+from orchestrator.host import containers
+from orchestrator.host.directory import RunDirectory
+from orchestrator.host.docker import Engine
+from orchestrator.planning.plan import HardwareClass
+from tests.conformance.drivers import opened
+from tests.e2e.engine import Place
+from tests.e2e.harness import SMALL, Background, json_of, traces_of, up, wait_for
+
+pytestmark = pytest.mark.e2e
+
+SMALL_IN_CONTAINERS = f"""\
+{SMALL}
+driver: docker
+hardware: {{device: {{class: raspberry-pi-4, memory: 1gb}}}}
+probe: {{before: false}}
+"""
+LONG = SMALL_IN_CONTAINERS.replace("rounds: 3", "rounds: 200")
+FAULTS = """\
+faults:
+  - {round: 1, node: device-0-0, action: crash, for: 1s}
+  - {round: 1, node: device-1-0, action: pause, for: 1s}
+gathering: {quorum: 50%, deadline: 20s}
+"""
+
+
+def status(pid: int) -> dict[str, str]:
+    """What the kernel says of a process (proc(5))."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def test_a_run_with_faults_ends_and_leaves_nothing(tmp_path: Path, engine: Engine) -> None:
+    result = up(tmp_path, SMALL_IN_CONTAINERS + FAULTS, timeout=300)
+    assert result.summary["ended"] == "rounds", result.errors
+    assert (result.summary["driver"], result.summary["rounds"]) == ("docker", 3)
+    assert result.summary["accuracy"]["global"] > 0.5  # ten classes: guessing gives 0.1
+    assert all(fault["at"] is not None for fault in result.summary["faults"])
+    run = Path(result.summary["run"])
+    assert engine.containers(run.name) == []
+    assert traces_of(run.name) == []
+    assert not (run / "nodes").exists()  # the keys
+    for node in ("cloud", "edge-0", "device-0-0"):
+        assert "ended" in (run / "logs" / f"{node}.log").read_text()
+
+
+def test_nodes_hold_no_right_and_the_orchestrator_may_be_killed(tmp_path: Path, engine: Engine) -> None:
+    with Background(tmp_path, LONG) as run:
+        run.wait_round(1, timeout=200)
+        name = run.directory.run
+        nodes = {each.node: each for each in engine.containers(name)}
+        assert len(nodes) == 7
+        pid = nodes["device-0-0"].pid
+        assert pid is not None
+        known = status(pid)
+        assert (known["CapEff"], known["CapBnd"], known["NoNewPrivs"]) == ("0" * 16, "0" * 16, "1")
+        assert "0" not in known["Uid"].split() + known["Gid"].split()
+        limits = engine.client.containers.get(nodes["device-0-0"].id).attrs["HostConfig"]
+        assert (limits["CpuQuota"] / limits["CpuPeriod"], limits["Memory"]) == (4, 10**9)
+        (living,) = json_of("ps", "--runs", run.runs)["runs"]
+        assert {each["node"]: each["pid"] for each in living["nodes"]} == {
+            each.node: each.pid for each in nodes.values()
+        }
+
+        os.kill(run.process.pid, signal.SIGKILL)
+        said = json_of("down", name, "--runs", run.runs)["runs"][0]
+        assert said["clean"]
+        assert engine.containers(name) == []
+        assert traces_of(name) == []
+
+
+def test_nodes_whose_orchestrator_is_gone_end_by_themselves(tmp_path: Path, engine: Engine) -> None:
+    with Background(tmp_path, LONG + "timeouts: {beat: 500ms, lost_after: 5s, lease: 2s}\n") as run:
+        run.wait_round(1, timeout=200)
+        name = run.directory.run
+        os.kill(run.process.pid, signal.SIGKILL)
+        wait_for(lambda: not (engine.containers(name) or traces_of(name)) or None, "the end of everything", 60.0)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("EDGEBED_IMAGE", "nobody/has-this:1", "docker build --file images/node/Dockerfile --tag nobody/has-this:1 ."),
+        ("EDGEBED_IMAGE", "edgebed-test-old:1", "speak protocol 0"),
+        ("DOCKER_HOST", "unix:///nowhere/docker.sock", "start it"),
+        ("DOCKER_HOST", "tcp://192.0.2.1:2375", "this host"),
+    ],
+)
+def test_what_is_missing_is_said_before_anything_starts(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str
+) -> None:
+    old = engine.client.containers.create(os.environ["EDGEBED_IMAGE"])
+    old.commit("edgebed-test-old", "1", changes="LABEL org.edgebed.protocol=0")
+    old.remove()
+    monkeypatch.setenv(variable, value)
+    result = up(tmp_path, SMALL_IN_CONTAINERS)
+    monkeypatch.undo()
+    engine.client.images.remove("edgebed-test-old:1")
+    assert result.code == 1
+    assert said in result.summary["error"]
+    assert "Traceback" not in result.errors
+    assert traces_of(Path(result.summary["run"]).name) == []
+
+
+HOSTILE = """
+import ctypes, os, signal, socket
+
+def attempt(what, act):
+    try:
+        act()
+    except OSError as error:
+        print("could not", what, error.strerror, flush=True)
+    else:
+        print("COULD", what, flush=True)
+
+def mount():
+    if ctypes.CDLL(None, use_errno=True).mount(b"none", b"/tmp", b"tmpfs", 0, None):
+        raise OSError(ctypes.get_errno(), "refused")
+
+def multiply():
+    for _ in range(300):
+        if os.fork() == 0:
+            signal.pause()
+
+inside = "/run/edgebed/"
+attempt("change its assignment", lambda: open(inside + "assignment.json", "a"))
+attempt("change the data", lambda: open(inside + "data/mine", "w"))
+attempt("remove the control plane", lambda: os.unlink(inside + "control/socket"))
+attempt("stand beside the control plane", lambda: open(inside + "control/mine", "w"))
+attempt("write into the image", lambda: open("/mine", "w"))
+attempt("change the kernel", lambda: open("/proc/sys/kernel/hostname", "w"))
+attempt("become root", lambda: os.setuid(0))
+attempt("mount", mount)
+attempt("forge packets", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 255))
+attempt("reach anything", lambda: socket.create_connection(("192.0.2.1", 80), 1))
+attempt("multiply", multiply)
+print("alone" if sum(name.isdigit() for name in os.listdir("/proc")) <= 256 else "COULD see others", flush=True)
+b"x" * (300 << 20)
+print("COULD take memory", flush=True)
+"""
+
+
+async def test_a_hostile_container_gets_nowhere(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = os.environ["EDGEBED_IMAGE"]
+    python = engine.client.images.get(image).attrs["Config"]["Entrypoint"][0]
+    made = engine.client.containers.create(image)
+    made.commit("edgebed-test-hostile", "1", changes=f"ENTRYPOINT {json.dumps([python, '-c', HOSTILE])}")
+    made.remove()
+    monkeypatch.setenv("EDGEBED_IMAGE", "edgebed-test-hostile:1")
+    directory = RunDirectory.create(tmp_path, "stage")
+    async with AsyncExitStack() as stack:
+        stack.callback(engine.client.images.remove, "edgebed-test-hostile:1")
+        driver = DockerDriver(Engine.connect(), directory)
+        stage = await opened(driver, directory, stack)
+        node = stage.plan.node("device-0")
+        small = replace(node, hardware=HardwareClass("small", memory=100 << 20))
+        pid = await driver.start(small, stage.assignment("device-0"), stage.log("device-0"))
+        assert await stage.exit() == Exit("device-0", pid, -9)
+        await stage.logged("device-0", "more memory than its hardware has", 1)
+    said = stage.log("device-0").read_text()
+    assert said.count("could not") == 11
+    assert "alone" in said
+    assert "COULD" not in said
+
+
+def test_without_root_a_helper_attaches_the_links(tmp_path: Path, engine: Engine) -> None:
+    """As a user of the Engine's group and no other right but to read what this test may read."""
+    group = Path(containers.address().removeprefix("unix://")).stat().st_gid
+    as_user = (
+        "setpriv", "--reuid", "1234", "--regid", "1234", "--groups", str(group), "--inh-caps", "+dac_read_search",
+        "--ambient-caps", "+dac_read_search", "env", f"EDGEBED_CACHE={tmp_path}/cache", f"HOME={tmp_path}",
+    )  # fmt: skip
+    os.chown(tmp_path, 1234, 1234)
+    for folder in tmp_path.parents:
+        if folder.stat().st_uid == 0 and folder.name.startswith("pytest-"):
+            folder.chmod(0o711)
+    result = up(tmp_path, SMALL_IN_CONTAINERS + FAULTS, "--set", "probe.before=true", prefix=as_user, timeout=300)
+    assert result.summary["ended"] == "rounds", result.errors
+    probed = next(check for check in result.summary["checks"] if check["name"] == "links as asked")
+    assert probed["verdict"] != "unknown", probed
+    run = Path(result.summary["run"])
+    wait_for(lambda: engine.containers(run.name) == [] or None, "the helper's removal")
+    assert traces_of(run.name) == []
+
+
+@pytest.mark.usefixtures("engine")
+def test_the_engine_is_killed(tmp_path: Path, place: Place) -> None:
+    if place.daemon is None:
+        pytest.skip("the Engine is not the tests' own")
+    with Background(tmp_path, LONG) as run:
+        run.wait_round(1, timeout=200)
+        name = run.directory.run
+        place.daemon.kill()
+        result = run.result(timeout=60)
+        assert (result.code, result.summary["ended"]) == (1, "failed")
+        assert traces_of(name) == []  # by the label of their processes
+        place.daemon.start()
+        assert json_of("down", name, "--runs", run.runs)["runs"][0]["clean"]
+        assert json_of("ps", "--runs", run.runs)["runs"] == []
+        assert containers.listed() == []

@@ -1,0 +1,81 @@
+"""The Dockerfiles say of themselves what the code says, and give a node no more than it needs."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from node.wire import PROTOCOL
+from orchestrator.drivers.docker_image import PROTOCOL_LABEL, VERSION_LABEL
+
+ROOT = Path(__file__).parents[2]
+IMAGES = ("node", "node-jetson")
+
+
+def instructions(image: str) -> list[tuple[str, str]]:
+    """(instruction, arguments) in order, continued lines joined, comments left out."""
+    text = (ROOT / "images" / image / "Dockerfile").read_text()
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines)).splitlines()
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in joined)]
+
+
+def arguments(image: str, instruction: str) -> list[str]:
+    return [rest for word, rest in instructions(image) if word == instruction]
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_labels_agree_with_the_code(image: str) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    labels = dict(re.findall(r'(\S+)="([^"]*)"', " ".join(arguments(image, "LABEL"))))
+    assert labels == {PROTOCOL_LABEL: str(PROTOCOL), VERSION_LABEL: version}
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_both_stages_stand_upon_the_given_base(image: str) -> None:
+    assert arguments(image, "FROM") == ["${BASE} AS packages", "${BASE}"]
+
+
+def test_a_plain_build_has_a_base_of_a_fixed_python_but_no_jetson_is_guessed() -> None:
+    assert arguments("node", "ARG")[0] == "BASE=python:3.11-slim-bookworm"
+    assert arguments("node-jetson", "ARG")[0] == "BASE"
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_of_the_project_only_the_package_node_goes_in(image: str) -> None:
+    copied = [source for each in arguments(image, "COPY") if "--from" not in each for source in each.split()[:-1]]
+    requirements, wheels, package = copied
+    assert re.fullmatch(r"images/requirements-\S+\.txt", requirements)
+    assert (wheels, package) == ("build/wheels/*.whl", "node")
+    assert (ROOT / ".dockerignore").read_text().splitlines()[0] == "*"
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_the_last_stage_runs_nothing_while_it_is_built(image: str) -> None:
+    """What the first stage needed, and pip's settings, stay behind in it."""
+    words = [word for word, _ in instructions(image)]
+    last = words[len(words) - words[::-1].index("FROM") :]
+    assert "RUN" not in last
+    assert "ARG" not in last
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_a_node_is_not_root_and_can_be_asked_whether_it_lives(image: str) -> None:
+    assert arguments(image, "USER") == ["1000:1000"]
+    assert len(arguments(image, "HEALTHCHECK")) == 1
+    assert re.fullmatch(r'\["python3?", "-m", "node"\]', arguments(image, "ENTRYPOINT")[0])
+
+
+def test_both_images_are_asked_alike() -> None:
+    assert arguments("node", "HEALTHCHECK") == arguments("node-jetson", "HEALTHCHECK")
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_packages_come_in_exact_versions(image: str) -> None:
+    """From a requirements file; the one exception is a Jetson's own wheel of torch, and the NumPy that fits it."""
+    for run in arguments(image, "RUN"):
+        for install in re.findall(r"pip install [^&;]*", run):
+            assert "--requirement" in install or install.endswith('"${TORCH}" numpy')

@@ -56,13 +56,15 @@ class Hardware:
 @dataclass(frozen=True, kw_only=True)
 class DataAssignment:
     """Where a node's data is: prepared arrays (``x_train.npy`` ...) in ``directory``, and in the ``shards`` file (npz)
-    the sample indices of this node under ``train_key`` and ``own_test_key``; None where it has none."""
+    the sample indices of this node under ``train_key``, ``own_test_key`` and ``personal_key`` (test samples set apart
+    to personalise by); None where it has none."""
 
     dataset: str
     directory: str
     shards: str
     train_key: str | None = None
     own_test_key: str | None = None
+    personal_key: str | None = None
     global_test: bool = False
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 from node.assignment import Hardware
 from node.control import Reporter
 
-Mode = Literal["train", "evaluate", "other"]
+Mode = Literal["train", "classifier", "evaluate", "other"]  # "classifier": training of nothing but it
 
 OVERRUN_SHARE = 0.1  # of a step's time that it may be late
 TURN = 0.04  # s

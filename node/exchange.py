@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+import math
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 import numpy as np
@@ -34,7 +35,7 @@ class Exchange:
         self._rule = rule
         self._reporter = reporter
         self._mailbox = Mailbox(rule.late)
-        self._standing: dict[str, tuple[frozenset[str], Message]] = {}
+        self._standing: dict[str, dict[str, Message]] = {}  # of each kind, each peer's
         self._news = asyncio.Event()
         self._stopped = asyncio.Event()
         self._failure: BaseException | None = None
@@ -47,25 +48,33 @@ class Exchange:
     async def publish(self, to: Iterable[str], message: Message) -> None:
         """Send to those who are there now, and to the others as soon as they are."""
         audience = frozenset(to)
-        own = {name: np.array(tensor) for name, tensor in message.tensors.items()}
-        standing = Message(message.kind, message.sender, message.round, message.fields, own)
-        self._standing[message.kind] = (audience, standing)
+        self._standing[message.kind] = dict.fromkeys(audience, _copied(message))
         await self._transport.send(sorted(audience & self.membership.present), message, replace=True)
 
-    async def gather(self, kind: str, peers: Iterable[str], round: int) -> list[Message]:
-        gather = Gather(kind, round, frozenset(peers), self._rule.quorum)
+    async def publish_each(self, kind: str, messages: Mapping[str, Message]) -> None:
+        """The same with a message of ``kind`` for each peer."""
+        self._standing[kind] = {peer: _copied(message) for peer, message in messages.items()}
+        for peer in sorted(messages.keys() & self.membership.present):
+            await self._transport.send([peer], messages[peer], replace=True)
+
+    async def gather(
+        self, kind: str, peers: Iterable[str], round: int, quorum: float | None = None, deadline: float | None = None
+    ) -> list[Message]:
+        gather = Gather(kind, round, frozenset(peers), self._rule.quorum if quorum is None else quorum)
+        patience = self._rule.deadline if deadline is None else deadline
         self._report_remarks(self._mailbox.begin(gather))
         membership = self.membership
         try:
-            async with asyncio.timeout(self._rule.deadline):
+            async with asyncio.timeout(None if patience == math.inf else patience):
                 await self._until(lambda: gather.complete(membership.present, membership.left))
         except TimeoutError:
             pass
         finally:
             self._mailbox.end(gather)
         messages = gather.result(membership.left)
-        if not messages:
-            have, need = len(gather.answers), gather.need(membership.left)
+        need = gather.need(membership.left)
+        if not messages and need:
+            have = len(gather.answers)
             self._reporter.event("round_abandoned", round=round, kind=kind, have=have, need=need)
         return messages
 
@@ -88,6 +97,16 @@ class Exchange:
         finally:
             task.cancel()
             stopped.cancel()
+
+    async def guard(self, work: Awaitable[None]) -> None:
+        """Do ``work`` beside the role. What goes wrong in it is raised where the role waits."""
+        try:
+            await work
+        except Finished:
+            pass  # the role will find out
+        except Exception as error:
+            self._failure = error
+            self._news.set()
 
     # What happens to it
 
@@ -148,9 +167,9 @@ class Exchange:
 
     async def _catch_up(self, peer: str) -> None:
         """Give a peer that came, or came back, the standing messages."""
-        for audience, message in list(self._standing.values()):
+        for audience in list(self._standing.values()):
             if peer in audience:
-                await self._transport.send([peer], message, replace=True)
+                await self._transport.send([peer], audience[peer], replace=True)
 
     def _report_remarks(self, remarks: Iterable[Remark]) -> None:
         for fate, message in remarks:
@@ -167,3 +186,8 @@ class Exchange:
             raise Finished
         self._news.clear()
         await self._news.wait()
+
+
+def _copied(message: Message) -> Message:
+    own = {name: np.array(tensor) for name, tensor in message.tensors.items()}
+    return Message(message.kind, message.sender, message.round, message.fields, own)

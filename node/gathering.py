@@ -49,8 +49,8 @@ class Gather:
         return message.kind == self.kind and message.sender in self.peers and message.round in (self.round, None)
 
     def need(self, left: Set[str]) -> int:
-        """How many answers make the quorum."""
-        return needed(self.quorum, len(self.peers) - len(self.peers & left))
+        """How many answers make the quorum; a quorum of 0 needs none."""
+        return 0 if self.quorum == 0 else needed(self.quorum, len(self.peers) - len(self.peers & left))
 
     def complete(self, present: Set[str], left: Set[str]) -> bool:
         """Whether there is nobody left worth waiting for: all who are present answered, and they are enough."""

@@ -6,7 +6,7 @@ import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,24 @@ class OneOf:
         return f"{words} or {self.number}" if self.number else words
 
 
-def number(default: float, *, low: float, high: float = math.inf, above: bool = False, below: bool = False) -> Any:
-    return field(default=default, metadata={"allowed": Between(float, low, high, above, below)})
+@dataclass(frozen=True)
+class Switch(OneOf):
+    """On or off."""
+
+    words: tuple[Any, ...] = (True, False)
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, bool)
+
+    def __str__(self) -> str:
+        return "true or false"
+
+
+def number(
+    default: float | None, *, low: float, high: float = math.inf, above: bool = False, below: bool = False,
+    none: bool = False,
+) -> Any:  # fmt: skip
+    return field(default=default, metadata={"allowed": Between(float, low, high, above, below, none)})
 
 
 def whole(default: int | None, *, low: int, none: bool = False) -> Any:
@@ -64,12 +80,19 @@ def word(default: str | int, *words: str, number: Between | None = None) -> Any:
     return field(default=default, metadata={"allowed": OneOf(words, number)})
 
 
+def switch(default: bool) -> Any:
+    return field(default=default, metadata={"allowed": Switch()})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
     """Parameters whose fields carry what they may be (`metadata["allowed"]`).
 
-    Raises ValueError naming the field, the value and what is allowed.
+    A kind with a field `profile` gives in ``profiles`` what each profile sets instead of the fields' defaults, see
+    `read_parameters`. Raises ValueError naming the field, the value and what is allowed.
     """
+
+    profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -82,7 +105,7 @@ P = TypeVar("P", bound=Parameters)
 
 
 def read_parameters(kind: type[P], values: Mapping[str, Any], beside: Sequence[str] = ()) -> P:
-    """Make the parameters `kind` from a scenario's mapping.
+    """Make the parameters `kind` from a scenario's mapping; what it leaves out is its profile's, else the default.
 
     Raises ValueError for a key it does not have (with the nearest name and the allowed ones) or a value out of range.
     ``beside``: keys that may stand next to the parameters, and so may be what was meant.
@@ -94,4 +117,5 @@ def read_parameters(kind: type[P], values: Mapping[str, Any], beside: Sequence[s
             near = difflib.get_close_matches(str(key), known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"unknown parameter {key!r}{hint} (allowed: {', '.join(known) or 'none'})")
-    return kind(**values)
+    default = next((entry.default for entry in fields(kind) if entry.name == "profile"), None)
+    return kind(**{**kind.profiles.get(str(values.get("profile", default)), {}), **values})

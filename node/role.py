@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -49,9 +49,9 @@ RESERVED_KINDS = {"hello", "beat", "goodbye", "stale", "unknown", FRAMING, FINIS
 class Role:
     """One node's part in an algorithm.
 
-    ``parent``, ``children`` and ``neighbours`` are names of peers; ``params`` the algorithm's parameters; ``learner``
-    the node's model and data; ``rng`` a generator seeded from (scenario seed, node); ``restored`` the last checkpoint
-    of a coordinator that was restarted, else None.
+    ``parent``, ``children`` and ``neighbours`` are names of peers; ``gathering`` the scenario's rule of how to wait;
+    ``params`` the algorithm's parameters; ``learner`` the node's model and data; ``rng`` a generator seeded from
+    (scenario seed, node); ``restored`` the last checkpoint of a coordinator that was restarted, else None.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class Role:
         self.parent: str | None = next(iter(assignment.related("parent")), None)
         self.children = assignment.related("child")
         self.neighbours = assignment.related("neighbour")
+        self.gathering = assignment.gathering
         self.params = params
         self.learner = learner
         self.restored = restored
@@ -121,17 +122,51 @@ class Role:
         later or comes back, until the next ``publish`` of the kind."""
         await self._exchange.publish([to] if isinstance(to, str) else to, self._message(kind, tensors, round, fields))
 
-    async def gather(self, kind: str, peers: Iterable[str], *, round: int) -> list[Message]:
+    async def publish_each(
+        self, kind: str, tensors: Mapping[str, Tensors | None], *, round: int | None = None, **fields: Any
+    ) -> None:
+        """``publish`` where each peer, a key of ``tensors``, gets tensors of its own."""
+        messages = {peer: self._message(kind, own, round, fields) for peer, own in tensors.items()}
+        await self._exchange.publish_each(kind, messages)
+
+    async def gather(
+        self, kind: str, peers: Iterable[str], *, round: int, quorum: float | None = None, deadline: float | None = None
+    ) -> list[Message]:
         """Wait for a message of each peer that is there; sorted by sender.
 
         Returns at the scenario's deadline at the latest, with what there is if that makes the quorum, else with nothing
-        (event round_abandoned). Late messages are treated as the scenario says (event late).
+        (event round_abandoned). Late messages are treated as the scenario says (event late). A ``quorum`` (0: whoever
+        answers) or a ``deadline`` in seconds (infinity: none) given here takes the place of the scenario's.
         """
-        return await self._exchange.gather(kind, peers, round)
+        return await self._exchange.gather(kind, peers, round, quorum, deadline)
 
     async def receive(self, *kinds: str) -> Message:
         """The next message of these kinds. Of several from one sender only the newest is given (event superseded)."""
         return await self._exchange.receive(kinds)
+
+    @property
+    def present(self) -> frozenset[str]:
+        """The peers that are there now."""
+        return frozenset(self._exchange.membership.present)
+
+    @contextlib.asynccontextmanager
+    async def beside(self, service: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+        """Run ``service`` beside the body, until the body ends; what it raises is raised where the body waits."""
+        task = asyncio.create_task(self._exchange.guard(service))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            service.close()  # which has not begun where the body never waited
+
+    def shared_seed(self, purpose: str) -> int:
+        """A seed for one purpose that is the same at every node of the run."""
+        return derive_seed(self._assignment.seed, purpose)
+
+    def note(self, event: str, *, round: int | None = None, **fields: Any) -> None:
+        """Put an event of the algorithm's own into the record; ``fields`` are small values that msgpack knows."""
+        self._reporter.event(event, round=round, **fields)
 
     async def compute(self, fn: Callable[..., Any], *args: Any, samples: int = 0, mode: Mode = "train") -> Any:
         """Run ``fn(*args)`` beside the node's communication, as long as the node's hardware would take for it.

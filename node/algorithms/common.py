@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from node.catalogue.algorithms import LocalTraining
+from node.catalogue.baselines import LocalTraining
 from node.learning.aggregation import State, weighted_mean
-from node.learning.training import ExtraLoss, TrainResult
+from node.learning.training import ExtraLoss, Forward, TrainResult
 from node.role import Role
 from node.wire import Message
 
@@ -19,13 +19,12 @@ async def train(role: Role, w: State, round: int, params: LocalTraining, extra: 
     return result
 
 
-async def evaluate(role: Role, w: State, round: int) -> None:
+async def evaluate(role: Role, w: State, round: int, forward: Forward | None = None) -> None:
     """Report accuracy and loss of `w` on every test set that the node was given: "global", "own" or none."""
     limit = role.params.evaluate_samples
     for scope in role.learner.tests:
-        result = await role.compute(
-            role.learner.evaluate, w, scope, limit, samples=role.learner.test_samples(scope, limit), mode="evaluate"
-        )
+        samples = role.learner.test_samples(scope, limit)
+        result = await role.compute(role.learner.evaluate, w, scope, limit, forward, samples=samples, mode="evaluate")
         role.report(round=round, scope=scope, accuracy=result.accuracy, loss=result.loss)
 
 

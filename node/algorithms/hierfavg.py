@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from node.algorithms.common import average, evaluate, round_of, train
 from node.algorithms.fedavg import Cloud
-from node.catalogue.algorithms import HierFAVG, LocalTraining
+from node.catalogue.baselines import HierFAVG, LocalTraining
 from node.role import Role
 
 

@@ -1,64 +1,14 @@
-"""The algorithms, each with its parameters and the tiers it needs."""
+"""The algorithms: each with its module, its parameters and the tiers it needs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from node.parameters import Parameters, number, whole
+from node.catalogue.baselines import EdgeCloud, FedAvg, FedNova, FedProx, HierFAVG, LocalTraining, OnlyEdge
+from node.catalogue.papers import DFFKE, PHEFL, FedEDS, FedFeat, FEELPGen, FEELPGenMinus, FEELPGenPlus
 
 Need = Literal["required", "optional", "none"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocalTraining(Parameters):
-    """Stochastic gradient descent on a client's own data, and how results are evaluated.
-
-    learning_rate η; momentum ρ; weight_decay, an L2 term added to the gradient; batch_size B; epochs E, passes over the
-    data per round; steps, mini-batch steps per round, instead of epochs; evaluate_samples, evaluate on a fixed seeded
-    subset of so many test samples instead of all, to save processor time.
-    """
-
-    learning_rate: float = number(0.01, low=0, above=True)
-    momentum: float = number(0.0, low=0, high=1, below=True)
-    weight_decay: float = number(0.0, low=0)
-    batch_size: int = whole(32, low=1)
-    epochs: int = whole(1, low=1)
-    steps: int | None = whole(None, low=1, none=True)
-    evaluate_samples: int | None = whole(None, low=1, none=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FedAvg(LocalTraining):
-    """FedAvg has no parameters beyond those of local training."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FedProx(LocalTraining):
-    """mu μ: the weight of the proximal term, half the squared distance to the round's global model; 0 is FedAvg."""
-
-    mu: float = number(0.1, low=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class HierFAVG(LocalTraining):
-    """kappa1 κ₁: mini-batch steps of a device per edge round (nothing: `epochs` passes); kappa2 κ₂: edge rounds per
-    cloud round. kappa2 = 1 is the baseline that PHE-FL calls EdgeCloud."""
-
-    kappa1: int | None = whole(None, low=1, none=True)
-    kappa2: int = whole(2, low=1)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.kappa1 is not None and self.steps is not None:
-            raise ValueError(f"kappa1: {self.kappa1} and steps: {self.steps} mean the same; give one of them")
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnlyEdge(LocalTraining):
-    """kappa2 κ₂: edge rounds per reported round, so that curves line up with HierFAVG's."""
-
-    kappa2: int = whole(1, low=1)
 
 
 @dataclass(frozen=True)
@@ -66,7 +16,9 @@ class Algorithm:
     """An algorithm: its module under `node.algorithms`, its parameters, and the tiers it needs.
 
     `leader` is the tier whose rounds count as the rounds of the run; where it has several nodes, the first leads.
-    `flat`: one layer of clients, edges that hold data or devices without edges.
+    `flat`: one layer of clients, edges that hold data or devices without edges. `meshed`: edges talk to one another.
+    `personal`: each client has a model of its own, which may be of a kind of its own and does the global test too.
+    `personalises`: edges need a part of their own test sets to personalise by.
     """
 
     name: str
@@ -78,6 +30,9 @@ class Algorithm:
     devices: Need
     leader: Literal["cloud", "edge"]
     flat: bool = False
+    meshed: bool = False
+    personal: bool = False
+    personalises: bool = False
 
     def problem(self, *, cloud: bool, edges: int, devices: int) -> str | None:
         """Say why the algorithm cannot run on a topology with so many nodes of each tier, or None if it can."""
@@ -86,7 +41,8 @@ class Algorithm:
             if need == "required" and count == 0:
                 return f"{self.name} needs {tier}: the topology has none"
             if need == "none" and count:
-                return f"{self.name} has no use for {tier}: the topology has {count}; set it to 0"
+                without = "false" if tier == "cloud" else "0"
+                return f"{self.name} has no use for {tier}: the topology has {count}; set it to {without}"
         if edges == 0 and devices == 0:
             return f"{self.name} needs nodes that hold data: the topology has neither edges nor devices"
         if self.flat and edges and devices:
@@ -103,11 +59,38 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm("fedprox", "node.algorithms.fedprox", FedProx,
                   "FedAvg whose clients are held near the global model",
                   "required", "optional", "optional", "cloud", flat=True),
+        Algorithm("fednova", "node.algorithms.fednova", FedNova,
+                  "FedAvg that counts each client's mean step, however many steps it took",
+                  "required", "optional", "optional", "cloud", flat=True),
+        Algorithm("fededs", "node.algorithms.fededs", FedEDS,
+                  "edges share encrypted data with one another before they train below a cloud",
+                  "required", "required", "none", "cloud", meshed=True),
         Algorithm("hierfavg", "node.algorithms.hierfavg", HierFAVG,
                   "edges average their devices several times before the cloud averages the edges",
                   "required", "required", "required", "cloud"),
         Algorithm("onlyedge", "node.algorithms.onlyedge", OnlyEdge,
                   "each edge averages its own devices and never meets the cloud again after the first model",
                   "optional", "required", "required", "edge"),
+        Algorithm("edgecloud", "node.algorithms.edgecloud", EdgeCloud,
+                  "HierFAVG that scores the cloud's model on each edge's own test set (PHE-FL's baseline)",
+                  "required", "required", "required", "cloud"),
+        Algorithm("phe-fl", "node.algorithms.phefl", PHEFL,
+                  "each edge mixes its model with the others' mean, by how well either does on its own test samples",
+                  "required", "required", "required", "cloud", personalises=True),
+        Algorithm("feelpgen-minus", "node.algorithms.feelpgen", FEELPGenMinus,
+                  "silos learn with a generator of features, and edges average one another's models (FEELPGen⁻)",
+                  "none", "required", "required", "edge", meshed=True),
+        Algorithm("feelpgen", "node.algorithms.feelpgen", FEELPGen,
+                  "the same, and each edge asynchronously takes in the models of edges that resemble it",
+                  "none", "required", "required", "edge", meshed=True),
+        Algorithm("feelpgen-plus", "node.algorithms.feelpgen", FEELPGenPlus,
+                  "FEELPGen whose edges compare a private projection of generated features (FEELPGen⁺)",
+                  "none", "required", "required", "edge", meshed=True),
+        Algorithm("dffke", "node.algorithms.dffke", DFFKE,
+                  "clients of different models learn from one another's logits on synthetic pictures",
+                  "required", "required", "none", "cloud", flat=True, meshed=True, personal=True),
+        Algorithm("fedfeat", "node.algorithms.fedfeat", FedFeat,
+                  "FedAvg whose cloud retrains the classifier on noised features of the clients (FedFeat+)",
+                  "required", "optional", "optional", "cloud", flat=True),
     )
 }  # fmt: skip

@@ -1,14 +1,15 @@
-"""The models, each with its size in closed form."""
+"""The models, each with its size in closed form, and groups of models for clients that differ."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any
 
 from node.catalogue.datasets import Shape
-from node.parameters import Parameters, read_parameters, whole
+from node.parameters import Parameters, read_parameters, whole, word
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,9 +19,49 @@ class NoParameters(Parameters):
 
 @dataclass(frozen=True, kw_only=True)
 class MLP(Parameters):
-    """hidden: width of the one hidden layer."""
+    """hidden: width of a hidden layer; layers: how many there are. FedFeat+'s has 2 of 512."""
 
     hidden: int = whole(200, low=1)
+    layers: int = whole(1, low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSize(Parameters):
+    """image_size: pictures are scaled to so many pixels a side before they enter the network."""
+
+    image_size: int = whole(128, low=32)
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """What a torchvision network holds without its classifier, and how many features it gives to one."""
+
+    parameters: int
+    buffers: int
+    counters: int
+    features: int
+
+
+BACKBONES: dict[str, Backbone] = {
+    "resnet18": Backbone(11_176_512, 9_600, 20, 512),
+    "resnet34": Backbone(21_284_672, 17_024, 36, 512),
+    "resnet50": Backbone(23_508_032, 53_120, 53, 2048),
+    "googlenet": Backbone(5_599_904, 14_560, 57, 1024),
+    "efficientnet-v2-s": Backbone(20_177_488, 153_872, 110, 1280),
+    "mobilenet-v3-small": Backbone(1_517_856, 12_112, 34, 1024),
+    "mobilenet-v3-large": Backbone(4_202_032, 24_400, 46, 1280),
+    "shufflenet-v2-x1.5": Backbone(2_478_624, 23_440, 56, 1024),
+    "shufflenet-v2-x2.0": Backbone(5_344_996, 33_716, 56, 2048),
+    "vit-tiny": Backbone(5_486_784, 0, 0, 192),  # and a position of 192 for each patch
+}
+PATCH = 16  # pixels a side of ViT-Tiny's patches
+
+
+@dataclass(frozen=True, kw_only=True)
+class Torchvision(ImageSize):
+    """architecture: one of torchvision's networks; untrained, as the papers use them."""
+
+    architecture: str = word("resnet18", *BACKBONES)
 
 
 @dataclass(frozen=True)
@@ -78,7 +119,15 @@ def _phefl_cnn(shape: Shape, classes: int, _: Any) -> Size:
 
 
 def _mlp(shape: Shape, classes: int, params: MLP) -> Size:
-    return Size((math.prod(shape) + 1) * params.hidden + (params.hidden + 1) * classes)
+    deeper = (params.layers - 1) * (params.hidden + 1) * params.hidden
+    return Size((math.prod(shape) + 1) * params.hidden + deeper + (params.hidden + 1) * classes)
+
+
+def _fedfeat_cnn(shape: Shape, classes: int, _: Any) -> Size:
+    if len(shape) != 3 or min(shape[1:]) < 16:
+        raise ValueError(f"takes images of at least 16x16, not samples of shape {shape}")
+    features = 64 * math.prod(((side - 4) // 2 - 4) // 2 for side in shape[1:])
+    return Size((shape[0] * 25 + 1) * 32 + (32 * 25 + 1) * 64 + (features + 1) * 512 + 513 * classes)
 
 
 def _resnet18(shape: Shape, classes: int, _: Any) -> Size:
@@ -92,6 +141,47 @@ def _resnet18(shape: Shape, classes: int, _: Any) -> Size:
     return Size(total + 513 * classes)
 
 
+def _lenet(shape: Shape, classes: int, _: Any) -> Size:
+    if len(shape) != 3 or min(shape[1:]) < 8:
+        raise ValueError(f"takes images of at least 8x8, not samples of shape {shape}")
+    quarter = 16 * (shape[1] // 4) * (shape[2] // 4)
+    return Size((shape[0] * 25 + 1) * 6 + (6 * 25 + 1) * 16 + (quarter + 1) * 120 + 121 * 84 + 85 * classes)
+
+
+def _separable_cnn(shape: Shape, classes: int, _: Any) -> Size:
+    if len(shape) != 3 or min(shape[1:]) < 8:
+        raise ValueError(f"takes images of at least 8x8, not samples of shape {shape}")
+    widths = (16, 32, 48)
+    norms, weights = 2 * widths[0], shape[0] * 9 * widths[0]
+    for inside, width in pairwise(widths):
+        weights += 9 * inside + inside * width
+        norms += 2 * (inside + width)
+    return Size(weights + norms + 49 * classes, buffers=norms, counters=2 * len(widths) - 1)
+
+
+def _tiny_resnet(shape: Shape, classes: int, _: Any) -> Size:
+    if len(shape) != 3 or min(shape[1:]) < 8:
+        raise ValueError(f"takes images of at least 8x8, not samples of shape {shape}")
+    total = (shape[0] * 9 + 1) * 16
+    for inside, width in ((16, 16), (16, 32), (32, 64)):
+        total += (inside * 9 + 1) * width + (width * 9 + 1) * width
+        total += (inside + 1) * width if inside != width else 0
+    return Size(total + 65 * classes)
+
+
+def _torchvision(shape: Shape, classes: int, params: Torchvision) -> Size:
+    if len(shape) != 3 or shape[0] not in (1, 3):
+        raise ValueError(f"takes images of one or three channels, not samples of shape {shape}")
+    own = BACKBONES[params.architecture]
+    positions = 0
+    if params.architecture == "vit-tiny":
+        if params.image_size % PATCH:
+            raise ValueError(f"image_size: {params.image_size} is no multiple of vit-tiny's patches of {PATCH}")
+        positions = (params.image_size // PATCH) ** 2 * own.features
+    head = (own.features + 1) * classes
+    return Size(own.parameters + positions + head, own.buffers, own.counters)
+
+
 MODELS: dict[str, Model] = {
     model.name: model
     for model in (
@@ -99,7 +189,56 @@ MODELS: dict[str, Model] = {
               NoParameters, _cnn),
         Model("phefl-cnn", "5x5 convolutions 32 and 64 with pooling, 512 features (McMahan 2017, PHE-FL)",
               NoParameters, _phefl_cnn),
-        Model("mlp", "one hidden layer", MLP, _mlp),
+        Model("mlp", "hidden layers, one unless more are asked for", MLP, _mlp),
+        Model("fedfeat-cnn", "two 5x5 convolutions with pooling, and a classifier of two layers (FedFeat+)",
+              NoParameters, _fedfeat_cnn),
         Model("resnet18", "ResNet-18 for small images, without batch normalisation (FedEDS)", NoParameters, _resnet18),
+        Model("lenet", "LeNet-5 (LeCun 1998): 84 features", NoParameters, _lenet),
+        Model("separable-cnn", "depthwise separable convolutions with batch normalisation: 48 features",
+              NoParameters, _separable_cnn),
+        Model("tiny-resnet", "residual blocks of 16, 32 and 64 channels: 64 features", NoParameters, _tiny_resnet),
+        Model("torchvision", "one of torchvision's networks (DFFKE)", Torchvision, _torchvision),
     )
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Group:
+    """Models for clients that differ: client k has member k modulo their number. All members get ``params``."""
+
+    name: str
+    summary: str
+    params: type[Parameters]
+    members: tuple[tuple[str, Mapping[str, Any]], ...]
+
+    def member(self, client: int, params: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """The model of a client, counted from 0, and that model's parameters."""
+        name, own = self.members[client % len(self.members)]
+        given = read_parameters(self.params, params or {})
+        shared = {entry.name: getattr(given, entry.name) for entry in fields(given)}
+        return name, {**shared, **own}
+
+    def size(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> Size:
+        """The size of the largest member. Raises ValueError naming what a member cannot take."""
+        chosen = [self.member(client, params) for client in range(len(self.members))]
+        return max((MODELS[name].size(shape, classes, own) for name, own in chosen), key=lambda size: size.bytes)
+
+
+def _htfe(count: int) -> Group:
+    members = tuple(("torchvision", {"architecture": name}) for name in list(BACKBONES)[:count])
+    return Group(f"htfe-{count}", f"the first {count} of DFFKE's ten architectures", ImageSize, members)
+
+
+MODEL_GROUPS: dict[str, Group] = {
+    group.name: group
+    for group in (
+        Group("small", "five small networks for CPUs: cnn, mlp, lenet, tiny-resnet, separable-cnn", NoParameters,
+              tuple((name, {}) for name in ("cnn", "mlp", "lenet", "tiny-resnet", "separable-cnn"))),
+        *(_htfe(count) for count in (1, 2, 5, 10)),
+    )
+}  # fmt: skip
+
+
+def model_of(name: str, params: Mapping[str, Any], client: int) -> tuple[str, dict[str, Any]]:
+    """The model of a client, counted from 0, where the scenario names a model or a group, and its parameters."""
+    return MODEL_GROUPS[name].member(client, params) if name in MODEL_GROUPS else (name, dict(params))

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from node.catalogue.datasets import Shape
 from node.catalogue.models import MLP, MODELS
+from node.learning import zoo
 from node.learning.aggregation import State
 from node.learning.errors import ModelError
 from node.parameters import read_parameters
@@ -99,9 +100,24 @@ def phefl_cnn(shape: Shape, classes: int, _: Any) -> Model:
 
 
 def mlp(shape: Shape, classes: int, params: MLP) -> Model:
-    """One hidden layer with ReLU; takes any shape."""
-    extractor = nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), params.hidden), nn.ReLU())
+    """Hidden layers with ReLU; takes any shape."""
+    deeper = [nn.Sequential(nn.Linear(params.hidden, params.hidden), nn.ReLU()) for _ in range(params.layers - 1)]
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), params.hidden), nn.ReLU(), *deeper)
     return Model(extractor, nn.Linear(params.hidden, classes))
+
+
+def fedfeat_cnn(shape: Shape, classes: int, _: Any) -> Model:
+    """FedFeat+'s CNN (its Table I): 582,026 parameters on MNIST, 878,538 on CIFAR-10.
+
+    5x5 convolutions of 32 and 64 channels without padding, each with ReLU and 2x2 pooling, give 1024 features (1600 of
+    CIFAR-10); the classifier has two layers, 512 wide inside. Table I is silent on padding and pooling: as in PFLlib.
+    """
+    features = 64 * prod(((side - 4) // 2 - 4) // 2 for side in shape[1:])
+    extractor = nn.Sequential(
+        nn.Conv2d(shape[0], 32, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+    )  # fmt: skip
+    return Model(extractor, nn.Sequential(nn.Linear(features, 512), nn.ReLU(), nn.Linear(512, classes)))
 
 
 class ResidualBlock(nn.Module):
@@ -143,11 +159,24 @@ def resnet18(shape: Shape, classes: int, _: Any) -> Model:
     return Model(extractor, nn.Linear(512, classes))
 
 
+def tiny_resnet(shape: Shape, classes: int, _: Any) -> Model:
+    """A residual network for CPUs: one block each of 16, 32 and 64 channels, mean pooling to 64 features."""
+    blocks = [ResidualBlock(inside, width) for inside, width in ((16, 16), (16, 32), (32, 64))]
+    stem = nn.Conv2d(shape[0], 16, 3, padding=1)
+    extractor = nn.Sequential(stem, nn.ReLU(), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return Model(extractor, nn.Linear(64, classes))
+
+
 BUILDERS: dict[str, Callable[[Shape, int, Any], Model]] = {
     "cnn": cnn,
     "phefl-cnn": phefl_cnn,
     "mlp": mlp,
+    "fedfeat-cnn": fedfeat_cnn,
     "resnet18": resnet18,
+    "lenet": lambda *given: Model(*zoo.lenet(*given)),
+    "separable-cnn": lambda *given: Model(*zoo.separable_cnn(*given)),
+    "tiny-resnet": tiny_resnet,
+    "torchvision": lambda *given: Model(*zoo.torchvision_network(*given)),
 }
 
 

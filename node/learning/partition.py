@@ -301,6 +301,13 @@ def own_test(
     return np.sort(np.concatenate(chosen)).astype(np.int64)
 
 
+def set_apart(indices: Indices, share: float, seed: int) -> tuple[Indices, Indices]:
+    """A random `share` of the samples, rounded to whole ones, and the rest; both ascending. PHE-FL's PTD and ETD."""
+    chosen = np.random.default_rng(seed).permutation(len(indices))
+    count = round(share * len(indices))
+    return np.sort(indices[chosen[:count]]), np.sort(indices[chosen[count:]])
+
+
 def take_in_proportion(labels: NDArray[np.int64], size: int, random: np.random.Generator) -> Indices:
     """Positions of `size` samples (all, if there are fewer), every label in its proportion; ascending."""
     if size >= len(labels):

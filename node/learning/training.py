@@ -8,7 +8,7 @@ round), so that a node that was restarted or is simulated repeats exactly what i
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,17 +21,19 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from node.assignment import Assignment, derive_seed
-from node.catalogue.algorithms import LocalTraining
+from node.catalogue.baselines import LocalTraining
 from node.learning.aggregation import State
 from node.learning.datasets import Prepared, open_prepared
 from node.learning.errors import DataError, ModelError
 from node.learning.metrics import correct
 from node.learning.models import Model, Workshop, build
+from node.learning.optimizers import optimizer
 
 EVALUATION_BATCH = 250
 Indices = NDArray[np.int64]
-Scope = Literal["global", "own"]
+Scope = Literal["global", "own", "personal"]
 ExtraLoss = Callable[[Model, Tensor, Tensor], Tensor]  # (model, inputs, labels) of a batch -> a term added to its loss
+Forward = Callable[[Model, Tensor], Tensor]  # (model, inputs) -> logits, where they are not just model(inputs)
 
 
 @dataclass(frozen=True)
@@ -57,18 +59,20 @@ class Learner:
     """What a node works with: models of its kind, and its view of the data set.
 
     `train` and `own_test` are the node's sample indices in the training and test part, None where it has none;
-    `global_test` says whether it evaluates on the whole test part. Data is read at first use, and only the node's own
-    training samples stay in memory.
+    `personal` is what was set apart of its own test set to personalise by; `global_test` says whether it evaluates on
+    the whole test part. Data is read at first use, and only the node's own training samples stay in memory.
     """
 
     def __init__(
         self, workshop: Workshop, data: Prepared, seed: int, node: str,
         train: Indices | None = None, own_test: Indices | None = None, global_test: bool = True,
+        personal: Indices | None = None,
     ) -> None:  # fmt: skip
         self.data = data
         self._workshop = workshop
         self._seed, self.node = seed, node
         self._train_indices, self._own_test, self._global_test = train, own_test, global_test
+        self._personal = personal
 
     @classmethod
     def from_assignment(cls, assignment: Assignment) -> Learner:
@@ -76,11 +80,11 @@ class Learner:
         torch.set_num_threads(1)  # in the whole process: nodes share processors, and threads would wait for each other
         data = open_prepared(Path(assignment.data.directory))
         workshop = workshop_of(assignment, data)
-        train, own_test = (
-            _read_indices(Path(assignment.data.shards), key)
-            for key in (assignment.data.train_key, assignment.data.own_test_key)
+        mine = assignment.data
+        train, own_test, personal = (
+            _read_indices(Path(mine.shards), key) for key in (mine.train_key, mine.own_test_key, mine.personal_key)
         )
-        return cls(workshop, data, assignment.seed, assignment.node, train, own_test, assignment.data.global_test)
+        return cls(workshop, data, assignment.seed, assignment.node, train, own_test, mine.global_test, personal)
 
     @property
     def samples(self) -> int:
@@ -103,8 +107,16 @@ class Learner:
 
     def test_samples(self, which: Scope, limit: int | None = None) -> int:
         """Number of samples that `evaluate` uses."""
-        available = len(self.data.array("y_test")) if which == "global" else len(self._own())
+        available = len(self.data.array("y_test")) if which == "global" else len(self._set(which))
         return available if limit is None else min(available, limit)
+
+    def random(self, purpose: str, round: int) -> np.random.Generator:
+        """A generator of the node's own for one purpose in one round."""
+        return np.random.default_rng(derive_seed(self._seed, self.node, purpose, str(round)))
+
+    def apply(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """``fn(self, *args)``: a step of an algorithm's own, which runs wherever the learner's methods do."""
+        return fn(self, *args)
 
     @property
     def model(self) -> Model:
@@ -132,19 +144,20 @@ class Learner:
             view[...] = state[name]
 
     def train(
-        self, weights: Mapping[str, NDArray[Any]], params: LocalTraining, round: int, extra: ExtraLoss | None = None
-    ) -> TrainResult:
+        self, weights: Mapping[str, NDArray[Any]], params: LocalTraining, round: int, extra: ExtraLoss | None = None,
+        own: float = 1.0,
+    ) -> TrainResult:  # fmt: skip
         """Train from `weights` on the node's samples: w ← w − η (∇ℓ(w; b) + λw), with momentum if asked for, over
-        mini-batches b of the seeded order of `round`. `extra` adds a term to each batch's loss ℓ."""
+        mini-batches b of the seeded order of `round`. ℓ is the cross-entropy, weighed by `own`; `extra` adds a term."""
         self.set(weights)
-        random = np.random.default_rng(derive_seed(self._seed, self.node, "batches", str(round)))
+        random = self.random("batches", round)
         x, y = self.train_data if self.samples else (torch.empty(0), torch.empty(0))
         model = self.model.train()
-        step = Descent(list(model.parameters()), params)
+        step = optimizer(list(model.parameters()), params)
         total, steps = torch.zeros(()), 0
         for batch in batches(self.samples, params, random):
             inputs, labels = self.normalise(x[batch]), y[batch]
-            loss = cross_entropy(model(inputs), labels)
+            loss = own * cross_entropy(model(inputs), labels)
             if extra is not None:
                 loss = loss + extra(model, inputs, labels)
             step(loss)
@@ -152,9 +165,12 @@ class Learner:
             steps += 1
         return TrainResult(self.get(), self.samples, steps, float(total) / max(steps, 1))
 
-    def evaluate(self, weights: Mapping[str, NDArray[Any]], which: Scope, limit: int | None = None) -> Evaluation:
-        """Evaluate `weights` on the data set's test part or on the node's own share of it; with `limit`, on a seeded
-        subset of that size, the same in every round."""
+    def evaluate(
+        self, weights: Mapping[str, NDArray[Any]], which: Scope, limit: int | None = None,
+        forward: Forward | None = None,
+    ) -> Evaluation:  # fmt: skip
+        """Evaluate `weights` on the data set's test part or on the node's own share of it, less what was set apart to
+        personalise by, which is "personal"; with `limit`, on a seeded subset of that size, the same in every round."""
         self.set(weights)
         chosen = self._chosen(which, limit)
         x, y = self.data.array("x_test"), self.data.array("y_test")
@@ -164,7 +180,8 @@ class Learner:
             for start in range(0, len(chosen), EVALUATION_BATCH):
                 batch = chosen[start : start + EVALUATION_BATCH]
                 labels = torch.from_numpy(np.array(y[batch]))
-                logits = model(self.normalise(torch.from_numpy(np.array(x[batch]))))
+                inputs = self.normalise(torch.from_numpy(np.array(x[batch])))
+                logits = model(inputs) if forward is None else forward(model, inputs)
                 total += float(cross_entropy(logits, labels, reduction="sum"))
                 hits += correct(logits, labels)
         return Evaluation(hits / len(chosen), total / len(chosen), len(chosen))
@@ -189,42 +206,19 @@ class Learner:
         mean, std = (torch.tensor(values, dtype=torch.float64) for values in (self.data.mean, self.data.std))
         return (1 / (unit * std)).float().reshape(channels), (mean / std).float().reshape(channels)
 
-    def _own(self) -> Indices:
-        if self._own_test is None or len(self._own_test) == 0:
-            raise DataError(f"{self.node} has no test samples of its own")
-        return self._own_test
+    def _set(self, which: Scope) -> Indices:
+        chosen = self._own_test if which == "own" else self._personal
+        if chosen is None or len(chosen) == 0:
+            purpose = "to personalise by; raise data.personalisation" if which == "personal" else "of its own"
+            raise DataError(f"{self.node} has no test samples {purpose}")
+        return chosen
 
     def _chosen(self, which: Scope, limit: int | None) -> Indices:
-        chosen = np.arange(len(self.data.array("y_test"))) if which == "global" else self._own()
+        chosen = np.arange(len(self.data.array("y_test"))) if which == "global" else self._set(which)
         if limit is None or limit >= len(chosen):
             return chosen
         random = np.random.default_rng(derive_seed(self._seed, "evaluation"))
         return np.sort(random.permutation(chosen)[:limit])
-
-
-class Descent:
-    """Steps of stochastic gradient descent, as `torch.optim.SGD` takes them: g ← ∇loss + λw, v ← ρv + g, w ← w − ηv."""
-
-    def __init__(self, parameters: Sequence[Tensor], params: LocalTraining) -> None:
-        self.parameters = list(parameters)
-        self.params = params
-        self.velocities: list[Tensor] | None = None
-
-    def __call__(self, loss: Tensor) -> None:
-        gradients = torch.autograd.grad(loss, self.parameters)
-        with torch.no_grad():
-            if self.params.weight_decay:
-                gradients = tuple(
-                    g.add(w, alpha=self.params.weight_decay) for g, w in zip(gradients, self.parameters, strict=True)
-                )
-            if self.params.momentum:
-                if self.velocities is None:
-                    self.velocities = [torch.zeros_like(w) for w in self.parameters]
-                for velocity, g in zip(self.velocities, gradients, strict=True):
-                    velocity.mul_(self.params.momentum).add_(g)
-                gradients = tuple(self.velocities)
-            for w, g in zip(self.parameters, gradients, strict=True):
-                w.add_(g, alpha=-self.params.learning_rate)
 
 
 def batches(samples: int, params: LocalTraining, random: np.random.Generator) -> Iterator[Tensor]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 
 from node.assignment import Assignment, DataAssignment, Gathering, Hardware, PeerAddress, Relation, Stop
+from node.catalogue.algorithms import ALGORITHMS
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import NodePlan, Plan
-from orchestrator.planning.shards import own_test_key, train_key
+from orchestrator.planning.shards import own_test_key, personal_key, train_key
 
 
 def assignments(plan: Plan, directory: RunDirectory, keys: RunKeys) -> dict[str, Assignment]:
@@ -41,15 +42,16 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
         peers=tuple(_peer(plan.node(name), relation, keys) for relation, name in related),
         algorithm=plan.algorithm,
         params=dict(plan.params),
-        model=plan.model,
-        model_params=dict(plan.model_params),
+        model=node.model,
+        model_params=dict(node.model_params),
         data=DataAssignment(
             dataset=plan.data.dataset,
             directory=plan.data_directory,
             shards=str(directory.shards),
             train_key=train_key(node.name) if node.name in plan.shards.train else None,
             own_test_key=own_test_key(node.name) if node.name in plan.shards.own_test else None,
-            global_test=node.leads or node.tier == "cloud",
+            personal_key=personal_key(node.name) if node.name in plan.shards.personal else None,
+            global_test=node.leads or node.tier == "cloud" or ALGORITHMS[plan.algorithm].personal,
         ),
         hardware=Hardware(speed=node.hardware.speed, cores=node.hardware.cores, memory=node.hardware.memory),
         gathering=Gathering(

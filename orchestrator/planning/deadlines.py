@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from netem.profile import LinkProfile
-from node.catalogue.algorithms import LocalTraining
+from node.catalogue.baselines import LocalTraining
 
 SECONDS_PER_PARAMETER_AND_SAMPLE = 20e-9
 ALLOWANCE = 10.0
@@ -46,7 +46,8 @@ class Workload:
     def training(self, params: LocalTraining) -> float:
         """Upper estimate, in seconds, of the slowest client's local training."""
         steps = getattr(params, "kappa1", None) or params.steps
-        samples = steps * params.batch_size if steps is not None else params.epochs * self.samples
+        epochs = max(params.epochs, getattr(params, "first_epochs", 0))
+        samples = steps * params.batch_size if steps is not None else epochs * self.samples
         cost = SECONDS_PER_PARAMETER_AND_SAMPLE * self.parameters * samples
         return 2 * max(cost / self.speed, self.clients * cost)
 

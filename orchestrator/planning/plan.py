@@ -7,7 +7,7 @@ bytes of plan.json. Node number n (the cloud first, then edges, then devices) ha
 from __future__ import annotations
 
 import ipaddress
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -17,9 +17,10 @@ from typing import Any
 from netem.profile import LinkProfile
 from netem.schedule import Schedule
 from node.assignment import Tier, Timeouts, derive_seed
-from node.catalogue.algorithms import ALGORITHMS, LocalTraining
+from node.catalogue.algorithms import ALGORITHMS
+from node.catalogue.baselines import LocalTraining
 from node.catalogue.datasets import DATASETS
-from node.catalogue.models import MODELS, Size
+from node.catalogue.models import MODEL_GROUPS, MODELS, Size, model_of
 from node.catalogue.partitions import PARTITIONS
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
@@ -46,7 +47,8 @@ class NodePlan:
     """A node: who it is, where it is reached, whom it may talk to, what it runs on and what it holds.
 
     ``samples`` and ``label_counts`` (by class) are its own training data. ``leads``: its rounds are the rounds of the
-    run. ``joins``: it is started then, not at the beginning.
+    run. ``joins``: it is started then, not at the beginning. ``model`` and ``model_params`` are the scenario's, or the
+    member of its group that falls to the node.
     """
 
     name: str
@@ -63,6 +65,8 @@ class NodePlan:
     label_counts: tuple[int, ...]
     leads: bool
     joins: FaultTime | None
+    model: str
+    model_params: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -196,7 +200,7 @@ def make_plan(scenario: Scenario, data: PreparedLabels | None) -> Plan:
     )
     nodes = _nodes(scenario, shards, joins(faults))
     params = _algorithm_params(scenario)
-    model = MODELS[scenario.model.name]
+    model = (MODELS | MODEL_GROUPS)[scenario.model.name]
     size = _model_size(scenario, data)
     return Plan(
         name=scenario.name,
@@ -238,7 +242,7 @@ def _model_size(scenario: Scenario, data: PreparedLabels | None) -> Size:
     else:
         return Size(0)
     try:
-        return MODELS[scenario.model.name].size(shape, classes, scenario.model.params)
+        return (MODELS | MODEL_GROUPS)[scenario.model.name].size(shape, classes, scenario.model.params)
     except ValueError as error:
         raise PlanError(str(error)) from None
 
@@ -248,7 +252,10 @@ def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) ->
     children, neighbours = _relations(members, scenario.topology.pairs(scenario.mesh))
     leading = leading_nodes(scenario)
     nodes = []
+    of_tier: Counter[Tier] = Counter()
     for index, member in enumerate(members, start=1):
+        model, model_params = model_of(scenario.model.name, scenario.model.params, of_tier[member.tier])
+        of_tier[member.tier] += 1
         counts = shards.counts[member.name] if member.name in shards.train else ()
         spec = scenario.hardware.get(member.name) or scenario.hardware.get(member.tier) or HardwareSpec()
         node = NodePlan(
@@ -266,6 +273,8 @@ def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) ->
             label_counts=counts,
             leads=member.name in leading,
             joins=late.get(member.name),
+            model=model,
+            model_params=model_params,
         )
         nodes.append(node)
     return tuple(nodes)

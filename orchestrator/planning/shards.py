@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.assignment import derive_seed
+from node.catalogue.algorithms import ALGORITHMS
 from node.catalogue.datasets import Shape
 from node.catalogue.partitions import PARTITIONS
 from node.learning.datasets import Prepared
 from node.learning.errors import PartitionError
-from node.learning.partition import divide, own_test
+from node.learning.partition import divide, own_test, set_apart
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
 from orchestrator.scenario.checks import partition_params
@@ -54,20 +55,21 @@ class PreparedLabels:
 class Shards:
     """Indices of each node that holds data, and of each node that has a test set of its own.
 
-    ``counts`` holds the training samples of each class for these nodes, of an edge those of its devices together.
+    ``personal`` holds what was set apart of edges' own test sets to personalise by, ``counts`` the training samples of
+    each class for these nodes, of an edge those of its devices together.
     """
 
     train: Mapping[str, Indices] = field(default_factory=dict)
     own_test: Mapping[str, Indices] = field(default_factory=dict)
+    personal: Mapping[str, Indices] = field(default_factory=dict)
     counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     moves: tuple[tuple[str, str, int, int], ...] = ()  # repairs: from, to, label, how many samples
     sha256: str = ""
 
     def arrays(self) -> dict[str, Indices]:
-        """Every array by its key in the file (`train_key`, `own_test_key`)."""
-        return {train_key(node): indices for node, indices in self.train.items()} | {
-            own_test_key(node): indices for node, indices in self.own_test.items()
-        }
+        """Every array by its key in the file (`train_key`, `own_test_key`, `personal_key`)."""
+        kinds = ((train_key, self.train), (own_test_key, self.own_test), (personal_key, self.personal))
+        return {key(node): indices for key, held in kinds for node, indices in held.items()}
 
     def write(self, path: Path) -> None:
         """Write the arrays as npz; equal shards give equal bytes."""
@@ -81,6 +83,10 @@ def train_key(node: str) -> str:
 
 def own_test_key(node: str) -> str:
     return f"{node}.test"
+
+
+def personal_key(node: str) -> str:
+    return f"{node}.personal"
 
 
 def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
@@ -105,8 +111,17 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
         node: own_test(data.test, held, derive_seed(scenario.seed, "own-test", node), balanced=balanced)
         for node, held in counts.items()
     }
+    personal: dict[str, Indices] = {}
+    algorithm = scenario.algorithm.name
+    for edge in (member.name for member in members if member.tier == "edge"):
+        seed = derive_seed(scenario.seed, "personalisation", edge)
+        personal[edge], tests[edge] = set_apart(tests[edge], scenario.personalisation, seed)
+        if ALGORITHMS[algorithm].personalises and len(personal[edge]) == 0:
+            share = f"{scenario.personalisation:.0%} of {edge}'s own test samples ({len(tests[edge])})"
+            raise PlanError(f"data.personalisation: {share} is none, and {algorithm} needs some: raise it")
+    personal = {edge: indices for edge, indices in personal.items() if len(indices)}
     moves = tuple((names[move.source], names[move.target], move.label, move.count) for move in partition.moves)
-    return Shards(dict(zip(names, partition.parts, strict=True)), tests, counts, moves, partition.sha256)
+    return Shards(dict(zip(names, partition.parts, strict=True)), tests, personal, counts, moves, partition.sha256)
 
 
 def _groups(holders: list[Member]) -> list[int]:

@@ -14,10 +14,17 @@ import yaml
 from plotly.offline import get_plotlyjs
 
 from orchestrator import text
-from orchestrator.report import figures
+from orchestrator.looks import EVENT as LOOKED
+from orchestrator.report import fidelity, figures
+from orchestrator.report.calibration import calibration_figures
+from orchestrator.report.courses import course_figures
+from orchestrator.report.peers import EVENT as MET
+from orchestrator.report.peers import own_accuracy, peers
 from orchestrator.report.topology import picture
 from orchestrator.results.checks import Check, Verdict, checks, overall
 from orchestrator.results.history import History
+from orchestrator.results.personalisation import edge_rows, personalisation
+from orchestrator.results.privacy import METRICS, measured, statement
 from orchestrator.results.record import COUNTERS
 from orchestrator.results.rows import FaultSpan
 
@@ -63,6 +70,7 @@ def context(history: History) -> dict[str, Any]:
     verdict = overall(results)
     timeline, left_out = figures.timeline(history)
     log = _log(history)
+    over_time, calibration = course_figures(history), calibration_figures(history)
     return {
         "name": history.plan.get("name") or history.run,
         "run": history.run,
@@ -81,13 +89,23 @@ def context(history: History) -> dict[str, Any]:
             "accuracy-rounds": figures.curves(history, "accuracy", against="rounds"),
             "loss-time": figures.curves(history, "loss", against="time"),
             "loss-rounds": figures.curves(history, "loss", against="rounds"),
-            "timeline": timeline,
+            "timeline": fidelity.mark_overloads(timeline, history),
             "traffic": figures.traffic(history),
+            **over_time,
+            **calibration,
+            "peers": peers(history),
+            "own-accuracy": own_accuracy(history),
         },
+        "personalisation": _personalisation(history),
+        "privacy": _privacy(history),
         "left_out": left_out,
         "links": _links(history),
         "probes": _probes(history),
+        "looks": fidelity.look_rows(history),
+        "overloads": fidelity.overload_rows(history),
         "schedules": _schedules(history),
+        "courses": list(over_time),
+        "calibration": list(calibration),
         "faults": _faults(history),
         "late": _late(history),
         "overruns": _overruns(history),
@@ -217,6 +235,27 @@ def _clock(t: float | None, began: float) -> str:
     return "" if t is None else f"{t - began:.2f} s".replace("-", "−")
 
 
+def _personalisation(history: History) -> dict[str, Any] | None:
+    """AccN, DropM, and how each edge weighs its own model."""
+    found = personalisation(history)
+    if found is None:
+        return None
+    edges = [(row.edge, *map(text.percent, row[1:])) for row in edge_rows(history)]
+    figures = [(f"Acc{n}", text.percent(value)) for n, value in found["within"].items()]
+    figures += [(f"Drop{m.removesuffix('%')}", text.percent(value)) for m, value in found["drop"].items()]
+    return {"figures": figures, "edges": edges}
+
+
+def _privacy(history: History) -> dict[str, Any] | None:
+    """What is guaranteed of shared features, and the metrics of the first and of the last round."""
+    said = statement(history)
+    if said is None:
+        return None
+    rounds = measured(history)
+    ends = dict.fromkeys([min(rounds), max(rounds)]) if rounds else {}
+    return {"statement": said, "rounds": [(r, [f"{rounds[r][name]:.4f}" for name in METRICS]) for r in ends]}
+
+
 def _late(history: History) -> list[dict[str, Any]]:
     """Rounds that were abandoned and answers that came too late, by coordinator."""
     tally: defaultdict[str, dict[str, Any]] = defaultdict(lambda: {"late": 0, "abandoned": []})
@@ -257,7 +296,7 @@ def _log(history: History) -> list[LogRow]:
 
 def _event_rows(history: History) -> Iterable[tuple[float, str, str, int | None, str]]:
     for event in history.events():
-        if event.name not in ("round", "note"):
+        if event.name not in ("round", "note", LOOKED, MET):
             detail = ", ".join(f"{key} {_plain(value)}" for key, value in event.data.items())
             yield event.t, event.node or "orchestrator", event.name.replace("_", " "), event.round, detail
 

@@ -22,7 +22,7 @@ from pydantic_core import CoreSchema
 
 from node.catalogue.algorithms import ALGORITHMS
 from node.catalogue.datasets import DATASET_PATHS, DATASETS, is_dataset
-from node.catalogue.models import MODELS
+from node.catalogue.models import MODEL_GROUPS, MODELS
 from node.catalogue.partitions import PARTITIONS
 from node.parameters import Between, OneOf, Parameters, read_parameters
 from orchestrator.scenario.document import describe
@@ -120,10 +120,10 @@ class AlgorithmSpec(_Named):
 
 
 class ModelSpec(_Named):
-    """The model and its own parameters."""
+    """The model and its own parameters, or a group of models for clients that differ."""
 
     what: ClassVar[str] = "model"
-    entries: ClassVar[Mapping[str, Any]] = MODELS
+    entries: ClassVar[Mapping[str, Any]] = MODELS | MODEL_GROUPS
 
 
 @dataclass(frozen=True)

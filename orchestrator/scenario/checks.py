@@ -11,6 +11,7 @@ from netem.profile import LinkProfile
 from netem.units import format_duration
 from node.catalogue.algorithms import ALGORITHMS
 from node.catalogue.datasets import DATASETS
+from node.catalogue.models import MODEL_GROUPS
 from node.catalogue.partitions import PARTITIONS
 from node.parameters import read_parameters
 from orchestrator.scenario.document import Path
@@ -30,6 +31,7 @@ def check(scenario: Scenario) -> list[Finding]:
     links = resolve(scenario.links, scenario.topology.pairs(scenario.mesh))
     return [
         *_algorithm(scenario),
+        *_model(scenario),
         *_data(scenario),
         *_hardware(scenario),
         *links.findings,
@@ -49,6 +51,13 @@ def _algorithm(scenario: Scenario) -> Iterator[Finding]:
     asked, allowed = scenario.stop.rounds, scenario.algorithm.rounds
     if asked is not None and allowed is not None and asked > allowed:
         yield ("stop", "rounds"), f"{asked} is more than algorithm.rounds, {allowed}"
+
+
+def _model(scenario: Scenario) -> Iterator[Finding]:
+    model, algorithm = scenario.model.name, ALGORITHMS[scenario.algorithm.name]
+    if model in MODEL_GROUPS and not algorithm.personal:
+        able = ", ".join(each.name for each in ALGORITHMS.values() if each.personal)
+        yield ("model",), f"{model} gives clients different models, {algorithm.name} has one for all ({able} does not)"
 
 
 def _data(scenario: Scenario) -> Iterator[Finding]:
@@ -90,6 +99,8 @@ def _hardware(scenario: Scenario) -> Iterator[Finding]:
 def _mesh(scenario: Scenario) -> Iterator[Finding]:
     if scenario.topology.mesh is False and "edge-edge" in scenario.links:
         yield ("topology", "mesh"), "false, but links has edge-edge: leave one of them out"
+    if scenario.topology.mesh is False and ALGORITHMS[scenario.algorithm.name].meshed:
+        yield ("topology", "mesh"), f"false, but edges of {scenario.algorithm.name} talk to one another: leave it out"
 
 
 def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Finding]:

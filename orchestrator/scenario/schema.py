@@ -14,6 +14,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, WithJsonSchema
 
+from netem.units import format_fraction
+from node.catalogue.algorithms import ALGORITHMS
 from orchestrator.scenario.catalogue import AlgorithmSpec, DatasetNames, ModelSpec, PartitionField, PartitionSpec
 from orchestrator.scenario.faults import FaultSpec
 from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
@@ -23,6 +25,7 @@ from orchestrator.scenario.strict import Strict
 from orchestrator.scenario.topology import LINK_CLASSES, Topology
 
 DEFAULT_ROUNDS = 10
+DEFAULT_PERSONALISATION = 0.15  # PHE-FL, section IV-B3
 
 
 class DataSpec(Strict):
@@ -36,6 +39,10 @@ class DataSpec(Strict):
     test: Literal["proportional", "balanced"] = Field(
         default="proportional", description="labels of own test sets: as in the training data, or in equal shares"
     )
+    personalisation: Fraction | None = Field(
+        default=None, lt=1, description="share of each edge's own test set that is set apart to personalise by; "
+        "default: 15% for an algorithm that does, else none",
+    )  # fmt: skip
 
 
 HardwareName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(HARDWARE)})]
@@ -107,7 +114,7 @@ class Scenario(Strict):
     timeouts: TimeoutsSpec = TimeoutsSpec()
     restart: Literal["on-failure", "never"] = Field(default="on-failure", description="of nodes that fail unasked")
     stop: StopSpec = StopSpec()
-    driver: Literal["namespaces", "sim"] = "namespaces"
+    driver: Literal["namespaces", "docker", "sim"] = "namespaces"
     engine: Literal["auto", "userspace", "kernel"] = Field(default="auto", description="what shapes the links")
     probe: ProbeSpec = ProbeSpec()
 
@@ -118,11 +125,19 @@ class Scenario(Strict):
         return min(given, default=DEFAULT_ROUNDS)
 
     @property
+    def personalisation(self) -> float:
+        """The share of each edge's own test set that is set apart to personalise by."""
+        if self.data.personalisation is not None:
+            return self.data.personalisation
+        return DEFAULT_PERSONALISATION if ALGORITHMS[self.algorithm.name].personalises else 0.0
+
+    @property
     def mesh(self) -> bool:
         """Whether edges talk to one another."""
         if self.topology.mesh is not None:
             return self.topology.mesh
-        return "edge-edge" in self.links
+        meshed = ALGORITHMS[self.algorithm.name].meshed and self.topology.edges > 1
+        return meshed or "edge-edge" in self.links
 
     def link(self, link_class: str) -> LinkSpec:
         """What the scenario says about a class of links."""
@@ -133,6 +148,7 @@ def effective(scenario: Scenario) -> dict[str, Any]:
     """The scenario as plain data with every default written out; reading it again gives the same scenario."""
     data: dict[str, Any] = scenario.model_dump(mode="json")
     data["algorithm"]["rounds"] = data["stop"]["rounds"] = scenario.rounds
+    data["data"]["personalisation"] = format_fraction(scenario.personalisation)
     used = {pair.link_class for pair in scenario.topology.pairs(scenario.mesh)}
     missing = [link_class for link_class in LINK_CLASSES if link_class in used - scenario.links.keys()]
     data["links"] |= {link_class: scenario.link(link_class).model_dump(mode="json") for link_class in missing}

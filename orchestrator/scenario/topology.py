@@ -75,7 +75,7 @@ class Topology(Strict):
         WithJsonSchema({"anyOf": [_COUNT_SCHEMA, {"type": "array", "items": _COUNT_SCHEMA}]}),
     ] = Field(default=None, description="one number for all edges, or a list; default 2")
     devices: int | None = Field(default=None, ge=1)
-    mesh: bool | None = Field(default=None, description="edges talk to one another; default: if links has edge-edge")
+    mesh: bool | None = Field(default=None, description="edges talk to one another; default: as the algorithm needs")
 
     @model_validator(mode="before")
     @classmethod

@@ -12,7 +12,7 @@ simulation; emulated nodes have the host's core for it, which may be faster or s
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -38,17 +38,21 @@ EVALUATION = Rates(per_layer=17.5e-6, per_operation=21.5e-12, per_value=0.38e-9)
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one model: call it with the samples of a step and what is done with them. Other work is not modelled: 0 s."""
+    """Of one model: call it with the samples of a step and what is done with them. Other work is not modelled: 0 s.
+    ``classifier`` is the cost of that part by itself."""
 
     operations: int
     values: int
     layers: int
     batch_size: int
+    classifier: Cost | None = None
 
     def __call__(self, samples: int, mode: Mode) -> float:
         if mode == "other" or samples == 0:
             return 0.0
-        rates, batch = (TRAINING, self.batch_size) if mode == "train" else (EVALUATION, EVALUATION_BATCH)
+        if mode == "classifier" and self.classifier is not None:
+            return self.classifier(samples, "train")
+        rates, batch = (EVALUATION, EVALUATION_BATCH) if mode == "evaluate" else (TRAINING, self.batch_size)
         batches = math.ceil(samples / batch)
         sample = self.operations * rates.per_operation + self.values * rates.per_value
         return batches * self.layers * rates.per_layer + samples * sample
@@ -56,6 +60,13 @@ class Cost:
 
 def cost_of(model: Model, shape: Shape, batch_size: int) -> Cost:
     """The cost of a model for samples of ``shape``, trained in mini-batches of ``batch_size``."""
+    x = torch.zeros(1, *shape)
+    with torch.inference_mode():
+        features = model.eval().extractor(x)
+    return replace(_cost(model, x, batch_size), classifier=_cost(model.classifier, features, batch_size))
+
+
+def _cost(model: nn.Module, x: Tensor, batch_size: int) -> Cost:
     operations = values = 0
 
     def count(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -68,7 +79,7 @@ def cost_of(model: Model, shape: Shape, batch_size: int) -> Cost:
     hooks = [module.register_forward_hook(count) for module in leaves]
     try:
         with torch.inference_mode():
-            model.eval()(torch.zeros(1, *shape))
+            model.eval()(x)
     finally:
         for hook in hooks:
             hook.remove()

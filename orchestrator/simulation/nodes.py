@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -13,6 +14,7 @@ from node.assignment import Assignment
 from node.catalogue.algorithms import ALGORITHMS
 from node.checkpoint import checkpoint_path, load
 from node.learning.datasets import open_prepared
+from node.learning.models import Workshop
 from node.learning.training import Learner, workshop_of
 from node.main import EXIT_DONE, EXIT_FAILED, load_role
 from node.memory import MemoryNetwork
@@ -20,14 +22,14 @@ from node.role import Role
 from orchestrator.planning.plan import Plan
 from orchestrator.simulation.compute import ModelledCompute
 from orchestrator.simulation.control import MemoryControl, MemoryReporter
-from orchestrator.simulation.cost import cost_of
+from orchestrator.simulation.cost import Cost, cost_of
 from orchestrator.simulation.workers import Workers
 
 Traffic = Callable[[], list[dict[str, Any]]]
 
 
 class Nodes:
-    """Makes the nodes of a plan, which share the data, the models and the workers."""
+    """Makes the nodes of a plan, which share the data, the models of each kind and the workers."""
 
     def __init__(
         self, plan: Plan, assignments: Mapping[str, Assignment], network: MemoryNetwork, control: MemoryControl,
@@ -36,9 +38,13 @@ class Nodes:
         self._plan, self._assignments, self._network, self._control = plan, assignments, network, control
         self._data = open_prepared(Path(plan.data_directory))
         self._params = ALGORITHMS[plan.algorithm].params(**plan.params)
-        self._workshop = workshop_of(next(iter(assignments.values())), self._data)
-        self._cost = cost_of(self._workshop.model, self._data.shape, self._params.batch_size)
+        self._workshops: dict[str, Workshop] = {}
+        self._costs: dict[str, Cost] = {}
         self._learners: dict[str, Learner] = {}
+        for each in assignments.values():
+            if (key := _model_of(each)) not in self._workshops:
+                self._workshops[key] = workshop = workshop_of(each, self._data)
+                self._costs[key] = cost_of(workshop.model, self._data.shape, self._params.batch_size)
         self.workers = Workers(workers, self.learner)
 
     def learner(self, name: str) -> Learner:
@@ -46,8 +52,9 @@ class Nodes:
         if name not in self._learners:
             shards, assignment = self._plan.shards, self._assignments[name]
             self._learners[name] = Learner(
-                self._workshop, self._data, assignment.seed, name,
+                self._workshops[_model_of(assignment)], self._data, assignment.seed, name,
                 shards.train.get(name), shards.own_test.get(name), assignment.data.global_test,
+                shards.personal.get(name),
             )  # fmt: skip
         return self._learners[name]
 
@@ -57,7 +64,7 @@ class Nodes:
         reporter = self._control.open(name)
         peers = [peer.name for peer in assignment.peers]
         transport = self._network.transport(name, peers, timeouts=assignment.timeouts)
-        compute = ModelledCompute(self.workers, self._cost, assignment.hardware.speed)
+        compute = ModelledCompute(self.workers, self._costs[_model_of(assignment)], assignment.hardware.speed)
         role = load_role(assignment)(
             assignment, transport, compute, reporter, params=self._params, learner=self.learner(name),
             restored=load(checkpoint_path(assignment.checkpoint_directory, name)),
@@ -116,3 +123,8 @@ class SimulatedNode:
                     self.stop(leaving=True)
                 case "slow":
                     self.compute.slow = float(message["factor"])
+
+
+def _model_of(assignment: Assignment) -> str:
+    """The same for nodes whose models are of the same kind."""
+    return json.dumps([assignment.model, assignment.model_params], sort_keys=True)

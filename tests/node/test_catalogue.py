@@ -6,7 +6,8 @@ from importlib import import_module
 
 import pytest
 
-from node.catalogue.algorithms import ALGORITHMS, FedProx, HierFAVG, LocalTraining
+from node.catalogue.algorithms import ALGORITHMS
+from node.catalogue.baselines import FedProx, HierFAVG, LocalTraining
 from node.catalogue.datasets import DATASETS, is_dataset
 from node.catalogue.models import MODELS
 from node.catalogue.partitions import PARTITIONS, Dirichlet, Shards
@@ -25,7 +26,7 @@ from node.parameters import read_parameters
         ({"epochs": None}, "epochs: None is not a whole number at least 1"),
         ({"steps": 0}, "steps: 0 is not a whole number at least 1, or nothing"),
         ({"learning-rate": 1}, "unknown parameter 'learning-rate'; did you mean 'learning_rate'?"),
-        ({"x": 1}, "unknown parameter 'x' (allowed: learning_rate, momentum"),
+        ({"x": 1}, "unknown parameter 'x' (allowed: optimizer, learning_rate, momentum"),
     ],
 )
 def test_wrong_parameters_are_refused_with_the_reason(values: dict[str, object], message: str) -> None:

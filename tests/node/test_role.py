@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -382,6 +383,30 @@ def test_a_published_tensor_may_be_changed_and_still_goes_to_who_comes_later() -
     run(work)
 
 
+def test_each_peer_can_be_given_tensors_of_its_own_at_once_or_when_it_comes() -> None:
+    class Publisher(Role):
+        async def run(self) -> None:
+            tensors = {name: {"w": np.full(1, place)} for place, name in enumerate(DEVICES[:2])}
+            await self.publish_each("model", tensors, round=1)
+            tensors["device-1"]["w"] += 5
+            await self.gather("update", ["device-1"], round=1)
+
+    class Reader(Role):
+        async def run(self) -> None:
+            self.got = (await self.receive("model")).tensors["w"].tolist()
+            await self.send("cloud", "update", round=1)
+
+    async def work(world: World) -> None:
+        here: Any = world.start(world.role(Reader, "device-0"))
+        world.start(world.role(Publisher, "cloud"))
+        await asyncio.sleep(10)
+        late: Any = world.start(world.role(Reader, "device-1"))
+        await world.over("cloud", "device-0", "device-1")
+        assert (here.got, late.got) == ([0], [1])
+
+    run(work)
+
+
 def test_told_to_stop_a_role_ends_wherever_it_waits() -> None:
     class Waiter(Role):
         async def run(self) -> None:
@@ -437,3 +462,141 @@ def test_only_the_parent_ends_a_role() -> None:
         await world.over("device-0")
 
     run(work)
+
+
+class Asks(Cloud):
+    """Works for 5 s, and tells whoever asks meanwhile how far it is."""
+
+    async def run(self) -> None:
+        self.done = 0
+        async with self.beside(self.tell()):
+            for _ in range(5):
+                await self.compute(lambda: None)
+                self.done += 1
+            await self.send(self.children, "over")
+            await asyncio.sleep(1)
+
+    async def tell(self) -> None:
+        while True:
+            question = await self.receive("question")
+            await self.send(question.sender, "answer", done=self.done)
+
+
+class Asker(Role):
+    async def run(self) -> None:
+        assert self.parent is not None
+        await asyncio.sleep(2.5)
+        await self.send(self.parent, "question")
+        self.answer = (await self.receive("answer")).fields["done"]
+        self.answered_at = asyncio.get_running_loop().time()
+        await self.receive("over")
+
+
+def test_a_service_answers_while_the_role_is_busy() -> None:
+    async def work(world: World) -> None:
+        world.start(world.role(Asks, "cloud"))
+        asker: Any = world.start(world.role(Asker, "device-0"))
+        for name in DEVICES[1:]:
+            world.start(world.role(Device, name))
+        await world.over("cloud", *DEVICES)
+        assert asker.answer == 2
+        assert asker.answered_at < 3
+        assert not [task for task in asyncio.all_tasks() if "tell" in str(task)]  # it ends with the body
+
+    run(work)
+
+
+def test_what_goes_wrong_in_a_service_is_raised_where_the_role_waits() -> None:
+    class Fails(Asks):
+        async def tell(self) -> None:
+            await self.receive("question")
+            raise ValueError("no answer")
+
+        async def run(self) -> None:
+            async with self.beside(self.tell()):
+                await self.receive("nothing")
+
+    async def work(world: World) -> None:
+        world.start(world.role(Fails, "cloud"))
+        world.start(world.role(Asker, "device-0"))
+        for name in DEVICES[1:]:
+            world.start(world.role(Device, name))
+        with pytest.raises(ValueError, match="no answer"):
+            await world.over("cloud")
+        for name in DEVICES:
+            world.tasks[name].cancel()
+
+    run(work)
+
+
+def test_a_stop_ends_role_and_service() -> None:
+    async def work(world: World) -> None:
+        cloud: Any = world.start(world.role(Asks, "cloud", work=100.0))
+        for name in DEVICES:
+            world.start(world.role(Device, name))
+        await asyncio.sleep(2)
+        cloud.stop()
+        await world.over("cloud", *DEVICES)
+        assert (cloud.done, cloud.ended_by) == (0, "stopped")
+
+    run(work)
+
+
+@pytest.mark.parametrize(("quorum", "deadline", "seen", "took"), [
+    (0.0, 2.0, ["device-0"], 2.0), (0.0, 0.5, [], 0.5), (1.0, 2.0, [], 2.0), (0.0, math.inf, DEVICES, 50.0),
+])  # fmt: skip
+def test_a_gathering_with_a_rule_of_its_own(quorum: float, deadline: float, seen: list[str], took: float) -> None:
+    """device-0 answers after 1 s, the others after 50 s; the scenario's rule, all within 10 s, does not count."""
+
+    class Own(Cloud):
+        async def run(self) -> None:
+            await self.publish(self.children, "model", {"w": np.zeros(3)}, round=1)
+            began = asyncio.get_running_loop().time()
+            answers = await self.gather("update", self.children, round=1, quorum=quorum, deadline=deadline)
+            self.got = [answer.sender for answer in answers]
+            self.took = asyncio.get_running_loop().time() - began
+
+    async def work(world: World) -> None:
+        for name in DEVICES:
+            world.start(world.role(Device, name, work=1.0 if name == "device-0" else 50.0))
+        cloud: Any = world.start(world.role(Own, "cloud", gathering=Gathering(deadline=10.0)))
+        await world.over("cloud")
+        assert cloud.got == seen
+        assert cloud.took == pytest.approx(took, abs=0.1)
+
+    world = run(work)
+    assert bool(world.notes["cloud"].of("round_abandoned")) == (
+        quorum > 0
+    )  # who wants whoever answers abandons nothing
+
+
+def test_a_gathering_without_a_deadline_waits_for_those_who_are_there() -> None:
+    class Own(Cloud):
+        async def run(self) -> None:
+            self.there = self.present
+            got = await self.gather("update", self.children, round=1, quorum=0, deadline=math.inf)
+            self.got, self.left = [each.sender for each in got], self.present
+
+    async def work(world: World) -> None:
+        cloud: Any = world.start(world.role(Own, "cloud"))
+        devices = [world.start(world.role(Device, name)) for name in DEVICES]
+        await asyncio.sleep(1)
+        devices[0].stop(leaving=True)
+        world.cut("device-1")
+        world.cut("device-2")
+        await world.over("cloud")
+        assert cloud.there == frozenset(DEVICES)
+        assert (cloud.got, cloud.left) == ([], frozenset())
+        for name in DEVICES:
+            world.tasks[name].cancel()
+
+    run(work)
+
+
+def test_seeds_that_nodes_share_and_notes() -> None:
+    async def work(world: World) -> None:
+        cloud, device = world.role(Cloud, "cloud"), world.role(Device, "device-1")
+        assert cloud.shared_seed("labels") == device.shared_seed("labels") != cloud.shared_seed("noise")
+        cloud.note("peers", round=3, shares={"edge-1": 0.5})
+
+    assert run(work).notes["cloud"].of("peers") == [(3, {"shares": {"edge-1": 0.5}})]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from node.assignment import Assignment, DataAssignment, Gathering, Keypair, PeerAddress, Relation, Stop, Tier
-from node.catalogue.algorithms import ALGORITHMS, LocalTraining
+from node.catalogue.algorithms import ALGORITHMS
+from node.catalogue.baselines import LocalTraining
 from node.catalogue.partitions import IID, PartitionParameters
 from node.checkpoint import checkpoint_path, load
 from node.clock import run_virtual
 from node.compute import Mode
 from node.learning.aggregation import State
 from node.learning.datasets import Prepared
-from node.learning.partition import divide, own_test
+from node.learning.partition import divide, own_test, set_apart
 from node.learning.training import Learner
 from node.memory import MemoryNetwork
 from node.role import Role
@@ -80,6 +81,7 @@ class Federation:
     partition: PartitionParameters = SMALL
     gathering: Gathering = PATIENT
     accuracy: float | None = None
+    personal: float = 0.0  # of each edge's test set that is set apart to personalise by
     cuts: Mapping[tuple[str, str], tuple[float, float]] = field(default_factory=dict)  # two nodes -> (from, to) seconds
     slow: Mapping[str, float] = field(default_factory=dict)
     crash: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # node -> (at, back at) seconds
@@ -89,13 +91,15 @@ class Federation:
     def __post_init__(self) -> None:
         parents = set(self.tree.values())
         holders = [node for node in self.tree if node not in parents]
-        parts = divide(self.partition, self.data.train_labels, (len(holders),), seed=1)
+        groups = tuple(Counter(self.tree[node] for node in holders).values())
+        parts = divide(self.partition, self.data.train_labels, groups, seed=1)
         counts = dict(zip(holders, parts.label_counts(self.data.train_labels, self.data.classes), strict=True))
         shards = {f"{node}/train": part for node, part in zip(holders, parts.parts, strict=True)}
         for node in self.tree:
             if node.startswith("edge"):
                 mine = [counts[holder] for holder in holders if node in (holder, self.tree[holder])]
-                shards[f"{node}/own"] = own_test(self.data.test_labels, np.sum(mine, axis=0), seed=1, limit=60)
+                tests = own_test(self.data.test_labels, np.sum(mine, axis=0), seed=1, limit=60)
+                shards[f"{node}/personal"], shards[f"{node}/own"] = set_apart(tests, self.personal, seed=1)
         self.folder.mkdir(exist_ok=True)
         np.savez(self.folder / "shards.npz", **shards)  # type: ignore[arg-type]
         self.keys = set(shards)
@@ -152,10 +156,11 @@ class Federation:
         gathering = replace(self.gathering, deadline=longer) if node == "cloud" else self.gathering
         peers = [self._peer(parent, "parent")] if parent else []
         peers += [self._peer(child, "child") for child, above in self.tree.items() if above == node]
-        train, own = (key if key in self.keys else None for key in (f"{node}/train", f"{node}/own"))
+        keys = (f"{node}/train", f"{node}/own", f"{node}/personal")
+        train, own, personal = (key if key in self.keys else None for key in keys)
         data = DataAssignment(
             dataset=self.data.name, directory=str(self.data.directory), shards=str(self.folder / "shards.npz"),
-            train_key=train, own_test_key=own, global_test=parent is None,
+            train_key=train, own_test_key=own, personal_key=personal, global_test=parent is None,
         )  # fmt: skip
         return Assignment(
             run="test", node=node, tier=tier_of(node), index=1, seed=7, host="", port=0,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from node.assignment import Gathering, derive_seed
-from node.catalogue.algorithms import FedAvg
+from node.catalogue.baselines import FedAvg
 from node.catalogue.partitions import IID
 from node.learning.aggregation import weighted_mean
 from node.learning.datasets import Prepared

@@ -7,7 +7,7 @@ import pytest
 
 from node.algorithms.hierfavg import edge_rounds, local_training
 from node.assignment import Gathering, derive_seed
-from node.catalogue.algorithms import FedAvg, HierFAVG
+from node.catalogue.baselines import FedAvg, HierFAVG
 from node.catalogue.partitions import IID, Shards
 from node.learning.aggregation import State, weighted_mean
 from node.learning.datasets import Prepared

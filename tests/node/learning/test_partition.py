@@ -17,6 +17,7 @@ from node.learning.partition import (
     divide,
     edge_proportions,
     own_test,
+    set_apart,
     take_in_proportion,
     top_up,
 )
@@ -256,3 +257,15 @@ def test_take_in_proportion() -> None:
     taken = take_in_proportion(labels, 20, np.random.default_rng(0))
     assert np.bincount(labels[taken]).tolist() == [18, 2]
     assert len(take_in_proportion(labels, 1000, np.random.default_rng(0))) == 100
+
+
+def test_a_share_is_set_apart() -> None:
+    """15 % of 20 samples are 3; together they are all, and none is in both."""
+    samples = np.arange(100, 120)
+    apart, rest = set_apart(samples, 0.15, seed=3)
+    assert (len(apart), len(rest)) == (3, 17)
+    assert sorted([*apart, *rest]) == samples.tolist()
+    assert apart.tolist() == sorted(apart)
+    assert (set_apart(samples, 0.15, seed=3)[0] == apart).all()
+    assert (set_apart(samples, 0.15, seed=4)[0] != apart).any()
+    assert len(set_apart(samples, 0.0, seed=3)[0]) == 0

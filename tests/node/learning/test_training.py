@@ -11,14 +11,14 @@ import torch
 from torch import nn
 
 from node.assignment import Assignment, DataAssignment, Keypair, Stop, derive_seed
-from node.catalogue.algorithms import LocalTraining
+from node.catalogue.baselines import LocalTraining
 from node.catalogue.partitions import IID
 from node.learning.aggregation import weighted_mean
 from node.learning.datasets import Prepared
 from node.learning.errors import DataError, ModelError
 from node.learning.models import Model, Workshop, build
 from node.learning.partition import divide
-from node.learning.training import Descent, Learner, batches
+from node.learning.training import Learner, batches
 
 PARAMS = LocalTraining(learning_rate=0.1, batch_size=32, epochs=2)
 
@@ -62,23 +62,6 @@ def test_training_repeats_exactly_and_depends_on_node_and_round(digits: Prepared
     assert np.array_equal(weights("a", 1), weights("a", 1))
     assert not np.array_equal(weights("a", 1), weights("a", 2))
     assert not np.array_equal(weights("a", 1), weights("b", 1))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"momentum": 0.9}, {"weight_decay": 0.1}, {"momentum": 0.5, "weight_decay": 1}],
-)
-def test_descent_is_torchs(options: dict[str, float]) -> None:
-    params = LocalTraining(learning_rate=0.1, **options)  # type: ignore[arg-type]
-    ours, theirs = (torch.tensor([[1.0, -2.0], [0.5, 3.0]], requires_grad=True) for _ in range(2))
-    step = Descent([ours], params)
-    optimizer = torch.optim.SGD([theirs], lr=0.1, **options)  # type: ignore[arg-type]
-    for _ in range(5):
-        step((ours**3).sum())
-        optimizer.zero_grad()
-        torch.autograd.backward((theirs**3).sum())
-        optimizer.step()
-    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
 def test_one_step_by_hand(digits: Prepared) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netem.profile import LinkProfile
-from node.catalogue.algorithms import FedAvg, HierFAVG, OnlyEdge
+from node.catalogue.baselines import FedAvg, HierFAVG, OnlyEdge
 from orchestrator.planning.deadlines import Workload, deadlines
 
 SLOW = LinkProfile(latency=0.1, jitter=0.05, rate=1e6)

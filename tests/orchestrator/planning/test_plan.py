@@ -118,7 +118,7 @@ def test_settings_arrive() -> None:
     assert made.params["learning_rate"] == 0.1
     assert made.params["evaluate_samples"] == 150
     assert made.params["kappa2"] == 3
-    assert made.model_params == {"hidden": 50}
+    assert made.model_params == {"hidden": 50, "layers": 1}
     assert made.model_bytes == 4 * (65 * 50 + 51 * 10)  # 8x8 inputs and a bias to 50, then to ten classes; float32
     assert made.timeouts == Timeouts(beat=0.5, lost_after=8.0, lease=10.0)
     assert made.stop == StopPlan(rounds=6, accuracy=0.9, after=120.0)

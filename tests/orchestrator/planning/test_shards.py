@@ -76,3 +76,20 @@ def test_the_file_holds_every_array_and_depends_on_nothing_else(tmp_path: Path) 
         assert sorted(file) == sorted(made.arrays())
         np.testing.assert_array_equal(file["device-0-0.train"], made.train["device-0-0"])
         np.testing.assert_array_equal(file["edge-1.test"], made.own_test["edge-1"])
+
+
+def test_edges_set_a_share_of_their_tests_apart_alike_for_every_algorithm() -> None:
+    """D1: an edge has the 20 test samples of its label, of which 15 % are 3; devices keep all of theirs."""
+    text = "algorithm: %s\ndata: {partition: labels-per-edge%s}\ntopology: {edges: 2, devices_per_edge: 2}\n"
+    ours, theirs, plain = (
+        shards(text % each) for each in (("phe-fl", ""), ("onlyedge", ", personalisation: 15%"), ("onlyedge", ""))
+    )
+    assert [len(ours.personal[edge]) for edge in ("edge-0", "edge-1")] == [3, 3]
+    assert set(ours.personal) == {"edge-0", "edge-1"}
+    for edge in ("edge-0", "edge-1"):
+        np.testing.assert_array_equal(ours.personal[edge], theirs.personal[edge])
+        np.testing.assert_array_equal(ours.own_test[edge], theirs.own_test[edge])
+        assert sorted([*ours.personal[edge], *ours.own_test[edge]]) == list(plain.own_test[edge])
+    assert len(ours.own_test["device-0-0"]) == 20
+    assert not plain.personal
+    assert "edge-0.personal" in ours.arrays()

@@ -16,6 +16,7 @@ from netem.library import PROFILES
 from netem.profile import LinkProfile
 from netem.units import parse_duration, parse_fraction, parse_rate, parse_size
 from node.catalogue.algorithms import ALGORITHMS
+from node.catalogue.models import MODEL_GROUPS, MODELS
 from node.catalogue.partitions import PARTITIONS
 from orchestrator.errors import ScenarioError
 from orchestrator.scenario.links import resolve
@@ -37,6 +38,7 @@ data:
   samples_per_client: 100
   evaluate_samples: 500
   test: balanced
+  personalisation: 15%
 model: {name: mlp, hidden: 50}
 topology: {edges: 3, devices_per_edge: [4, 4, 2], cloud: true, mesh: true}
 hardware:
@@ -203,7 +205,7 @@ MISTAKES = [
         [
             "f.yaml:2: name: 'My Run' does not fit ^[a-z0-9][a-z0-9-]{0,39}$",
             "f.yaml:3: seed: write a whole number, not the number 1.5",
-            "f.yaml:4: driver: 'docer' is not one of: namespaces, sim",
+            "f.yaml:4: driver: 'docer' is not one of: namespaces, docker, sim; did you mean 'docker'?",
             "f.yaml:5: faults: write a list, not the number 3",
         ],
     ),
@@ -211,9 +213,11 @@ MISTAKES = [
         "algorithm:\n  name: hierfavg\n  kapa2: 3\n  learning_rate: -1\nmodel: cnnn",
         [
             "f.yaml:3: algorithm.kapa2: unknown parameter 'kapa2'; did you mean 'kappa2'? (allowed: name, rounds, "
-            "learning_rate, momentum, weight_decay, batch_size, epochs, steps, evaluate_samples, kappa1, kappa2)",
+            "optimizer, learning_rate, momentum, weight_decay, batch_size, epochs, steps, evaluate_samples, kappa1, "
+            "kappa2)",
             "f.yaml:4: algorithm.learning_rate: -1 is not a number above 0",
-            "f.yaml:5: model.name: 'cnnn' is no model; did you mean 'cnn'? (known: cnn, phefl-cnn, mlp, resnet18)",
+            "f.yaml:5: model.name: 'cnnn' is no model; did you mean 'cnn'? "
+            f"(known: {', '.join([*MODELS, *MODEL_GROUPS])})",
         ],
     ),
     (

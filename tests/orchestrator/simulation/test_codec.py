@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from node.algorithms.fedprox import ProximalTerm
-from node.catalogue.algorithms import FedAvg
+from node.catalogue.baselines import FedAvg
 from node.learning.aggregation import weighted_mean
 from node.learning.training import Evaluation, TrainResult
 from orchestrator.simulation.codec import CannotCrossError, read, write

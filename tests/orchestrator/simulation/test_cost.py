@@ -38,3 +38,11 @@ def test_a_hierarchy_of_costs() -> None:
     assert costs == sorted(costs)
     cnn = cost_of(build("cnn", (1, 28, 28), 10, 1), (1, 28, 28), 32)
     assert cnn(320, "train") > 2 * cnn(320, "evaluate")
+
+
+def test_training_of_the_classifier_alone() -> None:
+    """fedfeat-cnn: 1024 features to 512 and to 10 classes; the rest is the extractor's."""
+    cost = cost_of(build("fedfeat-cnn", (1, 28, 28), 10, 1), (1, 28, 28), 32)
+    part = Cost(operations=1024 * 512 + 512 * 10, values=512 + 512 + 10, layers=3, batch_size=32)
+    assert cost(70, "classifier") == part(70, "train")
+    assert cost(70, "classifier") < cost(70, "train") / 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -38,9 +39,45 @@ faults:
 """
 
 
+DIGITS = ("data.dataset=digits",)
+FEW = (*DIGITS, "data.samples_per_client=40")
+SHORTER = {
+    "dffke-small": (*DIGITS, "data.samples_per_client=60", "algorithm.rounds=1"),
+    "dffke-htfe10": (
+        "data.dataset=npz:{colours}", "topology.edges=4", "data.partition=iid", "data.samples_per_client=20",
+        "model.name=htfe-2",
+        "model.image_size=32", "algorithm.profile=fast", "algorithm.rounds=1", "algorithm.decoder_epochs=1",
+        "algorithm.exchange_epochs=1", "algorithm.first_epochs=1",
+    ),
+    "fededs-ablation": (*FEW, "algorithm.rounds=2"),
+    "fededs-near-edges": (*FEW, "algorithm.rounds=2"),
+    "fedfeat-shards": (
+        "data.dataset=npz:{greys}", "data.partition.shards.shard_size=auto", "data.samples_per_client=40",
+        "algorithm.rounds=2",
+    ),
+    "feelpgen-bytes": (*FEW, "algorithm.rounds=2"),
+    "feelpgen-dropout": (*FEW, "data.evaluate_samples=100"),
+    "feelpgen-stragglers": (*FEW, "algorithm.rounds=2"),
+    **{f"phefl-d{pattern}": (*DIGITS, "algorithm.rounds=2") for pattern in range(1, 5)},
+}  # fmt: skip
+"""What of the scenarios that train for minutes is made smaller; topology, links, faults and algorithm are their own."""
+
+
+@pytest.fixture(scope="session")
+def noise(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Data sets of random pictures, for scenarios whose networks need larger ones than digits."""
+    random, labels, found = np.random.default_rng(1), np.arange(1000) % 10, {}
+    for name, shape in (("greys", (28, 28)), ("colours", (32, 32, 3))):
+        found[name] = tmp_path_factory.mktemp("noise") / f"{name}.npz"
+        train, test = (random.integers(0, 256, (count, *shape), dtype=np.uint8) for count in (1000, 50))
+        np.savez(found[name], x_train=train, y_train=labels, x_test=test, y_test=labels[:50])
+    return found
+
+
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
-def test_every_scenario_that_is_shipped(tmp_path: Path, path: Path) -> None:
-    result = simulate(tmp_path, path)
+def test_every_scenario_that_is_shipped(tmp_path: Path, path: Path, noise: dict[str, Path]) -> None:
+    changes = [f"--set={each.format(**noise)}" for each in SHORTER.get(path.stem, ())]
+    result = simulate(tmp_path, path, *changes)
     assert result.code == 0, result.errors
     summary = result.summary
     assert (summary["driver"], summary["links"], summary["verdict"]) == ("sim", "model", "pass"), summary["checks"]

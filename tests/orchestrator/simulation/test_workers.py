@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from node.catalogue.algorithms import LocalTraining
+from node.catalogue.baselines import LocalTraining
 from node.clock import run_virtual
 from node.learning.datasets import Prepared, prepare
 from node.learning.errors import ModelError

@@ -1,0 +1,190 @@
+"""FedFeat+. M. Gain, K. Kim, A. D. Raha, A. Adhikary, E.-N. Huh, Z. Han, C. S. Hong, "FedFeat+: A Robust Federated
+Learning Framework Through Federated Aggregation and Differentially Private Feature-Based Classifier Retraining",
+Algorithm 1 and equations 2 to 12.
+
+M = (Φ, Ψ) model, feature extractor and classifier; F_i features of client i, F̃_i the noised ones; D_i its samples,
+Y_i their labels; σ, λ scales of Gaussian and Laplace noise, Δ sensitivity, (ε, δ) privacy budget.
+
+    client   E times over its mini-batches b:  F̃ ← Φ(b) + N(0, σ²) or Lap(0, λ)                                  (2, 3)
+                                               M_i ← M_i − Adam's step on ∇ℓ(Y, Ψ(F̃))                                (7)
+             sends M_i, and F̃_i and Y_i of the last time
+    cloud    M ← Σ_i |D_i| / |D| M_i                                                                                 (8)
+             F_p ← F̃_1 ⊕ … ⊕ F̃_N,  Ψ ← argmin ℓ(Y, Ψ(F_p)) by Adam, Φ unchanged                               (10 to 12)
+
+Clients are devices below the cloud, or edges that hold data themselves. `retrain_epochs` 0 and `noise` none is FedAvg.
+
+Departures: equation 8 divides by N a second time, which is dropped; every client is asked in every round. Noise acts in
+training, as the text and Algorithm 1 say; equation 7 leaves it out. σ² = 2Δ² ln(1/δ)/ε² (5), with a δ that the paper
+does not give. Its Δ = 1 bounds nothing: features may differ by any amount. `clip_norm` C scales each to ‖Φ(x)‖ ≤ C, in
+training, sending and evaluation, by the L2 norm for Gaussian noise, L1 for Laplace's; then Δ = 2C is true and
+`node.learning.privacy` says what is guaranteed, of features alone: weights and labels travel as they are. How the
+server retrains is not said: 5 epochs, mini-batches of 128, Adam at 0.001 from the averaged Ψ. Initial weights are the
+framework's, not N(μ, σ²) (1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from node.algorithms.common import average, evaluate, round_of
+from node.catalogue.papers import FedFeat
+from node.learning.aggregation import State
+from node.learning.models import Model
+from node.learning.optimizers import Adam, optimizer
+from node.learning.privacy import Hidden, compare_features, draw_noise, noise_scale
+from node.learning.training import Learner, batches
+from node.role import Role
+from node.wire import Message
+
+SHARED = ("features", "labels")  # what an update holds beside the model
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """Ψ(Φ(x)) with features of at most a ``norm`` of an ``order``, 1 or 2."""
+
+    norm: float
+    order: int
+
+    def __call__(self, model: Model, x: Tensor) -> Tensor:
+        return cast(Tensor, model.classifier(self.clip(model.extractor(x))))
+
+    def clip(self, features: Tensor) -> Tensor:
+        """Scale each row to the norm, if it has more."""
+        norms = torch.linalg.vector_norm(features, self.order, dim=1, keepdim=True)
+        return cast(Tensor, features * (self.norm / norms.clamp(min=self.norm)))
+
+
+@dataclass(frozen=True, eq=False)
+class ClientResult:
+    """M_i, how many samples it stands for, mean loss over all steps, F̃_i (n, d) and Y_i (n,) of the last epoch."""
+
+    weights: State
+    samples: int
+    loss: float
+    features: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    hidden: Hidden | None
+
+
+def clipping(params: FedFeat) -> Clipped | None:
+    """How features are clipped, if they are."""
+    if params.clip_norm is None:
+        return None
+    return Clipped(params.clip_norm, 1 if params.noise == "laplace" else 2)
+
+
+def sensitivity(params: FedFeat) -> float:
+    """Δ: what two clipped features can differ by, else what the scenario says."""
+    return params.sensitivity if params.clip_norm is None else 2 * params.clip_norm
+
+
+def train_client(learner: Learner, weights: State, params: FedFeat, round: int) -> ClientResult:
+    """Lines 6 to 10 of Algorithm 1: E epochs through noised features, of which the last epoch's are kept."""
+    if learner.samples == 0:
+        return ClientResult(dict(weights), 0, 0.0, np.empty((0, 0), np.float32), np.empty(0, np.int64), None)
+    learner.set(weights)
+    x, y = learner.train_data
+    model, step = learner.model.train(), optimizer(list(learner.model.parameters()), params)
+    noising, clip = learner.random("noise", round), clipping(params)
+    scale = noise_scale(params.noise, params.epsilon, params.delta, sensitivity(params))
+    per_epoch = math.ceil(learner.samples / params.batch_size)
+    total, sent = torch.zeros(()), []
+    for place, batch in enumerate(batches(learner.samples, params, learner.random("batches", round))):
+        features = model.extractor(learner.normalise(x[batch]))
+        if clip is not None:
+            features = clip.clip(features)
+        noised = features
+        if scale:
+            noised = features + torch.from_numpy(draw_noise(params.noise, scale, tuple(features.shape), noising))
+        loss = cross_entropy(model.classifier(noised), y[batch])
+        step(loss)
+        total += loss.detach()
+        if place >= (params.epochs - 1) * per_epoch:
+            sent.append((features.detach(), noised.detach(), y[batch]))
+    clean, noisy, labels = (torch.cat(parts).numpy() for parts in zip(*sent, strict=True))
+    kept = math.ceil(params.share * learner.samples)
+    hidden = compare_features(clean[:kept], noisy[:kept]) if scale else None
+    mean = float(total) / (params.epochs * per_epoch)
+    return ClientResult(learner.get(), learner.samples, mean, noisy[:kept], labels[:kept], hidden)
+
+
+def retrain(
+    learner: Learner, weights: State, features: list[NDArray[Any]], labels: list[NDArray[Any]], params: FedFeat,
+    round: int,
+) -> State:  # fmt: skip
+    """Equations 10 to 12: train the classifier on the features of all clients; the extractor stays as it is."""
+    learner.set(weights)
+    x, y = torch.from_numpy(np.concatenate(features)), torch.from_numpy(np.concatenate(labels))
+    classifier, random = learner.model.classifier.train(), learner.random("retrain", round)
+    step = Adam(list(classifier.parameters()), params.retrain_learning_rate)
+    for _ in range(params.retrain_epochs):
+        order = torch.from_numpy(random.permutation(len(y)))
+        for batch in torch.split(order, params.retrain_batch_size):
+            step(cross_entropy(classifier(x[batch]), y[batch]))
+    return learner.get()
+
+
+def of_models(updates: Sequence[Message]) -> list[Message]:
+    """The updates with nothing but their models."""
+    models = ({name: values for name, values in update.tensors.items() if name not in SHARED} for update in updates)
+    return [replace(update, tensors=model) for update, model in zip(updates, models, strict=True)]
+
+
+class Cloud(Role):
+    """Averages its clients and retrains the classifier; the final accuracy on the global test set is its."""
+
+    async def run(self) -> None:
+        w = self.restored.tensors if self.restored else self.learner.initial()
+        async for t in self.rounds():
+            await self.publish(self.children, "model", w, round=t)
+            updates = await self.gather("update", self.children, round=t)
+            w = await average(self, of_models(updates), w)
+            w = await self.retrain([update for update in updates if "features" in update.tensors], w, t)
+            await evaluate(self, w, t, clipping(self.params))
+            await self.checkpoint(t, w)
+
+    async def retrain(self, updates: Sequence[Message], w: State, t: int) -> State:
+        """`w` with a classifier retrained on what the updates share, if any does."""
+        features, labels = ([update.tensors[name] for update in updates] for name in SHARED)
+        if not features:
+            return w
+        work = self.params.retrain_epochs * sum(map(len, labels))
+        retrained: State = await self.compute(
+            self.learner.apply, retrain, w, features, labels, self.params, t, samples=work, mode="classifier"
+        )
+        return retrained
+
+
+class Client(Role):
+    """Trains on its own data and shares noised features; where it has a test set of its own, its model is scored."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        while True:
+            model = await self.receive("model")
+            t = round_of(model)
+            work = self.learner.work(self.params)
+            result: ClientResult = await self.compute(
+                self.learner.apply, train_client, model.tensors, self.params, t, samples=work, mode="train"
+            )
+            self.report(round=t, scope="train", loss=result.loss)
+            if result.hidden is not None:
+                self.report(round=t, scope="privacy", **asdict(result.hidden))
+            await evaluate(self, result.weights, t, clipping(self.params))
+            tensors = dict(result.weights)
+            if self.params.retrain_epochs and result.samples:
+                tensors |= {"features": result.features, "labels": result.labels}
+            await self.send(self.parent, "update", tensors, round=t, samples=result.samples)
+
+
+ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Client, "device": Client}

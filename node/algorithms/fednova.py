@@ -1,0 +1,89 @@
+"""FedNova. J. Wang, Q. Liu, H. Liang, G. Joshi, H. V. Poor, "Tackling the Objective Inconsistency Problem in
+Heterogeneous Federated Optimization", NeurIPS 2020, arXiv 2007.07481, equations 4 and 5 and section 5.
+
+w global model, w_i the model client i trained from it, τ_i its optimizer steps, ρ momentum, p_i = n_i / n its share of
+the samples, a_i how often its gradients count in w − w_i, so that (w − w_i) / a_i is its mean step.
+
+    client   w_i ← w, then τ_i steps of SGD with momentum ρ, which starts from rest
+    cloud    a_i = (τ_i − ρ (1 − ρ^τ_i) / (1 − ρ)) / (1 − ρ)
+             τ_eff = Σ_i p_i a_i
+             w ← w − τ_eff Σ_i p_i (w − w_i) / a_i
+
+Equal τ_i is FedAvg; unequal ones no longer pull w towards the clients that took more steps.
+
+Departures: every client is asked in every round, and n is summed over the clients that answered. Only trained
+parameters take the normalised step: batch normalisation's running statistics, which are no sums of steps and would
+leave their range, are averaged as in FedAvg, its counters take the maximum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from node.algorithms.common import evaluate, round_of, train
+from node.learning.aggregation import State, weighted_mean
+from node.learning.training import Learner
+from node.role import Role
+from node.wire import Message
+
+
+def accumulated(tau: int, rho: float) -> float:
+    """a_i = ‖a_i‖₁ of `tau` steps with momentum `rho`: step s counts (1 − ρ^(τ−s+1)) / (1 − ρ) times by the end."""
+    return (tau - rho * (1 - rho**tau) / (1 - rho)) / (1 - rho)
+
+
+def normalised_average(
+    learner: Learner, w: State, states: Sequence[State], samples: Sequence[int], a: Sequence[float]
+) -> State:
+    """w − τ_eff Σ_i p_i (w − w_i) / a_i for the model's parameters, Σ_i p_i w_i for what else is in its state."""
+    p = [n / sum(samples) for n in samples]
+    tau_eff = sum(share * steps for share, steps in zip(p, a, strict=True))
+    average = weighted_mean(states, samples)
+    for name, _ in learner.model.named_parameters():
+        step = np.zeros(w[name].shape, dtype=np.float64)
+        for w_i, share, steps in zip(states, p, a, strict=True):
+            step += (share / steps) * (w[name].astype(np.float64) - w_i[name])
+        average[name] = (w[name] - tau_eff * step).astype(w[name].dtype)
+    return average
+
+
+class Cloud(Role):
+    """Averages its clients; the final accuracy on the global test set is its."""
+
+    async def run(self) -> None:
+        w = self.restored.tensors if self.restored else self.learner.initial()
+        async for t in self.rounds():
+            await self.publish(self.children, "model", w, round=t)
+            updates = await self.gather("update", self.children, round=t)
+            w = await self.aggregate(updates, w)
+            await evaluate(self, w, t)
+            await self.checkpoint(t, w)
+
+    async def aggregate(self, updates: Sequence[Message], w: State) -> State:
+        """The next global model; `w` itself if nobody who answered has samples."""
+        holding = [update for update in updates if update.fields["samples"] > 0]
+        if not holding:
+            return w
+        states, samples = [update.tensors for update in holding], [update.fields["samples"] for update in holding]
+        a = [accumulated(update.fields["steps"], self.params.momentum) for update in holding]
+        average: State = await self.compute(self.learner.apply, normalised_average, w, states, samples, a, mode="other")
+        return average
+
+
+class Client(Role):
+    """Trains on its own data; where it has a test set of its own, the model it trained is evaluated on it."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        while True:
+            model = await self.receive("model")
+            t = round_of(model)
+            result = await train(self, model.tensors, t, self.params)
+            self.report(round=t, scope="train", loss=result.loss)
+            await evaluate(self, result.weights, t)
+            await self.send(self.parent, "update", result.weights, round=t, samples=result.samples, steps=result.steps)
+
+
+ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Client, "device": Client}

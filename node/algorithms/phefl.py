@@ -1,0 +1,154 @@
+"""PHE-FL. S. Lee, O. Tavallaie, S. Chen, K. Thilakarathna, S. Seneviratne, A. N. Toosi, A. Y. Zomaya, "Personalizing
+Federated Learning for Hierarchical Edge Networks with Non-IID Data", Algorithms 1 to 3 and equations 6 to 9.
+
+K edges, E_k devices of edge k, DM_c device model, EAM_k edge-aggregated model, CAM_k cloud-aggregated model for edge k,
+PEAM_k personalised model, |D_c|, |D_k| samples of a device, of an edge; PTD_k and ETD_k parts of edge k's test set to
+personalise by and to score on.
+
+    device   DM_c ← PEAM_k, then local training
+    edge     EAM_k ← Σ_{c ∈ E_k} |D_c| / |D_k| DM_c
+    cloud    CAM_e ← Σ_{k ≠ e} |D_k| / (|D| − |D_e|) EAM_k                                                        (6, 7)
+    edge     α_k ← Acc(EAM_k, PTD_k) / (Acc(EAM_k, PTD_k) + Acc(CAM_k, PTD_k))                                      (8)
+             PEAM_k ← α_k EAM_k + (1 − α_k) CAM_k                                                                   (9)
+
+α = 1 is OnlyEdge; α = 1/K with edges of equal size is EdgeCloud.
+
+Departures: α is 1/2 where both models score nothing. |D_k| counts the devices that answered, CAM the edges that did; an
+edge that nobody else answered beside keeps its own model (α = 1), one that has no model yet starts from the cloud's.
+An edge that misses a round takes part again with the last model it has, and α tells what that is still worth. Round
+t + 1 begins with the CAM of round t: there edges make and score PEAM^t. κ₂ edge rounds make a round (figure 4c; 1 in
+Algorithm 3). The cloud scores the mean of all EAM on the global test set; it is given to nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from node.algorithms.common import average, evaluate, round_of, train
+from node.algorithms.hierfavg import edge_rounds, local_training
+from node.learning.aggregation import State, weighted_mean
+from node.role import Role
+from node.wire import Message
+
+
+def cloud_model(e: str, updates: Sequence[Message]) -> State:
+    """CAM_e, equations 6 and 7: the mean of all edges' models but that of edge `e`; empty if there is no other."""
+    others = [update for update in updates if update.sender != e]
+    if not others:
+        return {}
+    return weighted_mean([update.tensors for update in others], [update.fields["samples"] for update in others])
+
+
+def personal_weight(accuracy_eam: float, accuracy_cam: float) -> float:
+    """α_k, equation 8; 1/2 where both are 0."""
+    total = accuracy_eam + accuracy_cam
+    return accuracy_eam / total if total > 0 else 0.5
+
+
+def personal_model(alpha: float, eam: State, cam: State) -> State:
+    """PEAM_k, equation 9."""
+    return weighted_mean([eam, cam], [alpha, 1 - alpha])
+
+
+class Cloud(Role):
+    """Makes a model for each edge from those of the others (Algorithm 1)."""
+
+    async def run(self) -> None:
+        t = self.restored.round if self.restored else 0
+        cams = self.kept() or dict.fromkeys(self.children, self.learner.initial())
+        async for t in self.rounds():
+            await self.publish_each("model", cams, round=t, last=False)
+            updates = await self.gather("update", self.children, round=t)
+            eams = [update for update in updates if update.fields["samples"] > 0]
+            if eams:
+                gm = await average(self, eams, {})
+                cams = await self.aggregate(eams, gm)
+                await evaluate(self, gm, t)
+            await self.checkpoint(t, {f"{e} {name}": values for e in cams for name, values in cams[e].items()})
+        await self.publish_each("model", cams, round=t + 1, last=True)
+        await self.gather("scored", self.children, round=t + 1)
+
+    async def aggregate(self, eams: Sequence[Message], gm: State) -> dict[str, State]:
+        """CAM_e for every edge e; `gm` is the mean of all."""
+        return {e: await self.compute(cloud_model, e, eams, mode="other") for e in self.children}
+
+    def kept(self) -> dict[str, State]:
+        """The models of the last round before a restart."""
+        if self.restored is None:
+            return {}
+        cams: dict[str, State] = {e: {} for e in self.children}
+        for key, values in self.restored.tensors.items():
+            e, name = key.split(" ", 1)
+            cams[e][name] = values
+        return cams
+
+
+class Edge(Role):
+    """Averages its devices and mixes the result with the cloud's model for it (Algorithm 2)."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        eam: State = self.restored.tensors if self.restored else {}
+        trained = self.restored.round if self.restored else 0
+        samples = self.restored.fields["samples"] if self.restored else 0
+        while True:
+            model = await self.receive("model")
+            t = round_of(model)
+            if t > trained:
+                peam = await self.personalise(eam, model.tensors, t - 1) or self.learner.initial()
+                if t > 1:
+                    await evaluate(self, peam, t - 1)
+                if model.fields["last"]:
+                    await self.send(self.parent, "scored", round=t)
+                    continue
+                eam, samples = await self.aggregate(peam, t)
+                trained = t
+                await self.checkpoint(t, eam, samples=samples)
+            await self.send(self.parent, "update", eam if samples else None, round=t, samples=samples)
+
+    async def aggregate(self, peam: State, t: int) -> tuple[State, int]:
+        """EAM_k from the devices of this edge, and how many samples it stands for."""
+        eam, samples = peam, 0
+        for r in edge_rounds(t, self.params.kappa2):
+            with self.in_round(r):
+                await self.publish(self.children, "model", eam, round=r)
+                updates = await self.gather("update", self.children, round=r)
+                eam = await average(self, updates, eam)
+                samples += sum(update.fields["samples"] for update in updates)
+        return eam, samples
+
+    async def personalise(self, eam: State, cam: State, t: int) -> State:
+        """PEAM_k of round t; what there is, if there is only one of the two models."""
+        if not eam or not cam:
+            return eam or cam
+        alpha = self.params.alpha
+        if alpha == "accuracy":
+            accuracy_eam, accuracy_cam = await self.accuracy(eam), await self.accuracy(cam)
+            alpha = personal_weight(accuracy_eam, accuracy_cam)
+            self.report(round=t, scope="personal", edge_accuracy=accuracy_eam, cloud_accuracy=accuracy_cam, alpha=alpha)
+        peam: State = await self.compute(personal_model, alpha, eam, cam, mode="other")
+        return peam
+
+    async def accuracy(self, w: State) -> float:
+        """Acc(w, PTD_k)."""
+        samples = self.learner.test_samples("personal")
+        result = await self.compute(self.learner.evaluate, w, "personal", samples=samples, mode="evaluate")
+        return float(result.accuracy)
+
+
+class Device(Role):
+    """Trains on its own data."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        while True:
+            model = await self.receive("model")
+            r = round_of(model)
+            result = await train(self, model.tensors, r, local_training(self.params))
+            t, more = divmod(r, self.params.kappa2)
+            if not more:  # the last edge round of round t
+                self.report(round=t, scope="train", loss=result.loss)
+            await self.send(self.parent, "update", result.weights, round=r, samples=result.samples)
+
+
+ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Edge, "device": Device}

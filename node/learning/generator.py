@@ -1,0 +1,176 @@
+"""A generator G of features for labels, which learns what a group of models has in common without seeing their data.
+
+Z. Zhu, J. Hong, J. Zhou, "Data-Free Knowledge Distillation for Heterogeneous Federated Learning", ICML 2021 (FedGen);
+the loss of its training is FEELPGen's equation 9.
+
+ω̂ state of the generator, z ~ G(· | y) a feature vector as long as the model's features, h(z; ω_i) logits of model i's
+classifier, b* labels in a batch. G is one hidden layer with batch normalisation, fed with uniform noise and the label.
+Everything here is a function of its arguments: states are arrays that travel, and randomness comes from seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import batch_norm, cross_entropy, linear, one_hot, relu
+
+from node.learning.aggregation import State, weighted_mean
+from node.learning.errors import ModelError
+from node.learning.models import Model
+from node.learning.optimizers import Adam
+
+NOISE = 32  # numbers of noise beside the label, as FedGen has for MNIST
+TRAINED = ("hidden.weight", "hidden.bias", "norm.weight", "norm.bias", "output.weight", "output.bias")
+CLASSIFIER = ("classifier.weight", "classifier.bias")
+AHEAD = 20  # batches of features that are generated in one go
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """How a generator is trained (knowledge extraction): mini-batch ``steps`` of ``batch`` labels b*, by Adam with
+    ``learning_rate`` η̂; ``regularisation`` λ holds it near where it began, by the squared distance or, ``by_norm``, the
+    plain one; ``latent_noise`` standard deviation of the Gaussian ε added to the noise it is fed with; ``diversity``
+    weight of FedGen's term that keeps features of different noise apart."""
+
+    steps: int = 50
+    batch: int = 32
+    learning_rate: float = 1e-4
+    regularisation: float = 0.1
+    by_norm: bool = False
+    latent_noise: float = 0.1
+    diversity: float = 0.0
+
+
+def dimensions(model: Mapping[str, np.ndarray]) -> tuple[int, int]:
+    """Classes and features of a model's state. ModelError if its classifier is more than one linear layer."""
+    if any(name.startswith("classifier.") and name not in CLASSIFIER for name in model) or CLASSIFIER[0] not in model:
+        raise ModelError("generated features need a model whose classifier is one linear layer: take cnn or mlp")
+    classes, features = model[CLASSIFIER[0]].shape
+    return int(classes), int(features)
+
+
+def new_generator(classes: int, features: int, hidden: int, seed: int) -> State:
+    """The state that a generator begins with; layers start as torch's do, uniform within 1 / √inputs."""
+    random = torch.Generator().manual_seed(seed)
+
+    def uniform(inputs: int, *shape: int) -> Tensor:
+        bound = 1 / math.sqrt(inputs)
+        return torch.empty(shape).uniform_(-bound, bound, generator=random)
+
+    state = {
+        "hidden.weight": uniform(NOISE + classes, hidden, NOISE + classes),
+        "hidden.bias": uniform(NOISE + classes, hidden),
+        "norm.weight": torch.ones(hidden),
+        "norm.bias": torch.zeros(hidden),
+        "norm.running_mean": torch.zeros(hidden),
+        "norm.running_var": torch.ones(hidden),
+        "output.weight": uniform(hidden, features, hidden),
+        "output.bias": uniform(hidden, features),
+    }
+    return {name: values.numpy() for name, values in state.items()}
+
+
+def generate(g: Tensors, noise: Tensor, labels: Tensor, *, training: bool = False) -> Tensor:
+    """Features (b*, features) for `noise` (b*, 32) and `labels` (b*). Training uses the batch's own statistics and
+    moves the running ones, which are used otherwise."""
+    classes = g["hidden.weight"].shape[1] - NOISE
+    inputs = torch.cat([noise, one_hot(labels, classes).to(noise.dtype)], dim=1)
+    hidden = linear(inputs, g["hidden.weight"], g["hidden.bias"])
+    mean, variance = g["norm.running_mean"], g["norm.running_var"]
+    hidden = relu(batch_norm(hidden, mean, variance, g["norm.weight"], g["norm.bias"], training=training))
+    return linear(hidden, g["output.weight"], g["output.bias"])
+
+
+def extract(generator: State, models: Sequence[Mapping[str, np.ndarray]], params: Extraction, seed: int) -> State:
+    """Train ω̂ against the received `models` (equations 9 to 11); the new state.
+
+        L(ω̂) = f((1/N) Σ_i h(z; ω_i), y) + λ ‖ω̂ − ω̂_before‖²,   z ~ G(· | y) from noise + ε, y uniform
+
+    The mean of logits that linear classifiers give is what the mean of the classifiers gives, so it is taken once.
+    """
+    random = torch.Generator().manual_seed(seed)
+    classes, _ = dimensions(models[0])
+    heads = [{name: model[name] for name in CLASSIFIER} for model in models]
+    weight, bias = (torch.from_numpy(values) for values in weighted_mean(heads, [1.0] * len(heads)).values())
+    g = {name: torch.tensor(values) for name, values in generator.items()}
+    trained = [g[name].requires_grad_() for name in TRAINED]
+    before = [values.detach().clone() for values in trained]
+    step = Adam(trained, params.learning_rate)
+    for _ in range(params.steps):
+        y = torch.randint(classes, (params.batch,), generator=random)
+        noise = torch.rand(params.batch, NOISE, generator=random)
+        if params.latent_noise:
+            noise = noise + params.latent_noise * torch.randn(noise.shape, generator=random)
+        z = generate(g, noise, y, training=True)
+        loss = cross_entropy(linear(z, weight, bias), y)
+        if params.regularisation:
+            loss = loss + params.regularisation * distance(trained, before, by_norm=params.by_norm)
+        if params.diversity:
+            loss = loss + params.diversity * alikeness(noise, z)
+        step(loss)
+    return {name: values.detach().numpy() for name, values in g.items()}
+
+
+def distance(w: Sequence[Tensor], before: Sequence[Tensor], *, by_norm: bool) -> Tensor:
+    """‖w − before‖² over all of them, or ‖w − before‖; the gradient of the latter where both are equal is 0."""
+    squared = torch.stack([torch.sum((now - then) ** 2) for now, then in zip(w, before, strict=True)]).sum()
+    if not by_norm:
+        return squared
+    return torch.sqrt(squared) if squared > 0 else squared
+
+
+def alikeness(noise: Tensor, z: Tensor) -> Tensor:
+    """FedGen's diversity loss over all pairs a, b of a batch, exp(−mean((noise_a − noise_b)² · |z_a − z_b|)), each
+    factor a mean over its dimensions: 1 where all z are equal, less the more z differ for different noise."""
+    apart = ((noise[:, None] - noise[None]) ** 2).mean(dim=2)
+    features_apart = (z[:, None] - z[None]).abs().mean(dim=2)
+    return torch.exp(-(apart * features_apart).mean())
+
+
+def sample_features(generator: State, labels: int, seed: int) -> np.ndarray:
+    """Z (labels, features): what the generator gives for the labels and the noise that follow from `seed`, so that
+    nodes with the same seed can compare their generators."""
+    g = {name: torch.tensor(values) for name, values in generator.items()}
+    return _draw(g, labels, torch.Generator().manual_seed(seed))[0].numpy()
+
+
+@dataclass(frozen=True)
+class Reinforcement:
+    """Knowledge reinforcement as a term of each mini-batch's loss: `weight` · f(h(z; ω), y) for z ~ G(· | y) and
+    `batch` uniform labels y (equations 12 and 13). The generator itself does not learn from it."""
+
+    generator: State
+    weight: float
+    batch: int
+    seed: int
+
+    def __call__(self, model: Model, x: Tensor, y: Tensor) -> Tensor:
+        z, labels = next(self._batches)
+        return self.weight * cross_entropy(model.classifier(z), labels)
+
+    @cached_property
+    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return self._generate()
+
+    def _generate(self) -> Iterator[tuple[Tensor, Tensor]]:
+        g = {name: torch.tensor(values) for name, values in self.generator.items()}
+        random = torch.Generator().manual_seed(self.seed)
+        while True:
+            z, labels = _draw(g, AHEAD * self.batch, random)
+            for start in range(0, len(labels), self.batch):
+                yield z[start : start + self.batch], labels[start : start + self.batch]
+
+
+def _draw(g: Tensors, count: int, random: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Features for uniform labels, and the labels."""
+    labels = torch.randint(g["hidden.weight"].shape[1] - NOISE, (count,), generator=random)
+    with torch.no_grad():
+        return generate(g, torch.rand(count, NOISE, generator=random), labels), labels

@@ -1,0 +1,100 @@
+"""What takes the steps of training, without `torch.optim`, whose first object costs every process a second of
+processor time. Each is made for its parameters, and called with a loss takes one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from node.catalogue.baselines import LocalTraining
+from node.learning.aggregation import State
+
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+Step = Callable[[Tensor], None]
+
+
+class Descent:
+    """Steps of stochastic gradient descent, as `torch.optim.SGD` takes them: g ← ∇loss + λw, v ← ρv + g, w ← w − ηv."""
+
+    def __init__(self, parameters: Sequence[Tensor], params: LocalTraining) -> None:
+        self.parameters = list(parameters)
+        self.params = params
+        self.velocities: list[Tensor] | None = None
+
+    def __call__(self, loss: Tensor) -> None:
+        gradients = torch.autograd.grad(loss, self.parameters)
+        with torch.no_grad():
+            if self.params.weight_decay:
+                gradients = tuple(
+                    g.add(w, alpha=self.params.weight_decay) for g, w in zip(gradients, self.parameters, strict=True)
+                )
+            if self.params.momentum:
+                if self.velocities is None:
+                    self.velocities = [torch.zeros_like(w) for w in self.parameters]
+                for velocity, g in zip(self.velocities, gradients, strict=True):
+                    velocity.mul_(self.params.momentum).add_(g)
+                gradients = tuple(self.velocities)
+            for w, g in zip(self.parameters, gradients, strict=True):
+                w.add_(g, alpha=-self.params.learning_rate)
+
+
+class Adam:
+    """Steps m ← β₁m + (1 − β₁)g, v ← β₂v + (1 − β₂)g², w ← w − η (m / (1 − β₁ᵗ)) / (√(v / (1 − β₂ᵗ)) + ε)
+    (D. P. Kingma, J. Ba, ICLR 2015, arXiv 1412.6980, Algorithm 1), as `torch.optim.Adam` takes them.
+
+    `weight_decay` λ adds λw to the gradient g; `decay` shrinks w by η · decay before each step, beside it (AdamW:
+    I. Loshchilov, F. Hutter, ICLR 2019, Algorithm 2). `state` and `resumed` carry the moments from one optimizer of the
+    same parameters to the next.
+    """
+
+    def __init__(
+        self, parameters: Sequence[Tensor], learning_rate: float = 1e-3, *, weight_decay: float = 0.0,
+        decay: float = 0.0,
+    ) -> None:  # fmt: skip
+        self.parameters = list(parameters)
+        self.learning_rate, self.weight_decay, self.decay = learning_rate, weight_decay, decay
+        self.steps = 0
+        self.first = [torch.zeros_like(w) for w in self.parameters]
+        self.second = [torch.zeros_like(w) for w in self.parameters]
+
+    def __call__(self, loss: Tensor) -> None:
+        gradients = torch.autograd.grad(loss, self.parameters)
+        self.steps += 1
+        with torch.no_grad():
+            if self.weight_decay:
+                gradients = tuple(torch._foreach_add(gradients, self.parameters, alpha=self.weight_decay))
+            if self.decay:
+                torch._foreach_mul_(self.parameters, 1 - self.learning_rate * self.decay)
+            torch._foreach_lerp_(self.first, gradients, 1 - BETA_1)
+            torch._foreach_mul_(self.second, BETA_2)
+            torch._foreach_addcmul_(self.second, gradients, gradients, 1 - BETA_2)
+            scale = torch._foreach_sqrt(self.second)
+            torch._foreach_div_(scale, (1 - BETA_2**self.steps) ** 0.5)
+            torch._foreach_add_(scale, EPSILON)
+            step = -self.learning_rate / (1 - BETA_1**self.steps)
+            torch._foreach_addcdiv_(self.parameters, self.first, scale, step)
+
+    def state(self) -> State:
+        """Copies of the moments, by number of their parameter, and the steps taken."""
+        moments = {"first": self.first, "second": self.second}
+        arrays = {f"{name}.{place}": m.numpy().copy() for name, all_ in moments.items() for place, m in enumerate(all_)}
+        return arrays | {"steps": np.array(self.steps)}
+
+    def resumed(self, state: State) -> Adam:
+        """This optimiser, with the moments that `state` gave; as it was, if there are none."""
+        if state:
+            self.steps = int(state["steps"])
+            self.first = [torch.tensor(state[f"first.{place}"]) for place in range(len(self.parameters))]
+            self.second = [torch.tensor(state[f"second.{place}"]) for place in range(len(self.parameters))]
+        return self
+
+
+def optimizer(parameters: Sequence[Tensor], params: LocalTraining) -> Step:
+    """What takes the steps of local training: a new one each time, without memory of earlier rounds."""
+    if params.optimizer == "adam":
+        return Adam(parameters, params.learning_rate, weight_decay=params.weight_decay)
+    return Descent(parameters, params)

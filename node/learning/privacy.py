@@ -1,0 +1,135 @@
+"""Noise on what is sent, what it guarantees, and what it hides: FedFeat+'s equations 3 to 5 and 39 to 43.
+
+ε, δ privacy budget and failure probability, Δ sensitivity, σ standard deviation of Gaussian noise, λ scale of Laplace
+noise. Plain numbers and numpy, no torch: whoever plans or reports a run can ask what it guarantees.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+BINS = 32  # of histograms; N values bias MI by about (BINS - 1)² / 2N
+VALUES = 1 << 20  # that metrics are computed from, at most: the first ones
+
+
+def noise_scale(noise: str, epsilon: float, delta: float, sensitivity: float) -> float:
+    """σ = Δ √(2 ln(1/δ)) / ε of "gaussian" noise, λ = Δ / ε of "laplace", 0 of "none": equation 5."""
+    match noise:
+        case "gaussian":
+            return sensitivity * math.sqrt(2 * math.log(1 / delta)) / epsilon
+        case "laplace":
+            return sensitivity / epsilon
+        case _:
+            return 0.0
+
+
+def draw_noise(noise: str, scale: float, shape: tuple[int, ...], random: np.random.Generator) -> NDArray[np.float32]:
+    """Independent noise for each value, equation 3."""
+    match noise:
+        case "gaussian":
+            return random.standard_normal(shape, dtype=np.float32) * np.float32(scale)
+        case "laplace":
+            return random.laplace(0.0, scale, shape).astype(np.float32)
+        case _:
+            return np.zeros(shape, dtype=np.float32)
+
+
+def gaussian_delta(epsilon: float, sigma: float, sensitivity: float) -> float:
+    """The least δ for which Gaussian noise is (ε, δ)-differentially private (B. Balle, Y.-X. Wang, ICML 2018,
+    arXiv 1805.06530, Theorem 8): Φ(Δ/2σ − εσ/Δ) − e^ε Φ(−Δ/2σ − εσ/Δ)."""
+    ratio = sensitivity / sigma
+    lost = _normal(-ratio / 2 - epsilon / ratio)
+    return _normal(ratio / 2 - epsilon / ratio) - (math.exp(epsilon + math.log(lost)) if lost > 0 else 0.0)
+
+
+def gaussian_epsilon(delta: float, sigma: float, sensitivity: float) -> float:
+    """The least ε for which Gaussian noise is (ε, δ)-differentially private, by bisection; 0 if δ alone allows it."""
+    if gaussian_delta(0.0, sigma, sensitivity) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while gaussian_delta(high, sigma, sensitivity) > delta:
+        low, high = high, 2 * high
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_delta(middle, sigma, sensitivity) > delta else (low, middle)
+    return high
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What noise on clipped vectors guarantees: ε and δ of one vector that is sent once, and ``total_epsilon`` of one
+    that is sent in each of ``rounds`` rounds, at the same δ."""
+
+    epsilon: float
+    total_epsilon: float
+    delta: float
+    rounds: int
+
+
+def guarantee(noise: str, epsilon: float, delta: float, clip_norm: float | None, rounds: int) -> Guarantee | None:
+    """What is guaranteed of vectors clipped to ``clip_norm`` and noised for Δ = 2 ``clip_norm``, the most by which two
+    of them differ; None without clipping or noise. The norm is the L2 norm for Gaussian noise, L1 for Laplace's.
+
+    ε is computed from the scale of the noise, not taken over: equation 5 is not the least noise for (ε, δ), nor, where
+    ε is large, enough of it. Gaussian noise composes over rounds as one of sensitivity Δ √rounds (J. Dong, A. Roth,
+    W. J. Su, arXiv 1905.02383, Corollary 2), Laplace's by addition.
+    """
+    if clip_norm is None or noise == "none":
+        return None
+    sensitivity = 2 * clip_norm
+    scale = noise_scale(noise, epsilon, delta, sensitivity)
+    if noise == "laplace":
+        return Guarantee(sensitivity / scale, rounds * sensitivity / scale, 0.0, rounds)
+    once = gaussian_epsilon(delta, scale, sensitivity)
+    return Guarantee(once, gaussian_epsilon(delta, scale, sensitivity * math.sqrt(rounds)), delta, rounds)
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """How much noised features still tell of the clean ones, in nats where they have a unit: mutual information,
+    entropy difference, Kullback-Leibler divergence and correlation (MI, ED, KL, FC of FedFeat+'s Tables IV and V)."""
+
+    mutual_information: float
+    entropy_difference: float
+    kl_divergence: float
+    feature_correlation: float
+
+
+def compare_features(clean: NDArray[np.floating], noised: NDArray[np.floating]) -> Hidden:
+    """Equations 39 to 43, of the values of all features together, in `BINS` equal bins over their common range. NaN
+    where a feature is not a number, as after training that diverged."""
+    x, y = clean.ravel()[:VALUES], noised.ravel()[:VALUES]
+    low, high = float(min(x.min(), y.min())), float(max(x.max(), y.max()))
+    if not math.isfinite(high - low):
+        return Hidden(math.nan, math.nan, math.nan, math.nan)
+    bins = np.linspace(low, high if high > low else low + 1, BINS + 1)
+    joint = np.histogram2d(x, y, (bins, bins))[0] / x.size
+    p, q = joint.sum(axis=1), joint.sum(axis=0)
+    shared = entropy(p) + entropy(q) - entropy(joint.ravel())
+    return Hidden(shared, abs(entropy(p) - entropy(q)), divergence(p, q), correlation(x, y))
+
+
+def entropy(p: NDArray[np.float64]) -> float:
+    """−Σ p_i ln(p_i + 1e-9), equation 40."""
+    return float(-(p * np.log(p + 1e-9)).sum())
+
+
+def divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
+    """Σ p_i ln((p_i + 1e-9) / (q_i + 1e-9)), equation 42."""
+    return float((p * np.log((p + 1e-9) / (q + 1e-9))).sum())
+
+
+def correlation(x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
+    """E[(x − μ_x)(y − μ_y)] / (σ_x σ_y), equation 43; 0 where one of them does not vary."""
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    spread = float(x.std() * y.std())
+    return float(((x - x.mean()) * (y - y.mean())).mean()) / spread if spread > 0 else 0.0
+
+
+def _normal(z: float) -> float:
+    """Φ, the standard normal distribution function."""
+    return math.erfc(-z / math.sqrt(2)) / 2

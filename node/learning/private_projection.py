@@ -1,0 +1,54 @@
+"""A few principal components of a matrix under differential privacy, and the matrix seen through them.
+
+C. Dwork, K. Talwar, A. Thakurta, L. Zhang, "Analyze Gauss: Optimal Bounds for Privacy-Preserving Principal Component
+Analysis", STOC 2014, Algorithm 1; FEELPGen's equation 18. M (n, d) rows, A = MᵀM, E symmetric Gaussian noise, B (d, d′)
+the first d′ eigenvectors of A + E.
+
+What is private: B, for the addition or removal of one row, since rows are scaled to norm 1 at most, so that A changes
+by at most 1 in Frobenius norm. M B is not: a row shows in it. Nor does it matter how M was made.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.floating]
+
+
+def noise_scale(epsilon: float, delta: float) -> float:
+    """σ = √(2 ln(1.25 / δ)) / ε of the Gaussian mechanism at sensitivity 1, which holds for ε ≤ 1."""
+    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+def clip_rows(m: Matrix) -> NDArray[np.float64]:
+    """Rows longer than 1 are scaled to norm 1."""
+    rows = np.asarray(m, np.float64)
+    clipped: NDArray[np.float64] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
+    return clipped
+
+
+def symmetric_noise(size: int, scale: float, random: np.random.Generator) -> NDArray[np.float64]:
+    """E (size, size): the upper triangle and the diagonal independent N(0, scale²), the lower triangle its mirror."""
+    upper = np.triu(random.normal(0.0, scale, (size, size)))
+    return upper + np.triu(upper, 1).T
+
+
+def private_basis(
+    m: Matrix, components: int, epsilon: float, delta: float, random: np.random.Generator
+) -> NDArray[np.float64]:
+    """B (d, components) of `m` (n, d), whose rows are clipped first. The entry of each column that is largest in
+    absolute value is made positive, since eigenvectors are known but for their sign."""
+    clipped = clip_rows(m)
+    covariance = clipped.T @ clipped + symmetric_noise(m.shape[1], noise_scale(epsilon, delta), random)
+    _, vectors = np.linalg.eigh(covariance)  # eigenvalues ascend
+    basis: NDArray[np.float64] = vectors[:, ::-1][:, :components]
+    largest = np.take_along_axis(basis, np.abs(basis).argmax(axis=0)[None], axis=0)
+    return basis * np.where(largest < 0, -1.0, 1.0)
+
+
+def project(m: Matrix, basis: Matrix) -> NDArray[np.float32]:
+    """M B (n, components) of the clipped rows."""
+    return (clip_rows(m) @ basis).astype(np.float32)

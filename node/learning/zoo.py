@@ -1,0 +1,101 @@
+"""Networks for clients that differ: small ones for CPUs, and torchvision's.
+
+Each is given as an extractor and a classifier, see `node.learning.models`; the groups that a scenario may name stand in
+`node.catalogue.models`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
+
+from node.catalogue.datasets import Shape
+from node.catalogue.models import BACKBONES, PATCH, Torchvision
+from node.learning.vision import torchvision
+
+Parts = tuple[nn.Module, nn.Module]  # extractor, classifier
+
+
+def lenet(shape: Shape, classes: int, _: Any) -> Parts:
+    """LeNet-5 (LeCun, Bottou, Bengio, Haffner 1998) with ReLU and max pooling, its convolutions padded: 84 features."""
+    quarter = 16 * (shape[1] // 4) * (shape[2] // 4)
+    extractor = nn.Sequential(
+        nn.Conv2d(shape[0], 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(quarter, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(),
+    )  # fmt: skip
+    return extractor, nn.Linear(84, classes)
+
+
+def separable_cnn(shape: Shape, classes: int, _: Any) -> Parts:
+    """Depthwise separable convolutions with batch normalisation (Howard 2017, MobileNets) to 16, 32 and 48 channels,
+    each halving the picture, then mean pooling: 48 features."""
+    layers: list[nn.Module] = [
+        nn.Conv2d(shape[0], 16, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
+    ]  # fmt: skip
+    for inside, width in ((16, 32), (32, 48)):
+        layers += [
+            nn.Conv2d(inside, inside, 3, stride=2, padding=1, groups=inside, bias=False), nn.BatchNorm2d(inside),
+            nn.ReLU(), nn.Conv2d(inside, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+        ]  # fmt: skip
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), nn.Linear(48, classes)
+
+
+class Scaled(nn.Module):
+    """Pictures as torchvision's networks take them: scaled to a square, a grey one in three equal channels."""
+
+    def __init__(self, image_size: int) -> None:
+        super().__init__()
+        self.image_size = image_size
+
+    def forward(self, x: Tensor) -> Tensor:
+        scaled = interpolate(x, size=(self.image_size, self.image_size), mode="bilinear", align_corners=False)
+        return scaled.expand(-1, 3, -1, -1)
+
+
+def torchvision_network(shape: Shape, classes: int, params: Torchvision) -> Parts:
+    """One of torchvision's networks without its last layer, for pictures scaled to ``image_size``, and a linear
+    classifier. ViT-Tiny is torchvision's vision transformer of 12 layers, 3 heads and 192 features."""
+    extractor = nn.Sequential(Scaled(params.image_size), _backbone(params))
+    return extractor, nn.Linear(BACKBONES[params.architecture].features, classes)
+
+
+def _backbone(params: Torchvision) -> nn.Module:
+    models: Any = torchvision("torchvision.models")
+    name = params.architecture
+    if name == "vit-tiny":
+        network = models.VisionTransformer(
+            image_size=params.image_size, patch_size=PATCH, num_layers=12, num_heads=3, hidden_dim=192, mlp_dim=768
+        )
+        network.heads = nn.Identity()
+        return cast(nn.Module, network)
+    options = {"aux_logits": False, "init_weights": True} if name == "googlenet" else {}
+    network = getattr(models, name.replace("-", "_").replace(".", "_"))(weights=None, **options)
+    if hasattr(network, "fc"):
+        network.fc = nn.Identity()
+    else:  # the last of several layers
+        network.classifier[-1] = nn.Identity()
+    return cast(nn.Module, network)
+
+
+def forward_operations(module: nn.Module, sample: Tensor) -> int:
+    """Multiply-adds of the convolutions and linear layers in a forward pass of one sample (1, ...)."""
+    total = 0
+
+    def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        nonlocal total
+        assert isinstance(layer, (nn.Linear, nn.Conv1d, nn.Conv2d))
+        total += layer.weight[0].numel() * output[0].numel()
+
+    layers = [each for each in module.modules() if isinstance(each, (nn.Linear, nn.Conv1d, nn.Conv2d))]
+    hooks = [layer.register_forward_hook(count) for layer in layers]
+    try:
+        with torch.inference_mode():
+            module.eval()(sample)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return total

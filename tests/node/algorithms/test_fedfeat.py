@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from node.algorithms.fedfeat import ClientResult, Clipped, of_models, retrain, sensitivity, train_client
+from node.assignment import Gathering, derive_seed
+from node.catalogue.baselines import FedAvg
+from node.catalogue.models import MODELS
+from node.catalogue.papers import FedFeat
+from node.catalogue.partitions import Shards
+from node.learning.aggregation import State, weighted_mean
+from node.learning.datasets import Prepared
+from node.learning.models import Model, Workshop, build
+from node.learning.training import Learner
+from node.wire import Message
+from orchestrator.simulation import codec
+from tests.node.algorithms.federation import Federation, same, star
+
+QUIET: dict[str, Any] = {"noise": "none", "retrain_epochs": 0}
+TWO_LABELS = Shards(shard_size="auto", samples_per_client=60)
+
+
+def fedfeat(data: Prepared, folder: Path, clients: int = 4, **options: Any) -> Federation:
+    rounds, gathering, others = (options.pop(name, None) for name in ("rounds", "gathering", "others"))
+    rules = ({"gathering": gathering} if gathering else {}) | (others or {})
+    params = FedFeat(epochs=2, **options)
+    return Federation(
+        data, star(clients), "fedfeat", params, folder, rounds=rounds or 3, partition=TWO_LABELS, **rules
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def learner(digits: Prepared) -> Learner:
+    """All training samples, in one hand."""
+    workshop = Workshop(lambda: build("mlp", digits.shape, 10, derive_seed(7, "model")))
+    return Learner(workshop, digits, 7, "cloud", np.arange(len(digits.train_labels)))
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "shape", "parameters"),
+    [
+        # conv 1-32 5x5, conv 32-64 5x5, 1024-512, 512-10: 832 + 51,264 + 524,800 + 5,130
+        ("fedfeat-cnn", {}, (1, 28, 28), 582_026),
+        # conv 3-32, conv 32-64, 1600-512, 512-10: 2,432 + 51,264 + 819,712 + 5,130
+        ("fedfeat-cnn", {}, (3, 32, 32), 878_538),
+        # 784-512, 512-512, 512-10: 401,920 + 262,656 + 5,130
+        ("mlp", {"hidden": 512, "layers": 2}, (1, 28, 28), 669_706),
+    ],
+)
+def test_parameters_of_table_1(model: str, params: dict[str, int], shape: tuple[int, ...], parameters: int) -> None:
+    assert MODELS[model].parameters(shape, 10, params) == parameters
+    built = build(model, shape, 10, 0, params)
+    assert sum(each.numel() for each in built.parameters()) == parameters
+
+
+def test_the_cnn_has_1024_features_and_two_classifiers() -> None:
+    cnn = build("fedfeat-cnn", (1, 28, 28), 10, 0)
+    assert cnn.extractor(torch.zeros(2, 1, 28, 28)).shape == (2, 1024)
+    assert [tuple(each.shape) for each in cnn.classifier.parameters()] == [(512, 1024), (512,), (10, 512), (10,)]
+
+
+def test_clipping_by_hand() -> None:
+    """(3, 4) has L2 norm 5 and L1 norm 7; (0, 1) is within both bounds."""
+    features = torch.tensor([[3.0, 4.0], [0.0, 1.0]])
+    assert Clipped(1.0, 2).clip(features).tolist() == [pytest.approx([0.6, 0.8]), [0.0, 1.0]]
+    assert Clipped(1.0, 1).clip(features).tolist() == [pytest.approx([3 / 7, 4 / 7]), [0.0, 1.0]]
+    assert sensitivity(FedFeat(clip_norm=0.25)) == 0.5
+    assert sensitivity(FedFeat()) == 1.0
+
+
+def test_retraining_off_is_fedavg(digits: Prepared, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"learning_rate": 0.1, "optimizer": "sgd"}
+    ours = fedfeat(digits, tmp_path / "ours", **QUIET, **options).run()
+    theirs = Federation(
+        digits, star(4), "fedavg", FedAvg(epochs=2, **options), tmp_path / "theirs", partition=TWO_LABELS
+    ).run()
+    assert same(ours.state("cloud"), theirs.state("cloud"))
+
+
+def test_retraining_off_with_adam_is_fedavg_with_adam(digits: Prepared, tmp_path: Path) -> None:
+    ours = fedfeat(digits, tmp_path / "ours", rounds=1, **QUIET).run()
+    theirs = Federation(
+        digits, star(4), "fedavg", FedAvg(epochs=2, optimizer="adam"), tmp_path / "theirs", rounds=1,
+        partition=TWO_LABELS,
+    ).run()  # fmt: skip
+    assert same(ours.state("cloud"), theirs.state("cloud"))
+
+
+def test_a_round_is_algorithm_1(digits: Prepared, tmp_path: Path) -> None:
+    """The cloud's model of round 1, made from the steps one by one."""
+    run = fedfeat(digits, tmp_path, clients=2, rounds=1).run()
+    results: list[ClientResult] = [
+        run.roles[name].learner.apply(train_client, run.roles[name].learner.initial(), run.params, 1)
+        for name in ("device-0", "device-1")
+    ]
+    w = weighted_mean([each.weights for each in results], [60, 60])
+    features, labels = [each.features for each in results], [each.labels for each in results]
+    assert same(run.state("cloud"), retrain(run.roles["cloud"].learner, w, features, labels, run.params, 1))
+
+
+def test_what_is_shared(learner: Learner) -> None:
+    """Features of the last epoch, one of each sample, in the order in which the samples were seen."""
+    params = FedFeat(epochs=3, noise="none")
+    result = train_client(learner, learner.initial(), params, 1)
+    assert result.features.shape == (learner.samples, 200)
+    assert (np.bincount(result.labels) == np.bincount(learner.train_data[1].numpy())).all()
+    assert result.hidden is None
+    fewer = train_client(learner, learner.initial(), FedFeat(epochs=3, noise="none", share=0.25), 1)
+    count = int(np.ceil(learner.samples / 4))
+    np.testing.assert_array_equal(fewer.features, result.features[:count])
+
+
+def test_shared_features_are_noised_as_asked(learner: Learner) -> None:
+    """ReLU gives no negative feature; noise of σ = 2.4 does. Without training, clean features differ by noise alone."""
+    clean = train_client(learner, learner.initial(), FedFeat(epochs=1, learning_rate=1e-12, noise="none"), 1)
+    noised = train_client(learner, learner.initial(), FedFeat(epochs=1, learning_rate=1e-12), 1)
+    np.testing.assert_array_equal(clean.labels, noised.labels)
+    assert clean.features.min() >= 0
+    assert (noised.features - clean.features).std() == pytest.approx(2.399, rel=0.01)
+    laplace = train_client(learner, learner.initial(), FedFeat(epochs=1, learning_rate=1e-12, noise="laplace"), 1)
+    assert (laplace.features - clean.features).std() == pytest.approx(np.sqrt(2) / 2, rel=0.01)  # λ = 1/2
+
+
+def test_who_holds_nothing_shares_nothing(learner: Learner) -> None:
+    empty = Learner(Workshop(lambda: build("mlp", (1, 8, 8), 10, 0)), learner.data, 7, "device-0", np.arange(0))
+    weights = empty.initial()
+    result = train_client(empty, weights, FedFeat(), 1)
+    assert (result.samples, len(result.features), result.hidden) == (0, 0, None)
+    assert same(result.weights, weights)
+
+
+def test_clipped_features_are_within_the_norm(learner: Learner) -> None:
+    params = FedFeat(epochs=1, clip_norm=0.5, epsilon=1e9)  # next to no noise
+    features = train_client(learner, learner.initial(), params, 1).features
+    assert np.linalg.norm(features, axis=1).max() == pytest.approx(0.5, rel=1e-3)
+
+
+def test_a_ruined_classifier_is_repaired_by_retraining(learner: Learner) -> None:
+    """A classifier whose rows are turned round by one label takes each digit for the next; its features are good."""
+    params = FedFeat(epochs=5, noise="none", learning_rate=1e-3, retrain_learning_rate=1e-2)
+    trained = train_client(learner, learner.initial(), params, 1)
+    ruined: State = dict(trained.weights)
+    for name in ("classifier.weight", "classifier.bias"):
+        ruined[name] = np.roll(ruined[name], 1, axis=0)
+    repaired = retrain(learner, ruined, [trained.features], [trained.labels], params, 1)
+    before, after = (learner.evaluate(w, "global").accuracy for w in (ruined, repaired))
+    assert before < 0.1
+    assert after > 0.85
+    assert all(np.array_equal(repaired[name], ruined[name]) for name in ruined if name.startswith("extractor"))
+
+
+def test_retraining_helps_where_clients_know_two_labels(digits: Prepared, tmp_path: Path) -> None:
+    with_it, without = (
+        fedfeat(digits, tmp_path / name, clients=5, noise="none", retrain_epochs=epochs).run()
+        for name, epochs in (("with", 5), ("without", 0))
+    )
+    last = [run.journals["cloud"].series("global")[3] for run in (with_it, without)]
+    assert last[0] > last[1]
+
+
+def test_only_models_are_averaged() -> None:
+    tensors = {"w": np.ones(2, np.float32), "features": np.ones((3, 4), np.float32), "labels": np.arange(3)}
+    (kept,) = of_models([Message("update", "device-0", 1, {"samples": 3}, tensors)])
+    assert kept.tensors.keys() == {"w"}
+    assert kept.fields == {"samples": 3}
+
+
+def test_reports(digits: Prepared, tmp_path: Path) -> None:
+    run = fedfeat(digits, tmp_path).run()
+    assert sorted(run.journals["cloud"].series("global")) == [1, 2, 3]
+    for name in ("mutual_information", "entropy_difference", "kl_divergence", "feature_correlation"):
+        assert sorted(run.journals["device-0"].series("privacy", name)) == [1, 2, 3]
+
+
+def test_same_seed_same_model(digits: Prepared, tmp_path: Path) -> None:
+    first, again = (fedfeat(digits, tmp_path / name).run() for name in ("first", "again"))
+    assert same(first.state("cloud"), again.state("cloud"))
+    assert first.journals["device-1"].metrics == again.journals["device-1"].metrics
+
+
+def test_a_client_that_never_answers_is_not_waited_for_for_ever(digits: Prepared, tmp_path: Path) -> None:
+    rule = Gathering(quorum=0.5, deadline=5)
+    run = fedfeat(digits, tmp_path, rounds=2, gathering=rule, others={"slow": {"device-3": 1e5}}).run()
+    assert run.roles["cloud"].ended_by == "rounds"
+    assert sorted(run.journals["cloud"].series("global")) == [1, 2]
+
+
+def test_a_cloud_that_crashes_ends_with_the_same_model(digits: Prepared, tmp_path: Path) -> None:
+    """A round takes 1.7 s, of which 1.2 s are retraining: the cloud dies in the third."""
+    steady = fedfeat(digits, tmp_path / "steady", rounds=4).run()
+    crashed = fedfeat(digits, tmp_path / "crashed", rounds=4, others={"crash": {"cloud": (4.0, 6.0)}}).run()
+    assert crashed.journals["cloud"].rounds("resumed")
+    assert same(steady.state("cloud"), crashed.state("cloud"))
+
+
+def test_steps_cross_to_the_workers_of_a_simulation(learner: Learner) -> None:
+    """What cannot cross would be done in the simulation itself, one step after the other."""
+    params = FedFeat(epochs=1)
+    result = train_client(learner, learner.initial(), params, 1)
+    memory = memoryview(bytearray(8 << 20))
+    back = codec.read(memory, codec.write(result, memory), copy=True)
+    np.testing.assert_array_equal(back.features, result.features)
+    assert back.hidden == result.hidden
+    task = [retrain, result.weights, [result.features], [result.labels], params, 1]
+    assert codec.read(memory, codec.write(task, memory), copy=True)[0] is retrain
+
+
+def test_parameters_that_contradict_each_other() -> None:
+    with pytest.raises(ValueError, match="makes no last epoch"):
+        FedFeat(steps=5)
+    with pytest.raises(ValueError, match="bounds what noise must hide"):
+        FedFeat(noise="none", clip_norm=1.0)
+    with pytest.raises(ValueError, match="is of sgd"):
+        FedFeat(momentum=0.9)
+
+
+def test_clipping_is_part_of_the_model_that_is_scored(learner: Learner) -> None:
+    """With features of norm 1 at most, logits are those of the scaled features."""
+    w = learner.initial()
+    model: Model = learner.model
+    x = torch.rand(4, *learner.data.shape)
+    learner.set(w)
+    features = model.extractor(x)
+    expected = model.classifier(features / torch.linalg.vector_norm(features, dim=1, keepdim=True) * 0.01)
+    torch.testing.assert_close(Clipped(0.01, 2)(model, x), expected)
+    assert learner.evaluate(w, "global", None, Clipped(0.01, 2)).loss != learner.evaluate(w, "global").loss

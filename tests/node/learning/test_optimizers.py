@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from node.catalogue.baselines import LocalTraining
+from node.learning.aggregation import State
+from node.learning.optimizers import Adam, Descent
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"momentum": 0.9}, {"weight_decay": 0.1}, {"momentum": 0.5, "weight_decay": 1}],
+)
+def test_descent_is_torchs(options: dict[str, float]) -> None:
+    params = LocalTraining(learning_rate=0.1, **options)  # type: ignore[arg-type]
+    ours, theirs = (torch.tensor([[1.0, -2.0], [0.5, 3.0]], requires_grad=True) for _ in range(2))
+    step = Descent([ours], params)
+    optimizer = torch.optim.SGD([theirs], lr=0.1, **options)  # type: ignore[arg-type]
+    for _ in range(5):
+        step((ours**3).sum())
+        optimizer.zero_grad()
+        torch.autograd.backward((theirs**3).sum())
+        optimizer.step()
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+def loss_of(weights: list[Tensor], step: int) -> Tensor:
+    """Some curved loss whose gradients differ in size, here and from step to step."""
+    a, b = weights
+    return ((a * (step + 1)) ** 2).sum() + torch.sin(3 * a @ b).sum() + b.abs().sum()
+
+
+def start() -> list[Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    return [torch.randn(shape, generator=generator).requires_grad_() for shape in ((2, 3), (3, 4))]
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("beside", [True, False])
+def test_steps_are_those_of_torch(decay: float, beside: bool) -> None:
+    mine, theirs = start(), start()
+    adam = Adam(mine, 0.05, decay=decay) if beside else Adam(mine, 0.05, weight_decay=decay)
+    reference = (torch.optim.AdamW if beside else torch.optim.Adam)(theirs, lr=0.05, weight_decay=decay)
+    for step in range(20):
+        adam(loss_of(mine, step))
+        reference.zero_grad()
+        loss_of(theirs, step).backward()  # type: ignore[no-untyped-call]
+        reference.step()
+    for a, b in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_the_first_step_is_the_learning_rate_against_the_sign_of_the_gradient() -> None:
+    """m / (1 − β₁) = g and √(v / (1 − β₂)) = |g|, whatever the size of g."""
+    w = torch.tensor([1.0, 1.0, 1.0], requires_grad=True)
+    Adam([w], 0.25)((w * torch.tensor([1e-2, -7.0, 400.0])).sum())
+    torch.testing.assert_close(w.detach(), torch.tensor([0.75, 1.25, 0.75]))
+
+
+def test_moments_carry_over() -> None:
+    whole, parts = start(), start()
+    one, moments = Adam(whole, 0.05), State()
+    for step in range(6):
+        one(loss_of(whole, step))
+        adam = Adam(parts, 0.05).resumed(moments)
+        adam(loss_of(parts, step))
+        moments = adam.state()
+    for a, b in zip(whole, parts, strict=True):
+        assert torch.equal(a, b)

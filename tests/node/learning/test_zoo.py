@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from node.catalogue.models import BACKBONES, MODEL_GROUPS, MODELS, model_of
+from node.learning.errors import ModelError
+from node.learning.models import build
+from node.learning.zoo import Scaled, forward_operations
+
+
+@pytest.mark.parametrize("architecture", BACKBONES)
+def test_sizes_of_torchvisions_networks_are_the_catalogues(architecture: str) -> None:
+    params = {"architecture": architecture, "image_size": 64}
+    size = MODELS["torchvision"].size((1, 28, 28), 10, params)
+    model = build("torchvision", (1, 28, 28), 10, 0, params)
+    assert sum(p.numel() for p in model.parameters()) == size.parameters
+    assert sum(t.numel() * t.element_size() for t in model.state_dict().values()) == size.bytes
+    features = model.eval().extractor(torch.rand(2, 1, 28, 28))
+    assert features.shape == (2, BACKBONES[architecture].features)
+    assert model.classifier(features).shape == (2, 10)
+
+
+def test_resnet18_is_the_published_one() -> None:
+    """torchvision's documentation: 11,689,512 parameters with 1,000 classes."""
+    assert MODELS["torchvision"].parameters((3, 32, 32), 1000) == 11_689_512
+
+
+def test_pictures_are_scaled_and_grey_gets_three_channels() -> None:
+    grey = torch.arange(4.0).reshape(1, 1, 2, 2)
+    scaled = Scaled(4)(grey)
+    assert scaled.shape == (1, 3, 4, 4)
+    # Bilinear, corners not aligned: the new pixels lie at -1/4 (held at 0), 1/4, 3/4 and 5/4 (held at 1) of the old.
+    torch.testing.assert_close(scaled[0, 2, 0], torch.tensor([0.0, 0.25, 0.75, 1.0]))
+    colours = torch.rand(1, 3, 2, 2)
+    assert not torch.equal(Scaled(4)(colours)[0, 0], Scaled(4)(colours)[0, 1])
+
+
+def test_a_group_gives_each_client_its_member() -> None:
+    assert [model_of("small", {}, client)[0] for client in (0, 1, 5, 6)] == ["cnn", "mlp", "cnn", "mlp"]
+    assert model_of("htfe-10", {"image_size": 64}, 9) == ("torchvision", {"image_size": 64, "architecture": "vit-tiny"})
+    assert {model_of("htfe-1", {}, client)[1]["architecture"] for client in range(4)} == {"resnet18"}
+    assert model_of("mlp", {"hidden": 8}, 3) == ("mlp", {"hidden": 8})
+
+
+def test_members_of_the_small_group_have_features_of_their_own_number() -> None:
+    found = []
+    for client in range(5):
+        name, params = model_of("small", {}, client)
+        classifier = build(name, (1, 28, 28), 10, 0, params).classifier
+        assert isinstance(classifier, nn.Linear)
+        found.append(classifier.in_features)
+    assert found == [32, 200, 84, 64, 48]
+
+
+def test_the_size_of_a_group_is_its_largest_members() -> None:
+    assert MODEL_GROUPS["small"].size((1, 28, 28), 10) == MODELS["mlp"].size((1, 28, 28), 10)
+    assert MODEL_GROUPS["htfe-2"].size((3, 32, 32), 10).parameters == 21_284_672 + 513 * 10
+    with pytest.raises(ValueError, match="unknown parameter 'imagesize'; did you mean 'image_size'"):
+        MODEL_GROUPS["htfe-1"].size((3, 32, 32), 10, {"imagesize": 64})
+
+
+def test_what_a_network_cannot_take_is_refused() -> None:
+    with pytest.raises(ModelError, match="model torchvision: takes images of one or three channels"):
+        build("torchvision", (3, 128), 6, 0)
+    with pytest.raises(ModelError, match="image_size: 100 is no multiple of vit-tiny's patches of 16"):
+        build("torchvision", (3, 32, 32), 10, 0, {"architecture": "vit-tiny", "image_size": 100})
+
+
+def test_operations_by_hand() -> None:
+    """A 3x3 convolution of 2 into 4 channels on 5x5 pictures, 3x3 results: 4·9·18; then 36 into 7: 252."""
+    network = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(36, 7))
+    assert forward_operations(network, torch.zeros(1, 2, 5, 5)) == 4 * 9 * 18 + 252

@@ -19,7 +19,7 @@ import torch
 from scipy.optimize import nnls
 from torch.nn.functional import cross_entropy
 
-from node.catalogue.algorithms import LocalTraining
+from node.catalogue.baselines import LocalTraining
 from node.learning.models import Model, build
 from node.learning.training import EVALUATION_BATCH, Descent
 from node.main import preload

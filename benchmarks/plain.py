@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from node.assignment import derive_seed
-from node.catalogue.algorithms import LocalTraining
+from node.catalogue.baselines import LocalTraining
 from node.catalogue.partitions import IID
 from node.learning.aggregation import State, weighted_mean
 from node.learning.datasets import Prepared, prepare

@@ -94,25 +94,60 @@ def cli() -> None:
 @cli.command()
 @scenario_options
 @runs_option
-@click.option("--driver", type=click.Choice(["namespaces", "sim"]), help="Overrides the scenario's driver.")
+@click.option("--driver", type=click.Choice(["namespaces", "docker", "sim"]), help="Overrides the scenario's driver.")
 @click.option(
     "--workers", type=click.IntRange(1), help="Processes that train under `sim`; by default one for each processor."
 )
 @click.option("--engine", type=click.Choice(["auto", "userspace", "kernel"]), help="Overrides the scenario's engine.")
+@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the checks here as JUnit XML.")
 @json_option
 def up(
     scenario: Path, overrides: tuple[str, ...], runs: Path, driver: str | None, workers: int | None,
-    engine: str | None, as_json: bool,
+    engine: str | None, junit: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run SCENARIO: start its nodes, shape its links, train, inject its faults, report."""
+    from orchestrator.results.junit import write_junit
+    from orchestrator.results.summary import print_summary
+
     overrides += (f"driver={driver}",) if driver else ()
     overrides += (f"engine={engine}",) if engine else ()
     outcome, directory = _execute(scenario, overrides, runs, as_json=as_json, workers=workers)
+    if junit is not None:
+        write_junit(outcome.summary, junit)
     if as_json:
         click.echo(json.dumps(outcome.summary))
     else:
-        _print_summary(outcome.summary, directory.report)
+        print_summary(outcome.summary, directory.report, Console(highlight=False))
     _leave(outcome)
+
+
+@cli.command("sweep")
+@click.argument("file", type=click.Path(path_type=Path))
+@runs_option
+@click.option("--driver", type=click.Choice(["namespaces", "docker", "sim"]), help="Overrides the scenario's driver.")
+@click.option("--workers", type=click.IntRange(1), help="As for `up`.")
+@click.option("--again", is_flag=True, help="Run also what is complete.")
+@json_option
+def sweep_runs(
+    file: Path, runs: Path, driver: str | None, workers: int | None, again: bool, as_json: bool
+) -> None:  # fmt: skip
+    """Run a scenario in every case of the sweep FILE, with every seed, and compare; what was run before is kept."""
+    from orchestrator.sweep.reading import load
+    from orchestrator.sweep.running import carry_out
+    from orchestrator.sweep.tables import print_tables
+
+    sweep = load(file, (f"driver={driver}",) if driver else ())
+    for each in sweep.combinations:
+        _check_workers(workers, each.scenario.driver)
+    outcome = carry_out(
+        sweep, runs / sweep.name, workers=workers, again=again, tell=lambda line: click.echo(line, err=as_json)
+    )
+    if as_json:
+        click.echo(json.dumps(outcome.to_json()))
+    else:
+        print_tables(sweep, outcome.results, Console(highlight=False))
+        click.echo(f"written to {outcome.directory}: sweep.md, sweep.json, the runs")
+    sys.exit(outcome.exit_code)
 
 
 @cli.command()
@@ -262,6 +297,7 @@ def doctor(as_json: bool) -> None:
 def report_run(run: str | None, runs: Path, as_json: bool) -> None:
     """Write RUN's report.html anew from its record (the latest run by default), also of a run that crashed."""
     from orchestrator.host.directory import find_run
+    from orchestrator.results.summary import print_summary
     from orchestrator.run import judge
 
     directory = find_run(run, runs)
@@ -269,7 +305,7 @@ def report_run(run: str | None, runs: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(result))
     else:
-        _print_summary(result, directory.report)
+        print_summary(result, directory.report, Console(highlight=False))
 
 
 @cli.command("compare")
@@ -295,35 +331,23 @@ def _execute(
     calibrate: bool = False,
 ) -> tuple[Outcome, RunDirectory]:  # fmt: skip
     """Make a run of a scenario, to its end."""
-    from node.clock import VirtualLoop, run_virtual
-    from orchestrator.host.directory import RunDirectory
-    from orchestrator.planning.data import prepare_data
-    from orchestrator.planning.plan import make_plan
-    from orchestrator.planning.shards import PreparedLabels
-    from orchestrator.run import execute
+    from orchestrator.launch import launch, prepared_plan
     from orchestrator.scenario.reading import load
-    from orchestrator.scenario.schema import effective
     from orchestrator.view import open_view
 
     loaded = load(scenario, overrides)
-    if workers is not None and loaded.driver != "sim":
-        raise click.UsageError(f"--workers is for --driver sim; under {loaded.driver} every node has a process")
+    _check_workers(workers, loaded.driver)
     if calibrate and loaded.driver == "sim":
         raise click.UsageError("a simulation computes its links: there is nothing to measure; choose another driver")
-    prepared = prepare_data(loaded.data, scenario.parent)
-    plan = make_plan(loaded, PreparedLabels.read(prepared))
-    directory = RunDirectory.create(runs, plan.name)
-    plan.write_shards(directory.shards)
-    (directory.path / "scenario.yaml").write_bytes(scenario.read_bytes())
-    meta = {"scenario": str(scenario), "overrides": list(overrides), "effective": effective(loaded)}
-    loop = VirtualLoop() if plan.driver == "sim" else None
-    view = open_view(as_json=as_json, virtual=loop.time if loop else None)
-    try:
-        workers = workers or len(os.sched_getaffinity(0))
-        run = execute(plan, directory, meta, view, workers=workers, calibrate=calibrate)
-        return run_virtual(run, loop) if loop else asyncio.run(run), directory
-    finally:
-        view.close()
+    return launch(
+        prepared_plan(loaded, scenario), loaded, scenario, overrides, runs,
+        lambda virtual: open_view(as_json=as_json, virtual=virtual), workers=workers, calibrate=calibrate,
+    )  # fmt: skip
+
+
+def _check_workers(workers: int | None, driver: str) -> None:
+    if workers is not None and driver != "sim":
+        raise click.UsageError(f"--workers is for --driver sim; under {driver} every node has a process")
 
 
 def _leave(outcome: Outcome) -> NoReturn:
@@ -344,35 +368,13 @@ def _looked_up(scenario: Path, overrides: Sequence[str]) -> tuple[Scenario, Plan
         return loaded, make_plan(loaded, PreparedLabels.read(prepared))
 
 
-def _print_summary(summary: dict[str, Any], report: Path) -> None:
-    colours = {"pass": "green", "fail": "red", "unknown": "yellow"}
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    accuracy = summary["accuracy"]["global"]
-    ended = {"rounds": "all rounds done", "accuracy": "accuracy reached", "after": "time is up"}
-    table.add_row("verdict", f"[bold {colours[summary['verdict']]}]{summary['verdict']}[/]")
-    for check in summary["checks"]:
-        table.add_row("", f"[{colours[check['verdict']]}]{check['verdict']:7}[/] {check['name']}: {check['detail']}")
-    table.add_row(
-        "ended",
-        f"{ended.get(summary['ended'], summary['ended'])}, {summary['rounds']} rounds in {summary['seconds']:.1f} s",
-    )
-    if accuracy is not None:
-        table.add_row("accuracy", f"{accuracy:.1%}")
-    table.add_row(
-        "links",
-        f"{summary['links']}: " + ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in summary["bytes"].items()),
-    )
-    table.add_row("faults", str(sum(fault["at"] is not None for fault in summary["faults"])))
-    table.add_row("report", str(report))
-    Console(highlight=False).print(table)
-
-
 def _describe_removed(removed: Removed) -> str:
     if removed.left:
         return f"{removed.run}: could not remove {', '.join(removed.left)}"
     if not removed.anything:
         return f"{removed.run}: nothing of it is left on this host"
     parts = ["ended in order"] if removed.stopped else []
+    parts += [f"removed {len(removed.containers)} containers"] if removed.containers else []
     parts += [f"ended {len(removed.processes)} processes"] if removed.processes else []
     parts += [f"removed {len(removed.cgroups)} cgroups"] if removed.cgroups else []
     return f"{removed.run}: {', '.join(parts)}; nothing of it is left on this host"

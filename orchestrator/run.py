@@ -12,9 +12,11 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from node.clock import VirtualLoop
+from orchestrator.attachments import keep_files
 from orchestrator.errors import OrchestratorError, RunError
 from orchestrator.fabric.base import Fabric
 from orchestrator.host.directory import RunDirectory
@@ -62,6 +64,7 @@ async def execute(
         return loop.time() - began
 
     # 1. The record comes first, so that whatever happens next is written down.
+    keep_files(plan.links, Path(meta.get("scenario", "")).parent, directory.path)
     record = Record.create(directory.path, json.dumps(plan.to_json(), indent=1) + "\n", meta)
     try:
         with contextlib.closing(record), held(directory):
@@ -107,8 +110,6 @@ async def _carry_out(
             # 2. What the run stands on: where nodes live, what links them, how they are spoken to.
             substrate = await open_substrate(plan, directory, stack, workers)
             driver, fabric = substrate.driver, substrate.fabric
-            for note in (*driver.notes(), *fabric.notes()):
-                record.event(clock(), None, "note", None, {"text": note})
             record.engine(fabric.engine)
             # 3. Shape the links, then start, attach and register every node.
             session = Session(plan, directory.path, record, substrate.control, driver, fabric, clock, view.line)
@@ -119,6 +120,8 @@ async def _carry_out(
             if isinstance(loop, VirtualLoop):
                 loop.on_deadlock = lambda waiting: session.finish("failed", f"the nodes wait for ever: {waiting}")
             await fabric.shape(plan.links)
+            for note in (*driver.notes(), *fabric.notes()):
+                record.event(clock(), None, "note", None, {"text": note})
             view.line(f"starting {len(plan.nodes)} nodes ({fabric.engine} links)")
             await _unless_ended(session, session.bring_up_all())
             # 4. Measure the links before anything else uses them.

@@ -15,6 +15,7 @@ from rich.table import Table
 from orchestrator import text
 from orchestrator.results.history import History
 from orchestrator.results.summary import finite, summary
+from orchestrator.results.targets import accuracy_series, first_at
 
 TARGETS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99)
 """Accuracies to which the time is compared, of those that a run reached."""
@@ -122,8 +123,8 @@ def _time_to_accuracy(a: History, b: History) -> list[Row]:
 
 
 def _reached(history: History, target: float) -> float | None:
-    began = history.training_began or 0.0
-    return next((row.t - began for row in history.global_series("accuracy") if row.value >= target), None)
+    first = first_at(accuracy_series(history, "global"), target)
+    return None if first is None else first.t - (history.training_began or 0.0)
 
 
 def _by_key(name: str, unit: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Row]:

@@ -13,6 +13,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -296,6 +297,19 @@ class History:
         for link in self.link_counters():
             totals[link.link_class] += link.delivered_bytes
         return dict(totals)
+
+    def delivered_bytes(self) -> dict[str, tuple[list[float], list[int]]]:
+        """Of each link class: the times at which counters were read, and the bytes its links had delivered by then."""
+        rows = self._rows(
+            "SELECT t, link_class, SUM(delivered_bytes - IIF(delivered_bytes < before, 0, before)) FROM ("
+            "SELECT *, LAG(delivered_bytes, 1, 0) OVER (PARTITION BY source, target ORDER BY rowid) AS before"
+            " FROM counters) GROUP BY t, link_class ORDER BY t"
+        )  # where a count falls, it began anew
+        times = sorted({t for t, _, _ in rows})
+        grown: defaultdict[str, dict[float, int]] = defaultdict(dict)
+        for t, link_class, growth in rows:
+            grown[link_class][t] = growth
+        return {name: (times, list(accumulate(of.get(t, 0) for t in times))) for name, of in grown.items()}
 
     def messages_by_kind(self) -> dict[str, int]:
         """How many messages of each kind were sent, over all nodes."""

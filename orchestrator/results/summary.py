@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
+from orchestrator.overload import merged
 from orchestrator.results.checks import checks, overall
 from orchestrator.results.history import History
+from orchestrator.results.personalisation import personalisation
+from orchestrator.results.privacy import privacy
 from orchestrator.results.rows import FaultSpan
 
 
@@ -15,13 +23,14 @@ def summary(history: History) -> dict[str, Any]:
 
     ``seconds`` are the run's own, of the virtual clock where nodes are simulated; ``wall_seconds`` are the host's.
     Keys: run (directory), name, driver, links (engine), verdict, checks, rounds, seconds, wall_seconds,
-    accuracy {global, edge}, bytes {link class: delivered}, messages {kind: sent}, faults, nodes, overruns, ended,
-    error.
+    accuracy {global, edge}, bytes {link class: delivered}, messages {kind: sent}, faults, nodes, overruns, overloads,
+    ended, error; where the run is about it, personalisation and privacy.
     """
     results = checks(history)
     outcome = history.outcome
     edges = {name: series[-1].value for name, series in history.edge_series("accuracy").items()}
     overall_accuracy = history.global_series("accuracy")
+    about = {"personalisation": personalisation(history), "privacy": privacy(history)}
     return {
         "run": str(history.directory),
         "name": history.plan.get("name", history.run),
@@ -41,14 +50,40 @@ def summary(history: History) -> dict[str, Any]:
         "faults": [_fault(span, history.training_began or 0.0) for span in history.faults()],
         "nodes": len(history.nodes),
         "overruns": len(history.events("overrun")),
+        "overloads": [each.to_json() for each in merged(event.data for event in history.events("overload"))],
         "ended": outcome.ended if outcome else None,
         "error": outcome.error if outcome else None,
+        **{name: found for name, found in about.items() if found is not None},
     }
 
 
 def finite(value: float) -> float | None:
     """A number that JSON can hold: None for NaN and the infinities."""
     return value if math.isfinite(value) else None
+
+
+def print_summary(summary: Mapping[str, Any], report: Path, console: Console) -> None:
+    """Write a run's summary as a table; ``report`` is where its page lies."""
+    colours = {"pass": "green", "fail": "red", "unknown": "yellow"}
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    accuracy = summary["accuracy"]["global"]
+    ended = {"rounds": "all rounds done", "accuracy": "accuracy reached", "after": "time is up"}
+    table.add_row("verdict", f"[bold {colours[summary['verdict']]}]{summary['verdict']}[/]")
+    for check in summary["checks"]:
+        table.add_row("", f"[{colours[check['verdict']]}]{check['verdict']:7}[/] {check['name']}: {check['detail']}")
+    table.add_row(
+        "ended",
+        f"{ended.get(summary['ended'], summary['ended'])}, {summary['rounds']} rounds in {summary['seconds']:.1f} s",
+    )
+    if accuracy is not None:
+        table.add_row("accuracy", f"{accuracy:.1%}")
+    table.add_row(
+        "links",
+        f"{summary['links']}: " + ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in summary["bytes"].items()),
+    )
+    table.add_row("faults", str(sum(fault["at"] is not None for fault in summary["faults"])))
+    table.add_row("report", str(report))
+    console.print(table)
 
 
 def _fault(span: FaultSpan, began: float) -> dict[str, Any]:

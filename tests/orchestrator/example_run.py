@@ -350,6 +350,9 @@ class _Builder:
                 self.lift(t, fault)
         for node in self.plan["nodes"]:
             self.record.state(t + 0.2, node["name"], "done")
+        packets = sum(link["offered"] for link in self.links.values())
+        look = {"links": len(self.links), "packets": packets, "told": 0, "astray_count": 0, "astray": [], "classes": []}
+        self.record.event(t + 0.3, None, "links looked at", None, look)
         error = "cloud ended (exit code 1) and is not restarted again" if self.example.ending == "failed" else None
         self.record.outcome(t + 0.4, {"ended": self.example.ending, "error": error, "wall_seconds": t + 0.4})
         self.record.close()

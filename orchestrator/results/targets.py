@@ -1,0 +1,91 @@
+"""How accurate the models of a run became, on which test set, and what it took to get there.
+
+One place for it: comparisons and sweeps ask here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from orchestrator.results.history import History
+from orchestrator.results.rows import Metric
+
+Judged = Literal["global", "clients", "edges"]
+"""On the global test set; clients, or edges, each on its own test set."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """When an accuracy was first reached: in that round, so many seconds into the training, after so many bytes.
+
+    ``bytes`` are those that the links of each class delivered, headers included. The counters are read once a second;
+    between two readings they are taken to grow evenly.
+    """
+
+    round: int | None
+    seconds: float
+    bytes: dict[str, int]
+
+
+def accuracy_series(history: History, judged: Judged) -> list[Metric]:
+    """The accuracy by round: on the global test set (`History.global_series`), or the mean over nodes on their own."""
+    if judged == "global":
+        return history.global_series("accuracy")
+    return own_series(history, "accuracy", clients(history) if judged == "clients" else tier(history, "edge"))
+
+
+def own_series(history: History, name: str, nodes: Sequence[str]) -> list[Metric]:
+    """A figure on the nodes' own test sets, by round: the mean over these nodes of what each reported last by then.
+
+    So a node that missed a round counts with its last figure, and one that never reported does not count. A mean stands
+    at the time of the round's last report; its ``node`` is empty.
+    """
+    rounds: defaultdict[int, dict[str, Metric]] = defaultdict(dict)
+    for metric in history.metrics(name, "own"):
+        if metric.node in nodes and metric.round is not None:
+            rounds[metric.round][metric.node] = metric
+    latest: dict[str, float] = {}
+    series = []
+    for round, reports in sorted(rounds.items()):
+        latest |= {node: metric.value for node, metric in reports.items()}
+        mean = sum(latest.values()) / len(latest)
+        series.append(Metric(max(metric.t for metric in reports.values()), "", round, "own", name, mean))
+    return series
+
+
+def clients(history: History) -> list[str]:
+    """The nodes that hold data: the devices, or the edges where there are none."""
+    return tier(history, "device") or tier(history, "edge")
+
+
+def tier(history: History, name: str) -> list[str]:
+    """The nodes of a tier."""
+    return [node for node, facts in history.nodes.items() if facts.get("tier") == name]
+
+
+def first_at(series: Sequence[Metric], accuracy: float) -> Metric | None:
+    """The report with which a series first reached an accuracy (a fraction)."""
+    return next((metric for metric in series if metric.value >= accuracy), None)
+
+
+def reached(history: History, series: Sequence[Metric], accuracy: float) -> Reached | None:
+    """What it took until a series of the run first reached an accuracy (a fraction); None if it never did."""
+    metric = first_at(series, accuracy)
+    if metric is None:
+        return None
+    began = history.training_began or 0.0
+    return Reached(metric.round, metric.t - began, bytes_between(history, began, metric.t))
+
+
+def bytes_between(history: History, start: float, end: float) -> dict[str, int]:
+    """Bytes that the links of each class delivered between two times of the run, headers included."""
+    found = {}
+    for link_class, (times, totals) in history.delivered_bytes().items():
+        before, after = np.interp([start, end], times, totals)
+        found[link_class] = round(after - before)
+    return found

@@ -1,0 +1,106 @@
+"""The figures of one run that a sweep compares, and their mean and standard deviation over runs."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from orchestrator.results.history import History
+from orchestrator.results.personalisation import personalisation
+from orchestrator.results.privacy import privacy
+from orchestrator.results.targets import Judged, accuracy_series, bytes_between, reached
+from orchestrator.sweep.reading import Combination, Target
+
+Figures = Mapping[str, float]
+"""By name: ``final.global``, ``best.clients`` (fractions), ``to_target.seconds`` ... What a run lacks is not there."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one combination. ``verdict`` is None, and ``error`` says why, where there is nothing to judge."""
+
+    combination: Combination
+    run: Path | None
+    verdict: str | None
+    error: str | None
+    figures: Figures
+
+    @property
+    def failed(self) -> bool:
+        return self.error is not None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "seed": self.combination.seed,
+            "run": None if self.run is None else str(self.run),
+            "verdict": self.verdict,
+            "error": self.error,
+            "figures": dict(self.figures),
+        }
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The mean of a figure over ``count`` runs, and their sample standard deviation; None for a single run."""
+
+    mean: float
+    deviation: float | None
+    count: int
+
+
+def figures(history: History, target: Target | None) -> Figures:
+    """What a run came to. Bytes are those delivered by each class of links in the training, headers included.
+
+    ``final.``, ``best.`` global, clients, edges; ``rounds``; ``seconds`` of training, ``wall_seconds`` of the host;
+    ``bytes_per_round.`` link class; ``to_target.`` rounds, seconds, bytes.link class, where the target was reached;
+    ``personalisation.``, ``privacy.`` the numbers of the run's summary under these names, where it is about that.
+    """
+    found: dict[str, float] = {}
+    for judged in get_args(Judged):
+        values = [metric.value for metric in accuracy_series(history, judged) if math.isfinite(metric.value)]
+        if values:
+            found |= {f"final.{judged}": values[-1], f"best.{judged}": max(values)}
+    began, ended, rounds = history.training_began or 0.0, history.training_ended, history.rounds_done()
+    found |= {"rounds": rounds, "seconds": ended - began}
+    if history.outcome is not None and history.outcome.wall is not None:
+        found["wall_seconds"] = history.outcome.wall
+    if rounds:
+        delivered = bytes_between(history, began, history.seconds)
+        found |= {f"bytes_per_round.{name}": count / rounds for name, count in delivered.items()}
+    if target is not None:
+        found |= _to_target(history, target)
+    return found | _numbers({"personalisation": personalisation(history), "privacy": privacy(history)})
+
+
+def _numbers(facts: Mapping[str, Any], above: str = "") -> dict[str, float]:
+    """The numbers in nested mappings, by their path."""
+    found: dict[str, float] = {}
+    for name, fact in facts.items():
+        if isinstance(fact, Mapping):
+            found |= _numbers(fact, f"{above}{name}.")
+        elif isinstance(fact, int | float) and not isinstance(fact, bool) and math.isfinite(fact):
+            found[f"{above}{name}"] = fact
+    return found
+
+
+def _to_target(history: History, target: Target) -> dict[str, float]:
+    made = reached(history, accuracy_series(history, target.judged), target.accuracy)
+    if made is None:
+        return {}
+    rounds = {} if made.round is None else {"to_target.rounds": made.round}
+    sent = {f"to_target.bytes.{name}": count for name, count in made.bytes.items()}
+    return {**rounds, "to_target.seconds": made.seconds, **sent}
+
+
+def spreads(runs: Sequence[Figures]) -> dict[str, Spread]:
+    """Each figure over the runs that have it."""
+    found = {}
+    for name in dict.fromkeys(name for run in runs for name in run):
+        values = [run[name] for run in runs if name in run]
+        deviation = statistics.stdev(values) if len(values) > 1 else None
+        found[name] = Spread(statistics.fmean(values), deviation, len(values))
+    return found

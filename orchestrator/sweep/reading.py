@@ -1,0 +1,174 @@
+"""The sweep file: which scenario, in which cases, with which seeds, and what is compared.
+
+    scenario: ../dropout.yaml
+    cases:
+      hierfavg: {}
+      onlyedge: {algorithm: {name: onlyedge, rounds: 12}}
+    vary:
+      links.device-edge.loss: [0%, 5%]
+    seeds: [1, 2, 3]
+    target: {accuracy: 70%}
+
+Every case is run with every combination of the varied values and with every seed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError
+
+from orchestrator.errors import Problem, ScenarioError
+from orchestrator.results.targets import Judged
+from orchestrator.scenario import document
+from orchestrator.scenario.document import Document, dotted
+from orchestrator.scenario.quantities import Fraction
+from orchestrator.scenario.reading import parse
+from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.strict import Strict, problems
+
+_END_OF_SCALAR = "...\n"  # how YAML ends a document that is one plain value
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class Target(Strict):
+    """The accuracy to which rounds, seconds and bytes are counted: on the global test set, or the mean over clients, or
+    over edges, each on its own test set."""
+
+    accuracy: Fraction = Field(gt=0)
+    scope: Literal["global", "own"] = "global"
+    of: Literal["clients", "edges"] = Field(default="clients", description="whose own test sets")
+
+    @property
+    def judged(self) -> Judged:
+        return "global" if self.scope == "global" else self.of
+
+
+class SweepFile(Strict):
+    """What a sweep file may say; `cases` and `vary` hold the same paths as `--set`."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$", description="default: the file's name")
+    scenario: str = Field(description="relative to the sweep's file")
+    cases: dict[str, dict[str, Any]] = Field(default={}, description="default: the scenario as it is")
+    vary: dict[str, list[Any]] = Field(default={})
+    seeds: list[Seed] = Field(default=[1], min_length=1)
+    target: Target | None = None
+
+
+@dataclass(frozen=True)
+class Combination:
+    """One run of the sweep: the scenario under these overrides, each of them as `--set` takes it."""
+
+    case: str
+    seed: int
+    overrides: tuple[str, ...]
+    scenario: Scenario
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep file that was read; its combinations case by case, in the order of the file."""
+
+    name: str
+    file: Path
+    scenario: Path
+    target: Target | None
+    combinations: tuple[Combination, ...]
+
+    @property
+    def cases(self) -> dict[str, list[Combination]]:
+        """The combinations of each case."""
+        return {
+            case: list(group) for case, group in itertools.groupby(self.combinations, lambda each: each.case)
+        }  # fmt: skip
+
+
+def load(file: Path, overrides: Sequence[str] = ()) -> Sweep:
+    """Read a sweep file and the scenario in every combination; ``overrides`` hold for all of them.
+
+    Raises ScenarioError, which lists every problem with file, line and YAML path.
+    """
+    source = document.read(_text_of(file, str(file), ""), str(file))
+    try:
+        data = {"name": _default_name(file)} | source.data
+        read = SweepFile.model_validate(data)
+    except ValidationError as error:
+        raise ScenarioError(problems(error, SweepFile, source)) from None
+    if found := list(_contradictions(read, source)):
+        raise ScenarioError(found)
+    scenario = file.parent / read.scenario
+    text = _text_of(scenario, source.place(("scenario",)), "scenario")
+    return Sweep(read.name, file, scenario, read.target, _combinations(read, source, scenario, text, overrides))
+
+
+def assignment(path: str, value: Any) -> str:
+    """An override as `--set` takes it."""
+    written = yaml.safe_dump(value, default_flow_style=True, width=2**20, sort_keys=False, allow_unicode=True)
+    return f"{path}={written.removesuffix(_END_OF_SCALAR).strip()}"
+
+
+def _combinations(
+    read: SweepFile, source: Document, scenario: Path, text: str, common: Sequence[str]
+) -> tuple[Combination, ...]:
+    """Every combination, its scenario checked; what is wrong is told with its place in the sweep's file."""
+    combinations: list[Combination] = []
+    found: dict[tuple[str, str, str], Problem] = {}  # each once, with the first case that has it
+    cases: Mapping[str, Mapping[str, Any]] = read.cases or {scenario.stem: {}}
+    for (case, own), varied in itertools.product(cases.items(), _products(read.vary)):
+        name = ", ".join([case, *(assignment(path, value) for path, value in varied.items())])
+        for seed in read.seeds:
+            said = {**_places(source, ("cases", case), own), **_places(source, ("vary",), varied)}
+            overrides = (*said, assignment("seed", seed), *common)
+            try:
+                combinations.append(Combination(name, seed, overrides, parse(text, str(scenario), overrides)))
+            except ScenarioError as error:
+                for problem in error.problems:
+                    place = said.get(problem.where.removeprefix("--set "), problem.where)
+                    told = Problem(place, problem.path, f"in case '{name}': {problem.message}")
+                    found.setdefault((place, problem.path, problem.message), told)
+    if found:
+        raise ScenarioError(list(found.values()))
+    return tuple(combinations)
+
+
+def _products(vary: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    for values in itertools.product(*vary.values()):
+        yield dict(zip(vary, values, strict=True))
+
+
+def _places(source: Document, above: document.Path, overrides: Mapping[str, Any]) -> dict[str, str]:
+    """The overrides as assignments, each with the place in the sweep's file that says it."""
+    return {assignment(path, value): source.place((*above, path)) for path, value in overrides.items()}
+
+
+def _contradictions(read: SweepFile, source: Document) -> Iterator[Problem]:
+    """What is well-formed but cannot be meant."""
+    for path, values in read.vary.items():
+        if not values:
+            yield Problem(source.place(("vary", path)), dotted(("vary", path)), "give at least one value")
+    for index, seed in enumerate(read.seeds):
+        if seed in read.seeds[:index]:
+            yield Problem(source.place(("seeds", index)), dotted(("seeds", index)), f"the seed {seed} is given twice")
+    seeds: list[document.Path] = [*(("cases", case, "seed") for case in read.cases), ("vary", "seed")]
+    for place in seeds:
+        if place in source.places:
+            yield Problem(source.place(place), dotted(place), "write seeds under 'seeds', over which the mean is taken")
+
+
+def _text_of(file: Path, where: str, path: str) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ScenarioError([Problem(where, path, f"{file} cannot be read: {reason}")]) from None
+
+
+def _default_name(file: Path) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", file.stem.lower()).strip("-")[:40] or "sweep"

@@ -1,0 +1,175 @@
+"""What a sweep came to: sweep.json for programs, a table for people, in a terminal or in Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from orchestrator import text
+from orchestrator.sweep.figures import Result, Spread, spreads
+from orchestrator.sweep.reading import Sweep, Target
+
+Write = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Column:
+    """Figures whose name is ``figure``, or begins with it where it ends with a dot (then one for each link class)."""
+
+    heading: str
+    figure: str
+    write: Write
+
+
+def to_json(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
+    """Plain JSON values: each case with the mean, standard deviation and count of every figure, and with its runs."""
+    cases = []
+    for case, combinations in sweep.cases.items():
+        own = _of(case, results)
+        cases.append(
+            {
+                "case": case,
+                "overrides": [each for each in combinations[0].overrides if not each.startswith("seed=")],
+                "figures": {name: asdict(spread) for name, spread in spreads([each.figures for each in own]).items()},
+                "runs": [each.to_json() for each in own],
+            }
+        )
+    target = None if sweep.target is None else sweep.target.model_dump(mode="json")
+    return {"name": sweep.name, "file": str(sweep.file), "scenario": str(sweep.scenario), "target": target,
+            "planned": len(sweep.combinations), "cases": cases}  # fmt: skip
+
+
+def table(sweep: Sweep, results: Sequence[Result], columns: Sequence[Column]) -> list[list[list[str]]]:
+    """Rows of cells of lines: the headings, then one row for each case. Columns that would be empty are left out."""
+    by_case = {case: _of(case, results) for case in sweep.cases}
+    found = {case: spreads([each.figures for each in own]) for case, own in by_case.items()}
+    columns = [column for column in columns if any(_named(column, each) for each in found.values())]
+    rows = [[["case"], *([column.heading] for column in columns), ["verdicts"]]]
+    for case, own in by_case.items():
+        runs = sum(not each.failed for each in own)
+        rows.append([[case], *(_cell(column, found[case], runs) for column in columns), [_verdicts(own)]])
+    return rows
+
+
+def markdown(sweep: Sweep, results: Sequence[Result]) -> str:
+    """sweep.md: the table, how to read it, and what failed."""
+    columns = [*_accuracies(sweep.target), *_to_target(sweep.target), *_COSTS]
+    headings, *rows = [[_in_markdown(cell) for cell in row] for row in table(sweep, results, columns)]
+    lines = [headings, ["---", *["---:"] * (len(headings) - 2), "---"], *rows]
+    parts = [f"# {sweep.name}", _legend(sweep), "\n".join(f"| {' | '.join(line)} |" for line in lines)]
+    if failures := _failures(results):
+        parts.append("Failed, and in no figure:\n\n" + "\n".join(f"- {each}" for each in failures))
+    return "\n\n".join(parts) + "\n"
+
+
+def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> None:
+    """The table in parts, so that it fits a terminal, and what failed."""
+    parts: list[RenderableType] = [f"[dim]{escape(_legend(sweep))}[/]"]
+    for columns in (_accuracies(sweep.target), _to_target(sweep.target), _COSTS):
+        headings, *rows = table(sweep, results, columns)
+        if len(headings) == 2:
+            continue  # the case and its verdicts: nothing to show of it
+        shown = Table(*(escape(" ".join(cell)) for cell in headings), box=box.SIMPLE_HEAD)
+        for column in shown.columns[1:-1]:
+            column.justify, column.no_wrap = "right", True
+        for row in rows:
+            shown.add_row(*(escape("\n".join(cell)) for cell in row))
+        parts.append(shown)
+    console.print(Group(*parts, *(f"[red]failed:[/] {escape(each)}" for each in _failures(results))))
+
+
+def _accuracies(target: Target | None) -> list[Column]:
+    judged = "global" if target is None else target.judged
+    return [
+        Column("global", "final.global", text.percent),
+        Column("own, clients", "final.clients", text.percent),
+        Column("own, edges", "final.edges", text.percent),
+        Column(f"best, {_JUDGED[judged]}", f"best.{judged}", text.percent),
+    ]
+
+
+def _to_target(target: Target | None) -> list[Column]:
+    if target is None:
+        return []
+    return [
+        Column("rounds to target", "to_target.rounds", text.number),
+        Column("time to target", "to_target.seconds", text.duration),
+        Column("bytes to target", "to_target.bytes.", _size),
+    ]
+
+
+def _size(count: float) -> str:
+    return text.size(round(count))
+
+
+_COSTS = (
+    Column("bytes per round", "bytes_per_round.", _size),
+    Column("rounds", "rounds", text.number),
+    Column("wall", "wall_seconds", text.duration),
+)
+_JUDGED = {"global": "global", "clients": "own of clients", "edges": "own of edges"}
+
+
+def _named(column: Column, found: Mapping[str, Spread]) -> list[str]:
+    if not column.figure.endswith("."):
+        return [column.figure] if column.figure in found else []
+    return [name for name in found if name.startswith(column.figure)]
+
+
+def _cell(column: Column, found: Mapping[str, Spread], runs: int) -> list[str]:
+    """One line for each figure; in how many of the ``runs`` it is, where not in all."""
+    lines = []
+    for name in _named(column, found):
+        spread = found[name]
+        line = _in_words(spread, column.write)
+        if spread.count < runs:
+            line += f" ({spread.count} of {runs})"
+        lines.append(f"{name.removeprefix(column.figure)} {line}".strip())
+    return lines or ["–"]
+
+
+def _in_words(spread: Spread, write: Write) -> str:
+    """ "84.2 ± 1.1%", "7.01 s ± 986 ms": a unit that both have is written once."""
+    mean = write(spread.mean)
+    if spread.deviation is None:
+        return mean
+    deviation = write(spread.deviation) if spread.deviation else "0"
+    unit = mean.lstrip(_DIGITS)
+    return f"{mean.removesuffix(unit) if deviation.lstrip(_DIGITS) == unit else mean} ± {deviation}"
+
+
+_DIGITS = "−0123456789.,"
+
+
+def _verdicts(own: Iterable[Result]) -> str:
+    tally = Counter("failed" if each.failed else each.verdict for each in own)
+    return ", ".join(f"{count} {verdict}" for verdict, count in tally.items()) or "–"
+
+
+def _legend(sweep: Sweep) -> str:
+    seeds = {each.seed for each in sweep.combinations}
+    over = f"mean ± standard deviation over {len(seeds)} seeds" if len(seeds) > 1 else f"seed {min(seeds)}"
+    legend = f"{sweep.scenario.name}, {over}; accuracies after the last round."
+    if sweep.target is not None:
+        of = "on the global test set" if sweep.target.scope == "global" else f"of {sweep.target.of} on their own"
+        legend += f" Target: {text.percent(sweep.target.accuracy)} {of}, means over the runs that reached it."
+    return legend
+
+
+def _failures(results: Iterable[Result]) -> list[str]:
+    return [f"{each.combination.case}, seed {each.combination.seed}: {each.error}" for each in results if each.failed]
+
+
+def _of(case: str, results: Iterable[Result]) -> list[Result]:
+    return [each for each in results if each.combination.case == case]
+
+
+def _in_markdown(cell: Sequence[str]) -> str:
+    return "<br>".join(line.replace("|", "\\|") for line in cell)

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from orchestrator.errors import ScenarioError
+from orchestrator.sweep.reading import Sweep, assignment, load
+
+SCENARIO = """\
+algorithm: {name: hierfavg, rounds: 2}
+topology: {edges: 2, devices_per_edge: 1}
+links: {device-edge: wifi}
+"""
+
+
+def sweep(tmp_path: Path, text: str, overrides: tuple[str, ...] = ()) -> Sweep:
+    (tmp_path / "base.yaml").write_text(SCENARIO)
+    file = tmp_path / "my sweep.yaml"
+    file.write_text(text)
+    return load(file, overrides)
+
+
+def errors(tmp_path: Path, text: str) -> list[str]:
+    with pytest.raises(ScenarioError) as caught:
+        sweep(tmp_path, text)
+    return [str(problem).removeprefix(f"{tmp_path}/") for problem in caught.value.problems]
+
+
+def test_the_smallest(tmp_path: Path) -> None:
+    read = sweep(tmp_path, "scenario: base.yaml")
+    assert (read.name, read.scenario, read.target) == ("my-sweep", tmp_path / "base.yaml", None)
+    (only,) = read.combinations
+    assert (only.case, only.seed, only.overrides) == ("base", 1, ("seed=1",))
+
+
+def test_cases_times_varied_values_times_seeds(tmp_path: Path) -> None:
+    text = """\
+scenario: base.yaml
+cases:
+  plain: {}
+  often: {algorithm.kappa2: 1, links.device-edge.loss: 2%}
+vary:
+  algorithm.learning_rate: [0.1, 1.0e-05]
+  hardware: [{device: raspberry-pi-4}]
+seeds: [3, 4]
+"""
+    read = sweep(tmp_path, text, ("driver=sim",))
+    assert [(len(each), case) for case, each in read.cases.items()] == [
+        (2, "plain, algorithm.learning_rate=0.1, hardware={device: raspberry-pi-4}"),
+        (2, "plain, algorithm.learning_rate=1.0e-05, hardware={device: raspberry-pi-4}"),
+        (2, "often, algorithm.learning_rate=0.1, hardware={device: raspberry-pi-4}"),
+        (2, "often, algorithm.learning_rate=1.0e-05, hardware={device: raspberry-pi-4}"),
+    ]
+    last = read.combinations[-1]
+    assert last.overrides[0] == "algorithm.kappa2=1"
+    assert (last.scenario.seed, last.scenario.driver) == (4, "sim")
+    assert last.scenario.algorithm.params == {"kappa2": 1, "learning_rate": 1e-05}
+    assert last.scenario.links["device-edge"].profile == "wifi"
+    assert last.scenario.hardware["device"].class_ == "raspberry-pi-4"
+
+
+def test_targets(tmp_path: Path) -> None:
+    of = {}
+    for written in ("accuracy: 70%", "accuracy: 0.7, scope: own", "accuracy: 70%, scope: own, of: edges"):
+        target = sweep(tmp_path, f"scenario: base.yaml\ntarget: {{{written}}}").target
+        assert target is not None
+        of[written] = (target.accuracy, target.judged)
+    assert list(of.values()) == [(0.7, "global"), (0.7, "clients"), (0.7, "edges")]
+
+
+@pytest.mark.parametrize(
+    "value", [1e-5, 3, True, None, "5%", "a: b", "no", "0x1f", "…", {"a": [1, {"b": None}]}, "x" * 300]
+)
+def test_an_assignment_is_read_back_as_it_was(value: Any) -> None:
+    path, _, written = assignment("a.b", value).partition("=")
+    assert path == "a.b"
+    assert yaml.safe_load(written) == value
+    assert "\n" not in written
+
+
+def test_what_is_wrong_is_told_once_with_its_place_in_the_sweep(tmp_path: Path) -> None:
+    text = """\
+scenario: base.yaml
+cases:
+  one: {algorithm.kapa2: 1}
+  two: {links.device-edge.loss: 5}
+vary: {topology.edges: [1, 2]}
+seeds: [1, 2]
+"""
+    found = errors(tmp_path, text)
+    assert len(found) == 2
+    assert found[0].startswith("my sweep.yaml:3: algorithm.kapa2: in case 'one, topology.edges=1': unknown parameter")
+    assert found[1].startswith("my sweep.yaml:4: links.device-edge.loss: in case 'two, topology.edges=1': 5 is not")
+
+
+def test_a_combination_that_makes_no_sense_together(tmp_path: Path) -> None:
+    (found,) = errors(tmp_path, "scenario: base.yaml\ncases: {flat: {algorithm: {name: fedavg, rounds: 2}}}")
+    assert found.startswith("base.yaml:2: topology: in case 'flat': fedavg knows one layer of clients")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("scenarios: base.yaml", "my sweep.yaml:1: scenarios: unknown key; did you mean 'scenario'?"),
+        ("scenario: nope.yaml", "my sweep.yaml:1: scenario: "),
+        ("scenario: base.yaml\nseeds: [1, 1]", "my sweep.yaml:2: seeds.1: the seed 1 is given twice"),
+        ("scenario: base.yaml\nseeds: [a]", "my sweep.yaml:2: seeds.0: write a whole number, not the text 'a'"),
+        ("scenario: base.yaml\nvary: {model: []}", "my sweep.yaml:2: vary.model: give at least one value"),
+        ("scenario: base.yaml\ncases: {a: {seed: 1}}", "my sweep.yaml:2: cases.a.seed: write seeds under 'seeds'"),
+        ("scenario: base.yaml\ntarget: {accuracy: 70}", "my sweep.yaml:2: target.accuracy: 70 is not between 0 and 1"),
+        ("scenario: base.yaml\ntarget: {accuracy: 70%, scope: mine}", "my sweep.yaml:2: target.scope: 'mine' is not"),
+        ("scenario: [", "my sweep.yaml:1: not readable as YAML"),
+    ],
+)
+def test_mistakes(tmp_path: Path, text: str, expected: str) -> None:
+    assert any(found.startswith(expected) for found in errors(tmp_path, text)), errors(tmp_path, text)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"nope\.yaml cannot be read: No such file"):
+        load(tmp_path / "nope.yaml")
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[3] / "scenarios/sweeps").glob("*.yaml")))
+def test_shipped_sweeps_are_valid_and_begin_with_their_question(path: Path) -> None:
+    assert path.read_text().splitlines()[0].endswith("?")
+    if "\nscenario:" in path.read_text():
+        assert load(path).target is not None

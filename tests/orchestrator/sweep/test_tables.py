@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+from rich.console import Console
+
+from orchestrator.scenario.reading import parse
+from orchestrator.sweep.figures import Figures, Result
+from orchestrator.sweep.reading import Combination, Sweep, Target
+from orchestrator.sweep.tables import markdown, print_tables, to_json
+
+SCENARIO = parse("algorithm: {name: hierfavg}", "base.yaml")
+TARGET = Target(accuracy="70%")
+
+
+def sweep(*cases: str, seeds: tuple[int, ...] = (1, 2), target: Target | None = TARGET) -> Sweep:
+    combinations = [Combination(case, seed, (f"seed={seed}",), SCENARIO) for case in cases for seed in seeds]
+    return Sweep("mine", Path("mine.yaml"), Path("base.yaml"), target, tuple(combinations))
+
+
+def made(asked: Sweep, *runs: Figures | str) -> list[Result]:
+    """Runs in the sweep's order: their figures, or the error with which one failed."""
+    pairs = zip(asked.combinations, runs, strict=False)
+    return [
+        Result(combination, None, None, run, {})
+        if isinstance(run, str)
+        else Result(combination, Path("runs") / combination.case, "pass", None, run)
+        for combination, run in pairs
+    ]
+
+
+GOOD: Figures = {"final.global": 0.8, "to_target.rounds": 3, "to_target.bytes.device-edge": 1_000_000}
+BETTER: Figures = {"final.global": 0.9, "to_target.rounds": 5, "to_target.bytes.device-edge": 3_000_000}
+NEVER: Figures = {"final.global": 0.4}
+
+
+def cells(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if line[:1] == "|"]
+
+
+def test_markdown() -> None:
+    asked = sweep("a", "b|c")
+    headings, rule, one, other = cells(markdown(asked, made(asked, GOOD, BETTER, NEVER, GOOD)))
+    assert headings == ["case", "global", "rounds to target", "bytes to target", "verdicts"]  # no empty columns
+    assert rule == ["---", "---:", "---:", "---:", "---"]
+    # 0.8 and 0.9: mean 0.85, deviation 0.05 √2 = 0.0707; 3 and 5: √2; 1 and 3 MB: √2 MB
+    assert one == ["a", "85.0 ± 7.1%", "4 ± 1.41", "device-edge 2 ± 1.41 MB", "2 pass"]
+    assert other == ["b\\|c", "60.0 ± 28.3%", "3 (1 of 2)", "device-edge 1 MB (1 of 2)", "2 pass"]
+
+
+def test_what_failed_is_told_and_not_averaged() -> None:
+    asked = sweep("a")
+    text = markdown(asked, made(asked, GOOD, "cloud ended (exit code 1)"))
+    assert cells(text)[-1] == ["a", "80.0%", "3", "device-edge 1 MB", "1 pass, 1 failed"]
+    assert "- a, seed 2: cloud ended (exit code 1)" in text
+
+
+def test_the_target_is_explained() -> None:
+    assert "Target: 70.0% on the global test set" in markdown(sweep("a"), [])
+    own = sweep("a", target=Target(accuracy=0.5, scope="own", of="edges"))
+    assert "Target: 50.0% of edges on their own" in markdown(own, [])
+    plain = markdown(sweep("a", seeds=(7,), target=None), [])
+    assert "base.yaml, seed 7; accuracies after the last round.\n" in plain
+    assert "Target" not in plain
+
+
+def test_terminal() -> None:
+    console = Console(file=io.StringIO(), width=80, record=True)
+    asked = sweep("[a]", "b")
+    print_tables(asked, made(asked, GOOD, BETTER, "it [broke]"), console)
+    shown = console.export_text()
+    assert "[a]" in shown  # not taken for markup
+    assert "85.0 ± 7.1%" in shown
+    assert "failed: b, seed 1: it [broke]" in shown
+
+
+def test_json() -> None:
+    asked = sweep("a", "b")
+    found = to_json(asked, made(asked, GOOD, BETTER, "it broke"))
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert (found["planned"], found["target"]) == (4, {"accuracy": "70%", "scope": "global", "of": "clients"})
+    a, b = found["cases"]
+    assert a["figures"]["to_target.rounds"] == {"mean": 4.0, "deviation": 2**0.5, "count": 2}
+    assert [run["figures"] for run in a["runs"]] == [GOOD, BETTER]
+    assert b["figures"] == {}
+    assert [run["error"] for run in b["runs"]] == ["it broke"]  # the second seed has not been run

@@ -1,0 +1,54 @@
+"""The pages under docs/ stay true: what they show can be read, and every key and option they name is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from orchestrator.cli import cli
+from orchestrator.sweep.reading import SweepFile, Target, load
+
+ROOT = Path(__file__).parents[1]
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def workflow() -> dict[str, Any]:
+    (block,) = blocks("ci.md")
+    found: dict[str, Any] = yaml.safe_load(block)
+    return found
+
+
+def test_the_workflow_runs_verbs_and_options_that_exist() -> None:
+    steps = workflow()["jobs"]["smoke"]["steps"]
+    lines = [line.strip() for step in steps for line in step.get("run", "").splitlines()]
+    commands = [shlex.split(line.partition(" | ")[0]) for line in lines if line.startswith("edgebed ")]
+    assert [command[1] for command in commands] == ["doctor", "up"]
+    for _, verb, *words in commands:
+        known = {option for parameter in cli.commands[verb].params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known
+
+
+def test_the_workflow_keeps_what_the_run_writes() -> None:
+    (upload,) = [step for step in workflow()["jobs"]["smoke"]["steps"] if "upload-artifact" in step.get("uses", "")]
+    assert upload["if"] == "always()"
+    assert "reports/edgebed.xml" in upload["with"]["path"]
+
+
+def test_the_sweep_that_is_shown(tmp_path: Path) -> None:
+    (block,) = blocks("sweep.md")
+    (tmp_path / "dropout-small.yaml").write_text((ROOT / "scenarios/sweeps/dropout-small.yaml").read_text())
+    (tmp_path / "shown.yaml").write_text(block)
+    assert len(load(tmp_path / "shown.yaml").combinations) == 3 * 2 * 3
+
+
+@pytest.mark.parametrize("key", [*SweepFile.model_fields, *Target.model_fields])
+def test_every_key_of_a_sweep_is_explained(key: str) -> None:
+    assert f"`{key}" in (ROOT / "docs/sweep.md").read_text()

@@ -19,6 +19,7 @@ from node.wire import PROTOCOL
 from tests.e2e.harness import ROOT
 
 HOME = Path("/opt/edgebed")
+PACKAGES = HOME / "packages"
 NSENTER = Path(shutil.which("nsenter") or "/usr/bin/nsenter")  # what a helper container needs (fabric/helper.py)
 LEFT_OUT = {"test", "tests", "include", "idlelib", "site-packages", "dist-packages"}
 
@@ -40,13 +41,15 @@ def import_image(client: docker.DockerClient, name: str, changes: tuple[str, ...
     site = Path(sysconfig.get_path("purelib"))
     with tempfile.NamedTemporaryFile(suffix=".tar") as archive:
         with tarfile.open(archive.name, "w", dereference=True) as tar:
-            for path in (python, Path(sysconfig.get_path("stdlib")), NSENTER, *_libraries(python), *_packages(site)):
+            for path in (python, Path(sysconfig.get_path("stdlib")), NSENTER, *_libraries(python)):
                 tar.add(path, filter=_wanted)
+            for path in _packages(site):  # not at their own place, which may be below /tmp: a node has its own /tmp
+                tar.add(path, PACKAGES / path.name, filter=_wanted)
             tar.add(ROOT / "node", HOME / "node", filter=_wanted)
         client.api.import_image_from_file(
             archive.name, repository, tag or "latest",
             changes=[
-                f"ENV PYTHONPATH={HOME}:{site}",
+                f"ENV PYTHONPATH={HOME}:{PACKAGES}",
                 f"LABEL org.edgebed.protocol={PROTOCOL} org.edgebed.version={version('edgebed')}",
                 f"ENTRYPOINT {json.dumps([str(python), '-m', 'node'])}",
                 "USER 1000:1000",

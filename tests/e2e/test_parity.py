@@ -1,0 +1,39 @@
+"""The same scenario and seed under every driver: the same accuracies and the same bytes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from node.role import RESERVED_KINDS
+from orchestrator.host.docker import Engine
+from orchestrator.results.history import History
+from tests.e2e.harness import SMALL, up
+
+pytestmark = pytest.mark.e2e
+
+Figures = tuple[list[tuple[str, int | None, str, float]], dict[str, int]]
+
+
+def figures(tmp_path: Path, driver: str) -> Figures:
+    """Every accuracy by node, round and scope; and what the roles sent, by kind."""
+    result = up(tmp_path, f"{SMALL}probe: {{before: false}}\n", "--driver", driver, timeout=300)
+    assert result.summary["ended"] == "rounds", result.errors
+    with closing(History.open(Path(result.summary["run"]))) as history:
+        metrics = history.metrics("accuracy", "global") + history.metrics("accuracy", "own")
+        accuracies = sorted((each.node, each.round, each.scope, each.value) for each in metrics)
+        sent: defaultdict[str, int] = defaultdict(int)
+        for row in history.traffic():
+            if row.direction == "sent" and row.kind not in RESERVED_KINDS:
+                sent[row.kind] += row.bytes
+    return accuracies, dict(sent)
+
+
+def test_every_driver_gives_the_same_accuracies_and_bytes(tmp_path: Path, engine: Engine) -> None:
+    simulated, namespaces, containers = (figures(tmp_path, driver) for driver in ("sim", "namespaces", "docker"))
+    assert len(simulated[0]) > 10
+    assert set(simulated[1]) == {"model", "update"}
+    assert simulated == namespaces == containers

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Literal, TypedDict
 
+from netem.units import parse_fraction
 from orchestrator import text
 from orchestrator.looks import EVENT as LOOKED
 from orchestrator.overload import EVENT as OVERLOAD
@@ -40,14 +41,15 @@ class Check(TypedDict):
 
 
 def checks(history: History) -> list[Check]:
-    """Every check of ``CHECKS``; one that crashes is unknown."""
+    """Every check of ``CHECKS`` that has something to say; one that crashes is unknown."""
     results = []
     for name, check in CHECKS.items():
         try:
-            verdict, detail = check(history)
+            finding = check(history)
         except Exception as error:  # a broken check must not hide the others, nor the run
-            verdict, detail = "unknown", f"the check itself broke: {type(error).__name__}: {error}"
-        results.append(Check(name=name, verdict=verdict, detail=detail))
+            finding = "unknown", f"the check itself broke: {type(error).__name__}: {error}"
+        if finding is not None:
+            results.append(Check(name=name, verdict=finding[0], detail=finding[1]))
     return results
 
 
@@ -87,6 +89,18 @@ def finished(history: History) -> Finding:
             return "fail", f"interrupted after {rounds}"
         case _:
             return "fail", f"failed after {rounds}: {outcome.error or 'no reason was recorded'}"
+
+
+def came_to_what_was_expected(history: History) -> Finding | None:
+    """The accuracy at the end is at least what the scenario expects; None if it expects nothing, or nobody was to train."""
+    asked = history.effective.get("expect", {}).get("accuracy")
+    if asked is None or (history.outcome and history.outcome.ended == "calibrated"):
+        return None
+    series = history.global_series("accuracy")
+    if not series:
+        return "fail", f"an accuracy of {asked} was expected, and none was reported"
+    reached = series[-1].value
+    return "pass" if reached >= parse_fraction(asked) else "fail", f"accuracy {reached:.1%}, expected {asked} at least"
 
 
 def links_as_asked(history: History) -> Finding:
@@ -276,8 +290,9 @@ def nodes_answered(history: History) -> Finding:
     return "pass", f"{len(states) - away} of {text.count(len(states), 'node')} answered at the end{note}"
 
 
-CHECKS: dict[str, Callable[[History], Finding]] = {
+CHECKS: dict[str, Callable[[History], Finding | None]] = {
     "finished": finished,
+    "result as expected": came_to_what_was_expected,
     "links as asked": links_as_asked,
     "faults took effect": faults_took_effect,
     "links over time": links_followed,

@@ -92,6 +92,12 @@ class StopSpec(Strict):
     after: Duration | None = Field(default=None, gt=0, description="time after training started")
 
 
+class ExpectSpec(Strict):
+    """What the run must come to; it fails its check otherwise, and ends with exit code 3."""
+
+    accuracy: Fraction | None = Field(default=None, gt=0, description="at least, on the global test set, at the end")
+
+
 class ProbeSpec(Strict):
     """Whether each class of links is measured against its profile before training."""
 
@@ -114,6 +120,7 @@ class Scenario(Strict):
     timeouts: TimeoutsSpec = TimeoutsSpec()
     restart: Literal["on-failure", "never"] = Field(default="on-failure", description="of nodes that fail unasked")
     stop: StopSpec = StopSpec()
+    expect: ExpectSpec = ExpectSpec()
     driver: Literal["namespaces", "docker", "sim"] = "namespaces"
     engine: Literal["auto", "userspace", "kernel"] = Field(default="auto", description="what shapes the links")
     probe: ProbeSpec = ProbeSpec()

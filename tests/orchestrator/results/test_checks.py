@@ -69,7 +69,7 @@ class Run:
 
 def test_the_example_passes_every_check(tmp_path: Path) -> None:
     found = checks(History.open(Example().build(tmp_path)))
-    assert [check["name"] for check in found] == list(module.CHECKS)
+    assert [check["name"] for check in found] == [name for name in module.CHECKS if name != "result as expected"]
     assert {check["verdict"] for check in found} == {"pass"}
     assert overall(found) == "pass"
 
@@ -113,6 +113,23 @@ def test_a_check_that_breaks_is_unknown(tmp_path: Path, monkeypatch: pytest.Monk
 def test_finished(tmp_path: Path, ended: str, rounds: int, expected: str, words: str) -> None:
     run = Run(tmp_path).rounds(rounds).ended(ended, "the cloud ended" if ended == "failed" else None)
     verdict, detail = run.verdict("finished")
+    assert verdict == expected
+    assert words in detail
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "expected", "words"),
+    [
+        ([0.9, 0.8], "pass", "accuracy 80.0%, expected 80% at least"),
+        ([0.9, 0.79], "fail", "accuracy 79.0%, expected 80% at least"),
+        ([], "fail", "none was reported"),
+    ],
+)
+def test_what_was_expected(tmp_path: Path, accuracies: list[float], expected: str, words: str) -> None:
+    run = Run(tmp_path, meta={"effective": {"expect": {"accuracy": "80%"}}}).rounds(2)
+    for round, accuracy in enumerate(accuracies, 1):
+        run.record.metric(10.0 * round, "cloud", round, "global", "accuracy", accuracy)
+    verdict, detail = run.ended().verdict("result as expected")
     assert verdict == expected
     assert words in detail
 

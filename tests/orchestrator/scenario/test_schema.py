@@ -76,6 +76,7 @@ stop: {rounds: 20, accuracy: 85%, after: 10min}
 driver: namespaces
 engine: userspace
 probe: {before: false}
+expect: {accuracy: 50%}
 """
 
 DEVICES = """\
@@ -189,7 +190,7 @@ LINK_KEYS = (
 )
 SECTIONS = (
     "name, seed, algorithm, data, model, topology, hardware, links, faults, gathering, timeouts, restart, stop, "
-    "driver, engine, probe"
+    "expect, driver, engine, probe"
 )
 
 MISTAKES = [

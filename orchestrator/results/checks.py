@@ -92,7 +92,7 @@ def finished(history: History) -> Finding:
 
 
 def came_to_what_was_expected(history: History) -> Finding | None:
-    """The accuracy at the end is at least what the scenario expects; None if it expects nothing, or nobody was to train."""
+    """The accuracy at the end is at least what the scenario expects, if it expects any and somebody was to train."""
     asked = history.effective.get("expect", {}).get("accuracy")
     if asked is None or (history.outcome and history.outcome.ended == "calibrated"):
         return None

@@ -9,7 +9,6 @@ to a Δf: `clip` scales each row to a norm of C at most, so that Δf = 2C is a b
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from node.catalogue.papers import DFFKE
+from node.learning.privacy import standard_deviation
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +29,6 @@ class Release:
     sensitivity: float = 0.0
     delta: float = 0.0
     sigma: float = 0.0
-
-
-def standard_deviation(epsilon: float, delta: float, sensitivity: float) -> float:
-    """σ of equation 15."""
-    return math.sqrt(2 * math.log(1.25 / delta)) * sensitivity / epsilon
 
 
 def clip_rows(x: Tensor, norm: float) -> Tensor:

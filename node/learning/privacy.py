@@ -27,6 +27,12 @@ def noise_scale(noise: str, epsilon: float, delta: float, sensitivity: float) ->
             return 0.0
 
 
+def standard_deviation(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
+    """σ = √(2 ln(1.25 / δ)) Δ / ε of the Gaussian mechanism, for ε ≤ 1 (C. Dwork, A. Roth 2014, Theorem A.1), as
+    DFFKE and FEELPGen⁺ take it."""
+    return math.sqrt(2 * math.log(1.25 / delta)) * sensitivity / epsilon
+
+
 def draw_noise(noise: str, scale: float, shape: tuple[int, ...], random: np.random.Generator) -> NDArray[np.float32]:
     """Independent noise for each value, equation 3."""
     match noise:

@@ -10,17 +10,12 @@ by at most 1 in Frobenius norm. M B is not: a row shows in it. Nor does it matte
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
+from node.learning.privacy import standard_deviation
+
 Matrix = NDArray[np.floating]
-
-
-def noise_scale(epsilon: float, delta: float) -> float:
-    """σ = √(2 ln(1.25 / δ)) / ε of the Gaussian mechanism at sensitivity 1, which holds for ε ≤ 1."""
-    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
 def clip_rows(m: Matrix) -> NDArray[np.float64]:
@@ -42,7 +37,7 @@ def private_basis(
     """B (d, components) of `m` (n, d), whose rows are clipped first. The entry of each column that is largest in
     absolute value is made positive, since eigenvectors are known but for their sign."""
     clipped = clip_rows(m)
-    covariance = clipped.T @ clipped + symmetric_noise(m.shape[1], noise_scale(epsilon, delta), random)
+    covariance = clipped.T @ clipped + symmetric_noise(m.shape[1], standard_deviation(epsilon, delta), random)
     _, vectors = np.linalg.eigh(covariance)  # eigenvalues ascend
     basis: NDArray[np.float64] = vectors[:, ::-1][:, :components]
     largest = np.take_along_axis(basis, np.abs(basis).argmax(axis=0)[None], axis=0)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from node.catalogue.papers import DFFKE
-from node.learning.gaussian_mechanism import clip_rows, release, standard_deviation
-from node.learning.privacy import gaussian_delta
+from node.learning.gaussian_mechanism import clip_rows, release
+from node.learning.privacy import gaussian_delta, standard_deviation
 
 
 def test_equation_15_by_hand() -> None:

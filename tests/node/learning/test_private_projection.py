@@ -3,15 +3,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from node.learning.private_projection import clip_rows, noise_scale, private_basis, project, symmetric_noise
+from node.learning.privacy import standard_deviation
+from node.learning.private_projection import clip_rows, private_basis, project, symmetric_noise
 
 ALMOST_NONE = 1e9  # an ε at which the noise vanishes; the parameters of a scenario allow 1 at most
 
 
 def test_noise_of_the_papers_budget() -> None:
     """√(2 ln 1250) = √14.2618 at (1, 0.001); half the ε needs twice the noise."""
-    assert noise_scale(1.0, 0.001) == pytest.approx(3.7765, abs=1e-4)
-    assert noise_scale(0.5, 0.001) == pytest.approx(2 * noise_scale(1.0, 0.001))
+    assert standard_deviation(1.0, 0.001) == pytest.approx(3.7765, abs=1e-4)
+    assert standard_deviation(0.5, 0.001) == pytest.approx(2 * standard_deviation(1.0, 0.001))
 
 
 def test_rows_are_clipped_and_short_ones_left_alone() -> None:

@@ -28,9 +28,14 @@ async def evaluate(role: Role, w: State, round: int, forward: Forward | None = N
         role.report(round=round, scope=scope, accuracy=result.accuracy, loss=result.loss)
 
 
+def with_samples(updates: Sequence[Message]) -> list[Message]:
+    """The updates of those who had samples to train on: only theirs count."""
+    return [update for update in updates if update.fields["samples"] > 0]
+
+
 async def average(role: Role, updates: Sequence[Message], w: State) -> State:
     """Mean of the updates' models, weighted by their field `samples`; `w` itself if nobody has any."""
-    holding = [update for update in updates if update.fields["samples"] > 0]
+    holding = with_samples(updates)
     if not holding:
         return w
     states, samples = [update.tensors for update in holding], [update.fields["samples"] for update in holding]

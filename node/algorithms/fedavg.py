@@ -14,8 +14,13 @@ Batch normalisation's running statistics are averaged like weights, its counters
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from node.algorithms.common import average, evaluate, round_of, train
+from node.learning.aggregation import State
+from node.learning.training import TrainResult
 from node.role import Role
+from node.wire import Message
 
 
 class Cloud(Role):
@@ -26,9 +31,16 @@ class Cloud(Role):
         async for t in self.rounds():
             await self.publish(self.children, "model", w, round=t)
             updates = await self.gather("update", self.children, round=t)
-            w = await average(self, updates, w)
-            await evaluate(self, w, t)
+            w = await self.aggregate(updates, w, t)
+            await self.score(w, t)
             await self.checkpoint(t, w)
+
+    async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
+        """The next global model; `w` itself if nobody who answered has samples."""
+        return await average(self, updates, w)
+
+    async def score(self, w: State, t: int) -> None:
+        await evaluate(self, w, t)
 
 
 class Client(Role):
@@ -39,10 +51,17 @@ class Client(Role):
         while True:
             model = await self.receive("model")
             t = round_of(model)
-            result = await train(self, model.tensors, t, self.params)
+            result = await self.train(model.tensors, t)
             self.report(round=t, scope="train", loss=result.loss)
             await evaluate(self, result.weights, t)
-            await self.send(self.parent, "update", result.weights, round=t, samples=result.samples)
+            await self.send(self.parent, "update", result.weights, round=t, **self.told(result))
+
+    async def train(self, w: State, t: int) -> TrainResult:
+        return await train(self, w, t, self.params)
+
+    def told(self, result: TrainResult) -> dict[str, int]:
+        """What the cloud has to know of an update to weigh it."""
+        return {"samples": result.samples}
 
 
 ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Client, "device": Client}

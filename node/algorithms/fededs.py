@@ -42,7 +42,7 @@ import torch
 from torch import Tensor
 
 from node.algorithms import fednova
-from node.algorithms.common import average, evaluate, round_of
+from node.algorithms.common import average, evaluate, round_of, with_samples
 from node.algorithms.fedprox import ProximalTerm
 from node.catalogue.papers import FedEDS
 from node.errors import NodeError
@@ -109,12 +109,12 @@ class Cloud(fednova.Cloud):
         seed = self.shared_seed(f"stochastic layer of {edge}")
         return stochastic_layer(features, seed) if self.params.layer else np.eye(features, dtype=np.float32)
 
-    async def aggregate(self, updates: Sequence[Message], w: State) -> State:
+    async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
         if self.params.base != "fednova":
             return await average(self, updates, w)
         if self.params.normalisation == "steps":
-            return await super().aggregate(updates, w)
-        holding = [update for update in updates if update.fields["samples"] > 0]
+            return await super().aggregate(updates, w, t)
+        holding = with_samples(updates)
         a = [fednova.accumulated(update.fields["epochs"], self.params.momentum) for update in holding]
         return algorithm_4(w, [each.tensors for each in holding], a, self.params.learning_rate) if holding else w
 

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from node.algorithms import fedavg
 from node.algorithms.common import average, evaluate, round_of
 from node.catalogue.papers import FedFeat
 from node.learning.aggregation import State
@@ -140,18 +141,15 @@ def of_models(updates: Sequence[Message]) -> list[Message]:
     return [replace(update, tensors=model) for update, model in zip(updates, models, strict=True)]
 
 
-class Cloud(Role):
+class Cloud(fedavg.Cloud):
     """Averages its clients and retrains the classifier; the final accuracy on the global test set is its."""
 
-    async def run(self) -> None:
-        w = self.restored.tensors if self.restored else self.learner.initial()
-        async for t in self.rounds():
-            await self.publish(self.children, "model", w, round=t)
-            updates = await self.gather("update", self.children, round=t)
-            w = await average(self, of_models(updates), w)
-            w = await self.retrain([update for update in updates if "features" in update.tensors], w, t)
-            await evaluate(self, w, t, clipping(self.params))
-            await self.checkpoint(t, w)
+    async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
+        w = await average(self, of_models(updates), w)
+        return await self.retrain([update for update in updates if "features" in update.tensors], w, t)
+
+    async def score(self, w: State, t: int) -> None:
+        await evaluate(self, w, t, clipping(self.params))
 
     async def retrain(self, updates: Sequence[Message], w: State, t: int) -> State:
         """`w` with a classifier retrained on what the updates share, if any does."""

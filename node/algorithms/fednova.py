@@ -22,9 +22,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from node.algorithms.common import evaluate, round_of, train
+from node.algorithms import fedavg
+from node.algorithms.common import with_samples
 from node.learning.aggregation import State, weighted_mean
-from node.learning.training import Learner
+from node.learning.training import Learner, TrainResult
 from node.role import Role
 from node.wire import Message
 
@@ -49,21 +50,11 @@ def normalised_average(
     return average
 
 
-class Cloud(Role):
-    """Averages its clients; the final accuracy on the global test set is its."""
+class Cloud(fedavg.Cloud):
+    """Averages its clients' mean steps; the final accuracy on the global test set is its."""
 
-    async def run(self) -> None:
-        w = self.restored.tensors if self.restored else self.learner.initial()
-        async for t in self.rounds():
-            await self.publish(self.children, "model", w, round=t)
-            updates = await self.gather("update", self.children, round=t)
-            w = await self.aggregate(updates, w)
-            await evaluate(self, w, t)
-            await self.checkpoint(t, w)
-
-    async def aggregate(self, updates: Sequence[Message], w: State) -> State:
-        """The next global model; `w` itself if nobody who answered has samples."""
-        holding = [update for update in updates if update.fields["samples"] > 0]
+    async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
+        holding = with_samples(updates)
         if not holding:
             return w
         states, samples = [update.tensors for update in holding], [update.fields["samples"] for update in holding]
@@ -72,18 +63,11 @@ class Cloud(Role):
         return average
 
 
-class Client(Role):
-    """Trains on its own data; where it has a test set of its own, the model it trained is evaluated on it."""
+class Client(fedavg.Client):
+    """Trains as FedAvg's and tells its optimizer steps."""
 
-    async def run(self) -> None:
-        assert self.parent is not None
-        while True:
-            model = await self.receive("model")
-            t = round_of(model)
-            result = await train(self, model.tensors, t, self.params)
-            self.report(round=t, scope="train", loss=result.loss)
-            await evaluate(self, result.weights, t)
-            await self.send(self.parent, "update", result.weights, round=t, samples=result.samples, steps=result.steps)
+    def told(self, result: TrainResult) -> dict[str, int]:
+        return {**super().told(result), "steps": result.steps}
 
 
 ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Client, "device": Client}

@@ -20,10 +20,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from node.algorithms.common import evaluate, round_of, train
-from node.algorithms.fedavg import Cloud
+from node.algorithms import fedavg
+from node.algorithms.common import train
 from node.learning.aggregation import State
 from node.learning.models import Model
+from node.learning.training import TrainResult
 from node.role import Role
 
 
@@ -43,18 +44,11 @@ class ProximalTerm:
         return {name: torch.tensor(values) for name, values in self.w_t.items()}
 
 
-class Client(Role):
-    """Trains near the global model; where it has a test set of its own, the model it trained is evaluated on it."""
+class Client(fedavg.Client):
+    """Trains near the global model."""
 
-    async def run(self) -> None:
-        assert self.parent is not None
-        while True:
-            model = await self.receive("model")
-            t = round_of(model)
-            result = await train(self, model.tensors, t, self.params, ProximalTerm(model.tensors, self.params.mu))
-            self.report(round=t, scope="train", loss=result.loss)
-            await evaluate(self, result.weights, t)
-            await self.send(self.parent, "update", result.weights, round=t, samples=result.samples)
+    async def train(self, w: State, t: int) -> TrainResult:
+        return await train(self, w, t, self.params, ProximalTerm(w, self.params.mu))
 
 
-ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+ROLES: dict[str, type[Role]] = {"cloud": fedavg.Cloud, "edge": Client, "device": Client}

@@ -22,6 +22,7 @@ from dataclasses import replace
 from node.algorithms.common import average, evaluate, round_of, train
 from node.algorithms.fedavg import Cloud
 from node.catalogue.baselines import HierFAVG, LocalTraining
+from node.learning.aggregation import State
 from node.role import Role
 
 
@@ -69,8 +70,11 @@ class Device(Role):
             t, more = divmod(r, self.params.kappa2)
             if not more:  # the last edge round of cloud round t
                 self.report(round=t, scope="train", loss=result.loss)
-                await evaluate(self, result.weights, t)
+                await self.score(result.weights, t)
             await self.send(self.parent, "update", result.weights, round=r, samples=result.samples)
+
+    async def score(self, w: State, t: int) -> None:
+        await evaluate(self, w, t)
 
 
 ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Edge, "device": Device}

@@ -24,8 +24,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from node.algorithms.common import average, evaluate, round_of, train
-from node.algorithms.hierfavg import edge_rounds, local_training
+from node.algorithms import hierfavg
+from node.algorithms.common import average, evaluate, round_of, with_samples
+from node.algorithms.hierfavg import edge_rounds
 from node.learning.aggregation import State, weighted_mean
 from node.role import Role
 from node.wire import Message
@@ -59,7 +60,7 @@ class Cloud(Role):
         async for t in self.rounds():
             await self.publish_each("model", cams, round=t, last=False)
             updates = await self.gather("update", self.children, round=t)
-            eams = [update for update in updates if update.fields["samples"] > 0]
+            eams = with_samples(updates)
             if eams:
                 gm = await average(self, eams, {})
                 cams = await self.aggregate(eams, gm)
@@ -136,19 +137,11 @@ class Edge(Role):
         return float(result.accuracy)
 
 
-class Device(Role):
-    """Trains on its own data."""
+class Device(hierfavg.Device):
+    """Trains on its own data; the paper's test sets are at the edges."""
 
-    async def run(self) -> None:
-        assert self.parent is not None
-        while True:
-            model = await self.receive("model")
-            r = round_of(model)
-            result = await train(self, model.tensors, r, local_training(self.params))
-            t, more = divmod(r, self.params.kappa2)
-            if not more:  # the last edge round of round t
-                self.report(round=t, scope="train", loss=result.loss)
-            await self.send(self.parent, "update", result.weights, round=r, samples=result.samples)
+    async def score(self, w: State, t: int) -> None:
+        pass
 
 
 ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Edge, "device": Device}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from node.clock import VirtualLoop, run_virtual
+from orchestrator.attachments import keep_files
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.data import prepare_data
 from orchestrator.planning.plan import Plan, make_plan
@@ -37,6 +38,7 @@ def launch(
     directory = RunDirectory.create(runs, plan.name)
     plan.write_shards(directory.shards)
     (directory.path / "scenario.yaml").write_bytes(file.read_bytes())
+    keep_files(plan.links, file.parent, directory.path)
     facts = {"scenario": str(file), "overrides": list(overrides), "effective": effective(scenario), **(meta or {})}
     loop = VirtualLoop() if plan.driver == "sim" else None
     view = open_view(loop.time if loop else None)

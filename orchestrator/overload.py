@@ -16,7 +16,6 @@ from orchestrator.fabric.base import Counted
 from orchestrator.host.load import HostLoad
 
 EVENT = "overload"
-LATE = 0.05  # s; packets that leave the engine later than this are not on the link that was asked for
 FULL_SWITCH = 0.9  # of a processor; the switch has one thread
 FULL_HOST = 0.95  # of the processors' time
 WAITING = 0.5  # of the time, in which some task waits for a processor while they are all busy
@@ -42,7 +41,7 @@ class Overload:
 
     effects    what it did to packets, or SATURATED where it did nothing to them
     cause      why, in words
-    late       packets later than LATE; `late_max` seconds the latest
+    late       packets later than `netem.switch.LATE`; `late_max` seconds the latest
     held_up    seconds for which packets were held up: the latest of each reading, summed
     lost       packets lost, by where
     processors, switch, waiting   busy share of the host's processors, share of one that the switch used, share of the

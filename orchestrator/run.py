@@ -12,11 +12,9 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from node.clock import VirtualLoop
-from orchestrator.attachments import keep_files
 from orchestrator.errors import OrchestratorError, RunError
 from orchestrator.fabric.base import Fabric
 from orchestrator.host.directory import RunDirectory
@@ -64,7 +62,6 @@ async def execute(
         return loop.time() - began
 
     # 1. The record comes first, so that whatever happens next is written down.
-    keep_files(plan.links, Path(meta.get("scenario", "")).parent, directory.path)
     record = Record.create(directory.path, json.dumps(plan.to_json(), indent=1) + "\n", meta)
     try:
         with contextlib.closing(record), held(directory):

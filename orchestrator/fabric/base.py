@@ -27,7 +27,7 @@ class Counted:
     """Cumulative counters of links, all that have changed at least, and how well the engine itself keeps up.
 
     forwarded    packets the engine has sent
-    late         of them, since the last reading, how many left more than `orchestrator.overload.LATE` late
+    late         of them, since the last reading, how many left more than `netem.switch.LATE` late
     late_max     seconds, the latest since the last reading
     drops        packets the engine has lost though nobody asked for it, by where
     cpu_seconds  that the engine has used

@@ -1,13 +1,15 @@
 """Messages and the frames they travel in.
 
-Frame 0, the *header*, is a msgpack map: protocol version, kind, sender, round, fields, and ``[name, dtype, shape]`` of
-each tensor. Frame 1, the *body*, holds the tensors' raw bytes one after the other (C order, little endian), each
+Frame 0, the *header*, is a msgpack map: protocol version, kind, sender, round, fields, and the *layout*, itself packed:
+``[name, dtype, shape]`` of each tensor. A model's layout is the same in every round, so that bytes seen before need not
+be read again. Frame 1, the *body*, holds the tensors' raw bytes one after the other (C order, little endian), each
 beginning at a multiple of 8 bytes; it is absent when there are no tensors. Everything that a header claims is checked
 before anything is allocated for it. No pickle: no byte received is ever run.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 
 from node.errors import WireError
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 Buffer = bytes | bytearray | memoryview
 Tensor = NDArray[Any]
@@ -28,7 +30,8 @@ Tensors = Mapping[str, Tensor]
 _ALIGNMENT = 8
 _DTYPES = {np.dtype(name).str: np.dtype(name) for name in ("?", "u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8",
                                                           "<f2", "<f4", "<f8")}  # fmt: skip
-_HEADER_KEYS = {"protocol", "kind", "sender", "round", "fields", "tensors"}
+_HEADER_KEYS = {"protocol", "kind", "sender", "round", "fields", "layout"}
+_LAYOUTS = 32  # remembered; a node has a few
 
 
 @dataclass(frozen=True)
@@ -148,19 +151,25 @@ def read_header(frame: Buffer, limits: Limits) -> Header:
         raise WireError(f"round {round!r} is not a whole number")
     if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
         raise WireError("fields must be a map with text keys")
-    places, body_size = _read_places(value["tensors"], limits)
+    if not isinstance(value["layout"], bytes):
+        raise WireError("the layout must be bytes")
+    places, body_size = _read_layout(value["layout"], limits)
     return Header(kind, sender, round, fields, places, body_size)
 
 
 def unpack(frame: Buffer) -> dict[str, Any]:
     """Read one msgpack map; WireError if the bytes are anything else."""
-    try:
-        value = msgpack.unpackb(frame, strict_map_key=False)
-    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
-        raise WireError(f"not msgpack ({error or type(error).__name__})") from None
+    value = _unpacked(frame)
     if not isinstance(value, dict):
         raise WireError(f"expected a map, got {type(value).__name__}")
     return value
+
+
+def _unpacked(frame: Buffer) -> Any:
+    try:
+        return msgpack.unpackb(frame, strict_map_key=False)
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+        raise WireError(f"not msgpack ({error or type(error).__name__})") from None
 
 
 def assemble(header: Header, body: Buffer) -> Message:
@@ -186,7 +195,7 @@ def _pack_header(message: Message, arrays: Tensors) -> bytes:
                 "sender": message.sender,
                 "round": message.round,
                 "fields": message.fields,
-                "tensors": [[name, array.dtype.str, list(array.shape)] for name, array in arrays.items()],
+                "layout": _pack_layout(tuple((name, array.dtype.str, array.shape) for name, array in arrays.items())),
             },
             default=plain,
         )
@@ -195,9 +204,18 @@ def _pack_header(message: Message, arrays: Tensors) -> bytes:
     return header
 
 
-def _read_places(specifications: Any, limits: Limits) -> tuple[tuple[TensorPlace, ...], int]:
+@functools.lru_cache(_LAYOUTS)
+def _pack_layout(specifications: tuple[tuple[str, str, tuple[int, ...]], ...]) -> bytes:
+    layout: bytes = msgpack.packb(specifications)
+    return layout
+
+
+@functools.lru_cache(_LAYOUTS)
+def _read_layout(layout: bytes, limits: Limits) -> tuple[tuple[TensorPlace, ...], int]:
+    """The places of the tensors and the size of the body."""
+    specifications = _unpacked(layout)
     if not isinstance(specifications, list):
-        raise WireError("tensors must be a list")
+        raise WireError("the layout must be a list")
     if len(specifications) > limits.tensors:
         raise WireError(f"{len(specifications)} tensors; at most {limits.tensors}")
     places: list[TensorPlace] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from node.catalogue.baselines import LocalTraining
+from node.gathering import needed
 from node.learning.aggregation import State, weighted_mean
 from node.learning.training import ExtraLoss, Forward, TrainResult
 from node.role import Role
@@ -26,6 +27,17 @@ async def evaluate(role: Role, w: State, round: int, forward: Forward | None = N
         samples = role.learner.test_samples(scope, limit)
         result = await role.compute(role.learner.evaluate, w, scope, limit, forward, samples=samples, mode="evaluate")
         role.report(round=round, scope=scope, accuracy=result.accuracy, loss=result.loss)
+
+
+def drawn(role: Role, nodes: Sequence[str], count: int, purpose: str, round: int) -> list[str]:
+    """So many of the nodes, by the node's own chance for the purpose and round."""
+    random = role.learner.random(purpose, round)
+    return [nodes[i] for i in sorted(random.permutation(len(nodes))[:count])]
+
+
+def participants(role: Role, share: float, round: int) -> list[str]:
+    """A share of the node's children, at least one of them, drawn anew in each round."""
+    return drawn(role, role.children, needed(share, len(role.children)), "devices", round)
 
 
 def with_samples(updates: Sequence[Message]) -> list[Message]:

@@ -41,9 +41,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from node.algorithms.common import average, evaluate, round_of, train
+from node.algorithms.common import average, drawn, evaluate, participants, round_of, train
 from node.catalogue.papers import FEELPGen, FEELPGenMinus, FEELPGenPlus
-from node.gathering import needed
 from node.learning.aggregation import State, weighted_mean
 from node.learning.generator import (
     CLASSIFIER,
@@ -231,7 +230,7 @@ class Edge(Role):
 
     async def inner_round(self, r: int) -> None:
         p = self.params
-        devices = self.some(self.children, needed(p.participation, len(self.children)), "devices", r)
+        devices = participants(self, p.participation, r)
         await self.publish(devices, "model", joined(model=self.w, generator=self.g), round=r)
         updates = [each for each in await self.gather("update", devices, round=r) if each.fields["samples"]]
         if not updates:
@@ -243,11 +242,6 @@ class Edge(Role):
         mean = await average(self, updates, self.w)
         self.w = subtracted(self.w, mean, p.learning_rate) if p.aggregation == "literal" else mean
         self.samples += sum(update.fields["samples"] for update in updates)
-
-    def some(self, nodes: Sequence[str], count: int, purpose: str, round: int) -> list[str]:
-        """So many of the nodes, drawn for the purpose and round."""
-        random = self.learner.random(purpose, round)
-        return [nodes[i] for i in sorted(random.permutation(len(nodes))[:count])]
 
     # Algorithm 2: between silos
 
@@ -288,7 +282,7 @@ class Edge(Role):
     def refresh(self, t: int) -> None:
         """Lines 8 to 12: look at what K′ random peers published; forget who has been gone for long."""
         p = self.params
-        for peer in self.some(sorted(self.heard.keys() & self.present), p.refreshed, "refresh", t):
+        for peer in drawn(self, sorted(self.heard.keys() & self.present), p.refreshed, "refresh", t):
             self.queue[peer] = self.heard[peer]
         if p.max_age is not None:
             there, oldest = self.present, t - p.max_age

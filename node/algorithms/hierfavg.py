@@ -11,15 +11,16 @@ edge rounds, κ₂ edge rounds between two cloud rounds, |D_i| samples of device
 κ₂ = 1 is the baseline that PHE-FL calls EdgeCloud; one edge, or equal devices at κ₂ = 1, is FedAvg.
 
 Departures: |D^ℓ| and |D| count the samples of those who took part, summed over the edge rounds, where the authors' code
-counts all devices of an edge whether sampled or not. Every device takes part in every edge round. Without κ₁ a device
-trains for `epochs` passes. An edge that is restarted begins its current cloud round again.
+counts all devices of an edge whether sampled or not. Every device takes part in every edge round, unless
+`participation` asks for fewer. Without κ₁ a device trains for `epochs` passes. An edge that is restarted begins its
+current cloud round again.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from node.algorithms.common import average, evaluate, round_of, train
+from node.algorithms.common import average, evaluate, participants, round_of, train
 from node.algorithms.fedavg import Cloud
 from node.catalogue.baselines import HierFAVG, LocalTraining
 from node.learning.aggregation import State
@@ -50,8 +51,9 @@ class Edge(Role):
             t, w, samples = round_of(model), model.tensors, 0
             for r in edge_rounds(t, self.params.kappa2):
                 with self.in_round(r):
-                    await self.publish(self.children, "model", w, round=r)
-                    updates = await self.gather("update", self.children, round=r)
+                    devices = participants(self, self.params.participation, r)
+                    await self.publish(devices, "model", w, round=r)
+                    updates = await self.gather("update", devices, round=r)
                     w = await average(self, updates, w)
                     samples += sum(update.fields["samples"] for update in updates)
             await evaluate(self, w, t)

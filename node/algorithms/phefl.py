@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from node.algorithms import hierfavg
-from node.algorithms.common import average, evaluate, round_of, with_samples
+from node.algorithms.common import average, evaluate, participants, round_of, with_samples
 from node.algorithms.hierfavg import edge_rounds
 from node.learning.aggregation import State, weighted_mean
 from node.role import Role
@@ -112,8 +112,9 @@ class Edge(Role):
         eam, samples = peam, 0
         for r in edge_rounds(t, self.params.kappa2):
             with self.in_round(r):
-                await self.publish(self.children, "model", eam, round=r)
-                updates = await self.gather("update", self.children, round=r)
+                devices = participants(self, self.params.participation, r)
+                await self.publish(devices, "model", eam, round=r)
+                updates = await self.gather("update", devices, round=r)
                 eam = await average(self, updates, eam)
                 samples += sum(update.fields["samples"] for update in updates)
         return eam, samples

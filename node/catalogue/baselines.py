@@ -57,10 +57,12 @@ class FedNova(LocalTraining):
 @dataclass(frozen=True, kw_only=True)
 class HierFAVG(LocalTraining):
     """kappa1 κ₁: mini-batch steps of a device per edge round (nothing: `epochs` passes); kappa2 κ₂: edge rounds per
-    cloud round. kappa2 = 1 is the baseline that PHE-FL calls EdgeCloud."""
+    cloud round. kappa2 = 1 is the baseline that PHE-FL calls EdgeCloud. participation: the share of an edge's devices
+    that it draws for each edge round."""
 
     kappa1: int | None = whole(None, low=1, none=True)
     kappa2: int = whole(2, low=1)
+    participation: float = number(1.0, low=0, above=True, high=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -202,8 +202,8 @@ def test_a_peer_that_never_comes_is_not_lost_but_tried_again() -> None:
 def test_another_protocol_is_refused_once() -> None:
     a = Side("a", "b")
     hello = Side("b", "a").packets(0.0)[0][0]
-    other = hello[:13] + msgpack.packb({"protocol": 2, "incarnation": "x", "heard": None})
-    expected = Refused("b", "it speaks protocol 2, this node 1: run one version everywhere")
+    other = hello[:13] + msgpack.packb({"protocol": 3, "incarnation": "x", "heard": None})
+    expected = Refused("b", "it speaks protocol 3, this node 2: run one version everywhere")
     assert a.hear([[other], [other]], 0.0) == [expected]
     assert a.association.put(outgoing()) == [Undelivered("b", 1, "refused")]
     assert a.association.tick(100.0, 0.0) == []
@@ -212,7 +212,7 @@ def test_another_protocol_is_refused_once() -> None:
 def test_bad_bytes_cost_an_event() -> None:
     a, _ = meet()
     hello = Side("b", "a").packets(0.0)[0][0]
-    for packet in ([b""], [hello[:13]], [hello[:13] + msgpack.packb({"protocol": 1})]):
+    for packet in ([b""], [hello[:13]], [hello[:13] + msgpack.packb({"protocol": 2})]):
         assert kinds(a.hear([packet], 0.0)) == [BadMessage]
     assert a.association.state == "present"
 

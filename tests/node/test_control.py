@@ -70,7 +70,7 @@ async def test_both_ways(tmp_path: Path) -> None:
         node, message = await it.heard()
         assert node == "edge-0"
         assert {key: message[key] for key in ("type", "node", "incarnation", "protocol")} == {
-            "type": "register", "node": "edge-0", "incarnation": "first", "protocol": 1,
+            "type": "register", "node": "edge-0", "incarnation": "first", "protocol": 2,
         }  # fmt: skip
         await it.server.send("edge-0", {"type": "start"})
         assert await receive(client) == {"type": "start"}
@@ -121,7 +121,7 @@ async def test_strangers_are_refused_and_told_of_once(tmp_path: Path, caplog: py
 async def test_nobody_registers_in_anothers_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with plane(tmp_path / "control") as it:
         client = it.client(it.assignment("edge-0"))
-        client.send({"type": "register", "node": "edge-1", "incarnation": "x", "pid": 1, "protocol": 1})
+        client.send({"type": "register", "node": "edge-1", "incarnation": "x", "pid": 1, "protocol": 2})
         client.register()
         node, message = await it.heard()
         assert (node, message["node"]) == ("edge-0", "edge-0")
@@ -133,7 +133,7 @@ async def test_another_protocol_is_a_failure_of_the_node(tmp_path: Path) -> None
     async with plane(tmp_path / "control") as it:
         client = it.client(it.assignment("edge-0"))
         client.send({"type": "register", "node": "edge-0", "incarnation": "x", "pid": 1, "protocol": 9})
-        error = "speaks protocol 9, the orchestrator 1: use one version"
+        error = "speaks protocol 9, the orchestrator 2: use one version"
         assert await it.heard() == ("edge-0", {"type": "failed", "error": error})
         client.close()
 

@@ -49,6 +49,20 @@ def test_two_cloud_rounds_are_algorithm_1(digits: Prepared, tmp_path: Path) -> N
     assert same(run.state("cloud"), w)
 
 
+def test_a_share_of_the_devices_takes_part_and_others_each_time(digits: Prepared, tmp_path: Path) -> None:
+    p = HierFAVG(kappa2=3, participation=0.5, **OPTIONS)  # type: ignore[arg-type]
+    run = Federation(digits, hierarchy([5]), "hierfavg", p, tmp_path, rounds=1).run()
+    learners = learners_of(run)
+    w = learners["device-0-0"].get()
+    asked = []
+    for r in (1, 2, 3):
+        order = np.random.default_rng(derive_seed(7, "edge-0", "devices", str(r))).permutation(5)
+        asked.append([f"device-0-{k}" for k in sorted(order[:3])])  # of five, half is three
+        w = edge_model(learners, asked[-1], w, range(r, r + 1), p)
+    assert len({tuple(devices) for devices in asked}) > 1
+    assert same(run.state("cloud"), w)
+
+
 def test_numbers_of_edge_rounds_do_not_meet_again() -> None:
     assert [list(edge_rounds(t, 3)) for t in (1, 2)] == [[1, 2, 3], [4, 5, 6]]
 

@@ -1,19 +1,22 @@
 """Many `tc` commands in one process, and what became of each: ``tc -force -json -statistics -batch -``. Pure, no I/O.
 
-With ``-force`` tc goes on after a command that fails, and tells on standard error which line that was (tc(8), -force).
-A command that shows something prints one JSON array if it succeeds, and nothing if it fails.
+With ``-force`` tc goes on after a command that fails, and tells which line that was (tc(8), -force). A command that
+shows something prints one JSON array if it succeeds, and nothing if it fails. Standard output and error are read as one
+stream, in which all of this stands in the order of the commands.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from netem.errors import TcError
 
 ARGUMENTS = ("tc", "-force", "-json", "-statistics", "-batch", "-")
+END = "end"
+"""A word that tc does not know: its complaint of that line tells that those before are done."""
 _FAILED = re.compile(r"Command failed \S+:(\d+)$")
 
 
@@ -25,46 +28,55 @@ class Outcome:
     error: str = ""
 
 
-def outcomes(commands: Sequence[Sequence[str]], output: str, errors: str) -> list[Outcome]:
-    """What became of each command, from what tc has printed. Raises TcError if that is something else."""
-    complaints = _complaints(errors)
-    shown = _arrays(output)
+def failed_line(said: str) -> int | None:
+    """The number of the line that tc says has failed, if that is what it says here."""
+    match = _FAILED.match(said)
+    return int(match[1]) if match else None
+
+
+def outcomes(commands: Sequence[Sequence[str]], said: str, first: int = 1) -> list[Outcome]:
+    """What became of each command, from what tc has said; `first` is the first one's line in the whole batch.
+
+    Raises TcError if it has said something else.
+    """
+    shown, complaints, unexplained = _parts(said)
+    arrays = iter(shown)
     results = []
-    for line, command in enumerate(commands, start=1):
+    for line, command in enumerate(commands, start=first):
         if line in complaints:
             results.append(Outcome(error=complaints[line]))
         elif "show" in command:
             try:
-                results.append(Outcome(shown=next(shown)))
+                results.append(Outcome(shown=next(arrays)))
             except StopIteration:
-                raise TcError(f"tc has not shown what `{' '.join(command)}` asks for: {errors.strip()}") from None
+                raise TcError(f"tc has not shown what `{' '.join(command)}` asks for: {unexplained}") from None
         else:
             results.append(Outcome())
     return results
 
 
-def _complaints(errors: str) -> dict[int, str]:
-    """By line of the batch, what was said before the line was told to have failed."""
-    complaints = {}
-    said: list[str] = []
-    for line in errors.splitlines():
-        if match := _FAILED.match(line):
-            complaints[int(match[1])] = " ".join(said) or "refused"
-            said = []
-        else:
-            said.append(line.strip())
-    return complaints
-
-
-def _arrays(output: str) -> Iterator[str]:
-    """The JSON texts of an output, one after the other."""
+def _parts(said: str) -> tuple[list[str], dict[int, str], str]:
+    """The JSON arrays; by line of the batch, what was said before it was told to have failed; what else was said."""
     decoder = json.JSONDecoder()
+    arrays: list[str] = []
+    complaints: dict[int, str] = {}
+    before: list[str] = []
     place = 0
-    while rest := output[place:].lstrip():
-        place = len(output) - len(rest)
-        try:
-            _, end = decoder.raw_decode(output, place)
-        except ValueError as error:
-            raise TcError(f"cannot read the output of tc: {error}: {rest[:80]}") from error
-        yield output[place:end]
+    while rest := said[place:].lstrip():
+        place = len(said) - len(rest)
+        if rest.startswith("["):
+            try:
+                _, end = decoder.raw_decode(said, place)
+            except ValueError as error:
+                raise TcError(f"cannot read the output of tc: {error}: {rest[:80]}") from error
+            arrays.append(said[place:end])
+        else:
+            end = place + len(rest.partition("\n")[0])
+            line = said[place:end]
+            if (number := failed_line(line)) is None:
+                before.append(line.strip())
+            else:
+                complaints[number] = " ".join(before) or "refused"
+                before = []
         place = end
+    return arrays, complaints, " ".join(before)

@@ -21,7 +21,7 @@ async def open_fabric(plan: Plan, hub: Hub, directory: RunDirectory) -> Fabric:
     tried = json.loads(await hub.run([sys.executable, "-m", "orchestrator.fabric.tryout"]))
     if tried["netem"]:
         known = {key: tried[key] for key in ("seed", "duplicate_in_tree")}
-        return await KernelFabric.open(hub, directory.path, plan, **known)
+        return await KernelFabric.open(hub, directory.run, directory.path, plan, **known)
     if plan.engine == "kernel":
         raise HostError(
             f"the kernel engine does not work on this host: {tried['reason']}; load the module sch_netem"

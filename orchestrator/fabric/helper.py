@@ -59,18 +59,18 @@ class HelperHub(Hub):
         label = _environment(self._label)
         return ["docker", "exec", "--interactive", *label, self._name, "nsenter", *_as_seen_here(), *inner]
 
-    async def attempt(
+    async def spawn(
         self,
         argv: Sequence[str],
         *,
         pid: int | None = None,
-        stdin: str = "",
         environment: Mapping[str, str] | None = None,
-    ) -> tuple[int, str, str]:
+        errors: int = asyncio.subprocess.PIPE,
+    ) -> asyncio.subprocess.Process:
         """The environment goes with the command: what `docker` itself is given stays outside."""
         if environment:
             argv = ["env", *(f"{key}={value}" for key, value in environment.items()), *argv]
-        return await super().attempt(argv, pid=pid, stdin=stdin)
+        return await super().spawn(argv, pid=pid, errors=errors)
 
 
 def _as_seen_here() -> list[str]:

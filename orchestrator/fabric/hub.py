@@ -17,6 +17,7 @@ from orchestrator.errors import HostError
 
 ANCHOR = (sys.executable, "-I", "-S", str(Path(__file__).with_name("anchor.py")))
 START_TIMEOUT = 10.0
+LONGEST_LINE = 1 << 26  # bytes; tc shows all queues of an interface in one
 
 
 def labels(run: str, directory: Path, part: str) -> dict[str, str]:
@@ -103,14 +104,25 @@ class Hub:
         environment: Mapping[str, str] | None = None,
     ) -> tuple[int, str, str]:
         """As ``run``, whether it succeeds or not: exit code, output, errors."""
-        process = await asyncio.create_subprocess_exec(
-            *self.enter(pid), *argv,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **(environment or {})}, start_new_session=True,
-        )  # fmt: skip
+        process = await self.spawn(argv, pid=pid, environment=environment)
         output, errors = await process.communicate(stdin.encode())
         assert process.returncode is not None
         return process.returncode, output.decode(), errors.decode()
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        pid: int | None = None,
+        environment: Mapping[str, str] | None = None,
+        errors: int = asyncio.subprocess.PIPE,
+    ) -> asyncio.subprocess.Process:
+        """Start a command as ``run`` does, to talk with; ``errors`` as of subprocess."""
+        return await asyncio.create_subprocess_exec(
+            *self.enter(pid), *argv,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors, limit=LONGEST_LINE,
+            env={**os.environ, **(environment or {})}, start_new_session=True,
+        )  # fmt: skip
 
     async def close(self) -> None:
         assert self.anchor.stdin is not None

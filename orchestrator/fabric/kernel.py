@@ -11,12 +11,12 @@ everybody, and such packets would take the rate and the buffer of links they do 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
-from netem import batch, tc
+from netem import tc
 from netem.batch import Outcome
 from netem.errors import NetemError
 from netem.losses import AskedLosses
@@ -26,7 +26,8 @@ from orchestrator.errors import FabricError, HostError
 from orchestrator.fabric import wiring
 from orchestrator.fabric.base import Counted, LinkChange, LinkRow
 from orchestrator.fabric.gathering import Gathering
-from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.hub import Hub, labels
+from orchestrator.fabric.traffic_control import Command, TrafficControl
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 
 BRIDGE = "br0"
@@ -52,10 +53,10 @@ class KernelFabric(Gathering):
 
     engine = "kernel"
 
-    def __init__(self, hub: Hub, tables: Path, plan: Plan, capabilities: tc.Capabilities) -> None:
+    def __init__(self, hub: Hub, control: TrafficControl, plan: Plan, capabilities: tc.Capabilities) -> None:
         super().__init__(self.alter)
         self._hub = hub
-        self._environment = {"TC_LIB_DIR": str(tables)}
+        self._tc = control
         self._nodes = {node.name: node for node in plan.nodes}
         self._capabilities = capabilities
         self._links: defaultdict[str, dict[str, tc.KernelLink]] = defaultdict(dict)  # target -> source -> link
@@ -70,7 +71,7 @@ class KernelFabric(Gathering):
 
     @classmethod
     async def open(
-        cls, hub: Hub, directory: Path, plan: Plan, *, seed: bool, duplicate_in_tree: bool = False
+        cls, hub: Hub, run: str, directory: Path, plan: Plan, *, seed: bool, duplicate_in_tree: bool = False
     ) -> KernelFabric:
         """``seed``, ``duplicate_in_tree``: what this host's netem can do, see `tc.Capabilities` and `tryout`."""
         tables = directory / "tc"
@@ -79,7 +80,8 @@ class KernelFabric(Gathering):
             (tables / name).write_text(text)
         await hub.run(["ip", "link", "add", BRIDGE, "type", "bridge", "mcast_snooping", "0"])
         await hub.run(["ip", "link", "set", BRIDGE, "addrgenmode", "none", "up"])
-        return cls(hub, tables, plan, tc.Capabilities(seed=seed, duplicate_in_tree=duplicate_in_tree))
+        control = TrafficControl(hub, {**labels(run, directory, "tc"), "TC_LIB_DIR": str(tables)})
+        return cls(hub, control, plan, tc.Capabilities(seed=seed, duplicate_in_tree=duplicate_in_tree))
 
     def notes(self) -> list[str]:
         return [
@@ -98,7 +100,7 @@ class KernelFabric(Gathering):
         await self._hub.run(["bridge", "-batch", "-"], stdin=_bridge_lines(node, interface))
         links = self._links[node.name]
         commands = tc.setup_commands(interface, list(links.values()), self._capabilities)
-        shown = await self._tc([*commands, tc.show_command(interface)])
+        shown = await self._tc.run([*commands, tc.show_command(interface)])
         self._interfaces[node.name] = interface
         self._check(node.name, links, tc.parse_qdiscs(shown))
         closed = [
@@ -171,7 +173,7 @@ class KernelFabric(Gathering):
             alteration.command = tc.cut_command(alteration.interface, alteration.link)
 
     async def _carry_out(self, alterations: Sequence[_Alteration]) -> list[Exception | None]:
-        """Run what is prepared, in one process; the error of each, None where it succeeded.
+        """Run what is prepared, in one batch; the error of each, None where it succeeded.
 
         Counters that a command throws away are read before it, after what makes them final; the state is read last.
         """
@@ -229,7 +231,8 @@ class KernelFabric(Gathering):
         return Counted(links=rows)
 
     async def close(self) -> None:
-        """Nothing to do: the bridge and the interfaces end with the hub's namespace."""
+        """The bridge and the interfaces end with the hub's namespace."""
+        await self._tc.close()
 
     async def _retire(self, node: str) -> None:
         """Keep what an interface has counted before it goes."""
@@ -245,7 +248,7 @@ class KernelFabric(Gathering):
         """What the qdiscs of an interface have counted, by the index of the link."""
         if target not in self._interfaces:
             return {}
-        shown = await self._tc([tc.show_command(self._interfaces[target])])
+        shown = await self._tc.run([tc.show_command(self._interfaces[target])])
         counted = {index: _counts(state) for index, state in tc.parse_qdiscs(shown).items()}
         return counted | {index: _cut_off(packets) for index, packets in tc.parse_cuts(shown).items()}
 
@@ -277,18 +280,9 @@ class KernelFabric(Gathering):
             if differences := tc.compare(asked, states[link.index]):
                 raise FabricError(f"link {source} -> {target}: {'; '.join(map(str, differences))}")
 
-    async def _tc(self, commands: Iterable[Sequence[str]]) -> str:
-        """Run commands one after the other in one process; what those that show something have printed, as JSON."""
-        argv = ["tc", "-json", "-statistics", "-batch", "-"]
-        return await self._hub.run(argv, stdin=tc.batch(commands), environment=self._environment)
-
-    async def _batch(self, parts: Sequence[Sequence[Sequence[str]]]) -> list[list[Outcome]]:
-        """Run commands, those of the first part first, in one process; what became of each."""
-        commands = [command for part in parts for command in part]
-        _, output, errors = await self._hub.attempt(
-            batch.ARGUMENTS, stdin=tc.batch(commands), environment=self._environment
-        )
-        results = iter(batch.outcomes(commands, output, errors))
+    async def _batch(self, parts: Sequence[Sequence[Command]]) -> list[list[Outcome]]:
+        """Run commands, those of the first part first; what became of each."""
+        results = iter(await self._tc.attempt([command for part in parts for command in part]))
         return [[next(results) for _ in part] for part in parts]
 
 

@@ -11,27 +11,32 @@ CHANGE = ["tc", "qdisc", "change", "dev", "v1", "root", "netem"]
 
 def test_each_show_has_its_array_and_each_complaint_its_line() -> None:
     # As tc 6.1 writes it for a device that has gone between two lines.
-    errors = 'Cannot find device "v9"\nCommand failed -:2\nError: qdisc not found.\nCommand failed -:3\n'
-    output = '[{"kind":"netem",\n  "handle": "2:"}]\n[]\n'
-    assert outcomes([SHOW, SHOW, CHANGE, CHANGE, SHOW], output, errors) == [
+    said = (
+        '[{"kind":"netem",\n  "handle": "2:"}]\nCannot find device "v9"\nCommand failed -:2\n'
+        "Error: qdisc not found.\nCommand failed -:3\n[]\n"
+    )
+    expected = [
         Outcome(shown='[{"kind":"netem",\n  "handle": "2:"}]'),
         Outcome(error='Cannot find device "v9"'),
         Outcome(error="Error: qdisc not found."),
         Outcome(),
         Outcome(shown="[]"),
     ]
+    assert outcomes([SHOW, SHOW, CHANGE, CHANGE, SHOW], said) == expected
+    later = said.replace(":2\n", ":12\n").replace(":3\n", ":13\n")
+    assert outcomes([SHOW, SHOW, CHANGE, CHANGE, SHOW], later, first=11) == expected
 
 
 def test_a_line_that_fails_without_a_word() -> None:
-    assert outcomes([CHANGE], "", "Command failed -:1\n") == [Outcome(error="refused")]
+    assert outcomes([CHANGE], "Command failed -:1\n") == [Outcome(error="refused")]
 
 
 def test_a_warning_is_no_failure() -> None:
-    assert outcomes([CHANGE], "", "Warning: sch_netem: seed ignored.\n") == [Outcome()]
+    assert outcomes([CHANGE], "Warning: sch_netem: seed ignored.\n") == [Outcome()]
 
 
 def test_output_that_ends_early() -> None:
     with pytest.raises(TcError, match="has not shown what `tc qdisc show dev v1` asks for: killed"):
-        outcomes([SHOW], "", "killed")
+        outcomes([SHOW], "killed")
     with pytest.raises(TcError, match="cannot read the output of tc"):
-        outcomes([SHOW], '[{"kind":', "")
+        outcomes([SHOW], '[{"kind":')

@@ -40,11 +40,12 @@ class Stage:
         self.plan: Plan = make_plan(parse(SCENARIO.format(devices=devices, link=link), "lab.yaml"), None)
         self.nodes: dict[str, Namespace] = {}
         self._runner = asyncio.Runner()
+        self.fabric: KernelFabric = None  # type: ignore[assignment]  # until it is open
         self.hub = self.do(Hub.open("lab", directory))
         try:
             self.tried = tried or self._try_out()
             abilities = {key: self.tried[key] for key in ("seed", "duplicate_in_tree")}
-            self.fabric = self.do(KernelFabric.open(self.hub, directory, self.plan, **abilities))
+            self.fabric = self.do(KernelFabric.open(self.hub, "lab", directory, self.plan, **abilities))
             self.do(self.fabric.shape(self.plan.links))
         except BaseException:
             self.close()
@@ -106,5 +107,7 @@ class Stage:
     def close(self) -> None:
         for node in self.nodes.values():
             node.close()
+        if self.fabric is not None:
+            self.do(self.fabric.close())
         self.do(self.hub.close())
         self._runner.close()

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from netem import batch
+from netem.batch import Outcome
 from netem.profile import LinkProfile
 from orchestrator.errors import FabricError
 from orchestrator.fabric.base import LinkChange
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.kernel import KernelFabric
+from orchestrator.fabric.traffic_control import Command
 from orchestrator.planning.plan import Plan, make_plan
 from orchestrator.scenario.reading import parse
 
@@ -26,12 +30,29 @@ links: {device-cloud: {latency: 10ms, loss: 1%}}
 """
 
 
+class FakeTc:
+    """A process of tc: each write to it is a batch, which `answer` is given with the number of its first line."""
+
+    def __init__(self, answer: Callable[[list[str], int], str]) -> None:
+        self.stdin = self
+        self.stdout = asyncio.StreamReader()
+        self._answer = answer
+        self._lines = 0
+
+    def write(self, text: bytes) -> None:
+        lines = text.decode().splitlines()
+        self.stdout.feed_data(self._answer(lines, self._lines + 1).encode())
+        self._lines += len(lines)
+
+    async def drain(self) -> None: ...
+
+
 class WritingHub:
     """Remembers what was run and in which namespace; shows the leaves that tc was told to make."""
 
     def __init__(self, answer_latency: float | None = None) -> None:
         self.ran: list[tuple[int | None, str]] = []
-        self.processes: list[list[str]] = []  # the lines of each
+        self.batches: list[list[str]] = []  # the lines of each that tc was given
         self.refused = ""  # what a line that is refused contains
         self.leaves: dict[str, dict[str, dict[str, Any]]] = {}
         self.answer_latency = answer_latency
@@ -44,19 +65,31 @@ class WritingHub:
     async def attempt(
         self, argv: list[str], *, pid: int | None = None, stdin: str = "", environment: dict[str, str] | None = None
     ) -> tuple[int, str, str]:
+        self.ran += [(pid, line) for line in stdin.splitlines() or [" ".join(argv)]]
+        return 0, "", ""
+
+    async def spawn(self, argv: Sequence[str], *, environment: Mapping[str, str], errors: int) -> FakeTc:
+        assert argv == batch.ARGUMENTS
+        assert {"EDGEBED_RUN", "TC_LIB_DIR"} <= environment.keys()
+        assert errors == asyncio.subprocess.STDOUT
+        return FakeTc(self.answer)
+
+    def answer(self, lines: list[str], first: int) -> str:
         """What tc -force does: a line that is refused is told, and shows nothing."""
-        shown = errors = ""
-        self.processes.append(stdin.splitlines() or [" ".join(argv)])
-        for number, line in enumerate(self.processes[-1], start=1):
-            self.ran.append((pid, line))
+        said = ""
+        self.batches.append(lines[:-1])
+        for number, line in enumerate(lines, start=first):
+            if line == batch.END:
+                return f'{said}Object "end" is unknown, try "tc help".\nCommand failed -:{number}\n'
+            self.ran.append((None, line))
             if self.refused and self.refused in line:
-                errors += f"Error: no.\nCommand failed -:{number}\n"
+                said += f"Error: no.\nCommand failed -:{number}\n"
             elif show := re.match(r"qdisc show dev (\S+)", line):
-                shown += json.dumps(list(self.leaves[show[1]].values())) + "\n"
+                said += json.dumps(list(self.leaves[show[1]].values())) + "\n"
             elif made := re.match(r"qdisc (?:add|replace|change) dev (\S+) parent (1:\S+) (.*)", line):
                 leaves = self.leaves.setdefault(made[1], {})
                 leaves[made[2]] = self.netem(made[2], made[3]) if " netem " in line else self.blackhole(made[2])
-        return bool(errors), shown, errors
+        raise AssertionError("a batch has an end")
 
     def netem(self, parent: str, options: str) -> dict[str, Any]:
         delay = re.search(r"delay ([\d.]+)ms", options)
@@ -89,7 +122,7 @@ def plan() -> Plan:
 
 
 async def opened(plan: Plan, hub: WritingHub, tmp_path: Path) -> KernelFabric:
-    fabric = await KernelFabric.open(cast(Hub, hub), tmp_path, plan, seed=True)
+    fabric = await KernelFabric.open(cast(Hub, hub), "run", tmp_path, plan, seed=True)
     await fabric.shape(plan.links)
     return fabric
 
@@ -212,15 +245,15 @@ async def test_what_a_cut_drops_is_counted(plan: Plan, tmp_path: Path) -> None:
 SLOW = LinkProfile(latency=0.05)
 
 
-async def test_changes_at_one_moment_are_one_process(plan: Plan, tmp_path: Path) -> None:
+async def test_changes_at_one_moment_are_one_batch(plan: Plan, tmp_path: Path) -> None:
     """Each way of two links: both devices' ways up are shaped on the cloud's interface, the ways down on their own."""
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
     for number, node in enumerate(plan.nodes):
         await fabric.attach(node, pid=100 + number)
-    del hub.processes[:]
+    del hub.batches[:]
     await asyncio.gather(*(fabric.change(link.source, link.target, SLOW) for link in plan.links))
-    (lines,) = hub.processes
+    (lines,) = hub.batches
     assert [line.split()[:4] for line in lines] == [
         ["qdisc", "change", "dev", device] for device in ("v1.1", "v2.2", "v1.1", "v3.3")
     ] + [["qdisc", "show", "dev", device] for device in ("v1.1", "v2.2", "v3.3")]
@@ -231,14 +264,14 @@ async def test_what_comes_while_the_engine_is_busy_is_made_together_afterwards(p
     fabric = await opened(plan, hub, tmp_path)
     await fabric.attach(plan.node("cloud"), pid=4711)
     release = asyncio.Event()
-    attempt = hub.attempt
+    attempt = fabric._tc.attempt
 
-    async def slow(*arguments: Any, **named: Any) -> tuple[int, str, str]:
+    async def slow(commands: Sequence[Command]) -> list[Outcome]:
         await release.wait()
-        return await attempt(*arguments, **named)
+        return await attempt(commands)
 
-    hub.attempt = slow  # type: ignore[method-assign]
-    del hub.processes[:]
+    fabric._tc.attempt = slow  # type: ignore[method-assign]
+    del hub.batches[:]
     first = asyncio.create_task(fabric.change("device-0", "cloud", SLOW))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -246,17 +279,17 @@ async def test_what_comes_while_the_engine_is_busy_is_made_together_afterwards(p
     await asyncio.sleep(0)
     release.set()
     await asyncio.gather(first, *rest)
-    assert [sum(" change " in line for line in lines) for lines in hub.processes] == [1, 2]
+    assert [sum(" change " in line for line in lines) for lines in hub.batches] == [1, 2]
 
 
 async def test_cuts_at_one_moment_stop_all_before_any_is_read(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
     await fabric.attach(plan.node("cloud"), pid=4711)
-    del hub.processes[:]
+    del hub.batches[:]
     cuts = [LinkChange(f"device-{number}", "cloud", cut=True) for number in (0, 1)]
     assert await fabric.alter(cuts) == [None, None]
-    assert hub.processes == [
+    assert hub.batches == [
         [
             "qdisc add dev v1.1 parent 2:1 blackhole",
             "qdisc add dev v1.1 parent 3:1 blackhole",
@@ -288,11 +321,11 @@ async def test_what_is_asked_of_one_link_twice_is_done_in_order(plan: Plan, tmp_
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
     await fabric.attach(plan.node("cloud"), pid=4711)
-    del hub.processes[:]
+    del hub.batches[:]
     ends = ("device-0", "cloud")
     changes = [LinkChange(*ends, cut=True), LinkChange(*ends, profile=SLOW), LinkChange(*ends, cut=False)]
     assert await fabric.alter(changes) == [None] * 3
-    assert [lines[-1].split()[6] for lines in hub.processes] == ["blackhole", "handle"]
+    assert [lines[-1].split()[6] for lines in hub.batches] == ["blackhole", "handle"]
 
 
 async def test_asked_losses_follow_the_profile(plan: Plan, tmp_path: Path) -> None:

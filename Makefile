@@ -2,9 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-.PHONY: help setup demo test lint lab images benchmarks clean
+.PHONY: help setup demo test lint lab lab-long images benchmarks clean
 help:  ## what there is to make
-	@grep -E '^[a-z]+:.*## ' Makefile | sed 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
 # torch comes first and alone: where a CPU build is at hand it is taken, and nothing after it asks for another.
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -23,6 +23,8 @@ lint: setup
 	$(BIN)/lint-imports
 lab: setup  ## the kernel engine in a kernel with netem; boots one in user-mode Linux where this host's has none
 	$(BIN)/python -m pytest tests/lab
+lab-long: setup  ## the same with more packets and for longer, some 10 minutes: the figures of docs/fidelity.md
+	$(BIN)/python -m pytest tests/lab/inside -m long
 images: setup  ## the image of a node for this machine, and its size; with BASE=... upon another base
 	PIP=$(BIN)/pip images/build.sh
 benchmarks: setup  ## each prints one JSON object

@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import json
 import random
-import socket
 import sys
-import threading
-import time
 from collections.abc import Callable
 from statistics import median
 from typing import Any
@@ -22,7 +19,7 @@ from typing import Any
 from benchmarks.links import packets_per_second
 from netem.intervals import binomial_range, design_effect
 from netem.profile import GilbertElliott, LinkProfile
-from tests.netem.traffic import PAYLOAD_SHARE, connection, datagrams, goodput, round_trips
+from tests.netem.traffic import PAYLOAD_SHARE, datagrams, flows, goodput, round_trips
 from tests.netem.wiring import Lab
 
 RTTS = (1, 5, 20, 50, 100, 200)  # ms
@@ -116,44 +113,9 @@ def ceiling() -> dict[str, Any]:
         lab.start_switch()
         lab.shape("a", "b", {})
         one = goodput(lab, "a", "b", 3.0, 1.0)
-        packets = packets_per_second(lab)
-        sixteen = flows(lab, 16, 3.0)
+        packets = packets_per_second(lab, "a", "b")
+        sixteen = flows(lab, "a", "b", 16, 3.0)
     return {"tcp_1_gbit_s": round(one / 1e9, 2), "tcp_16_gbit_s": round(sixteen / 1e9, 2), "packets_s": round(packets)}
-
-
-def flows(lab: Lab, number: int, seconds: float) -> float:
-    """Aggregate payload in bit/s of so many TCP connections at once."""
-    ends = [connection(lab, "a", "b") for _ in range(number)]
-    stop = time.monotonic() + seconds
-    arrived = [0] * number
-
-    def feed(near: socket.socket) -> None:
-        near.settimeout(1.0)
-        while time.monotonic() < stop:
-            try:
-                near.send(bytes(1 << 18))
-            except TimeoutError:
-                continue
-
-    def sink(place: int, far: socket.socket) -> None:
-        far.settimeout(0.5)
-        buffer = bytearray(1 << 20)
-        while time.monotonic() < stop:
-            try:
-                arrived[place] += far.recv_into(buffer)
-            except TimeoutError:
-                continue
-
-    threads = [threading.Thread(target=feed, args=(near,)) for near, _ in ends]
-    threads += [threading.Thread(target=sink, args=(place, far)) for place, (_, far) in enumerate(ends)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for near, far in ends:
-        near.close()
-        far.close()
-    return sum(arrived) * 8 / seconds
 
 
 def in_lab(measure: Callable[[Lab], Any]) -> Callable[[], Any]:

@@ -24,21 +24,21 @@ SECONDS = 1.5
 DELAY = "5ms"
 
 
-def packets_per_second(lab: Lab) -> float:
-    """Small datagrams that reach b's interface while a sends as fast as it can."""
-    with lab.bound("a", socket.SOCK_DGRAM) as near, lab.bound("b", socket.SOCK_DGRAM) as far:
+def packets_per_second(lab: Lab, source: str = "a", target: str = "b") -> float:
+    """Small datagrams that reach the target's interface while the source sends as fast as it can."""
+    with lab.bound(source, socket.SOCK_DGRAM) as near, lab.bound(target, socket.SOCK_DGRAM) as far:
         near.connect(far.getsockname())
-        before, began = received(lab), time.monotonic()
+        before, began = received(lab, target), time.monotonic()
         while time.monotonic() < began + SECONDS:
             for _ in range(50):
                 near.send(bytes(60))
         took = time.monotonic() - began
-        return (received(lab) - before) / took
+        return (received(lab, target) - before) / took
 
 
-def received(lab: Lab) -> int:
-    """Packets that arrived at b's data0, whether or not a program read them."""
-    (link,) = json.loads(lab.nodes["b"].run("ip", "-j", "-s", "link", "show", "data0"))
+def received(lab: Lab, node: str) -> int:
+    """Packets that arrived at the node's data0, whether or not a program read them."""
+    (link,) = json.loads(lab.nodes[node].run("ip", "-j", "-s", "link", "show", "data0"))
     packets: int = link["stats64"]["rx"]["packets"]
     return packets
 

@@ -17,6 +17,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from netem.lateness import Lateness
@@ -53,9 +54,9 @@ def arrived(far: socket.socket) -> bool:
     return True
 
 
-def send(lab: Lab, stop: threading.Event, counted: dict[str, int]) -> None:
-    """Datagrams from a to b until told to stop; how many were sent and how many arrived."""
-    with lab.bound("a", socket.SOCK_DGRAM) as near, lab.bound("b", socket.SOCK_DGRAM) as far:
+def send(lab: Lab, source: str, target: str, stop: threading.Event, counted: dict[str, int]) -> None:
+    """Datagrams until told to stop; how many were sent and how many arrived."""
+    with lab.bound(source, socket.SOCK_DGRAM) as near, lab.bound(target, socket.SOCK_DGRAM) as far:
         near.connect(far.getsockname())
         far.settimeout(PAUSE)
         while not stop.is_set():
@@ -68,7 +69,7 @@ def send(lab: Lab, stop: threading.Event, counted: dict[str, int]) -> None:
             counted["received"] += 1
 
 
-async def follow(lab: Lab) -> tuple[Lateness, int]:
+async def follow(change_link: Callable[[LinkProfile], Awaitable[None]]) -> tuple[Lateness, int]:
     """Make the changes at their times; how late, and how many."""
     loop = asyncio.get_running_loop()
     lateness = Lateness()
@@ -76,7 +77,7 @@ async def follow(lab: Lab) -> tuple[Lateness, int]:
     began = loop.time()
     for change in changes:
         await asyncio.sleep(max(0.0, began + change.at - loop.time()))
-        lab.ask("link", source="a", target="b", profile=change.profile.to_mapping())
+        await change_link(change.profile)
         lateness.add(loop.time() - began - change.at)
     return lateness, len(changes)
 
@@ -85,12 +86,16 @@ def benchmark() -> dict[str, Any]:
     with Lab(2) as lab:
         lab.start_switch()
         lab.shape("a", "b", BASE.to_mapping())
+
+        async def change_link(profile: LinkProfile) -> None:
+            lab.ask("link", source="a", target="b", profile=profile.to_mapping())
+
         counted = {"sent": 0, "received": 0}
         stop = threading.Event()
-        sender = threading.Thread(target=send, args=(lab, stop, counted))
+        sender = threading.Thread(target=send, args=(lab, "a", "b", stop, counted))
         sender.start()
         try:
-            lateness, changes = asyncio.run(follow(lab))
+            lateness, changes = asyncio.run(follow(change_link))
         finally:
             stop.set()
             sender.join()

@@ -21,6 +21,7 @@ from tests.lab import uml
 
 INSIDE = Path(__file__).with_name("inside")
 SECONDS = 300.0
+SECONDS_LONG = 1800.0
 RESULTS = "EDGEBED_LAB"  # in a guest: the directory to write reports to
 REPORTS = "reports.jsonl"
 
@@ -32,6 +33,18 @@ _HERE = pytest.StashKey[bool]()
 def pytest_configure(config: pytest.Config) -> None:
     if RESULTS in os.environ:
         config.pluginmanager.register(Writer(config, Path(os.environ[RESULTS], REPORTS)))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes minutes, unless it is asked for; a guest runs what it is told to."""
+    if not wants_long(config) and RESULTS not in os.environ:
+        long = [item for item in items if item.get_closest_marker("long")]
+        items[:] = [item for item in items if item not in long]
+        config.hook.pytest_deselected(items=long)
+
+
+def wants_long(config: pytest.Config) -> bool:
+    return config.option.markexpr == "long"
 
 
 class Writer:
@@ -83,7 +96,8 @@ def guest_reports(session: pytest.Session) -> Reports:
     if _REPORTS not in session.stash:
         with tempfile.TemporaryDirectory(prefix="edgebed-lab-") as name:
             chosen = [item.nodeid for item in session.items if INSIDE in item.path.parents]
-            console = uml.run_pytest(Path(name), chosen, SECONDS)
+            seconds = SECONDS_LONG if wants_long(session.config) else SECONDS
+            console = uml.run_pytest(Path(name), chosen, seconds)
             reports = defaultdict(list, {"": [{"console": console}]})
             with Path(name, REPORTS).open() if Path(name, REPORTS).exists() else open(os.devnull) as lines:
                 for line in lines:

@@ -82,7 +82,8 @@ def connection(lab: Lab, source: str, target: str, window: int | None = None) ->
         near.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
         near.connect(listening.getsockname())
         far, _ = listening.accept()
-        far.settimeout(20.0)
+        for end in (near, far):
+            end.settimeout(20.0)
         return near, far
 
 
@@ -109,6 +110,41 @@ def goodput(lab: Lab, source: str, target: str, seconds: float, skip: float, win
     near.close()
     far.close()
     return arrived[1] * 8 / (seconds - skip)
+
+
+def flows(lab: Lab, source: str, target: str, number: int, seconds: float) -> float:
+    """Aggregate payload in bit/s of so many TCP connections at once."""
+    ends = [connection(lab, source, target) for _ in range(number)]
+    stop = time.monotonic() + seconds
+    arrived = [0] * number
+
+    def feed(near: socket.socket) -> None:
+        near.settimeout(1.0)
+        while time.monotonic() < stop:
+            try:
+                near.send(bytes(1 << 18))
+            except TimeoutError:
+                continue
+
+    def sink(place: int, far: socket.socket) -> None:
+        far.settimeout(0.5)
+        buffer = bytearray(1 << 20)
+        while time.monotonic() < stop:
+            try:
+                arrived[place] += far.recv_into(buffer)
+            except TimeoutError:
+                continue
+
+    threads = [threading.Thread(target=feed, args=(near,)) for near, _ in ends]
+    threads += [threading.Thread(target=sink, args=(place, far)) for place, (_, far) in enumerate(ends)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for near, far in ends:
+        near.close()
+        far.close()
+    return sum(arrived) * 8 / seconds
 
 
 def transfer(lab: Lab, source: str, target: str, data: bytes) -> bytes:

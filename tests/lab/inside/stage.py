@@ -35,9 +35,12 @@ class Stage:
     tests.netem.wiring.Lab, so that its traffic can be sent here too.
     """
 
-    def __init__(self, devices: int, directory: Path, link: str = "{}", tried: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, devices: int, directory: Path, link: str = "{}", tried: dict[str, Any] | None = None,
+        scenario: str = SCENARIO,
+    ) -> None:  # fmt: skip
         """`link`: the profile of all links. `tried`: what the tryout of another stage has found. Attaches nobody."""
-        self.plan: Plan = make_plan(parse(SCENARIO.format(devices=devices, link=link), "lab.yaml"), None)
+        self.plan: Plan = make_plan(parse(scenario.format(devices=devices, link=link), "lab.yaml"), None)
         self.nodes: dict[str, Namespace] = {}
         self._runner = asyncio.Runner()
         self.fabric: KernelFabric = None  # type: ignore[assignment]  # until it is open

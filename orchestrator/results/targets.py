@@ -32,11 +32,14 @@ class Reached:
     bytes: dict[str, int]
 
 
-def accuracy_series(history: History, judged: Judged) -> list[Metric]:
-    """The accuracy by round: on the global test set (`History.global_series`), or the mean over nodes on their own."""
+def accuracy_series(history: History, judged: Judged | Sequence[str]) -> list[Metric]:
+    """The accuracy by round: on the global test set (`History.global_series`), or the mean over nodes on their own, be
+    it all of a kind or those that are named."""
     if judged == "global":
         return history.global_series("accuracy")
-    return own_series(history, "accuracy", clients(history) if judged == "clients" else tier(history, "edge"))
+    if isinstance(judged, str):
+        judged = clients(history) if judged == "clients" else tier(history, "edge")
+    return own_series(history, "accuracy", judged)
 
 
 def own_series(history: History, name: str, nodes: Sequence[str]) -> list[Metric]:

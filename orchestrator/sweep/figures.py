@@ -55,7 +55,7 @@ class Spread:
 def figures(history: History, target: Target | None) -> Figures:
     """What a run came to. Bytes are those delivered by each class of links in the training, headers included.
 
-    ``final.``, ``best.`` global, clients, edges; ``rounds``; ``seconds`` of training, ``wall_seconds`` of the host;
+    ``final.``, ``best.`` global, clients, edges; ``best.target`` of those that the target is about; ``rounds``; ``seconds`` of training, ``wall_seconds`` of the host;
     ``bytes_per_round.`` link class; ``to_target.`` rounds, seconds, bytes.link class, where the target was reached;
     ``personalisation.``, ``privacy.`` the numbers of the run's summary under these names, where it is about that.
     """
@@ -88,12 +88,14 @@ def _numbers(facts: Mapping[str, Any], above: str = "") -> dict[str, float]:
 
 
 def _to_target(history: History, target: Target) -> dict[str, float]:
-    made = reached(history, accuracy_series(history, target.judged), target.accuracy)
+    series = [metric for metric in accuracy_series(history, target.judged) if math.isfinite(metric.value)]
+    best = {"best.target": max(metric.value for metric in series)} if series else {}
+    made = reached(history, series, target.accuracy)
     if made is None:
-        return {}
+        return best
     rounds = {} if made.round is None else {"to_target.rounds": made.round}
     sent = {f"to_target.bytes.{name}": count for name, count in made.bytes.items()}
-    return {**rounds, "to_target.seconds": made.seconds, **sent}
+    return {**best, **rounds, "to_target.seconds": made.seconds, **sent}
 
 
 def spreads(runs: Sequence[Figures]) -> dict[str, Spread]:

@@ -32,23 +32,32 @@ from orchestrator.scenario.quantities import Fraction
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import Strict, problems
+from orchestrator.scenario.topology import unknown_node
 
 _END_OF_SCALAR = "...\n"  # how YAML ends a document that is one plain value
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
+Nodes = Annotated[list[str], Field(min_length=1)]
+
+
 class Target(Strict):
-    """The accuracy to which rounds, seconds and bytes are counted: on the global test set, or the mean over clients, or
-    over edges, each on its own test set."""
+    """The accuracy to which rounds, seconds and bytes are counted: on the global test set, or the mean over clients,
+    over edges or over some nodes, each on its own test set."""
 
     accuracy: Fraction = Field(gt=0)
     scope: Literal["global", "own"] = "global"
-    of: Literal["clients", "edges"] = Field(default="clients", description="whose own test sets")
+    of: Literal["clients", "edges"] | Nodes = Field(default="clients", description="whose own test sets")
 
     @property
-    def judged(self) -> Judged:
+    def judged(self) -> Judged | list[str]:
         return "global" if self.scope == "global" else self.of
+
+    @property
+    def nodes(self) -> list[str]:
+        """Those that are named, if any."""
+        return [] if isinstance(self.of, str) else self.of
 
 
 class SweepFile(Strict):
@@ -127,7 +136,14 @@ def _combinations(
             said = {**_places(source, ("cases", case), own), **_places(source, ("vary",), varied)}
             overrides = (*said, assignment("seed", seed), *common)
             try:
-                combinations.append(Combination(name, seed, overrides, parse(text, str(scenario), overrides)))
+                parsed = parse(text, str(scenario), overrides)
+                combinations.append(Combination(name, seed, overrides, parsed))
+                names = [member.name for member in parsed.topology.members()]
+                for index, node in enumerate(read.target.nodes if read.target else []):
+                    if node not in names:
+                        of = ("target", "of", index)
+                        told = Problem(source.place(of), dotted(of), f"in case '{name}': {unknown_node(node, names)}")
+                        found.setdefault((told.where, told.path, node), told)
             except ScenarioError as error:
                 for problem in error.problems:
                     place = said.get(problem.where.removeprefix("--set "), problem.where)

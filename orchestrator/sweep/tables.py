@@ -86,12 +86,13 @@ def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> N
 
 
 def _accuracies(target: Target | None) -> list[Column]:
-    judged = "global" if target is None else target.judged
     return [
         Column("global", "final.global", text.percent),
         Column("own, clients", "final.clients", text.percent),
         Column("own, edges", "final.edges", text.percent),
-        Column(f"best, {_JUDGED[judged]}", f"best.{judged}", text.percent),
+        Column("best, global", "best.global", text.percent)
+        if target is None
+        else Column(f"best, {_judged(target)}", "best.target", text.percent),
     ]
 
 
@@ -114,7 +115,10 @@ _COSTS = (
     Column("rounds", "rounds", text.number),
     Column("wall", "wall_seconds", text.duration),
 )
-_JUDGED = {"global": "global", "clients": "own of clients", "edges": "own of edges"}
+
+
+def _judged(target: Target) -> str:
+    return "global" if target.scope == "global" else f"own of {', '.join(target.nodes) or target.of}"
 
 
 def _named(column: Column, found: Mapping[str, Spread]) -> list[str]:
@@ -158,7 +162,8 @@ def _legend(sweep: Sweep) -> str:
     over = f"mean ± standard deviation over {len(seeds)} seeds" if len(seeds) > 1 else f"seed {min(seeds)}"
     legend = f"{sweep.scenario.name}, {over}; accuracies after the last round."
     if sweep.target is not None:
-        of = "on the global test set" if sweep.target.scope == "global" else f"of {sweep.target.of} on their own"
+        own = f"of {', '.join(sweep.target.nodes) or sweep.target.of} on their own"
+        of = "on the global test set" if sweep.target.scope == "global" else own
         legend += f" Target: {text.percent(sweep.target.accuracy)} {of}, means over the runs that reached it."
     return legend
 

@@ -71,6 +71,19 @@ def test_targets(tmp_path: Path) -> None:
     assert list(of.values()) == [(0.7, "global"), (0.7, "clients"), (0.7, "edges")]
 
 
+def test_a_target_of_some_nodes(tmp_path: Path) -> None:
+    text = "scenario: base.yaml\ntarget: {accuracy: 70%, scope: own, of: [edge-0, cloud]}"
+    target = sweep(tmp_path, text).target
+    assert target is not None
+    assert target.judged == target.nodes == ["edge-0", "cloud"]
+    with pytest.raises(ScenarioError) as error:
+        sweep(tmp_path, text.replace("cloud", "edge-9"))
+    (problem,) = error.value.problems
+    assert problem.where.endswith(":2")
+    assert problem.path == "target.of.1"
+    assert "there is no node 'edge-9'" in problem.message
+
+
 @pytest.mark.parametrize(
     "value", [1e-5, 3, True, None, "5%", "a: b", "no", "0x1f", "…", {"a": [1, {"b": None}]}, "x" * 300]
 )

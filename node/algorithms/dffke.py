@@ -26,6 +26,10 @@ misses what happens meanwhile and takes part in the next phase; who comes back w
 from the others. A client that is restarted keeps its model and begins with an empty memory. A coordinator that is
 restarted begins the round again, or the next one if the exchange has begun. It holds the
 models of the clients while it trains, and none between rounds, unless `gathering.late` has it keep late ones.
+
+`inversion` adds the attack of appendix C by a coordinator that is curious: it keeps what the clients last shared, and
+when all rounds are over makes of it what it can (`node.learning.inversion`). Each client gets its own reconstructions
+back, and puts them into the record beside its private pictures.
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ from node.errors import NodeError
 from node.learning.aggregation import State
 from node.learning.docking import Docked, Embeddings, Labels, dock
 from node.learning.embedding_decoder import ClientModel, Decoder, Pictures, new_decoder, train_decoder
+from node.learning.inversion import invert, judge
 from node.learning.knowledge_exchange import embed, exchange, pictures_of, teach, train_epoch
 from node.learning.synthetic import Auxiliary, Synthetic, Transfer, fingerprint, flat, lesson, under
 from node.learning.training import Scope
@@ -53,11 +58,22 @@ from node.wire import Message
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
-    """What clients shared in a round, by name: models θ_k, embeddings E_k, labels Y_k."""
+    """What clients shared in a round, by name: models θ_k, embeddings E_k, labels Y_k, and the round that they are of,
+    an earlier one if they are late and `gathering.late` keeps them."""
 
     models: dict[str, ClientModel]
     embeddings: dict[str, Embeddings]
     labels: dict[str, Labels]
+    rounds: dict[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What a coordinator that is curious keeps of a round."""
+
+    round: int
+    knowledge: Knowledge
+    synthetic: Synthetic
 
 
 class Party(Role):
@@ -81,6 +97,7 @@ class Coordinator(Party):
 
     async def run(self) -> None:
         kept = self.kept()
+        self.seen: Seen | None = None
         async for t in self.rounds():
             participants = self.participants(t)
             await self.publish(self.children, "begin", round=t, participants=participants)
@@ -91,6 +108,8 @@ class Coordinator(Party):
             deadline = 2 * self._assignment.gathering.deadline
             finished = await self.gather("finished", participants, round=t, quorum=0, deadline=deadline)
             self.report_mean(finished, t)
+        if self.seen is not None:
+            await self.invert(self.seen)
 
     def kept(self) -> Auxiliary:
         """The state after the last round that was finished, else the first."""
@@ -111,7 +130,10 @@ class Coordinator(Party):
             return kept
         pictures = pictures_of(self.learner)
         docked, decoder = await self.unify(kept, knowledge, pictures, t)
-        synthetic = Synthetic(decoder, docked.translated).to_tensors()
+        made = Synthetic(decoder, docked.translated)
+        if self.params.inversion:
+            self.seen = Seen(t, knowledge, made)
+        synthetic = made.to_tensors()
         past = kept.past[len(kept.past) - min(len(kept.past), self.params.memory_rounds) :]
         await self.publish(
             self.children, "exchange", synthetic, round=t,
@@ -147,6 +169,17 @@ class Coordinator(Party):
         total = sum(operations[owner] * len(values) for owner, values in embeddings.items())
         return round(epochs * self.worth(total))
 
+    async def invert(self, seen: Seen) -> None:
+        """Appendix C. A check from outside, so that it takes none of the system's time under `sim`: mode "other"."""
+        guesses = {}
+        for owner, model in seen.knowledge.models.items():
+            guesses[owner] = await self.compute(
+                self.learner.apply, invert, model, seen.knowledge.embeddings[owner], seen.synthetic.of([owner]),
+                self.params, self.seed("inversion", owner), mode="other",
+            )  # fmt: skip
+        await self.publish_each("inverted", guesses, round=seen.round, shared=seen.knowledge.rounds)
+        await self.gather("judged", list(guesses), round=seen.round, quorum=0)
+
     def report_mean(self, finished: Sequence[Message], t: int) -> None:
         for scope in ("global", "own"):
             accuracies = [each.fields[scope] for each in finished if scope in each.fields]
@@ -168,11 +201,14 @@ class Client(Party):
         self.begun = 0
         self.memory: dict[int, Synthetic] = {}
         while True:
-            message = await self.receive("begin", "exchange")
-            if message.kind == "begin":
-                await self.learn_alone(round_of(message), message.fields["participants"])
-            else:
-                await self.learn_together(message, round_of(message))
+            message = await self.receive("begin", "exchange", "inverted")
+            match message.kind:
+                case "begin":
+                    await self.learn_alone(round_of(message), message.fields["participants"])
+                case "exchange":
+                    await self.learn_together(message, round_of(message))
+                case "inverted":
+                    await self.judge(message, round_of(message))
 
     async def learn_alone(self, t: int, participants: list[str]) -> None:
         """Lines 3 to 7 of Algorithm 1. Who was interrupted after the training shares once more."""
@@ -302,6 +338,16 @@ class Client(Party):
             self.report(round=t, scope=scope, accuracy=accuracy)
         await self.send(self.parent, "finished", round=t, **accuracies)
 
+    async def judge(self, inverted: Message, t: int) -> None:
+        """Compare what the coordinator made of this client's embeddings with the pictures they are of."""
+        assert self.parent is not None
+        shared = inverted.fields["shared"][self.name]
+        found = await self.compute(
+            self.learner.apply, judge, inverted.tensors, self.params, self.seed("embeddings", str(shared)), mode="other"
+        )
+        self.note("inversion", round=shared, **found)
+        await self.send(self.parent, "judged", round=t)
+
     async def accuracy(self, scope: Scope) -> float:
         limit = self.params.evaluate_samples
         samples = self.learner.test_samples(scope, limit)
@@ -323,6 +369,7 @@ def shared(messages: Sequence[Message]) -> Knowledge:
         },
         {each.sender: each.tensors["embeddings"] for each in holding},
         {each.sender: each.tensors["labels"] for each in holding},
+        {each.sender: round_of(each) for each in holding},
     )
 
 

@@ -171,13 +171,16 @@ class DFFKE(LocalTraining):
     `teacher` KL(teacher ‖ student), `student` KL(student ‖ teacher). exchange_statistics: batch normalisation uses
     those of each `batch` in the exchange, and goes on to learn them, or keeps the `running` ones. privacy of embeddings
     and logits: `none`, `clip` (rows clipped to clip_norm) or `empirical`, at epsilon ε and delta δ (nothing: one by
-    the client's samples).
+    the client's samples). inversion: so many pictures of each client, reconstructed from its embeddings by an attack
+    after the last round, are shown in the report beside the private ones (0: no attack); the attack's model learns from
+    inversion_samples test pictures in inversion_epochs passes.
     """
 
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "fast": {
             "batch_size": 32, "epochs": 3, "first_epochs": 15, "embeddings": 100, "dimension": 64, "width": 16,
             "docking_epochs": 20, "decoder_epochs": 20, "exchange_epochs": 4, "memory_rounds": 10,
+            "inversion_samples": 2000, "inversion_epochs": 10,
         },
     }  # fmt: skip
 
@@ -202,9 +205,14 @@ class DFFKE(LocalTraining):
     epsilon: float = number(1.0, low=0, above=True, high=1)
     delta: float | None = number(None, low=0, above=True, high=1, below=True, none=True)
     clip_norm: float = number(1.0, low=0, above=True)
+    inversion: int = whole(0, low=0)
+    inversion_samples: int = whole(10_000, low=1)
+    inversion_epochs: int = whole(20, low=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.inversion and not self.exchange_epochs:
+            raise ValueError(f"inversion: {self.inversion} finds no embeddings, since exchange_epochs: 0 shares none")
         if self.steps is not None:
             raise ValueError(
                 f"steps: {self.steps} means nothing here: training lasts until train_accuracy; give epochs"

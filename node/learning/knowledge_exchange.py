@@ -75,7 +75,7 @@ def embed(learner: Learner, state: State, params: DFFKE, seed: int) -> tuple[Rel
     model = learner.model.eval()
     random = torch.Generator().manual_seed(seed)
     x, y = learner.train_data
-    chosen = torch.randperm(len(y), generator=random)[: params.embeddings].sort().values
+    chosen = embedded(len(y), params, random)
     pictures, highest = x[chosen], 255.0 if x.dtype == torch.uint8 else float(x.max())
 
     def encode(part: Tensor) -> Tensor:
@@ -83,6 +83,11 @@ def embed(learner: Learner, state: State, params: DFFKE, seed: int) -> tuple[Rel
 
     changed = lambda: encode(with_another_pixel(pictures, 0.0, highest, random))  # noqa: E731
     return release(encode(pictures), changed, params, len(y), random), y[chosen].numpy()
+
+
+def embedded(count: int, params: DFFKE, random: torch.Generator) -> Tensor:
+    """Which of ``count`` samples are embedded, in order; the first draw of `embed`."""
+    return torch.randperm(count, generator=random)[: params.embeddings].sort().values
 
 
 def teach(learner: Learner, state: State, transfers: Sequence[Transfer], params: DFFKE, seed: int) -> list[Release]:

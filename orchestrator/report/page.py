@@ -18,11 +18,13 @@ from orchestrator.looks import EVENT as LOOKED
 from orchestrator.report import fidelity, figures
 from orchestrator.report.calibration import calibration_figures
 from orchestrator.report.courses import course_figures
+from orchestrator.report.inversion import inversion
 from orchestrator.report.peers import EVENT as MET
 from orchestrator.report.peers import own_accuracy, peers
 from orchestrator.report.topology import picture
 from orchestrator.results.checks import Check, Verdict, checks, overall
 from orchestrator.results.history import History
+from orchestrator.results.inversion import EVENT as INVERTED
 from orchestrator.results.personalisation import edge_rows, personalisation
 from orchestrator.results.privacy import METRICS, measured, statement
 from orchestrator.results.record import COUNTERS
@@ -98,6 +100,7 @@ def context(history: History) -> dict[str, Any]:
         },
         "personalisation": _personalisation(history),
         "privacy": _privacy(history),
+        "inversion": inversion(history),
         "left_out": left_out,
         "links": _links(history),
         "probes": _probes(history),
@@ -296,7 +299,7 @@ def _log(history: History) -> list[LogRow]:
 
 def _event_rows(history: History) -> Iterable[tuple[float, str, str, int | None, str]]:
     for event in history.events():
-        if event.name not in ("round", "note", LOOKED, MET):
+        if event.name not in ("round", "note", LOOKED, MET, INVERTED):
             detail = ", ".join(f"{key} {_plain(value)}" for key, value in event.data.items())
             yield event.t, event.node or "orchestrator", event.name.replace("_", " "), event.round, detail
 

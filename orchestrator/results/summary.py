@@ -13,6 +13,7 @@ from rich.table import Table
 from orchestrator.overload import merged
 from orchestrator.results.checks import checks, overall
 from orchestrator.results.history import History
+from orchestrator.results.inversion import inversion
 from orchestrator.results.personalisation import personalisation
 from orchestrator.results.privacy import privacy
 from orchestrator.results.rows import FaultSpan
@@ -24,13 +25,13 @@ def summary(history: History) -> dict[str, Any]:
     ``seconds`` are the run's own, of the virtual clock where nodes are simulated; ``wall_seconds`` are the host's.
     Keys: run (directory), name, driver, links (engine), verdict, checks, rounds, seconds, wall_seconds,
     accuracy {global, edge}, bytes {link class: delivered}, messages {kind: sent}, faults, nodes, overruns, overloads,
-    ended, error; where the run is about it, personalisation and privacy.
+    ended, error; where the run is about it, personalisation, privacy and inversion.
     """
     results = checks(history)
     outcome = history.outcome
     edges = {name: series[-1].value for name, series in history.edge_series("accuracy").items()}
     overall_accuracy = history.global_series("accuracy")
-    about = {"personalisation": personalisation(history), "privacy": privacy(history)}
+    about = {"personalisation": personalisation(history), "privacy": privacy(history), "inversion": inversion(history)}
     return {
         "run": str(history.directory),
         "name": history.plan.get("name", history.run),

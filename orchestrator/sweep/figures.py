@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from orchestrator.results.history import History
+from orchestrator.results.inversion import inversion
 from orchestrator.results.personalisation import personalisation
 from orchestrator.results.privacy import privacy
 from orchestrator.results.targets import Judged, accuracy_series, bytes_between, reached
@@ -55,9 +56,11 @@ class Spread:
 def figures(history: History, target: Target | None) -> Figures:
     """What a run came to. Bytes are those delivered by each class of links in the training, headers included.
 
-    ``final.``, ``best.`` global, clients, edges; ``best.target`` of those that the target is about; ``rounds``; ``seconds`` of training, ``wall_seconds`` of the host;
-    ``bytes_per_round.`` link class; ``to_target.`` rounds, seconds, bytes.link class, where the target was reached;
-    ``personalisation.``, ``privacy.`` the numbers of the run's summary under these names, where it is about that.
+    ``final.``, ``best.`` global, clients, edges; ``best.target`` of those that the target is about; ``rounds``;
+    ``seconds`` of training, ``wall_seconds`` of the host; ``bytes_per_round.`` link class; ``to_target.`` rounds,
+    seconds, bytes.link class, where the target was reached;
+    ``personalisation.``, ``privacy.``, ``inversion.`` the numbers of the run's summary under these names, where it is
+    about that.
     """
     found: dict[str, float] = {}
     for judged in get_args(Judged):
@@ -73,7 +76,8 @@ def figures(history: History, target: Target | None) -> Figures:
         found |= {f"bytes_per_round.{name}": count / rounds for name, count in delivered.items()}
     if target is not None:
         found |= _to_target(history, target)
-    return found | _numbers({"personalisation": personalisation(history), "privacy": privacy(history)})
+    about = {"personalisation": personalisation(history), "privacy": privacy(history), "inversion": inversion(history)}
+    return found | _numbers(about)
 
 
 def _numbers(facts: Mapping[str, Any], above: str = "") -> dict[str, float]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gc
 import inspect
 import types
@@ -25,7 +26,7 @@ from node.learning.embedding_decoder import ClientModel, new_decoder, train_deco
 from node.learning.knowledge_exchange import embed, exchange, pictures_of, teach, train_epoch
 from node.learning.metrics import per_class
 from node.learning.models import Workshop, build
-from node.learning.synthetic import Lesson, Synthetic, Transfer
+from node.learning.synthetic import Lesson, Synthetic, Transfer, under
 from node.learning.training import Learner
 from node.memory import MemoryNetwork
 from node.parameters import read_parameters
@@ -286,6 +287,84 @@ def arrays_of(*roots: Any) -> Iterator[NDArray[Any]]:
         elif isinstance(thing, np.ndarray):
             yield thing
         waiting += gc.get_referents(thing)
+
+
+# The attack of appendix C
+
+CURIOUS = replace(QUICK, inversion=3, inversion_samples=100, inversion_epochs=3)
+
+
+@pytest.fixture(scope="module")
+def inverted(digits: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Mesh:
+    return mesh(digits, tmp_path_factory.mktemp("inverted") / "run", params=CURIOUS).run()
+
+
+def test_the_attack_comes_after_all_rounds_and_changes_nothing(calm: Mesh, inverted: Mesh) -> None:
+    attack = ("inverted", "judged")
+    before = [each for each in inverted.sent if each.message.kind not in (*attack, "finish")]
+    assert [(each.at, each.to, each.message.kind) for each in before] == [
+        (each.at, each.to, each.message.kind) for each in calm.sent if each.message.kind != "finish"
+    ]
+    for node in calm.tree:
+        assert same(inverted.state(node), calm.state(node))
+        assert inverted.journals[node].metrics == calm.journals[node].metrics
+    assert not any(calm.of_kind(kind) for kind in attack)
+    assert not any("inversion" in [name for name, *_ in journal.events] for journal in calm.journals.values())
+    last = max(each.at for each in before)
+    assert all(each.at >= last for kind in attack for each in inverted.of_kind(kind))
+
+
+def test_private_pictures_go_into_the_record_alone(inverted: Mesh) -> None:
+    """Each client tells its own and what was made of them; no message but the coordinator's holds pictures."""
+    for node, learner in learners_of(inverted).items():
+        [(t, found)] = [(t, fields) for name, t, fields in inverted.journals[node].events if name == "inversion"]
+        assert (t, found["samples"], found["shape"]) == (3, 30, [1, 8, 8])
+        assert set(found["scores"]) == {"reconstructed", "synthetic", "class_mean"}
+        assert {kind: len(made) for kind, made in found["pictures"].items()} == dict.fromkeys(
+            ("private", "reconstructed", "synthetic", "class_mean"), 3
+        )
+        held = {picture.tobytes() for picture in learner.train_data[0].numpy()}
+        assert {base64.b64decode(each) for each in found["pictures"]["private"]} <= held
+        [sent] = [each for each in inverted.of_kind("inverted") if each.to == (node,)]
+        assert {name: values.shape for name, values in sent.message.tensors.items()} == dict.fromkeys(
+            ("reconstructed", "synthetic"), (30, 1, 8, 8)
+        )
+        assert not held & {picture.tobytes() for made in sent.message.tensors.values() for picture in made}
+    samples = np.concatenate([learner.train_data[0].numpy() for learner in learners_of(inverted).values()])
+    for each in inverted.sent:
+        if each.message.kind != "inverted":
+            for name, values in each.message.tensors.items():
+                assert values.dtype != np.uint8
+                assert pictures_in(values, samples) < 0.99, (each.message.kind, name)
+
+
+def test_a_run_that_ends_early_is_attacked_too(digits: Prepared, tmp_path: Path) -> None:
+    run = mesh(digits, tmp_path, params=CURIOUS, accuracy=0.01).run()
+    assert [each.message.round for each in run.of_kind("judged")] == [1, 1, 1]
+
+
+def test_embeddings_that_came_late_are_compared_with_the_pictures_that_they_are_of(
+    digits: Prepared, tmp_path: Path
+) -> None:
+    """edge-0 is told of after round 2 by what it shared in round 1, too late for that."""
+    rule = Gathering(quorum=0.5, deadline=5, late="keep")
+    run = mesh(digits, tmp_path, params=CURIOUS, slow={"edge-0": 30.0}, gathering=rule, rounds=2).run()
+    [(t, found)] = [(t, fields) for name, t, fields in run.journals["edge-0"].events if name == "inversion"]
+    assert t == 1
+    assert {each.message.round for each in run.of_kind("judged", sender="edge-0")} == {2}
+    [told] = run.of_kind("knowledge", 1, "edge-0")
+    learner = learners_of(run)["edge-0"]
+    learner.set(under("model", told.message.tensors))
+    private = [np.frombuffer(base64.b64decode(each), np.uint8) for each in found["pictures"]["private"]]
+    with torch.inference_mode():
+        x = learner.normalise(torch.from_numpy(np.stack(private).reshape(-1, 1, 8, 8)))
+        again = learner.model.eval().extractor(x).numpy()
+    np.testing.assert_allclose(again, told.message.tensors["embeddings"][:3], atol=1e-5)
+
+
+def test_nothing_shared_cannot_be_inverted() -> None:
+    with pytest.raises(ValueError, match="inversion: 3 finds no embeddings, since exchange_epochs: 0 shares none"):
+        replace(CURIOUS, exchange_epochs=0)
 
 
 # Who takes part

@@ -1,0 +1,75 @@
+"""The pictures of a model inversion attack: what clients hold, and what could be made of the embeddings they shared."""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator import text
+from orchestrator.results.history import History
+from orchestrator.results.inversion import inversion as means
+from orchestrator.results.inversion import inversions
+
+GUESSES = {"reconstructed": "reconstructed", "class_mean": "class mean", "synthetic": "synthetic"}
+_COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}  # channels -> PNG's type of colour: grey, with alpha, red-green-blue, with alpha
+
+
+def inversion(history: History) -> dict[str, Any] | None:
+    """A row of figures and rows of pictures for each client; None without an attack."""
+    overall = means(history)
+    if overall is None:
+        return None
+    clients = [_client(node, event.round, event.data) for node, event in inversions(history).items()]
+    return {
+        "guesses": list(GUESSES.values()),
+        "clients": clients,
+        "mean": {"samples": overall["samples"], "figures": _figures(overall)},
+    }
+
+
+def _client(node: str, round: int | None, data: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "node": node,
+        "round": round,
+        "samples": data["samples"],
+        "figures": _figures(data["scores"]),
+        "chance": text.percent(1 / data["samples"]),
+        "pictures": [
+            (label, [_source(picture, data["shape"]) for picture in data["pictures"][kind]])
+            for kind, label in {"private": "private", **GUESSES}.items()
+        ],
+    }
+
+
+def _figures(scores: Mapping[str, Mapping[str, float]]) -> list[tuple[str, str, str]]:
+    """Mean squared error, peak signal-to-noise ratio and what is recognised, of each kind of guess."""
+    of_each = [scores[kind] for kind in GUESSES]
+    return [(f"{of['mse']:.4f}", f"{psnr(of['mse']):.1f} dB", text.percent(of["recognised"])) for of in of_each]
+
+
+def psnr(mse: float) -> float:
+    """Peak signal-to-noise ratio in dB of pictures with values from 0 to 1."""
+    return -10 * math.log10(mse) if mse else math.inf
+
+
+def _source(picture: str, shape: list[int]) -> str:
+    """What an image element shows a picture by, given in base64 with its channels first."""
+    return "data:image/png;base64," + base64.b64encode(png(base64.b64decode(picture), *shape)).decode()
+
+
+def png(values: bytes, channels: int, height: int, width: int) -> bytes:
+    """Bytes (channels, height, width) as a PNG file (www.w3.org/TR/png), every line with filter 0."""
+    planes = [values[start : start + height * width] for start in range(0, len(values), height * width)]
+    pixels = bytes(value for pixel in zip(*planes, strict=True) for value in pixel)
+    lines = (pixels[start : start + width * channels] for start in range(0, len(pixels), width * channels))
+    header = struct.pack(">IIBBBBB", width, height, 8, _COLOURS[channels], 0, 0, 0)
+    body = zlib.compress(b"".join(b"\0" + line for line in lines))
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

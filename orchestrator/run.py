@@ -117,7 +117,7 @@ async def _carry_out(
             if isinstance(loop, VirtualLoop):
                 loop.on_deadlock = lambda waiting: session.finish("failed", f"the nodes wait for ever: {waiting}")
             await fabric.shape(plan.links)
-            for note in (*driver.notes(), *fabric.notes()):
+            for note in (*plan.notes(), *driver.notes(), *fabric.notes()):
                 record.event(clock(), None, "note", None, {"text": note})
             view.line(f"starting {len(plan.nodes)} nodes ({fabric.engine} links)")
             await _unless_ended(session, session.bring_up_all())

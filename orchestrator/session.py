@@ -23,7 +23,7 @@ from orchestrator.planning.plan import Fault, NodePlan, Plan
 from orchestrator.results.record import Record
 from orchestrator.schedules import Schedules
 
-REGISTER_TIMEOUT = 60.0  # s from the start of a node's process to its first word
+REGISTER_TIMEOUT = 180.0  # s from the start of a node's process to its first word; an emulated one takes long
 RESTART_LIMIT = 3  # restarts of one node by itself without a finished round of its own in between
 RESTART_DELAY = 0.5  # s
 AT_ONCE = 4  # nodes being brought up at the same time

@@ -95,7 +95,7 @@ def _table(*columns: str, right: Sequence[str] = ()) -> Table:
 def _node_table(plan: Plan, few: bool) -> Table:
     table = _table("name", "address", "hardware", "speed", "below", "remarks", right=["speed"])
     key: Callable[[NodePlan], Hashable] = lambda node: (  # noqa: E731
-        node.name if few else (node.tier, node.parent, node.hardware, node.joins)
+        node.name if few else (node.tier, node.parent, node.hardware, node.image, node.joins)
     )
     for nodes in _alike(plan.nodes, key):
         first, last = nodes[0], nodes[-1]
@@ -120,6 +120,8 @@ def _remarks(node: NodePlan) -> Iterator[str]:
         yield f"{node.hardware.cores:g} cores"
     if node.hardware.memory is not None:
         yield format_size(node.hardware.memory)
+    if node.image is not None:
+        yield f"image {escape(node.image)}"
 
 
 def _data_title(plan: Plan) -> str:

@@ -47,7 +47,7 @@ async def open_substrate(plan: Plan, directory: RunDirectory, stack: AsyncExitSt
 async def _open_local(plan: Plan, directory: RunDirectory, stack: AsyncExitStack) -> Substrate:
     stack.push_async_callback(_sweep, directory.run)
     opening = _open_containers if plan.driver == "docker" else _open_namespaces
-    driver, hub = await opening(directory, stack)
+    driver, hub = await opening(plan, directory, stack)
     fabric = await open_fabric(plan, hub, directory)
     stack.push_async_callback(fabric.close)
     keys = RunKeys.make([node.name for node in plan.nodes])
@@ -60,7 +60,7 @@ async def _open_local(plan: Plan, directory: RunDirectory, stack: AsyncExitStack
     return Substrate(driver, fabric, control, hub)
 
 
-async def _open_namespaces(directory: RunDirectory, stack: AsyncExitStack) -> tuple[Driver, Hub]:
+async def _open_namespaces(plan: Plan, directory: RunDirectory, stack: AsyncExitStack) -> tuple[Driver, Hub]:
     hub = await Hub.open(directory.run, directory.path)
     stack.push_async_callback(hub.close)
     # The driver begins to warm up, and the link engine starts meanwhile.
@@ -70,13 +70,13 @@ async def _open_namespaces(directory: RunDirectory, stack: AsyncExitStack) -> tu
     return driver, hub
 
 
-async def _open_containers(directory: RunDirectory, stack: AsyncExitStack) -> tuple[Driver, Hub]:
+async def _open_containers(plan: Plan, directory: RunDirectory, stack: AsyncExitStack) -> tuple[Driver, Hub]:
     # Here and not above: the SDK's import takes a quarter of a second.
     from orchestrator.drivers.docker import DockerDriver
     from orchestrator.fabric.helper import HelperHub
     from orchestrator.host.docker import Engine
 
-    driver = DockerDriver(await asyncio.to_thread(Engine.connect), directory)
+    driver = DockerDriver(await asyncio.to_thread(Engine.connect), directory, plan.images)
     stack.push_async_callback(driver.close)
     await driver.open()
     opening = Hub.open if os.geteuid() == 0 else partial(HelperHub.start, image=driver.image)

@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from docker.models.containers import Container
 from orchestrator.drivers import docker_image
 from orchestrator.drivers.base import Exit
 from orchestrator.drivers.docker_container import COMMAND, Limits, options
+from orchestrator.drivers.docker_emulation import emulated
 from orchestrator.drivers.docker_files import User, lay_out
 from orchestrator.drivers.docker_log import copy_output
 from orchestrator.errors import DriverError, HostError
@@ -34,19 +35,23 @@ SIGNALLED = 128  # an exit code above it stands for a signal
 
 
 class DockerDriver:
-    """See Driver for the verbs. The SDK blocks, so that its calls are made in threads."""
+    """See Driver for the verbs. The SDK blocks, so that its calls are made in threads.
+
+    ``images``: those that nodes have of their own; all others are made from the run's, ``image``.
+    """
 
     name = "docker"
     breakdown = "the Docker Engine; see its own log"
 
-    def __init__(self, engine: Engine, directory: RunDirectory) -> None:
+    def __init__(self, engine: Engine, directory: RunDirectory, images: Iterable[str] = ()) -> None:
         self.exits: asyncio.Queue[Exit] = asyncio.Queue()
         self.lost = asyncio.Event()
         self._engine = engine
         self._directory = directory
         self.image = docker_image.image_name()
+        self._images = set(images)
         self._limits = Limits()
-        self._user = User(0, 0)
+        self._users: dict[str, User] = {}  # by image
         self._notes: list[str] = []
         self._events: Stream[dict[str, Any]] | None = None
         self._closing = False
@@ -58,17 +63,15 @@ class DockerDriver:
         self._early: dict[str, int] = {}  # exit codes of containers whose process is not known yet
 
     async def open(self) -> None:
-        """Check the Engine and the image, and begin to hear what becomes of containers."""
+        """Check the Engine and the images, and begin to hear what becomes of containers."""
         facts = await asyncio.to_thread(self._engine.facts)
-        image = await asyncio.to_thread(self._engine.image, self.image)
-        reason = unfit(facts, os.uname().release) or docker_image.problem(self.image, image, facts["Architecture"])
-        if reason or image is None:
-            raise HostError(str(reason))
-        self._user = User(*docker_image.user_of(image, os.geteuid(), os.getegid()))
+        if reason := unfit(facts, os.uname().release):
+            raise HostError(reason)
         self._limits = Limits.of(facts)
         self._notes += self._limits.notes()
-        if note := docker_image.version_note(self.image, image, importlib.metadata.version("edgebed")):
-            self._notes.append(note)
+        await self._admit(self.image, facts["Architecture"], None)
+        for name in sorted(self._images - {self.image}):
+            await self._admit(name, facts["Architecture"], emulated())
         self._events = await asyncio.to_thread(self._engine.events, self._directory.run, ("die", "oom"))
         self._spawn(self._listen, self._events, asyncio.get_running_loop())
 
@@ -121,13 +124,26 @@ class DockerDriver:
                 await asyncio.to_thread(thread.join, LAST_WORDS)
             await asyncio.to_thread(self._engine.close)
 
+    async def _admit(self, name: str, machine: str, foreign: set[str] | None) -> None:
+        """Let nodes be made from an image, or HostError; see `docker_image.problem`."""
+        image = await asyncio.to_thread(self._engine.image, name)
+        reason = docker_image.problem(name, image, machine, foreign)
+        if reason or image is None:
+            raise HostError(str(reason))
+        self._users[name] = User(*docker_image.user_of(image, os.geteuid(), os.getegid()))
+        version = importlib.metadata.version("edgebed")
+        notes = docker_image.version_note(name, image, version), docker_image.emulation_note(name, image, machine)
+        self._notes += [note for note in notes if note is not None]
+
     # What is done in threads
 
     def _start(self, node: NodePlan, incarnation: int, assignment: Path, log: Path) -> tuple[int, Container]:
-        given = lay_out(self._directory, assignment, self._user)
+        image = node.image or self.image
+        user = self._users[image]
+        given = lay_out(self._directory, assignment, user)
         run, path = self._directory.run, self._directory.path
         container = self._engine.create(
-            self.image, COMMAND, options(node, run, path, incarnation, self._user, given, self._limits)
+            image, COMMAND, options(node, run, path, incarnation, user, given, self._limits)
         )
         with plain_words(f"starting {node.name}"):
             copier = self._spawn(copy_output, self._engine.output(container), log)

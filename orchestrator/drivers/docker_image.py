@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from node.wire import PROTOCOL
+from orchestrator.drivers.docker_emulation import REMEDY
 
 PROTOCOL_LABEL, VERSION_LABEL = "org.edgebed.protocol", "org.edgebed.version"
 BUILD = "docker build --file images/node/Dockerfile --tag {name} ."
@@ -21,17 +22,20 @@ def image_name() -> str:
     return os.environ.get("EDGEBED_IMAGE") or "edgebed-node"
 
 
-def problem(name: str, image: Mapping[str, Any] | None, machine: str) -> str | None:
+def problem(name: str, image: Mapping[str, Any] | None, machine: str, emulated: Set[str] | None = None) -> str | None:
     """Why nodes cannot be made from what the Engine knows of this image, with the remedy; None if they can.
 
-    ``machine`` is the Engine's host as its kernel calls it.
+    ``machine`` is the Engine's host as its kernel calls it. ``emulated``: the architectures that it can emulate, for an
+    image that the scenario gives to some nodes; None for the run's own, which must be for this host.
     """
     build = f"build it in the project's folder (docs/images.md): `{BUILD.format(name=name)}`"
     if image is None:
-        return f"the Docker Engine has no image '{name}': {build}; or name another in EDGEBED_IMAGE"
-    wanted = ARCHITECTURES.get(machine, machine)
-    if image["Architecture"] != wanted:
-        return f"the image '{name}' is for {image['Architecture']}, this host is {wanted}: {build}"
+        elsewhere = "in EDGEBED_IMAGE" if emulated is None else "in the scenario's `hardware`"
+        return f"the Docker Engine has no image '{name}': {build}; or name another {elsewhere}"
+    wanted, found = ARCHITECTURES.get(machine, machine), image["Architecture"]
+    if found != wanted and found not in (emulated or ()):
+        remedy = build if emulated is None else f"have it emulate {found} ({REMEDY}), or {build}"
+        return f"the image '{name}' is for {found}, this host is {wanted}: {remedy}"
     protocol = _labels(image).get(PROTOCOL_LABEL)
     if protocol is None:
         return f"'{name}' is not an image of nodes, it has no label {PROTOCOL_LABEL}: {build}"
@@ -47,6 +51,14 @@ def version_note(name: str, image: Mapping[str, Any], version: str) -> str | Non
     """In words for the record, that the image was built from another version than ``version``; None if not."""
     built = _labels(image).get(VERSION_LABEL)
     return None if built == version else f"the image {name} is of version {built}, the orchestrator of {version}"
+
+
+def emulation_note(name: str, image: Mapping[str, Any], machine: str) -> str | None:
+    """In words for the record, that nodes of this image are emulated; None if they are not."""
+    own, found = ARCHITECTURES.get(machine, machine), image["Architecture"]
+    if found == own:
+        return None
+    return f"nodes of the image {name} are emulated ({found} on {own}): what they compute is right, how fast is not"
 
 
 def user_of(image: Mapping[str, Any], user: int, group: int) -> tuple[int, int]:

@@ -48,7 +48,7 @@ class NodePlan:
 
     ``samples`` and ``label_counts`` (by class) are its own training data. ``leads``: its rounds are the rounds of the
     run. ``joins``: it is started then, not at the beginning. ``model`` and ``model_params`` are the scenario's, or the
-    member of its group that falls to the node.
+    member of its group that falls to the node. ``image``: the one that its container is made from; None: the run's.
     """
 
     name: str
@@ -67,6 +67,7 @@ class NodePlan:
     joins: FaultTime | None
     model: str
     model_params: Mapping[str, Any]
+    image: str | None
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,18 @@ class Plan:
     def by_name(self) -> dict[str, NodePlan]:
         """The nodes by name, in their order."""
         return {node.name: node for node in self.nodes}
+
+    @property
+    def images(self) -> list[str]:
+        """The images that nodes have of their own."""
+        return sorted({node.image for node in self.nodes if node.image is not None})
+
+    def notes(self) -> list[str]:
+        """What of the plan its driver has no use for, in words for the record."""
+        if self.driver == "docker" or not self.images:
+            return []
+        names = ", ".join(self.images)
+        return [f"nodes are not made from their images ({names}), but from this host's Python: only docker makes them"]
 
     def to_json(self) -> dict[str, Any]:
         """What plan.json holds: plain data, times in seconds, profiles with units."""
@@ -275,6 +288,7 @@ def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) ->
             joins=late.get(member.name),
             model=model,
             model_params=model_params,
+            image=spec.image,
         )
         nodes.append(node)
     return tuple(nodes)

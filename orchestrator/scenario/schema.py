@@ -49,7 +49,7 @@ HardwareName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(HAR
 
 
 class HardwareSpec(Strict):
-    """A hardware class, changed where ``speed``, ``cores`` or ``memory`` are given."""
+    """A hardware class, changed where ``speed``, ``cores`` or ``memory`` are given; ``image`` changes no class."""
 
     short: ClassVar[str | None] = "class"
 
@@ -57,6 +57,9 @@ class HardwareSpec(Strict):
     speed: float | None = Field(default=None, gt=0, description="relative to a core of this host")
     cores: float | None = Field(default=None, gt=0)
     memory: Size | None = Field(default=None, gt=0)
+    image: str | None = Field(
+        default=None, pattern=r"^\S+$", description="of the containers, also for another processor; default: the run's"
+    )  # fmt: skip
 
     def resolve(self) -> HardwareClass:
         """The class that is meant; changed, its name is ``custom``. Raises KeyError for one that is not known."""

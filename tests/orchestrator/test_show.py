@@ -61,6 +61,11 @@ def test_a_dozen_nodes_are_shown_one_by_one() -> None:
     assert "joins round 3" in rows[15]
 
 
+def test_an_image_of_its_own_tells_a_node_apart() -> None:
+    rows = after(printed(plan(CROWD, "hardware.device-3-7={image: 'pi:5'}")), "Nodes (521)")
+    assert "device-3-7 10.77.0.104:7000 host edge-3 image pi:5" in [" ".join(row.split()) for row in rows]
+
+
 def test_the_labels_of_every_shard_are_shown() -> None:
     made = plan(DOZEN)
     lines = printed(made)

@@ -22,7 +22,7 @@ from orchestrator.drivers.base import Exit
 from orchestrator.drivers.docker import DockerDriver, unfit
 from orchestrator.drivers.docker_container import Limits, options
 from orchestrator.drivers.docker_files import Given, User, lay_out, seen_from_inside
-from orchestrator.drivers.docker_image import problem, user_of, version_note
+from orchestrator.drivers.docker_image import emulation_note, problem, user_of, version_note
 from orchestrator.drivers.docker_log import CUT, copy_output
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host import containers
@@ -223,6 +223,42 @@ async def test_a_node_is_a_labelled_container_without_network_or_rights(
     assert writable == ["/run/edgebed/checkpoints"]
 
 
+async def test_a_node_may_have_an_image_of_its_own_also_for_another_processor(
+    client: PlayedClient, plan: Plan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.drivers.docker.emulated", lambda: {"arm64"})
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "chown", lambda *_: None)
+    labels = {"org.edgebed.protocol": str(PROTOCOL), "org.edgebed.version": "0.0.9"}
+    client.known["board"] = {"Architecture": "arm64", "Config": {"Labels": labels, "User": "7:8"}}
+    made = DockerDriver(Engine(client), directory, ["board"])  # type: ignore[arg-type]
+    await made.open()
+    for own in (None, "board"):
+        node = replace(plan.node("device-0"), image=own)
+        await made.start(node, directory.nodes / "device-0.json", directory.logs / "device-0.log")
+        client.made[-1].die(0)
+        await exit_of(made)
+    assert [(each.asked["image"], each.asked["user"]) for each in client.made] == [
+        ("edgebed-node", "1000:1000"), ("board", "7:8"),
+    ]  # fmt: skip
+    assert [note for note in made.notes() if "board" in note] == [
+        "the image board is of version 0.0.9, the orchestrator of 0.1.0",
+        "nodes of the image board are emulated (arm64 on amd64): what they compute is right, how fast is not",
+    ]
+    await made.close()
+
+
+@pytest.mark.parametrize("known", [{}, {"board": IMAGE | {"Architecture": "arm64"}}])
+async def test_a_nodes_image_that_does_not_fit_is_refused_before_anything_starts(
+    client: PlayedClient, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch, known: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("orchestrator.drivers.docker.emulated", set)
+    client.known |= known
+    with pytest.raises(HostError, match="have it emulate arm64" if known else "no image 'board'.* in the scenario"):
+        await DockerDriver(Engine(client), directory, ["board"]).open()  # type: ignore[arg-type]
+    assert client.made == []
+
+
 async def test_exits_are_told_with_code_or_signal(
     driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory
 ) -> None:
@@ -354,6 +390,15 @@ def test_images_that_do_not_fit(change: dict[str, Any], said: str) -> None:
     assert found is not None
     assert said in found
     assert "docker build --file images/node/Dockerfile --tag mine ." in found
+
+
+def test_a_nodes_own_image_may_be_for_a_processor_that_is_emulated() -> None:
+    board = IMAGE | {"Architecture": "arm64"}
+    assert problem("mine", board, "x86_64", {"arm64"}) is None
+    assert problem("mine", IMAGE, "x86_64", set()) is None
+    said = str(problem("mine", board, "x86_64", set()))
+    assert "'mine' is for arm64, this host is amd64: have it emulate arm64 (`apt-get install qemu-user-static" in said
+    assert emulation_note("mine", board, "aarch64") is emulation_note("mine", IMAGE, "x86_64") is None
 
 
 def test_an_image_of_another_version_is_noted() -> None:

@@ -81,6 +81,21 @@ def test_hardware_is_that_of_the_node_else_of_its_tier_else_the_host() -> None:
     assert made.node("edge-0").hardware is HARDWARE["host"]
 
 
+IMAGES = "algorithm: hierfavg\nhardware: {device: {image: pi}, device-0-1: phone, edge: {image: jetson}}\n"
+
+
+def test_images_are_those_of_the_hardware_and_only_docker_has_a_use_for_them() -> None:
+    made = plan(IMAGES, "driver=docker")
+    names = ("cloud", "edge-0", "device-0-0", "device-0-1")
+    assert [made.node(name).image for name in names] == [None, "jetson", "pi", None]
+    assert made.images == ["jetson", "pi"]
+    assert made.to_json()["nodes"][1]["image"] == "jetson"
+    assert made.notes() == []
+    assert plan().notes() == []
+    (said,) = plan(IMAGES, "driver=sim").notes()
+    assert "not made from their images (jetson, pi)" in said
+
+
 def test_every_pair_has_a_link_each_way_with_a_seed_of_its_own() -> None:
     links = {(link.source, link.target): link for link in plan().links}
     assert len(links) == 2 * (2 + 5)

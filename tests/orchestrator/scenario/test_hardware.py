@@ -40,5 +40,10 @@ def test_a_changed_class_keeps_what_was_not_changed() -> None:
     assert spec.resolve() == HardwareClass("custom", speed=0.2, cores=4, memory=2 * GIB)
 
 
+def test_an_image_changes_no_class() -> None:
+    spec = HardwareSpec.model_validate({"class": "raspberry-pi-4", "image": "edgebed-node:arm64"})
+    assert spec.resolve() is HARDWARE["raspberry-pi-4"]
+
+
 def test_hardware_without_a_class_starts_from_the_host() -> None:
     assert HardwareSpec.model_validate({"cores": 0.5}).resolve() == HardwareClass("custom", cores=0.5)

@@ -43,7 +43,7 @@ model: {name: mlp, hidden: 50}
 topology: {edges: 3, devices_per_edge: [4, 4, 2], cloud: true, mesh: true}
 hardware:
   device: raspberry-pi-4
-  device-0-1: {class: phone, speed: 0.2, cores: 2, memory: 2gib}
+  device-0-1: {class: phone, speed: 0.2, cores: 2, memory: 2gib, image: "edgebed-node:arm64"}
 links:
   device-edge: {profile: wifi, loss: 2%, up: {rate: 10mbit}, down: lte}
   edge-edge: {latency: 2ms, rate: 1gbit}
@@ -263,6 +263,14 @@ MISTAKES = [
     (
         "algorithm: hierfavg\nhardware:\n  device: raspi\n  gateway: host\n  edge: {class: host, speed: -1}\n",
         ["f.yaml:5: hardware.edge.speed: must be above 0, not -1"],
+    ),
+    (
+        "algorithm: hierfavg\nhardware:\n  device: {image: my node}\n  edge: {image: 3}\n  cloud: {picture: x}\n",
+        [
+            r"f.yaml:3: hardware.device.image: 'my node' does not fit ^\S+$",
+            "f.yaml:4: hardware.edge.image: write a text, not the number 3",
+            "f.yaml:5: hardware.cloud.picture: unknown key (allowed here: class, speed, cores, memory, image)",
+        ],
     ),
     (
         "algorithm: hierfavg\nhardware:\n  device: phon\n  gateway: host\n",

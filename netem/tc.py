@@ -52,7 +52,8 @@ LARGEST_INDEX = 0xFFF0
 LINEAR_FILTERS = 32
 """Up to so many links the filters are a list; above, a hash table over the last byte of the address."""
 
-_DROP_CLASS = "1:ffff"
+_DROPPING = 0xFFFF
+_DROP_CLASS = f"1:{_DROPPING:x}"
 _SLOWEST_CLOCK = 100
 """Timer ticks per second of the slowest usual kernels; HTB's burst must last for one tick."""
 _LARGEST_SUPER_PACKET = 65536
@@ -227,10 +228,27 @@ def parse_qdiscs(text: str) -> dict[int, LinkState]:
 
 def parse_cuts(text: str) -> dict[int, int]:
     """Packets dropped so far by the blackholes of cut links, by index, from the same output. Raises TcError."""
+    return {minor: drops for (major, minor), drops in _blackholes(text).items() if major == 1 and minor != _DROPPING}
+
+
+def parse_stops(text: str) -> dict[int, int]:
+    """Packets dropped so far by the blackholes below netem, of links that are stopped, by index, from the same output.
+
+    netem counts them among its own drops. Raises TcError.
+    """
+    return {major - 1: drops for (major, _), drops in _blackholes(text).items() if major != 1}
+
+
+def _blackholes(text: str) -> dict[tuple[int, int], int]:
+    """What each has dropped, by the major and minor number of its parent."""
     try:
-        holes = [each for each in json.loads(text) if each["kind"] == "blackhole" and each["parent"] != _DROP_CLASS]
-        return {_index(hole): hole["drops"] for hole in holes}
-    except (ValueError, TypeError, KeyError) as error:
+        holes = [each for each in json.loads(text) if each["kind"] == "blackhole"]
+        parents = [each["parent"].partition(":") for each in holes]
+        return {
+            (int(major, 16), int(minor, 16)): each["drops"]
+            for (major, _, minor), each in zip(parents, holes, strict=True)
+        }
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise TcError(f"cannot read the output of tc -j -s qdisc show: {error!r}") from error
 
 

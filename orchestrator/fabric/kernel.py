@@ -209,7 +209,10 @@ class KernelFabric(Gathering):
                 self._asked[source, target].change(drawn, done.change.profile)
             elif done.change.cut:
                 state = tc.parse_qdiscs(shown.shown)[done.link.index]
-                self._keep(source, target, {**_counts(state), "cut_dropped": state.backlog_packets})
+                stopped = tc.parse_stops(shown.shown).get(done.link.index, 0)
+                counts = _counts(state)
+                counts["lost"] -= stopped  # netem has let them pass; the blackhole below it took them
+                self._keep(source, target, {**counts, "cut_dropped": state.backlog_packets + stopped})
             else:
                 self._keep(source, target, _cut_off(tc.parse_cuts(shown.shown)[done.link.index]))
         except (NetemError, FabricError) as error:

@@ -12,6 +12,7 @@ import tempfile
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import IO
 
 import docker
 
@@ -37,25 +38,33 @@ print(json.dumps([sorted(maps), sorted(files)]))
 def import_image(client: docker.DockerClient, name: str, changes: tuple[str, ...] = ()) -> None:
     """Make the image ``name``; ``changes`` are further lines of a Dockerfile."""
     repository, _, tag = name.partition(":")
+    with tempfile.NamedTemporaryFile(suffix=".tar") as archive:
+        pack(archive)
+        archive.flush()
+        client.api.import_image_from_file(archive.name, repository, tag or "latest", changes=[*settings(), *changes])
+
+
+def pack(stream: IO[bytes]) -> None:
+    """Write the image's files to ``stream``, as a tar archive."""
     python = Path(sys.executable).resolve()
     site = Path(sysconfig.get_path("purelib"))
-    with tempfile.NamedTemporaryFile(suffix=".tar") as archive:
-        with tarfile.open(archive.name, "w", dereference=True) as tar:
-            for path in (python, Path(sysconfig.get_path("stdlib")), NSENTER, *_libraries(python)):
-                tar.add(path, filter=_wanted)
-            for path in _packages(site):  # not at their own place, which may be below /tmp: a node has its own /tmp
-                tar.add(path, PACKAGES / path.name, filter=_wanted)
-            tar.add(ROOT / "node", HOME / "node", filter=_wanted)
-        client.api.import_image_from_file(
-            archive.name, repository, tag or "latest",
-            changes=[
-                f"ENV PYTHONPATH={HOME}:{PACKAGES}",
-                f"LABEL org.edgebed.protocol={PROTOCOL} org.edgebed.version={version('edgebed')}",
-                f"ENTRYPOINT {json.dumps([str(python), '-m', 'node'])}",
-                "USER 1000:1000",
-                *changes,
-            ],
-        )  # fmt: skip
+    with tarfile.open(fileobj=stream, mode="w|", dereference=True) as tar:
+        for path in (python, Path(sysconfig.get_path("stdlib")), NSENTER, *_libraries(python)):
+            tar.add(path, filter=_wanted)
+        for path in _packages(site):  # not at their own place, which may be below /tmp: a node has its own /tmp
+            tar.add(path, PACKAGES / path.name, filter=_wanted)
+        tar.add(ROOT / "node", HOME / "node", filter=_wanted)
+
+
+def settings() -> list[str]:
+    """What else makes it an image of nodes, as lines of a Dockerfile."""
+    python = Path(sys.executable).resolve()
+    return [
+        f"ENV PYTHONPATH={HOME}:{PACKAGES}",
+        f"LABEL org.edgebed.protocol={PROTOCOL} org.edgebed.version={version('edgebed')}",
+        f"ENTRYPOINT {json.dumps([str(python), '-m', 'node'])}",
+        "USER 1000:1000",
+    ]
 
 
 @cache

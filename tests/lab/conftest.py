@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
-from tests.lab import uml
+from tests.lab import image, uml
 
 INSIDE = Path(__file__).with_name("inside")
-SECONDS = 300.0
+SECONDS = 420.0
 SECONDS_LONG = 1800.0
 RESULTS = "EDGEBED_LAB"  # in a guest: the directory to write reports to
 REPORTS = "reports.jsonl"
+IMAGE = "image"  # the files of the image that containers in a guest are made from
 
 Reports = dict[str, list[dict[str, Any]]]
 _REPORTS = pytest.StashKey[Reports]()
@@ -95,7 +96,10 @@ def guest_reports(session: pytest.Session) -> Reports:
     """The reports of all selected tests by test, after booting a guest for them the first time."""
     if _REPORTS not in session.stash:
         with tempfile.TemporaryDirectory(prefix="edgebed-lab-") as name:
-            chosen = [item.nodeid for item in session.items if INSIDE in item.path.parents]
+            items = [item for item in session.items if INSIDE in item.path.parents]
+            if any("engine" in getattr(item, "fixturenames", ()) for item in items):
+                image.unpack(Path(name, IMAGE))
+            chosen = [item.nodeid for item in items]
             seconds = SECONDS_LONG if wants_long(session.config) else SECONDS
             console = uml.run_pytest(Path(name), chosen, seconds)
             reports = defaultdict(list, {"": [{"console": console}]})

@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = ("sch_netem", "sch_htb", "cls_u32", "veth", "bridge")
+MODULES = ("sch_netem", "sch_htb", "cls_u32", "veth", "bridge", "overlay")
 POWER_OFF = 0x4321FEDC  # reboot(2), LINUX_REBOOT_CMD_POWER_OFF
 
 
@@ -29,7 +29,7 @@ def main(results: str, seconds: str) -> None:
         EDGEBED_LAB="/run/results",
         PYTHONDONTWRITEBYTECODE="1",
     )
-    for kind, place in (("proc", "/proc"), ("sysfs", "/sys"), ("tmpfs", "/run")):
+    for kind, place in (("proc", "/proc"), ("sysfs", "/sys"), ("cgroup2", "/sys/fs/cgroup"), ("tmpfs", "/run")):
         run("mount", "-t", kind, kind, place)
     Path("/run/results").mkdir()
     run("mount", "-t", "hostfs", "-o", results, "hostfs", "/run/results")
@@ -39,6 +39,11 @@ def main(results: str, seconds: str) -> None:
     Path("/run/lib/modules", release).symlink_to(Path("/usr/lib/uml/modules", release))
     run("modprobe", "--dirname", "/run", "--all", *MODULES)
     run("ip", "link", "set", "lo", "up")
+    # A Docker Engine keeps a key in /etc: what is written there stays in the guest's memory.
+    for name in ("etc", "work"):
+        Path("/run", name).mkdir()
+    layers = "lowerdir=/etc,upperdir=/run/etc,workdir=/run/work"
+    run("mount", "-t", "overlay", "-o", layers, "overlay", "/etc")
     options = ["-p", "no:cacheprovider", "--color=no", "--basetemp=/run/pytest", "@/run/results/arguments"]
     run(sys.executable, "-m", "pytest", *options, seconds=float(seconds))
 

@@ -12,10 +12,12 @@ import pytest
 from tests.lab import uml
 
 TESTS = """\
+import os
 import pathlib
 
 def test_passes(record_property):
     record_property("release", pathlib.Path("/proc/version").read_text())
+    assert os.environ["CI"] == "true"
 
 def test_fails():
     asked = 3
@@ -60,7 +62,8 @@ def test_a_guest_that_takes_too_long_is_ended_with_all_its_processes(tmp_path: P
 
 
 @pytest.mark.usefixtures("guest")
-def test_the_guest_writes_its_results_and_nothing_else(tmp_path: Path) -> None:
+def test_the_guest_writes_its_results_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
     tests = tmp_path / "outside" / "test_it.py"
     tests.parent.mkdir()
     tests.write_text(TESTS)

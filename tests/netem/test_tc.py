@@ -125,8 +125,13 @@ def test_what_cuts_have_dropped_is_read() -> None:
     leaf = {"kind": "blackhole", "handle": "8002:", "parent": "1:1f", "drops": 4}
     # The blackhole of class ffff takes what has no link.
     assert tc.parse_cuts(json.dumps([*json.loads(QDISCS), leaf])) == {0x1F: 4}
-    with pytest.raises(TcError, match="cannot read"):
-        tc.parse_cuts("[3]")
+    # One below netem, whose handle is one more than the link's index, is of a link that was only stopped.
+    below = {"kind": "blackhole", "handle": "8003:", "parent": "20:1", "drops": 5}
+    assert tc.parse_cuts(json.dumps([leaf, below])) == {0x1F: 4}
+    assert tc.parse_stops(json.dumps([leaf, below])) == {0x1F: 5}
+    for parse in (tc.parse_cuts, tc.parse_stops):
+        with pytest.raises(TcError, match="cannot read"):
+            parse("[3]")
 
 
 def test_seeds_do_not_come_again() -> None:

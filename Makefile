@@ -23,7 +23,7 @@ lint: setup
 	$(BIN)/lint-imports
 lab: setup  ## the kernel engine in a kernel with netem; boots one in user-mode Linux where this host's has none
 	$(BIN)/python -m pytest tests/lab
-lab-long: setup  ## the same with more packets and for longer, some 10 minutes: the figures of docs/fidelity.md
+lab-long: setup  ## the same with more packets and for longer, some 7 minutes: the figures of docs/fidelity.md
 	$(BIN)/python -m pytest tests/lab/inside -m long
 images: setup  ## the image of a node for this machine, and its size; with BASE=... upon another base
 	PIP=$(BIN)/pip images/build.sh

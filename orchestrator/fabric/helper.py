@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.errors import HostError
@@ -58,19 +58,6 @@ class HelperHub(Hub):
         inner = ["nsenter", "--target", str(pid), "--net", "--"] if pid is not None and network else []
         label = _environment(self._label)
         return ["docker", "exec", "--interactive", *label, self._name, "nsenter", *_as_seen_here(), *inner]
-
-    async def spawn(
-        self,
-        argv: Sequence[str],
-        *,
-        pid: int | None = None,
-        environment: Mapping[str, str] | None = None,
-        errors: int = asyncio.subprocess.PIPE,
-    ) -> asyncio.subprocess.Process:
-        """The environment goes with the command: what `docker` itself is given stays outside."""
-        if environment:
-            argv = ["env", *(f"{key}={value}" for key, value in environment.items()), *argv]
-        return await super().spawn(argv, pid=pid, errors=errors)
 
 
 def _as_seen_here() -> list[str]:

@@ -117,11 +117,15 @@ class Hub:
         environment: Mapping[str, str] | None = None,
         errors: int = asyncio.subprocess.PIPE,
     ) -> asyncio.subprocess.Process:
-        """Start a command as ``run`` does, to talk with; ``errors`` as of subprocess."""
+        """Start a command as ``run`` does, to talk with; ``errors`` as of subprocess.
+
+        The environment is set where the command runs: not every way in hands on that of whoever enters.
+        """
+        settings = ["env", *(f"{key}={value}" for key, value in environment.items())] if environment else []
         return await asyncio.create_subprocess_exec(
-            *self.enter(pid), *argv,
+            *self.enter(pid), *settings, *argv,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors, limit=LONGEST_LINE,
-            env={**os.environ, **(environment or {})}, start_new_session=True,
+            start_new_session=True,
         )  # fmt: skip
 
     async def close(self) -> None:

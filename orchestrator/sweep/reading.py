@@ -59,6 +59,11 @@ class Target(Strict):
         """Those that are named, if any."""
         return [] if isinstance(self.of, str) else self.of
 
+    @property
+    def whose(self) -> str:
+        """Whose own test sets, in words."""
+        return self.of if isinstance(self.of, str) else ", ".join(self.of)
+
 
 class SweepFile(Strict):
     """What a sweep file may say; `cases` and `vary` hold the same paths as `--set`."""

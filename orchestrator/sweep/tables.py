@@ -118,7 +118,7 @@ _COSTS = (
 
 
 def _judged(target: Target) -> str:
-    return "global" if target.scope == "global" else f"own of {', '.join(target.nodes) or target.of}"
+    return "global" if target.scope == "global" else f"own of {target.whose}"
 
 
 def _named(column: Column, found: Mapping[str, Spread]) -> list[str]:
@@ -162,8 +162,7 @@ def _legend(sweep: Sweep) -> str:
     over = f"mean ± standard deviation over {len(seeds)} seeds" if len(seeds) > 1 else f"seed {min(seeds)}"
     legend = f"{sweep.scenario.name}, {over}; accuracies after the last round."
     if sweep.target is not None:
-        own = f"of {', '.join(sweep.target.nodes) or sweep.target.of} on their own"
-        of = "on the global test set" if sweep.target.scope == "global" else own
+        of = "on the global test set" if sweep.target.scope == "global" else f"of {sweep.target.whose} on their own"
         legend += f" Target: {text.percent(sweep.target.accuracy)} {of}, means over the runs that reached it."
     return legend
 

@@ -1,7 +1,8 @@
-"""Runs the tests of `inside/` where there is a kernel with netem: here, or in a guest booted once for all of them.
+"""Runs the tests of `inside/` where there is a kernel with netem: here, or in two guests booted for all of them.
 
-In the guest every report is written down as JSON; the host hands them on as if they were its own. Where the packages
-that a guest needs are missing, the tests are skipped with the reason, and fail in continuous integration.
+One guest measures links; beside it the other, which has a processor of its own too, runs containers. In a guest every
+report is written down as JSON; the host hands them on as if they were its own. Where the packages that a guest needs
+are missing, the tests are skipped with the reason, and fail in continuous integration.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ RESULTS = "EDGEBED_LAB"  # in a guest: the directory to write reports to
 REPORTS = "reports.jsonl"
 IMAGE = "image"  # the files of the image that containers in a guest are made from
 
-Reports = dict[str, list[dict[str, Any]]]
+Reports = dict[str, list[pytest.TestReport]]
 _REPORTS = pytest.StashKey[Reports]()
 _HERE = pytest.StashKey[bool]()
 
@@ -70,11 +72,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
             why = f"CI must run the kernel lab: {why}"
         replay(item, [_outcome(item, "failed" if "CI" in os.environ else "skipped", why)])
         return True
-    reports = [_read(item.config, data) for data in guest_reports(item.session).get(item.nodeid, [])]
-    if not any(report.when == "teardown" for report in reports):
-        console = item.session.stash[_REPORTS][""][0]["console"]
-        reports.append(_outcome(item, "failed", f"the guest did not finish this test; its console:\n{console}"))
-    replay(item, reports)
+    replay(item, guest_reports(item.session)[item.nodeid])
     return True
 
 
@@ -93,22 +91,44 @@ def netem_here(config: pytest.Config) -> bool:
 
 
 def guest_reports(session: pytest.Session) -> Reports:
-    """The reports of all selected tests by test, after booting a guest for them the first time."""
+    """The reports of all selected tests by test, after booting the guests for them the first time."""
     if _REPORTS not in session.stash:
-        with tempfile.TemporaryDirectory(prefix="edgebed-lab-") as name:
-            items = [item for item in session.items if INSIDE in item.path.parents]
-            if any("engine" in getattr(item, "fixturenames", ()) for item in items):
-                image.unpack(Path(name, IMAGE))
-            chosen = [item.nodeid for item in items]
-            seconds = SECONDS_LONG if wants_long(session.config) else SECONDS
-            console = uml.run_pytest(Path(name), chosen, seconds)
-            reports = defaultdict(list, {"": [{"console": console}]})
-            with Path(name, REPORTS).open() if Path(name, REPORTS).exists() else open(os.devnull) as lines:
-                for line in lines:
-                    data = json.loads(line)
-                    reports[data["nodeid"]].append(data)
-        session.stash[_REPORTS] = reports
+        items = [item for item in session.items if INSIDE in item.path.parents]
+        containers = [item for item in items if "engine" in getattr(item, "fixturenames", ())]
+        links = [item for item in items if item not in containers]
+        seconds = SECONDS_LONG if wants_long(session.config) else SECONDS
+        with tempfile.TemporaryDirectory(prefix="edgebed-lab-") as name, ExitStack() as guests:
+            running = []
+            for part, chosen in (("links", links), ("containers", containers)):
+                if chosen:
+                    results = Path(name, part)
+                    results.mkdir()
+                    if chosen is containers:
+                        image.unpack(results / IMAGE)
+                    arguments = [item.nodeid for item in chosen]
+                    # What is measured comes before all else on the host, the other guest among it.
+                    guest = uml.booted(results, arguments, seconds, first=chosen is links)
+                    running.append((chosen, guests.enter_context(guest), results))
+            session.stash[_REPORTS] = {
+                nodeid: reports
+                for chosen, guest, results in running
+                for nodeid, reports in reports_of(session.config, chosen, guest.console(), results).items()
+            }
     return session.stash[_REPORTS]
+
+
+def reports_of(config: pytest.Config, items: Sequence[pytest.Item], console: str, results: Path) -> Reports:
+    """What a guest that has ended reported of these tests; a failure for each that it did not finish."""
+    reports: Reports = {item.nodeid: [] for item in items}
+    written = results / REPORTS
+    for line in written.read_text().splitlines() if written.exists() else []:
+        data = json.loads(line)
+        reports[data["nodeid"]].append(_read(config, data))
+    for item in items:
+        if not any(report.when == "teardown" for report in reports[item.nodeid]):
+            why = f"the guest did not finish this test; its console:\n{console}"
+            reports[item.nodeid].append(_outcome(item, "failed", why))
+    return reports
 
 
 def replay(item: pytest.Item, reports: list[pytest.TestReport]) -> None:

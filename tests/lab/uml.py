@@ -13,7 +13,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 KERNEL = "linux.uml"
@@ -33,21 +35,30 @@ def missing() -> str:
 
 
 def run_pytest(results: Path, arguments: Sequence[str], seconds: float) -> str:
-    """Boot a guest, run pytest with these arguments in it for at most so long; all that its console showed.
+    """Boot a guest, run pytest with these arguments in it for at most so long; all that its console showed."""
+    with booted(results, arguments, seconds) as guest:
+        return guest.console()
 
-    In the guest, EDGEBED_LAB names the directory `results`. Nothing is left running, whatever happens.
+
+@contextlib.contextmanager
+def booted(results: Path, arguments: Sequence[str], seconds: float, *, first: bool = False) -> Iterator[Guest]:
+    """A guest in which pytest runs with these arguments, for at most so long; it is over when its console is asked for.
+
+    In the guest, EDGEBED_LAB names the directory `results`. `first`: before everything else on the host, where that is
+    allowed: what is measured is then the guest's own, and not that of a busy host. Nothing is left running, whatever
+    happens.
     """
-    log = results / "console.log"
     (results / "arguments").write_text("\n".join(arguments))
     command = [
-        *_first_of_all(),
+        *(_first_of_all() if first else []),
         *(KERNEL, f"mem={MEMORY >> 20}M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"),
         *(["CI=true"] if "CI" in os.environ else []),  # which the kernel hands to its first process
         *(f"uml_dir={results}/", "con=null", "con0=fd:0,fd:1", f"init={sys.executable}"),
         *("--", str(_GUEST), str(results), str(seconds)),
     ]
+    log = results / "console.log"
     with log.open("wb") as console:
-        guest = subprocess.Popen(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,  # its end is the guest's
             stdout=console,
@@ -55,22 +66,42 @@ def run_pytest(results: Path, arguments: Sequence[str], seconds: float) -> str:
             env={**os.environ, "TMPDIR": _memory_directory()},
             start_new_session=True,  # a guest is many processes of the host: one group, to be ended together
         )
+        guest = Guest(process, log, time.monotonic() + BOOT + seconds)
         try:
-            guest.wait(BOOT + seconds)
-        except subprocess.TimeoutExpired:
-            console.write(f"\nthe guest did not end within {BOOT + seconds:.0f} s".encode())
+            yield guest
         finally:
+            guest.end()
+
+
+@dataclass(frozen=True)
+class Guest:
+    """One that has been started and has until `deadline`, on the monotonic clock."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    deadline: float
+
+    def console(self) -> str:
+        """All that it showed, once it has ended."""
+        try:
+            self.process.wait(max(0.0, self.deadline - time.monotonic()))
+            late = ""
+        except subprocess.TimeoutExpired:
+            late = "\nthe guest did not end in time"
+        self.end()
+        return self.log.read_text(errors="replace") + late
+
+    def end(self) -> None:
+        if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(guest.pid, signal.SIGKILL)
-            guest.wait()
-            assert guest.stdin is not None
-            guest.stdin.close()
-    return log.read_text(errors="replace")
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
 
 
 def _first_of_all() -> list[str]:
-    """The words that run a guest before everything else, where that is allowed: what it measures is then its own, and
-    not that of a busy host."""
+    """The words that run a guest before everything else, where that is allowed."""
     first = ["chrt", "--fifo", "1"]
     allowed = (
         shutil.which(first[0]) and subprocess.run([*first, "true"], capture_output=True, check=False).returncode == 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from node.catalogue.baselines import LocalTraining
 from node.gathering import needed
-from node.learning.aggregation import State, weighted_mean
+from node.learning.aggregation import State, weighted_mean, with_statistics_of
 from node.learning.training import ExtraLoss, Forward, TrainResult
 from node.role import Role
 from node.wire import Message
@@ -53,6 +53,12 @@ async def average(role: Role, updates: Sequence[Message], w: State) -> State:
     states, samples = [update.tensors for update in holding], [update.fields["samples"] for update in holding]
     mean: State = await role.compute(weighted_mean, states, samples, mode="other")
     return mean
+
+
+async def average_of_devices(role: Role, updates: Sequence[Message], w: State) -> State:
+    """The same at an edge with HierFAVG's parameters, where batch normalisation's `statistics` may be left out."""
+    mean = await average(role, updates, w)
+    return mean if role.params.statistics == "averaged" else with_statistics_of(w, mean)
 
 
 def round_of(message: Message) -> int:

@@ -12,15 +12,16 @@ edge rounds, κ₂ edge rounds between two cloud rounds, |D_i| samples of device
 
 Departures: |D^ℓ| and |D| count the samples of those who took part, summed over the edge rounds, where the authors' code
 counts all devices of an edge whether sampled or not. Every device takes part in every edge round, unless
-`participation` asks for fewer. Without κ₁ a device trains for `epochs` passes. An edge that is restarted begins its
-current cloud round again.
+`participation` asks for fewer. Without κ₁ a device trains for `epochs` passes. Batch normalisation's running statistics
+are averaged like weights; `statistics: left-out` is the mistake of averaging parameters alone, which is easily made. An
+edge that is restarted begins its current cloud round again.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from node.algorithms.common import average, evaluate, participants, round_of, train
+from node.algorithms.common import average_of_devices, evaluate, participants, round_of, train
 from node.algorithms.fedavg import Cloud
 from node.catalogue.baselines import HierFAVG, LocalTraining
 from node.learning.aggregation import State
@@ -54,7 +55,7 @@ class Edge(Role):
                     devices = participants(self, self.params.participation, r)
                     await self.publish(devices, "model", w, round=r)
                     updates = await self.gather("update", devices, round=r)
-                    w = await average(self, updates, w)
+                    w = await average_of_devices(self, updates, w)
                     samples += sum(update.fields["samples"] for update in updates)
             await evaluate(self, w, t)
             await self.send(self.parent, "update", w if samples else None, round=t, samples=samples)

@@ -58,11 +58,13 @@ class FedNova(LocalTraining):
 class HierFAVG(LocalTraining):
     """kappa1 κ₁: mini-batch steps of a device per edge round (nothing: `epochs` passes); kappa2 κ₂: edge rounds per
     cloud round. kappa2 = 1 is the baseline that PHE-FL calls EdgeCloud. participation: the share of an edge's devices
-    that it draws for each edge round."""
+    that it draws for each edge round. statistics, batch normalisation's running ones: `averaged` as weights are, or
+    `left-out` of averages, as where only parameters are sent: the model of all keeps those it began with."""
 
     kappa1: int | None = whole(None, low=1, none=True)
     kappa2: int = whole(2, low=1)
     participation: float = number(1.0, low=0, above=True, high=1)
+    statistics: str = word("averaged", "averaged", "left-out")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -30,10 +30,12 @@ class IID(PartitionParameters):
 class Dirichlet(PartitionParameters):
     """alpha α: small is skewed, large is even. variant: `class` divides each class over clients and gives a full client
     no more (FedGen, NIID-Bench), `class-uncapped` does without that rule, `client` draws each client's classes and
-    gives all the same number of samples (Hsu 2019)."""
+    gives all the same number of samples (Hsu 2019). over: draws for `clients`, or for `edges`, each of which then
+    deals its samples out evenly."""
 
     alpha: float = number(0.5, low=0, above=True)
     variant: str = word("class", "class", "class-uncapped", "client")
+    over: str = word("clients", "clients", "edges")
     min_samples: int = whole(10, low=0)
 
 

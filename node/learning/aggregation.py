@@ -12,6 +12,8 @@ from node.learning.errors import AggregationError
 
 State = dict[str, NDArray[Any]]
 
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # how batch normalisation's buffers are named
+
 
 def weighted_mean(states: Sequence[Mapping[str, NDArray[Any]]], weights: Sequence[float]) -> State:
     """Σ_k (n_k / n) w_k over states w_k with weights n_k, n = Σ_k n_k (McMahan 2017, Algorithm 1).
@@ -33,6 +35,11 @@ def weighted_mean(states: Sequence[Mapping[str, NDArray[Any]]], weights: Sequenc
         else:
             mean[name] = np.asarray(np.maximum.reduce([state[name] for state in states]))
     return mean
+
+
+def with_statistics_of(w: Mapping[str, NDArray[Any]], state: Mapping[str, NDArray[Any]]) -> State:
+    """`state`, with batch normalisation's running statistics and counters from `w`."""
+    return {name: w[name] if name.endswith(STATISTICS) else values for name, values in state.items()}
 
 
 def _check(states: Sequence[Mapping[str, NDArray[Any]]], weights: Sequence[float]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
@@ -106,6 +106,12 @@ def _iid(_: IID, task: _Task, random: np.random.Generator) -> Parts:
 
 
 def _dirichlet(scheme: Dirichlet, task: _Task, random: np.random.Generator) -> Parts:
+    if scheme.over == "edges":
+        if len(task.groups) == 1:
+            raise PartitionError("dirichlet over edges needs two of them: set over to clients, or topology.edges")
+        of_edges = _dirichlet(replace(scheme, over="clients"), replace(task, clients=len(task.groups)), random)
+        dealt = zip(of_edges, task.groups, strict=True)
+        return [part for mine, clients in dealt for part in np.array_split(random.permutation(mine), clients)]
     if scheme.variant == "client":
         return _dirichlet_by_client(scheme.alpha, task, random)
     return _dirichlet_by_class(scheme.alpha, task, random, capped=scheme.variant == "class")

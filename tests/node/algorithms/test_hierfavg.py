@@ -63,6 +63,19 @@ def test_a_share_of_the_devices_takes_part_and_others_each_time(digits: Prepared
     assert same(run.state("cloud"), w)
 
 
+def test_statistics_left_out_of_averages_stay_as_they_were(digits: Prepared, tmp_path: Path) -> None:
+    p = HierFAVG(kappa2=2, statistics="left-out", **OPTIONS)  # type: ignore[arg-type]
+    run = Federation(digits, hierarchy([2]), "hierfavg", p, tmp_path, rounds=1, model="cnn").run()
+    learners = learners_of(run)
+    began = learners["device-0-0"].get()
+    w = began
+    for r in (1, 2):
+        trained = edge_model(learners, ["device-0-0", "device-0-1"], w, range(r, r + 1), p)
+        assert any((trained[name] != w[name]).any() for name in w if "running" in name)
+        w = {name: began[name] if "running" in name or "batches" in name else trained[name] for name in w}
+    assert same(run.state("cloud"), w)
+
+
 def test_numbers_of_edge_rounds_do_not_meet_again() -> None:
     assert [list(edge_rounds(t, 3)) for t in (1, 2)] == [[1, 2, 3], [4, 5, 6]]
 

@@ -113,6 +113,23 @@ def test_dirichlet_by_client_gives_equal_sizes() -> None:
     assert sizes == {50}
 
 
+def test_dirichlet_over_edges_makes_an_edge_skewed_and_its_clients_alike() -> None:
+    labels = labels_of(10, 1000)
+    counts = divide(Dirichlet(alpha=0.1, over="edges"), labels, (4, 4, 4), 5).label_counts(labels, 10)
+    edges = counts.reshape(3, 4, 10)
+    assert ((edges.sum(axis=1) > 100).sum(axis=1) < 9).all()
+    for clients in edges:
+        assert np.ptp(clients.sum(axis=1)) <= 1
+        share = clients / clients.sum(axis=1, keepdims=True)
+        # A label's share in some 800 samples of a client: at most four standard deviations, 4 sqrt(0.25 / 800), apart.
+        assert np.ptp(share, axis=0).max() < 2 * 0.07
+
+
+def test_dirichlet_over_edges_wants_edges() -> None:
+    with pytest.raises(PartitionError, match="set over to clients"):
+        divide(Dirichlet(over="edges"), labels_of(10, 100), (12,), 5)
+
+
 def test_two_hundred_clients_at_small_alpha_end() -> None:
     """The setting at which retrying until every client has 10 samples never ends."""
     labels = labels_of(10, 6000)

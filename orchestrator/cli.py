@@ -85,6 +85,12 @@ def runs_option(command: F) -> F:
     )(command)
 
 
+def junit_option(command: F) -> F:
+    return click.option(
+        "--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the checks here as JUnit XML."
+    )(command)
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="edgebed")
 def cli() -> None:
@@ -99,26 +105,37 @@ def cli() -> None:
     "--workers", type=click.IntRange(1), help="Processes that train under `sim`; by default one for each processor."
 )
 @click.option("--engine", type=click.Choice(["auto", "userspace", "kernel"]), help="Overrides the scenario's engine.")
-@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the checks here as JUnit XML.")
+@junit_option
 @json_option
 def up(
     scenario: Path, overrides: tuple[str, ...], runs: Path, driver: str | None, workers: int | None,
     engine: str | None, junit: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run SCENARIO: start its nodes, shape its links, train, inject its faults, report."""
-    from orchestrator.results.junit import write_junit
-    from orchestrator.results.summary import print_summary
-
     overrides += (f"driver={driver}",) if driver else ()
     overrides += (f"engine={engine}",) if engine else ()
     outcome, directory = _execute(scenario, overrides, runs, as_json=as_json, workers=workers)
-    if junit is not None:
-        write_junit(outcome.summary, junit)
-    if as_json:
-        click.echo(json.dumps(outcome.summary))
-    else:
-        print_summary(outcome.summary, directory.report, Console(highlight=False))
-    _leave(outcome)
+    _end(outcome, directory, junit, as_json=as_json)
+
+
+@cli.command("resume")
+@click.argument("run", required=False)
+@runs_option
+@click.option("--workers", type=click.IntRange(1), help="As for `up`.")
+@junit_option
+@json_option
+def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | None, as_json: bool) -> None:
+    """Go on with RUN (the latest by default), which was interrupted, killed or failed, from its checkpoints."""
+    from orchestrator.host.directory import find_run
+    from orchestrator.launch import resume
+    from orchestrator.results.history import History
+    from orchestrator.view import open_view
+
+    directory = find_run(run, runs)
+    with History.open(directory.path) as history:
+        _check_workers(workers, history.driver)
+    outcome = resume(directory, lambda virtual: open_view(as_json=as_json, virtual=virtual), workers=workers)
+    _end(outcome, directory, junit, as_json=as_json)
 
 
 @cli.command("sweep")
@@ -348,6 +365,20 @@ def _execute(
 def _check_workers(workers: int | None, driver: str) -> None:
     if workers is not None and driver != "sim":
         raise click.UsageError(f"--workers is for --driver sim; under {driver} every node has a process")
+
+
+def _end(outcome: Outcome, directory: RunDirectory, junit: Path | None, *, as_json: bool) -> NoReturn:
+    """Say how a run went, to all who asked, and leave."""
+    from orchestrator.results.junit import write_junit
+    from orchestrator.results.summary import print_summary
+
+    if junit is not None:
+        write_junit(outcome.summary, junit)
+    if as_json:
+        click.echo(json.dumps(outcome.summary))
+    else:
+        print_summary(outcome.summary, directory.report, Console(highlight=False))
+    _leave(outcome)
 
 
 def _leave(outcome: Outcome) -> NoReturn:

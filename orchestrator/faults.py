@@ -13,6 +13,7 @@ from typing import Protocol
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.links import Links
+from orchestrator.past import NOTHING, Past
 from orchestrator.planning.plan import Fault, Plan
 
 
@@ -54,11 +55,22 @@ class FaultInjector:
         self._spawn = spawn
         self._reached = 0
 
-    def begin(self) -> None:
-        """Training starts now: the faults keyed to time are counted from here."""
+    def begin(self, past: Past = NOTHING) -> None:
+        """Training starts now, or goes on after ``past``: the faults keyed to time are counted from its start.
+
+        Of a run that is continued, what is over stays so, and what was on is on again for the rest of its time.
+        """
+        self._reached = past.round
+        behind = {span.id: span for span in past.faults if span.start is not None or span.skipped is not None}
         for fault in self._faults:
-            if fault.at is not None:
-                self._spawn(self._run_after(fault, fault.at))
+            span = behind.get(fault.id)
+            if span is not None:
+                if span.start is not None and span.end is None and self._ACTIONS[fault.action][1] is not None:
+                    self._spawn(self._go_on(fault, past.seconds - span.start))
+            elif fault.at is not None:
+                self._spawn(self._run_after(fault, max(0.0, fault.at - past.training)))
+            elif fault.round is not None and fault.round <= past.round:
+                self._spawn(self._run_after(fault, 0.0))  # its round had just begun
 
     def round_started(self, round: int) -> None:
         """A round of the leading node starts: end the faults that last a round, start the ones planned for it.
@@ -86,6 +98,19 @@ class FaultInjector:
         await asyncio.sleep(delay)
         if await self._start(fault) and fault.duration is not None:
             await asyncio.sleep(fault.duration)
+            await self._end(fault)
+
+    async def _go_on(self, fault: Fault, lasted: float) -> None:
+        """Make a fault again that had been on for so long; its start is on record already."""
+        try:
+            await self._ACTIONS[fault.action][0](self, fault)
+        except OrchestratorError as error:
+            self._note(fault, "end", str(error))
+            return
+        if fault.lasts_a_round:
+            self._until_next_round.append(fault)
+        elif fault.duration is not None:
+            await asyncio.sleep(max(0.0, fault.duration - lasted))
             await self._end(fault)
 
     async def _start(self, fault: Fault) -> bool:

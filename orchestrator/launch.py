@@ -1,20 +1,25 @@
-"""From a scenario that has been read to a run in a directory of its own."""
+"""From a scenario that has been read to a run in a directory of its own, and on from where one ended early."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from node.clock import VirtualLoop, run_virtual
 from orchestrator.attachments import keep_files
+from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.down import down
+from orchestrator.past import past_of
 from orchestrator.planning.data import prepare_data
 from orchestrator.planning.plan import Plan, make_plan
 from orchestrator.planning.shards import PreparedLabels
+from orchestrator.results.history import History
 from orchestrator.run import Outcome, execute
+from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario, effective
 from orchestrator.view import Clock, View
 
@@ -39,12 +44,52 @@ def launch(
     plan.write_shards(directory.shards)
     (directory.path / "scenario.yaml").write_bytes(file.read_bytes())
     keep_files(plan.links, file.parent, directory.path)
-    facts = {"scenario": str(file), "overrides": list(overrides), "effective": effective(scenario), **(meta or {})}
-    loop = VirtualLoop() if plan.driver == "sim" else None
+    facts = {
+        "scenario": str(file), "folder": str(file.parent.absolute()), "overrides": list(overrides),
+        "effective": effective(scenario), **(meta or {}),
+    }  # fmt: skip
+
+    def start(view: View) -> Coroutine[Any, Any, Outcome]:
+        return execute(plan, directory, facts, view, workers=_workers(workers), calibrate=calibrate)
+
+    return _run(plan.driver, open_view, start), directory
+
+
+def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None = None) -> Outcome:
+    """Go on with a run that ended early, in its directory, after the last round that it kept.
+
+    RunError if it is running, complete, or kept none, or if this version or this host's data make another plan of its
+    scenario.
+    """
+    past = past_of(directory)
+    with History.open(directory.path) as history:
+        planned, meta = history.plan, history.meta
+    file = Path(meta.get("folder", "."), Path(meta["scenario"]).name)
+    text = (directory.path / "scenario.yaml").read_text(encoding="utf-8")
+    plan = prepared_plan(parse(text, str(file), meta["overrides"]), file)
+    if differing := [key for key, value in plan.recorded.items() if planned.get(key) != value]:
+        raise RunError(
+            f"{directory.run} cannot be continued: this version, or the data on this host, makes another plan of its "
+            f"scenario ({', '.join(differing)}); `up` it anew, or use what it was run with"
+        )
+    down(directory.run, directory)  # what is left where its orchestrator was killed
+    directory.reopen()
+
+    def start(view: View) -> Coroutine[Any, Any, Outcome]:
+        return execute(plan, directory, {}, view, workers=_workers(workers), past=past)
+
+    return _run(plan.driver, open_view, start)
+
+
+def _run(driver: str, open_view: OpenView, start: Callable[[View], Coroutine[Any, Any, Outcome]]) -> Outcome:
+    """Carry out what ``start`` makes, on the clock of the driver."""
+    loop = VirtualLoop() if driver == "sim" else None
     view = open_view(loop.time if loop else None)
-    workers = workers or len(os.sched_getaffinity(0))
     try:
-        run = execute(plan, directory, facts, view, workers=workers, calibrate=calibrate)
-        return run_virtual(run, loop) if loop else asyncio.run(run), directory
+        return run_virtual(start(view), loop) if loop else asyncio.run(start(view))
     finally:
         view.close()
+
+
+def _workers(asked: int | None) -> int:
+    return asked or len(os.sched_getaffinity(0))

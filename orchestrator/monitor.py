@@ -61,14 +61,14 @@ class Monitor:
         load: Callable[[], HostLoad] | None,
     ) -> None:  # fmt: skip
         self._session, self._fabric, self._record, self._clock, self._view = session, fabric, record, clock, view
-        self._began = clock()
+        self._began = clock() - session.past.training  # when training did
         self._classes = {(link.source, link.target): link.link_class for link in session.plan.links}
         self._last: float | None = None
         self._load = load
         self._counted: dict[tuple[str, str], LinkRow] = {}  # each link's latest row
         self._rates: dict[str, float] = {}
         self._overloads = Overloads()
-        self._looked = self._began
+        self._looked = clock()
         self._sampled = -math.inf  # when glance last did
         self._shown = 0, -math.inf  # round, and time on the host's clock
 
@@ -78,7 +78,7 @@ class Monitor:
             await asyncio.sleep(SAMPLE_EVERY)
 
     def glance(self) -> None:
-        """Sample if it is time to; show if a round has begun, or if it is time on the host's clock."""
+        """Sample if it is time to; show and write down if a round has begun, or if it is time on the host's clock."""
         if self._clock() >= self._sampled + SAMPLE_EVERY:
             self._sampled = self._clock()
             self._session.spawn(self.sample())
@@ -86,6 +86,7 @@ class Monitor:
         if round != self._shown[0] or now >= self._shown[1] + SHOW_EVERY:
             self._shown = round, now
             self.show()
+            self._record.flush()
 
     async def show_forever(self) -> None:
         while True:

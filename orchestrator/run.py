@@ -10,7 +10,7 @@ import shutil
 import signal
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from orchestrator.errors import OrchestratorError, RunError
 from orchestrator.fabric.base import Fabric
 from orchestrator.host.directory import RunDirectory
 from orchestrator.monitor import watch
+from orchestrator.past import NOTHING, Past
 from orchestrator.planning.plan import Plan
 from orchestrator.probe import probe_links
 from orchestrator.report import write_report
@@ -50,23 +51,25 @@ async def execute(
     *,
     workers: int = 1,
     calibrate: bool = False,
+    past: Past | None = None,
 ) -> Outcome:
-    """Carry out a plan in a fresh run directory, and leave nothing of it on the host but that directory.
+    """Carry out a plan in a run directory, and leave nothing of it on the host but that directory.
 
-    ``workers`` processes train where nodes are simulated. ``calibrate``: measure the links at length, and do not train.
+    The directory is a fresh one, or that of a run that ended early and is continued; then that is its ``past``, and
+    ``meta`` stays as it was. ``workers`` processes train where nodes are simulated. ``calibrate``: measure the links at
+    length, and do not train.
     """
-    loop = asyncio.get_running_loop()
-    began, started = loop.time(), time.monotonic()
-
-    def clock() -> float:
-        return loop.time() - began
-
+    clock, started = RunClock(asyncio.get_running_loop(), past), time.monotonic()
     # 1. The record comes first, so that whatever happens next is written down.
-    record = Record.create(directory.path, json.dumps(plan.to_json(), indent=1) + "\n", meta)
+    if past is None:
+        record = Record.create(directory.path, json.dumps(plan.to_json(), indent=1) + "\n", meta)
+    else:
+        record = Record.resume(directory.path, past.seconds, past.ended, past.kept)
+    past = past or NOTHING
     try:
         with contextlib.closing(record), held(directory):
-            ending = await _carry_out(plan, directory, record, clock, view, workers, calibrate)
-            wall = time.monotonic() - started
+            ending = await _carry_out(plan, directory, record, clock, view, workers, calibrate, past)
+            wall = past.wall_seconds + time.monotonic() - started
             record.outcome(clock(), {"ended": ending.reason, "error": ending.error, "wall_seconds": wall})
     finally:
         shutil.rmtree(directory.nodes, ignore_errors=True)  # the assignments hold the run's secret keys
@@ -92,14 +95,33 @@ def judge(directory: RunDirectory) -> dict[str, Any]:
     return result
 
 
+class RunClock:
+    """Seconds since the run began. Of a run that is continued, it stands still until all is set up again: then the
+    times in its record are those of a run without a gap."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, past: Past | None) -> None:
+        self._loop = loop
+        self._before = past.seconds if past else 0.0
+        self._since = None if past else loop.time()
+
+    def __call__(self) -> float:
+        return self._before + (self._loop.time() - self._since if self._since is not None else 0.0)
+
+    def start(self) -> None:
+        """It goes from now on, if it did not yet."""
+        if self._since is None:
+            self._since = self._loop.time()
+
+
 async def _carry_out(
     plan: Plan,
     directory: RunDirectory,
     record: Record,
-    clock: Callable[[], float],
+    clock: RunClock,
     view: View,
     workers: int,
     calibrate: bool,
+    past: Past,
 ) -> Ending:
     """Steps 2 to 7; an error in any of them ends the run with that error, after what was opened has been closed."""
     try:
@@ -109,7 +131,7 @@ async def _carry_out(
             driver, fabric = substrate.driver, substrate.fabric
             record.engine(fabric.engine)
             # 3. Shape the links, then start, attach and register every node.
-            session = Session(plan, directory.path, record, substrate.control, driver, fabric, clock, view.line)
+            session = Session(plan, directory.path, record, substrate.control, driver, fabric, clock, view.line, past)
             stack.push_async_callback(session.close)
             session.listen()
             await stack.enter_async_context(interruptible(session))
@@ -117,7 +139,7 @@ async def _carry_out(
             if isinstance(loop, VirtualLoop):
                 loop.on_deadlock = lambda waiting: session.finish("failed", f"the nodes wait for ever: {waiting}")
             await fabric.shape(plan.links)
-            for note in (*plan.notes(), *driver.notes(), *fabric.notes()):
+            for note in (*past.notes(), *plan.notes(), *driver.notes(), *fabric.notes()):
                 record.event(clock(), None, "note", None, {"text": note})
             view.line(f"starting {len(plan.nodes)} nodes ({fabric.engine} links)")
             await _unless_ended(session, session.bring_up_all())
@@ -130,7 +152,7 @@ async def _carry_out(
                 await session.stop_nodes(STOP_GRACE)
                 return await session.ended
             # 5. Train, with the faults, until a stop rule is met or somebody interrupts.
-            return await _train(plan, session, fabric, record, clock, view)
+            return await _train(plan, session, fabric, record, clock, view, past)
     except OrchestratorError as error:
         return Ending("failed", str(error))
     except Exception as error:
@@ -141,16 +163,17 @@ async def _carry_out(
 
 
 async def _train(
-    plan: Plan, session: Session, fabric: Fabric, record: Record, clock: Callable[[], float], view: View
+    plan: Plan, session: Session, fabric: Fabric, record: Record, clock: RunClock, view: View, past: Past
 ) -> Ending:
     virtual = isinstance(asyncio.get_running_loop(), VirtualLoop)
+    clock.start()
     async with watch(session, fabric, record, clock, view, virtual=virtual):
         if not session.ended.done():
             await session.start_training()
             record.event(clock(), None, "training", None, {})
             view.line("training")
             if (after := plan.stop.after) is not None:
-                asyncio.get_running_loop().call_later(after, session.finish, "after")
+                asyncio.get_running_loop().call_later(max(0.0, after - past.training), session.finish, "after")
         ending = await session.ended
         # 6. Ask the nodes to end; their last words are the final counts.
         await session.stop_nodes(STOP_GRACE)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netem.lateness import Lateness
@@ -93,12 +93,13 @@ class Schedules:
         self._heard = 0.0
         self._stirred = asyncio.Event()
 
-    def begin(self) -> None:
-        """Training starts now: the schedules' times are counted from here."""
-        began = asyncio.get_running_loop().time()
+    def begin(self, elapsed: float = 0.0) -> None:
+        """Training goes on now, after ``elapsed`` seconds of it: the schedules' times are counted from its start."""
+        began = asyncio.get_running_loop().time() - elapsed
         self.heard()
         for number, course in enumerate(self.courses):
-            self._spawn(self._run(course, f"schedule {number}", began))
+            changes = changes_since(elapsed, course.schedule.changes(course.link.profile))
+            self._spawn(self._run(course, changes, f"schedule {number}", began))
 
     def heard(self) -> None:
         """A node has said something. On a virtual clock a schedule that repeats would keep time going for ever where
@@ -111,9 +112,8 @@ class Schedules:
         self._going = False
         return self.courses
 
-    async def _run(self, course: Course, weight: str, began: float) -> None:
+    async def _run(self, course: Course, changes: Iterator[Change], weight: str, began: float) -> None:
         loop = asyncio.get_running_loop()
-        changes = course.schedule.changes(course.link.profile)
         change, last = next(changes, None), Change(0.0, course.link.profile)
         while change is not None and self._going:
             await asyncio.sleep(max(0.0, began + change.at - loop.time()))
@@ -157,6 +157,21 @@ class Schedules:
         late = max(0.0, round(asyncio.get_running_loop().time() - began - change.at, 9))
         course.lateness.add(late)
         return late
+
+
+def changes_since(elapsed: float, changes: Iterator[Change]) -> Iterator[Change]:
+    """The changes of a schedule from a moment on; the first of them is what held then, at that moment."""
+    held: Change | None = None
+    for change in changes:
+        if change.at <= elapsed:
+            held = replace(change, at=elapsed)
+            continue
+        if held is not None:
+            yield held
+            held = None
+        yield change
+    if held is not None:
+        yield held
 
 
 def _name(links: Sequence[LinkPlan]) -> str:

@@ -19,6 +19,7 @@ from orchestrator.errors import DriverError
 from orchestrator.fabric.base import Fabric
 from orchestrator.faults import FaultInjector
 from orchestrator.links import Links
+from orchestrator.past import NOTHING, Past
 from orchestrator.planning.plan import Fault, NodePlan, Plan
 from orchestrator.results.record import Record
 from orchestrator.schedules import Schedules
@@ -76,7 +77,8 @@ class Progress:
 
 
 class Session:
-    """See the module. ``clock`` gives seconds since the run began; ``say`` prints a line for people."""
+    """See the module. ``clock`` gives seconds since the run began; ``say`` prints a line for people; ``past`` is what a
+    run has behind it that is continued."""
 
     def __init__(
         self,
@@ -88,10 +90,12 @@ class Session:
         fabric: Fabric,
         clock: Callable[[], float],
         say: Callable[[str], None],
+        past: Past = NOTHING,
     ) -> None:
         self.plan = plan
+        self.past = past
         self.nodes = {node.name: NodeState(node) for node in plan.nodes}
-        self.progress = Progress()
+        self.progress = Progress(round=past.round)
         self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self.training = False
         links = Links(plan.links, self)
@@ -120,8 +124,9 @@ class Session:
 
     async def bring_up_all(self) -> None:
         """Start, attach and register every node that is there from the beginning."""
-        first = [state.plan for state in self.nodes.values() if state.plan.joins is None]
-        await asyncio.gather(*(self.bring_up(node) for node in first))
+        left, joined = self.past.left, self.past.joined
+        there = {node.name for node in self.plan.nodes if node.joins is None or node.name in joined} - left
+        await asyncio.gather(*(self.bring_up(node) for node in self.plan.nodes if node.name in there))
 
     async def start_training(self) -> None:
         """Tell every registered node to go."""
@@ -129,8 +134,8 @@ class Session:
         for state in self.nodes.values():
             if state.state == "registered":
                 await self._go(state)
-        self.faults.begin()
-        self.schedules.begin()
+        self.faults.begin(self.past)
+        self.schedules.begin(self.past.training)
 
     def finish(self, reason: str, error: str | None = None) -> None:
         """The run is over; the first reason stands."""

@@ -75,7 +75,7 @@ class KernelFabric(Gathering):
     ) -> KernelFabric:
         """``seed``, ``duplicate_in_tree``: what this host's netem can do, see `tc.Capabilities` and `tryout`."""
         tables = directory / "tc"
-        tables.mkdir()
+        tables.mkdir(exist_ok=True)  # a run that is continued has it
         for name, text in distribution_tables().items():
             (tables / name).write_text(text)
         await hub.run(["ip", "link", "add", BRIDGE, "type", "bridge", "mcast_snooping", "0"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,12 @@ class RunDirectory:
                 f"cannot make the run's directory {directory.path}: {error.strerror}; choose --runs"
             ) from None
         return directory
+
+    def reopen(self) -> None:
+        """Make the folders anew that go with the end of a run."""
+        for folder in (self.nodes, self.control):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(mode=0o700)
 
     def hold(self) -> int:
         """Lock the directory for this process; the descriptor, to be kept open while the run lasts."""

@@ -7,6 +7,7 @@ bytes of plan.json. Node number n (the cloud first, then edges, then devices) ha
 from __future__ import annotations
 
 import ipaddress
+import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -190,6 +191,12 @@ class Plan:
         }
         data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}
         return {key: value for key, value in data.items() if key not in ("params", "shards", "data_directory")}
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """What plan.json holds, as it is read again."""
+        read: dict[str, Any] = json.loads(json.dumps(self.to_json()))
+        return read
 
     def write_shards(self, path: Path) -> None:
         """Write the file of index arrays that the nodes read."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Literal, TypedDict
 
 from netem.units import parse_fraction
@@ -16,6 +17,7 @@ from orchestrator.looks import EVENT as LOOKED
 from orchestrator.overload import EVENT as OVERLOAD
 from orchestrator.overload import FULL_BACKLOG, FULL_HOST, Overload, merged
 from orchestrator.results.history import History
+from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import FaultSpan, Probe
 
 Verdict = Literal["pass", "fail", "unknown"]
@@ -344,11 +346,15 @@ def _leaks(history: History, span: FaultSpan) -> list[str]:
     if span.action not in ("disconnect", "partition") or span.start is None:
         return []
     end = span.end if span.end is not None else history.seconds
+    again = [event.t for event in history.events(CONTINUED) if span.start < event.t < end]  # its counters too
     leaks = []
     for source, target in span.planned.get("links") or ():
-        counted = history.delivered(source, target, span.start + SETTLING, end - SETTLING)
-        if counted is not None and counted[1] > 0:
-            leaks.append(f"{source} → {target} ({text.count(counted[1], 'packet')} in {span.target})")
+        counted = [
+            history.delivered(source, target, start + SETTLING, stop - SETTLING)
+            for start, stop in pairwise((span.start, *again, end))
+        ]
+        if packets := sum(each[1] for each in counted if each is not None):
+            leaks.append(f"{source} → {target} ({text.count(packets, 'packet')} in {span.target})")
     return leaks
 
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, Self
 from orchestrator import text
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.record import APPLICATION_ID, COUNTERS, DATABASE, SCHEMA_VERSION
+from orchestrator.results.record import APPLICATION_ID, CONTINUED, COUNTERS, DATABASE, SCHEMA_VERSION
 from orchestrator.results.rows import (
     Event,
     FaultSpan,
@@ -235,8 +235,9 @@ class History:
         return tuple(name for name, node in self.nodes.items() if node.get("leads"))
 
     def rounds_done(self) -> int:
-        """How many rounds every leading node has finished."""
-        done: defaultdict[str, set[int]] = defaultdict(set)
+        """How many rounds every leading node has finished. Those that a checkpoint held count, on record or not."""
+        kept = max((event.round or 0 for event in self.events(CONTINUED)), default=0)
+        done: defaultdict[str, set[int]] = defaultdict(lambda: set(range(1, kept + 1)))
         for each in self.rounds():
             if each.end is not None:
                 done[each.node].add(each.round)

@@ -25,6 +25,7 @@ from orchestrator.errors import RecordError
 DATABASE = "run.db"
 APPLICATION_ID = 0x65646264  # "edbd": tells our databases from others (sqlite.org/pragma.html#pragma_application_id)
 SCHEMA_VERSION = 1
+CONTINUED = "continued"  # the event of the orchestrator where a run goes on that had ended
 
 Row = Mapping[str, Any]
 
@@ -117,6 +118,31 @@ class Record:
             connection.executemany(_INSERT["meta"], [(key, _json(value)) for key, value in facts.items()])
             connection.commit()
         except (OSError, sqlite3.Error) as error:
+            raise _refused(directory, error) from error
+        return cls(directory, connection)
+
+    @classmethod
+    def resume(cls, directory: Path, t: float, ended: str, round: int) -> Record:
+        """Go on with the record of a run that had come to its end at ``t``, and continues after ``round``.
+
+        Its outcome is taken back, and kept in an event. Whatever counts, of links and of nodes, begins anew at 0.
+        """
+        try:
+            connection = sqlite3.connect(directory / DATABASE)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("BEGIN")
+            connection.execute("DELETE FROM outcome")
+            connection.execute(_INSERT["event"], (t, None, CONTINUED, round, _json({"ended": ended})))
+            for table, counts in (("counters", COUNTERS), ("traffic", ("messages", "bytes"))):
+                keys = [name for each in _SCHEMA[table] if (name := each.split()[0]) not in ("t", *counts)]
+                zeros = ", ".join("0" for _ in counts)
+                connection.execute(
+                    f"INSERT INTO {table} SELECT ?, {', '.join(keys)}, {zeros} FROM {table} GROUP BY {', '.join(keys)}",
+                    (t,),
+                )
+            connection.commit()
+        except sqlite3.Error as error:
             raise _refused(directory, error) from error
         return cls(directory, connection)
 

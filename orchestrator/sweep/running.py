@@ -86,7 +86,7 @@ class _Sweeper:
         """Run a combination, or find its run."""
         try:
             plan = prepared_plan(combination.scenario, self._sweep.scenario)
-            if (known := self._complete.get(written(plan))) is not None:
+            if (known := self._complete.get(json.dumps(plan.recorded))) is not None:
                 return self._judged(combination, known, "run before")
             return self._fresh(combination, plan)
         except OrchestratorError as error:
@@ -138,11 +138,6 @@ def complete_runs(directory: Path) -> dict[str, Path]:
         except OrchestratorError:
             continue  # what cannot be read is run again
     return found
-
-
-def written(plan: Plan) -> str:
-    """A plan as `complete_runs` knows it."""
-    return json.dumps(json.loads(json.dumps(plan.to_json())))
 
 
 def _in_words(found: Figures) -> str:

@@ -13,8 +13,10 @@ from node.clock import run_virtual
 from orchestrator.errors import DriverError
 from orchestrator.faults import FaultInjector
 from orchestrator.links import Links
+from orchestrator.past import NOTHING, Past
 from orchestrator.planning.plan import LinkPlan, Plan
 from orchestrator.planning.timeline import Fault
+from orchestrator.results.rows import FaultSpan
 
 BASE = LinkProfile(latency=0.01)
 LINKS = (
@@ -49,8 +51,9 @@ def fault(id: int, action: str, **fields: Any) -> Fault:
 
 
 def play(
-    faults: Sequence[Fault], powers: Diary, *, rounds: Sequence[tuple[float, int]] = (), until: float = 100.0
-) -> list[tuple[float, int, str, str]]:
+    faults: Sequence[Fault], powers: Diary, *, rounds: Sequence[tuple[float, int]] = (), until: float = 100.0,
+    past: Past = NOTHING,
+) -> list[tuple[float, int, str, str]]:  # fmt: skip
     """Run the faults; ``rounds`` start at these times. The notes: time, fault, phase, detail."""
     notes: list[tuple[float, int, str, str]] = []
 
@@ -65,7 +68,7 @@ def play(
             lambda fault, phase, detail: notes.append((loop.time(), fault.id, phase, detail)),
             lambda work: tasks.append(asyncio.ensure_future(work)),
         )
-        injector.begin()
+        injector.begin(past)
         for t, round in rounds:
             await asyncio.sleep(t - loop.time())
             injector.round_started(round)
@@ -174,3 +177,49 @@ def test_join_and_leave() -> None:
     powers = Diary()
     play([fault(1, "join", node="device-0-0", at=1.0), fault(2, "leave", node="device-0-1", at=2.0)], powers)
     assert powers.verbs() == [(1.0, "join"), (2.0, "leave")]
+
+
+def span(id: int, action: str, *, start: float | None = None, end: float | None = None, skipped: float | None = None,
+         node: str = "edge-0") -> FaultSpan:  # fmt: skip
+    return FaultSpan(id, action, node, start, end, skipped, None, "", (node,), {})
+
+
+def test_what_a_continued_run_has_behind_it() -> None:
+    """The run's clock shows 20 s, of which it has trained for 15; round 4 was going on."""
+    powers = Diary()
+    faults = [
+        fault(1, "crash", node="a", at=1.0, duration=2.0),  # over
+        fault(2, "crash", node="b", at=1.0, duration=2.0),  # could not be made
+        fault(3, "pause", node="c", at=10.0, duration=8.0),  # on since 15 s: 3 s of it are left
+        fault(4, "slow", node="d", at=10.0, factor=3.0),  # on, for good
+        fault(5, "pause", node="e", at=16.0),  # a second after the end
+        fault(6, "pause", node="f", at=14.5),  # was due, and had not been made
+        fault(7, "disconnect", node="g", round=4, lasts_a_round=True, links=BOTH),  # on until round 5
+        fault(8, "pause", node="h", round=4),  # its round had just begun
+        fault(9, "pause", node="i", round=5),  # still to come
+        fault(10, "leave", node="j", at=1.0),  # has left: nothing to do again
+        fault(11, "pause", node="k", round=3, duration=1.0),  # over
+    ]
+    spans = (
+        *(span(1, "crash", start=6.0, end=8.0), span(2, "crash", skipped=6.0), span(3, "pause", start=15.0)),
+        *(span(4, "slow", start=15.0), span(7, "disconnect", start=19.0), span(10, "leave", start=6.0)),
+        span(11, "pause", start=16.0, end=17.0),
+    )
+    past = Past(seconds=20.0, training=15.0, round=4, kept=3, faults=spans, ended="killed")
+    notes = play(faults, powers, rounds=[(1.0, 4), (7.0, 5)], past=past)
+    assert sorted((t, verb, arguments[0]) for t, verb, arguments in powers.done) == [
+        *((0.0, "cut", "cloud"), (0.0, "cut", "edge-0"), (0.0, "pause", "c"), (0.0, "pause", "f"), (0.0, "pause", "h")),
+        *((0.0, "slow", "d"), (1.0, "pause", "e"), (3.0, "resume", "c")),
+        *((7.0, "pause", "i"), (7.0, "restore", "cloud"), (7.0, "restore", "edge-0")),
+    ]
+    assert sorted((t, id, phase) for t, id, phase, _ in notes) == [
+        *((0.0, 6, "start"), (0.0, 8, "start"), (1.0, 5, "start"), (3.0, 3, "end")),
+        *((7.0, 7, "end"), (7.0, 9, "start")),
+    ]
+
+
+def test_a_fault_that_cannot_be_made_again_is_over() -> None:
+    powers = Diary(absent=frozenset({"edge-0"}))
+    past = Past(seconds=5.0, training=5.0, faults=(span(1, "pause", start=2.0),))
+    notes = play([fault(1, "pause", node="edge-0", at=2.0, duration=9.0)], powers, past=past)
+    assert notes == [(0.0, 1, "end", "edge-0 is not running but crashed")]

@@ -17,7 +17,7 @@ from orchestrator.links import Links
 from orchestrator.planning.plan import LinkPlan, Plan
 from orchestrator.results.checks import checks
 from orchestrator.results.history import History
-from orchestrator.schedules import QUIET, TOLD_EACH, Course, Schedules, courses
+from orchestrator.schedules import QUIET, TOLD_EACH, Course, Schedules, changes_since, courses
 from tests.orchestrator.test_links import Engine
 from tests.orchestrator.test_session import Play, Stage, play
 
@@ -33,7 +33,7 @@ def link(source: str, target: str, schedule: Schedule | None, profile: LinkProfi
 
 
 def follow(
-    links: Sequence[LinkPlan], until: float, engine: Engine, *, quiet: bool = False
+    links: Sequence[LinkPlan], until: float, engine: Engine, *, quiet: bool = False, elapsed: float = 0.0
 ) -> tuple[list[Course], list[tuple[str, dict[str, Any]]]]:
     """Let the schedules run; a node says something every ten seconds, unless ``quiet``."""
     notes: list[tuple[str, dict[str, Any]]] = []
@@ -46,7 +46,7 @@ def follow(
 
         plan = cast(Plan, SimpleNamespace(links=links))
         schedules = Schedules(plan, Links(links, engine), lambda *note: notes.append(note), spawn)
-        schedules.begin()
+        schedules.begin(elapsed)
         loop = asyncio.get_running_loop()
         while loop.time() < until:
             await asyncio.sleep(min(10.0, until - loop.time()))
@@ -75,6 +75,24 @@ def test_each_change_is_made_at_its_time() -> None:
     assert (course.changes, course.overtaken, course.failures, course.lateness.maximum) == (6, 0, 0, 0.0)
     assert notes[0] == ("schedule", {"links": "a → b", "at": 1.0, "late": 0.0, "became": "10ms, 5mbit"})
     assert notes[1][1]["became"] == "cut"
+
+
+def test_a_run_that_is_continued_follows_from_where_it_was() -> None:
+    """After 11.5 s of training the second period's step has been made; its cut is due half a second later."""
+    engine = Engine()
+    (course,), _ = follow([link("a", "b", STEPS)], 2.0, engine, elapsed=11.5)
+    assert engine.done == [
+        (0.0, ("change", "a", "b", SLOW)),
+        (0.5, ("cut", "a", "b")),
+        (1.0, ("restore", "a", "b")),
+    ]
+    assert (course.changes, course.overtaken, course.lateness.maximum) == (3, 0, 0.0)
+
+
+def test_of_a_schedule_that_is_over_its_last_word_holds() -> None:
+    once = Steps((Step(at=1.0, settings={"rate": "5mbit"}),))
+    (held,) = changes_since(60.0, once.changes(BASE))
+    assert (held.at, held.profile) == (60.0, SLOW)
 
 
 def test_links_that_are_alike_follow_together() -> None:

@@ -147,3 +147,32 @@ def test_odd_values_from_nodes_are_kept_as_well_as_can_be(record: Record) -> Non
     assert second.value == math.inf
     assert history.events()[0].name == "bad_?"
     assert history.events()[0].data["nested"] == {"1": [2**80]}
+
+
+def test_a_record_goes_on_where_it_had_ended(record: Record) -> None:
+    link = {"source": "cloud", "target": "edge-0", "link_class": "edge-cloud"}
+    sent = {"peer": "edge-0", "kind": "model", "direction": "sent"}
+    for name in ("start", "end"):
+        record.event(2.0, "cloud", "round", 1, {"phase": name})
+    record.counters(4.0, [{**link, "offered": 7, "delivered": 5, "delivered_bytes": 500}])
+    record.traffic(4.0, "cloud", [{**sent, "messages": 3, "bytes": 300}])
+    record.outcome(5.0, {"ended": "interrupted"})
+    record.close()
+    again = Record.resume(record.directory, 5.0, "interrupted", 3)
+    with History.open(record.directory) as history:
+        assert history.outcome is None
+        # The checkpoint held round 3, though the events of rounds 2 and 3 were lost.
+        assert history.rounds_done() == 3
+    # Engine and node count from 0 again, and are past what they had counted when they are first asked.
+    again.counters(8.0, [{**link, "offered": 9, "delivered": 9, "delivered_bytes": 900}])
+    again.traffic(8.0, "cloud", [{**sent, "messages": 4, "bytes": 400}])
+    again.outcome(9.0, {"ended": "rounds"})
+    again.close()
+    with History.open(record.directory) as history:
+        (counters,), (traffic,) = history.link_counters(), history.traffic()
+        assert (counters.offered, counters.delivered, counters.delivered_bytes) == (16, 14, 1400)
+        assert (traffic.messages, traffic.bytes) == (7, 700)
+        assert history.outcome is not None
+        assert history.outcome.ended == "rounds"
+        (event,) = history.events("continued")
+        assert (event.t, event.round, event.data) == (5.0, 3, {"ended": "interrupted"})

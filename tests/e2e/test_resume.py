@@ -1,0 +1,95 @@
+"""`resume`: a run that was killed or interrupted goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from orchestrator.host.directory import RunDirectory
+from orchestrator.results.history import History
+from tests.e2e.harness import ROOT, SMALL, Background, Result, command, traces_of, up
+
+pytestmark = pytest.mark.e2e
+
+LONGER = SMALL.replace("rounds: 3", "rounds: 12").replace("kappa1: 4", "epochs: 3")
+FAR = LONGER.replace("rounds: 12", "rounds: 20").replace(
+    "latency: 10ms", "latency: 40ms"
+)  # a round takes half a second or more
+FAULTS = """\
+faults:
+  - {round: 2, node: device-0-0, action: leave}
+  - {round: 3, between: [device-1-0, edge-1], action: partition, for: 3s}
+gathering: {quorum: 50%, deadline: 2s}
+timeouts: {beat: 500ms, lost_after: 2s}
+"""
+
+
+def resume(run: RunDirectory, *arguments: str) -> Result:
+    done = subprocess.run(
+        command("resume", run.path, "--json", *arguments), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return Result(done.returncode, json.loads(done.stdout) if done.stdout.strip() else {}, done.stderr)
+
+
+def accuracies(run: Path) -> dict[int | None, float]:
+    with closing(History.open(run)) as history:
+        return {metric.round: metric.value for metric in history.global_series("accuracy")}
+
+
+def test_a_killed_simulation_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    for name in ("whole", "cut"):
+        (tmp_path / name).mkdir()
+    whole = up(tmp_path / "whole", LONGER, "--driver", "sim")
+    with Background(tmp_path / "cut", LONGER, "--driver", "sim") as run:
+        run.wait_round(4)
+        os.kill(run.process.pid, signal.SIGKILL)
+        run.process.wait()
+        again = resume(run.directory, "--workers", "1")
+        assert (again.code, again.summary["verdict"], again.summary["rounds"]) == (0, "pass", 12), again.errors
+        expected = accuracies(Path(whole.summary["run"]))
+        made = accuracies(run.directory.path)  # what the first orchestrator had not yet written is missing
+        assert made == {round: expected[round] for round in made}
+        assert set(made) >= set(range(6, 13))
+        assert again.summary["accuracy"] == whole.summary["accuracy"]
+        # There is nothing more to do.
+        refused = resume(run.directory)
+        assert refused.code == 1
+        assert "is complete (12 rounds" in refused.errors
+
+
+def test_an_interrupted_run_has_its_faults_again(tmp_path: Path) -> None:
+    with Background(tmp_path, FAR + FAULTS) as run:
+        run.wait_round(4)
+        run.process.send_signal(signal.SIGINT)
+        assert run.result().summary["ended"] == "interrupted"
+        again = resume(run.directory)
+        assert (again.code, again.summary["verdict"], again.summary["rounds"]) == (0, "pass", 20), again.summary
+        # One fault each, though the second was made twice: it was cut in two by the interruption.
+        assert [fault["action"] for fault in again.summary["faults"]] == ["leave", "partition"]
+        with closing(run.history()) as history:
+            (cut,) = (span for span in history.faults() if span.action == "partition")
+            assert cut.start is not None
+            assert cut.end is not None
+            assert cut.end - cut.start == pytest.approx(3.0, abs=0.5)  # on the run's clock, which stood still
+            assert history.current_states()["device-0-0"].state == "left"
+            assert [event.data for event in history.events("continued")] == [{"ended": "interrupted"}]
+        assert "continued after round" in (run.directory.path / "report.html").read_text()
+        assert traces_of(run.directory.run) == []
+
+
+def test_another_plan_is_not_continued(tmp_path: Path) -> None:
+    with Background(tmp_path, LONGER, "--driver", "sim") as run:
+        run.wait_round(3)
+        os.kill(run.process.pid, signal.SIGKILL)
+        run.process.wait()
+        copy = run.directory.path / "scenario.yaml"
+        copy.write_text(copy.read_text().replace("learning_rate: 0.2", "learning_rate: 0.3"))
+        refused = resume(run.directory)
+        assert refused.code == 1
+        assert "another plan of its scenario (algorithm)" in refused.errors

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from node.checkpoint import checkpoint_path, save
+from orchestrator.errors import RunError
+from orchestrator.host.directory import RunDirectory
+from orchestrator.past import Past, past_of
+from orchestrator.results.history import History
+from tests.orchestrator.example_run import Example
+
+
+def ended(tmp_path: Path, ending: str | None) -> RunDirectory:
+    """A run that ended so after six of its ten rounds."""
+    return RunDirectory(Example(rounds_made=6, ending=ending).build(tmp_path / "run"))
+
+
+def keep(directory: RunDirectory, round: int, node: str = "cloud") -> None:
+    path = checkpoint_path(directory.checkpoints, node)
+    save(path, node, round, {"w": np.zeros(2, dtype=np.float32)}, {})
+
+
+@pytest.mark.parametrize(("ending", "how"), [("interrupted", "interrupted"), ("failed", "failed"), (None, "killed")])
+def test_where_a_run_stood(tmp_path: Path, ending: str | None, how: str) -> None:
+    directory = ended(tmp_path, ending)
+    keep(directory, 5)
+    past = past_of(directory)
+    with History.open(directory.path) as history:
+        assert history.training_began is not None
+        assert (past.seconds, past.training) == (history.seconds, history.seconds - history.training_began)
+        assert list(past.faults) == history.faults()
+    assert past.round in (6, 7)  # the seventh may have begun
+    assert (past.kept, past.ended) == (5, how)
+    assert "continued after round 5" in past.notes()[0]
+
+
+def test_a_run_that_begins_has_nothing_to_say() -> None:
+    assert Past().notes() == []
+    assert Past().left == Past().joined == set()
+
+
+def test_a_complete_run_is_not_continued(tmp_path: Path) -> None:
+    directory = ended(tmp_path, "rounds")
+    keep(directory, 6)
+    with pytest.raises(RunError, match="is complete"):
+        past_of(directory)
+
+
+def test_nor_is_one_that_runs(tmp_path: Path) -> None:
+    directory = ended(tmp_path, None)
+    keep(directory, 6)
+    descriptor = directory.hold()
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, descriptor)
+        with pytest.raises(RunError, match="still running"):
+            past_of(directory)
+
+
+def test_nor_one_without_a_checkpoint_or_with_a_broken_one(tmp_path: Path) -> None:
+    directory = ended(tmp_path, "interrupted")
+    with pytest.raises(RunError, match="cloud had no checkpoint yet"):
+        past_of(directory)
+    keep(directory, 6)
+    checkpoint_path(directory.checkpoints, "cloud").write_bytes(b"EBCP")
+    with pytest.raises(RunError, match="not a checkpoint"):
+        past_of(directory)

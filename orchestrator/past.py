@@ -23,12 +23,12 @@ COMPLETE = ("rounds", "accuracy", "after", "calibrated")
 @dataclass(frozen=True)
 class Past:
     """``seconds`` the run has lasted, of which it has trained for ``training``; ``round`` is the last one that a
-    leading node has begun, ``kept`` the one after which all of them go on. ``ended`` says how it came to its end."""
+    leading node has begun, ``kept`` are those after which they go on. ``ended`` says how it came to its end."""
 
     seconds: float = 0.0
     training: float = 0.0
     round: int = 0
-    kept: int = 0
+    kept: tuple[int, ...] = ()
     faults: tuple[FaultSpan, ...] = ()
     ended: str = ""
     wall_seconds: float = 0.0
@@ -37,8 +37,10 @@ class Past:
         """What whoever reads the report should know."""
         if not self.ended:
             return []
+        first, last = min(self.kept), max(self.kept)
+        rounds = f"round {first}" if first == last else f"rounds {first} to {last} of the leading nodes"
         return [
-            f"continued after round {self.kept}, at {self.seconds:.1f} s, where {_ENDINGS[self.ended]}: nodes without "
+            f"continued after {rounds}, at {self.seconds:.1f} s, where {_ENDINGS[self.ended]}: nodes without "
             "a checkpoint began anew, and what was on its way was lost"
         ]
 
@@ -83,17 +85,14 @@ def past_of(directory: RunDirectory) -> Past:
         )
 
 
-def _kept(directory: RunDirectory, leaders: tuple[str, ...]) -> int:
-    """The round that every leading node's checkpoint holds. RunError if one has none."""
-    rounds = {}
-    for node in leaders:
-        try:
-            checkpoint = load(checkpoint_path(directory.checkpoints, node))
-        except CheckpointError as error:
-            raise RunError(f"{directory.run} cannot be continued: {error}") from None
-        rounds[node] = 0 if checkpoint is None else checkpoint.round
-    if missing := [node for node, round in rounds.items() if round == 0]:
+def _kept(directory: RunDirectory, leaders: tuple[str, ...]) -> tuple[int, ...]:
+    """The round that each leading node's checkpoint holds, 0 without one. RunError if none has one."""
+    try:
+        checkpoints = [load(checkpoint_path(directory.checkpoints, node)) for node in leaders]
+    except CheckpointError as error:
+        raise RunError(f"{directory.run} cannot be continued: {error}") from None
+    if not any(checkpoints):
         raise RunError(
-            f"{directory.run} cannot be continued: {text.some(missing)} had no checkpoint yet; `up` its scenario anew"
+            f"{directory.run} cannot be continued: {text.some(leaders)} had no checkpoint yet; `up` its scenario anew"
         )
-    return min(rounds.values(), default=0)
+    return tuple(0 if checkpoint is None else checkpoint.round for checkpoint in checkpoints)

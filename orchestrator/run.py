@@ -64,7 +64,7 @@ async def execute(
     if past is None:
         record = Record.create(directory.path, json.dumps(plan.to_json(), indent=1) + "\n", meta)
     else:
-        record = Record.resume(directory.path, past.seconds, past.ended, past.kept)
+        record = Record.resume(directory.path, past.seconds, past.ended, min(past.kept))
     past = past or NOTHING
     try:
         with contextlib.closing(record), held(directory):

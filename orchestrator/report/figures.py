@@ -173,9 +173,13 @@ def _shown(history: History) -> list[str]:
 
 def _round_bars(history: History, rows: dict[str, int], began: float, *, numbered: bool) -> list[Trace]:
     groups: dict[str, list[Bar]] = {"round": [], "next round": [], "abandoned round": []}
-    last = history.seconds
-    for each in history.rounds():
-        end = last if each.end is None else each.end
+    rounds = history.rounds()
+    begun_next = dict.fromkeys(rows, history.seconds)  # when each node began another round, or the end
+    ends: list[float] = []
+    for each in reversed(rounds):
+        ends.append(begun_next[each.node] if each.end is None else each.end)
+        begun_next[each.node] = each.start
+    for each, end in zip(rounds, reversed(ends), strict=True):
         lasted = "did not end" if each.end is None else text.duration(end - each.start)
         hover = f"{html.escape(each.node)}: round {each.round}, {lasted}{', abandoned' if each.abandoned else ''}"
         group = "abandoned round" if each.abandoned else ("round", "next round")[each.round % 2]

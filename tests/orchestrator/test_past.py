@@ -35,7 +35,7 @@ def test_where_a_run_stood(tmp_path: Path, ending: str | None, how: str) -> None
         assert (past.seconds, past.training) == (history.seconds, history.seconds - history.training_began)
         assert list(past.faults) == history.faults()
     assert past.round in (6, 7)  # the seventh may have begun
-    assert (past.kept, past.ended) == (5, how)
+    assert (past.kept, past.ended) == ((5,), how)
     assert "continued after round 5" in past.notes()[0]
 
 

@@ -158,6 +158,30 @@ def test_timeline(finished: History) -> None:
     assert min(traces["starting"]["base"]) == pytest.approx(0.4 - SETUP)
 
 
+def test_a_round_that_was_begun_again_ends_where_the_next_begins(tmp_path: Path) -> None:
+    directory = Example(edges=1, devices_per_edge=1, rounds_made=2, ending=None, with_faults=False).build(
+        tmp_path / "cut"
+    )
+    record = Record.resume(directory, 20.0, "killed", 2)
+    for t, phase in ((21.0, "start"), (25.0, "start"), (26.0, "end")):
+        record.event(t, "cloud", "round", 3, {"phase": phase})
+    record.event(27.0, "cloud", "round", 4, {"phase": "start"})
+    record.outcome(30.0, {"ended": "interrupted"})
+    record.close()
+    with History.open(directory) as history:
+        figure, _ = timeline(history)
+        began = history.training_began
+        assert began is not None
+    bars = {
+        (round(start + began, 3), round(start + length + began, 3))
+        for trace in figure["data"]
+        if trace["name"] in ("round", "next round")
+        for start, length, text in zip(trace["base"], trace["x"], trace["text"], strict=True)
+        if text in ("3", "4")
+    }
+    assert {(21.0, 25.0), (25.0, 26.0), (27.0, 30.0)} <= bars
+
+
 def test_a_large_timeline_leaves_out_nodes_to_which_nothing_happened(tmp_path: Path) -> None:
     figure, left_out = timeline(History.open(Example(edges=5, devices_per_edge=10, rounds=1).build(tmp_path / "calm")))
     rows = figure["layout"]["yaxis"]["ticktext"]

@@ -88,7 +88,7 @@ def past_of(directory: RunDirectory) -> Past:
 def _kept(directory: RunDirectory, leaders: tuple[str, ...]) -> tuple[int, ...]:
     """The round that each leading node's checkpoint holds, 0 without one. RunError if none has one."""
     try:
-        checkpoints = [load(checkpoint_path(directory.checkpoints, node)) for node in leaders]
+        checkpoints = [load(checkpoint_path(directory.checkpoints_of(node), node)) for node in leaders]
     except CheckpointError as error:
         raise RunError(f"{directory.run} cannot be continued: {error}") from None
     if not any(checkpoints):

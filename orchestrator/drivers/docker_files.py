@@ -80,7 +80,7 @@ def lay_out(directory: RunDirectory, assignment: Path, user: User) -> Given:
         control=directory.control,
         shards=directory.shards,
         data=Path(told.data.directory),
-        checkpoints=directory.checkpoints / told.node,
+        checkpoints=directory.checkpoints_of(told.node),
     )
     given.assignment.unlink(missing_ok=True)
     descriptor = os.open(given.assignment, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

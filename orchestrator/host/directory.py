@@ -40,6 +40,10 @@ class RunDirectory:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
+    def checkpoints_of(self, node: str) -> Path:
+        """A folder for each: a container can write to its own only."""
+        return self.checkpoints / node
+
     @property
     def shards(self) -> Path:
         return self.path / "shards.npz"

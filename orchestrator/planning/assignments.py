@@ -61,7 +61,7 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
         ),
         timeouts=plan.timeouts,
         stop=Stop(rounds=plan.stop.rounds, accuracy=plan.stop.accuracy),
-        checkpoint_directory=str(directory.checkpoints),
+        checkpoint_directory=str(directory.checkpoints_of(node.name)),
         leads=node.leads,
     )
 

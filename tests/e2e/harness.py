@@ -67,6 +67,14 @@ def up(tmp_path: Path, scenario: str, *arguments: str, prefix: Sequence[str] = (
     return Result(done.returncode, json.loads(done.stdout) if done.stdout.strip() else {}, done.stderr)
 
 
+def resume(run: RunDirectory, *arguments: str) -> Result:
+    """`resume --json`, to the run's end."""
+    done = subprocess.run(
+        command("resume", run.path, "--json", *arguments), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return Result(done.returncode, json.loads(done.stdout) if done.stdout.strip() else {}, done.stderr)
+
+
 class Background:
     """`up --json` running beside the test."""
 

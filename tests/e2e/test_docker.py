@@ -19,7 +19,7 @@ from orchestrator.host.docker import Engine
 from orchestrator.planning.plan import HardwareClass
 from tests.conformance.drivers import opened
 from tests.e2e.engine import Place
-from tests.e2e.harness import SMALL, Background, json_of, traces_of, up, wait_for
+from tests.e2e.harness import SMALL, Background, json_of, resume, traces_of, up, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -83,12 +83,17 @@ def test_nodes_hold_no_right_and_the_orchestrator_may_be_killed(tmp_path: Path, 
         assert traces_of(name) == []
 
 
-def test_nodes_whose_orchestrator_is_gone_end_by_themselves(tmp_path: Path, engine: Engine) -> None:
-    with Background(tmp_path, LONG + "timeouts: {beat: 500ms, lost_after: 5s, lease: 2s}\n") as run:
-        run.wait_round(1, timeout=200)
+def test_nodes_whose_orchestrator_is_gone_end_by_themselves_and_the_run_goes_on(tmp_path: Path, engine: Engine) -> None:
+    twelve = SMALL_IN_CONTAINERS.replace("rounds: 3", "rounds: 12")
+    with Background(tmp_path, twelve + "timeouts: {beat: 500ms, lost_after: 5s, lease: 2s}\n") as run:
+        run.wait_round(3, timeout=200)
         name = run.directory.run
         os.kill(run.process.pid, signal.SIGKILL)
         wait_for(lambda: not (engine.containers(name) or traces_of(name)) or None, "the end of everything", 60.0)
+        again = resume(run.directory)
+        assert (again.code, again.summary["ended"], again.summary["rounds"]) == (0, "rounds", 12), again.errors
+        assert engine.containers(name) == []
+        assert traces_of(name) == []
 
 
 @pytest.mark.parametrize(

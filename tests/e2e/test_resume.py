@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from orchestrator.host.directory import RunDirectory
 from orchestrator.results.history import History
-from tests.e2e.harness import ROOT, SMALL, Background, Result, command, traces_of, up
+from tests.e2e.harness import SMALL, Background, resume, traces_of, up
 
 pytestmark = pytest.mark.e2e
 
@@ -28,13 +25,6 @@ faults:
 gathering: {quorum: 50%, deadline: 2s}
 timeouts: {beat: 500ms, lost_after: 2s}
 """
-
-
-def resume(run: RunDirectory, *arguments: str) -> Result:
-    done = subprocess.run(
-        command("resume", run.path, "--json", *arguments), cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return Result(done.returncode, json.loads(done.stdout) if done.stdout.strip() else {}, done.stderr)
 
 
 def accuracies(run: Path) -> dict[int | None, float]:

@@ -21,7 +21,7 @@ def ended(tmp_path: Path, ending: str | None) -> RunDirectory:
 
 
 def keep(directory: RunDirectory, round: int, node: str = "cloud") -> None:
-    path = checkpoint_path(directory.checkpoints, node)
+    path = checkpoint_path(directory.checkpoints_of(node), node)
     save(path, node, round, {"w": np.zeros(2, dtype=np.float32)}, {})
 
 
@@ -66,6 +66,6 @@ def test_nor_one_without_a_checkpoint_or_with_a_broken_one(tmp_path: Path) -> No
     with pytest.raises(RunError, match="cloud had no checkpoint yet"):
         past_of(directory)
     keep(directory, 6)
-    checkpoint_path(directory.checkpoints, "cloud").write_bytes(b"EBCP")
+    checkpoint_path(directory.checkpoints_of("cloud"), "cloud").write_bytes(b"EBCP")
     with pytest.raises(RunError, match="not a checkpoint"):
         past_of(directory)

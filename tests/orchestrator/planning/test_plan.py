@@ -124,7 +124,7 @@ def test_devices_hold_the_data() -> None:
     assert made.node("edge-0").label_counts == ()
     assert (made.data.used_samples, made.data.train_samples, made.data.test_samples) == (300, 1000, 200)
     assert made.data.partition_params == {
-        "min_samples": 10, "samples_per_client": 60, "alpha": 0.5, "variant": "class",
+        "min_samples": 10, "samples_per_client": 60, "alpha": 0.5, "variant": "class", "over": "clients",
     }  # fmt: skip
 
 

@@ -215,7 +215,7 @@ MISTAKES = [
         [
             "f.yaml:3: algorithm.kapa2: unknown parameter 'kapa2'; did you mean 'kappa2'? (allowed: name, rounds, "
             "optimizer, learning_rate, momentum, weight_decay, batch_size, epochs, steps, evaluate_samples, kappa1, "
-            "kappa2, participation)",
+            "kappa2, participation, statistics)",
             "f.yaml:4: algorithm.learning_rate: -1 is not a number above 0",
             "f.yaml:5: model.name: 'cnnn' is no model; did you mean 'cnn'? "
             f"(known: {', '.join([*MODELS, *MODEL_GROUPS])})",

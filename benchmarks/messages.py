@@ -63,6 +63,9 @@ class Unused:
     async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: str) -> Any:
         raise NotImplementedError
 
+    async def aside(self, fn: Callable[..., None], *args: Any) -> None:
+        raise NotImplementedError
+
 
 def star(devices: int, rounds: int) -> list[Assignment]:
     """Assignments of a cloud and its devices, the cloud first."""

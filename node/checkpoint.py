@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from node.errors import CheckpointError, WireError
-from node.wire import Limits, Message, Tensor, decode, encode
+from node.wire import Buffer, Limits, Message, Tensor, decode, encode
 
 _PREFIX = struct.Struct(">4sQQ")
 _MAGIC = b"EBCP"
@@ -33,16 +33,19 @@ def checkpoint_path(directory: str | Path, node: str) -> Path:
     return Path(directory) / f"{node}.checkpoint"
 
 
-def save(path: Path, node: str, round: int, tensors: Mapping[str, Tensor], fields: Mapping[str, Any]) -> None:
-    """Replace the file at ``path`` in one step (rename(2)): a crash leaves the old one or the new one, never half."""
+def packed(node: str, round: int, tensors: Mapping[str, Tensor], fields: Mapping[str, Any]) -> list[Buffer]:
+    """What a file holds, in pieces. The tensors are copied."""
     header, *rest = encode(Message("checkpoint", node, round, dict(fields), dict(tensors)), _LIMITS)
     body = rest[0] if rest else b""
+    return [_PREFIX.pack(_MAGIC, len(header), len(body)), header, body]
+
+
+def write(path: Path, pieces: Sequence[Buffer]) -> None:
+    """Replace the file at ``path`` in one step (rename(2)): a crash leaves the old one or the new one, never half."""
     temporary = path.with_name(path.name + ".new")
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(temporary, "wb") as file:
-        file.write(_PREFIX.pack(_MAGIC, len(header), len(body)))
-        file.write(header)
-        file.write(body)
+        file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())
     temporary.rename(path)

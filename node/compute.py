@@ -32,6 +32,9 @@ class Compute(Protocol):
     async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: Mode) -> Any:
         """The result of ``fn(*args)``; what it raises is raised here."""
 
+    async def aside(self, fn: Callable[..., None], *args: Any) -> None:
+        """Do ``fn(*args)``, something of the runtime's own such as writing to disk, in no time of the node's."""
+
 
 class WorkerCompute:
     """Runs steps one after the other in a thread. ``slow`` is a factor on the speed that faults may set."""
@@ -53,6 +56,9 @@ class WorkerCompute:
             elif is_overrun(asked, taken) and frozen == self._frozen:
                 self._reporter.event("overrun", asked=asked, taken=taken, mode=mode)
         return result
+
+    async def aside(self, fn: Callable[..., None], *args: Any) -> None:
+        await asyncio.to_thread(fn, *args)
 
     def thaw(self) -> None:
         """The process was frozen until now (SIGCONT): the step under way is late through no fault of the host."""

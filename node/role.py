@@ -74,6 +74,7 @@ class Role:
         self._compute = compute
         self._reporter = reporter
         self._finished = False
+        self._keeping: asyncio.Future[None] | None = None  # the checkpoint that is being written
         self.leaving = False
         expected = [peer.name for peer in assignment.peers if not peer.late]
         self._exchange = Exchange(transport, expected, self.parent, assignment.gathering, reporter)
@@ -185,10 +186,20 @@ class Role:
             self.ended_by = "accuracy"
 
     async def checkpoint(self, round: int, tensors: Tensors, **fields: Any) -> None:
-        """Keep the state after ``round`` on disk, from which a restarted node goes on (``restored``)."""
+        """Keep the state after ``round``, from which a restarted node goes on (``restored``).
+
+        A disk takes as long as a small round. So it is written while the role goes on, and is there before the next.
+        """
         if self._assignment.checkpoint_directory:
             path = checkpoints.checkpoint_path(self._assignment.checkpoint_directory, self.name)
-            checkpoints.save(path, self.name, round, tensors, fields)
+            pieces = checkpoints.packed(self.name, round, tensors, fields)
+            await self._kept()
+            self._keeping = asyncio.ensure_future(self._compute.aside(checkpoints.write, path, pieces))
+
+    async def _kept(self) -> None:
+        """Wait until the disk has the last checkpoint."""
+        if self._keeping is not None:
+            await self._keeping
 
     async def finish(self) -> None:
         """End the run for this node's children, and ``rounds``. Called for every role whose ``run`` has ended."""
@@ -210,6 +221,7 @@ class Role:
             with contextlib.suppress(Finished):
                 await self._exchange.wait_for_peers(patience)
                 await self.run()
+            await self._kept()
             if not self.leaving:
                 await self.finish()
             flush = _LAST_WORDS if self.ended_by == "stopped" else patience

@@ -60,6 +60,9 @@ class ModelledCompute:
                 raise
             return work.result()
 
+    async def aside(self, fn: Callable[..., None], *args: Any) -> None:
+        fn(*args)
+
     def freeze(self, frozen: bool) -> None:
         """While a node is frozen its steps stand still."""
         now = asyncio.get_running_loop().time()

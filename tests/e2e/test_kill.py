@@ -82,7 +82,8 @@ def test_kill_the_cloud(tmp_path: Path) -> None:
         with run.history() as history:
             (resumed,) = history.events("resumed")
         assert resumed.round is not None
-        assert resumed.round >= 3  # the checkpoint of the round before the one it was killed in
+        # The checkpoint of round 3 was being written when round 4 began; the one before was on disk.
+        assert resumed.round >= 2
 
 
 def test_interrupt_once_ends_in_order_with_a_report(tmp_path: Path) -> None:

@@ -54,6 +54,9 @@ class Inline:
         await asyncio.sleep(self.seconds)
         return fn(*args)
 
+    async def aside(self, fn: Callable[..., None], *args: Any) -> None:
+        fn(*args)
+
 
 class World:
     """A cloud and its devices."""
@@ -358,6 +361,41 @@ def test_a_coordinator_goes_on_after_its_checkpoint(tmp_path: Path) -> None:
     assert world.notes["cloud"].of("resumed") == [(2, {})]
     starts = [round for round, fields in world.notes["cloud"].of("round") if fields["phase"] == "start"]
     assert starts == [1, 2, 3, 3]
+
+
+def test_a_slow_disk_holds_up_the_next_checkpoint_and_the_end_but_not_the_rounds(tmp_path: Path) -> None:
+    """Rounds of 1 s, a disk that takes 5: checkpoints are begun at 1, 6 and 11 s."""
+
+    class Disk(Inline):
+        async def aside(self, fn: Callable[..., None], *args: Any) -> None:
+            await asyncio.sleep(5)
+            fn(*args)
+
+    class Careful(Cloud):
+        async def run(self) -> None:
+            self.ends: list[float] = []
+            async for t in self.rounds():
+                w = await self.compute(lambda t=t: np.full(2, t))
+                self.ends.append(asyncio.get_running_loop().time())
+                await self.checkpoint(t, {"w": w})
+                w += 1
+
+    async def work(world: World) -> None:
+        role: Any = world.role(Careful, "cloud", checkpoint_directory=str(tmp_path), stop=Stop(rounds=3))
+        role._compute = Disk()
+        began = asyncio.get_running_loop().time()
+        for name in DEVICES:
+            world.start(world.role(Device, name))
+        world.start(role)
+        await world.over("cloud")
+        waited = role.ends[0] - 1.0 - began  # for the devices
+        assert [end - began - waited for end in role.ends] == pytest.approx([1.0, 2.0, 7.0])
+        assert asyncio.get_running_loop().time() - began - waited == pytest.approx(16.0, abs=0.1)
+        kept = load(checkpoint_path(tmp_path, "cloud"))
+        assert kept is not None
+        assert (kept.round, kept.tensors["w"].tolist()) == (3, [3, 3])
+
+    run(work)
 
 
 def test_a_published_tensor_may_be_changed_and_still_goes_to_who_comes_later() -> None:

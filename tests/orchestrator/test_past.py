@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from node.checkpoint import checkpoint_path, save
+from node.checkpoint import checkpoint_path, packed, write
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.past import Past, past_of
@@ -22,7 +22,7 @@ def ended(tmp_path: Path, ending: str | None) -> RunDirectory:
 
 def keep(directory: RunDirectory, round: int, node: str = "cloud") -> None:
     path = checkpoint_path(directory.checkpoints_of(node), node)
-    save(path, node, round, {"w": np.zeros(2, dtype=np.float32)}, {})
+    write(path, packed(node, round, {"w": np.zeros(2, dtype=np.float32)}, {}))
 
 
 @pytest.mark.parametrize(("ending", "how"), [("interrupted", "interrupted"), ("failed", "failed"), (None, "killed")])

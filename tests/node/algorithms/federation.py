@@ -63,6 +63,9 @@ class VirtualCompute:
         await asyncio.sleep(samples * SECONDS_PER_SAMPLE * self.slowness)
         return result
 
+    async def aside(self, fn: Callable[..., None], *args: Any) -> None:
+        fn(*args)
+
 
 @dataclass
 class Federation:

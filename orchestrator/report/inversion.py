@@ -11,10 +11,9 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.results.history import History
+from orchestrator.results.inversion import GUESSES, inversions
 from orchestrator.results.inversion import inversion as means
-from orchestrator.results.inversion import inversions
 
-GUESSES = {"reconstructed": "reconstructed", "class_mean": "class mean", "synthetic": "synthetic"}
 _COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}  # channels -> PNG's type of colour: grey, with alpha, red-green-blue, with alpha
 
 

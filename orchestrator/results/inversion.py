@@ -4,16 +4,59 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import Base64Bytes, BaseModel, FiniteFloat, PositiveInt, ValidationError, model_validator
+
 from orchestrator.results.history import History
 from orchestrator.results.rows import Event
 
 EVENT = "inversion"
+GUESSES = {"reconstructed": "reconstructed", "class_mean": "class mean", "synthetic": "synthetic"}
+
+
+class Score(BaseModel):
+    """How near guesses come to the pictures: mean squared error, and the share that is recognised."""
+
+    mse: FiniteFloat
+    recognised: FiniteFloat
+
+
+class Found(BaseModel):
+    """What a client's event must hold, which is the word of a node."""
+
+    samples: PositiveInt
+    shape: tuple[PositiveInt, PositiveInt, PositiveInt]
+    scores: dict[str, Score]
+    pictures: dict[str, list[Base64Bytes]]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Found:
+        if (
+            self.shape[0] > 4
+            or not self.scores.keys() >= set(GUESSES)
+            or not self.pictures.keys() >= {"private", *GUESSES}
+        ):
+            raise ValueError("not an attack's guesses")
+        channels, height, width = self.shape
+        if any(len(picture) != channels * height * width for made in self.pictures.values() for picture in made):
+            raise ValueError("pictures are not of the shape")
+        return self
 
 
 def inversions(history: History) -> dict[str, Event]:
-    """What each client found when it compared reconstructions with its pictures; the last, if it did so twice."""
-    found = {event.node: event for event in history.events(EVENT)}
+    """What each client found when it compared reconstructions with its pictures; the last, if it did so twice.
+
+    What is not that, of a node that runs another program, is passed over.
+    """
+    found = {event.node: event for event in history.events(EVENT) if _is_whole(event.data)}
     return {node: found[node] for node in history.nodes if node in found}
+
+
+def _is_whole(data: dict[str, Any]) -> bool:
+    try:
+        Found.model_validate(data)
+    except ValidationError:
+        return False
+    return True
 
 
 def inversion(history: History) -> dict[str, Any] | None:

@@ -12,8 +12,9 @@ import pytest
 
 from orchestrator import text
 from orchestrator.report import render
-from orchestrator.report.inversion import GUESSES, inversion, png, psnr
+from orchestrator.report.inversion import inversion, png, psnr
 from orchestrator.results.history import History
+from orchestrator.results.inversion import GUESSES
 from orchestrator.results.record import Record
 from tests.orchestrator.example_run import Example, plan_of
 from tests.orchestrator.simulation.harness import simulate
@@ -108,15 +109,19 @@ def test_it_changes_nothing_else_and_without_it_there_is_nothing(tmp_path: Path)
     assert 'id="inversion"' not in render(runs["without"].history())
 
 
+def told(recognised: float = 0.5, mse: float = 0.01) -> dict[str, Any]:
+    """What a client says that attacked four pictures of one pixel, and shows one."""
+    return {
+        **{"samples": 4, "shape": [1, 1, 1]},
+        "scores": {kind: {"mse": mse, "recognised": recognised} for kind in GUESSES},
+        "pictures": {kind: ["AA=="] for kind in KINDS},
+    }
+
+
 def test_means_are_over_the_clients_and_what_was_found_twice_counts_once(tmp_path: Path) -> None:
     record = Record.create(tmp_path, json.dumps(plan_of(Example(with_faults=False))), {})
     for edge, recognised in (("edge-1", 0.25), ("edge-1", 0.5), ("edge-0", 0.75)):
-        score = {"mse": 0.01, "recognised": recognised}
-        data: dict[str, Any] = {
-            **{"samples": 4, "shape": [1, 1, 1], "scores": dict.fromkeys(KINDS, score)},
-            "pictures": {kind: ["AA=="] for kind in KINDS},
-        }
-        record.event(10.0, edge, "inversion", 1, data)
+        record.event(10.0, edge, "inversion", 1, told(recognised))
     record.close()
     shown = inversion(History.open(tmp_path))
     assert shown is not None
@@ -125,3 +130,28 @@ def test_means_are_over_the_clients_and_what_was_found_twice_counts_once(tmp_pat
         ("edge-1", ("0.0100", "20.0 dB", "50.0%")),
     ]
     assert shown["mean"] == {"samples": 8, "figures": [("0.0100", "20.0 dB", "62.5%")] * 3}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"samples": 0},
+        {"samples": "many"},
+        {"shape": [1, 2, 1]},
+        {"shape": [7, 1, 1]},
+        {"scores": {}},
+        {"scores": told(mse=float("nan"))["scores"]},
+        {"pictures": {}},
+        {"pictures": {kind: ["not base64!"] for kind in KINDS}},
+        {"pictures": None},
+    ],
+)
+def test_what_is_not_an_attack_is_passed_over(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    record = Record.create(tmp_path, json.dumps(plan_of(Example(with_faults=False))), {})
+    record.event(10.0, "edge-0", "inversion", 1, {**told(), **wrong})
+    record.event(11.0, "edge-1", "inversion", 1, told())
+    record.close()
+    with History.open(tmp_path) as history:
+        shown = inversion(history)
+        assert shown is not None
+        assert [client["node"] for client in shown["clients"]] == ["edge-1"]

@@ -17,6 +17,7 @@ from orchestrator.looks import EVENT as LOOKED
 from orchestrator.overload import EVENT as OVERLOAD
 from orchestrator.overload import FULL_BACKLOG, FULL_HOST, Overload, merged
 from orchestrator.results.history import History
+from orchestrator.results.rates import busiest
 from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import FaultSpan, Probe
 
@@ -274,6 +275,19 @@ def links_looked_at(history: History) -> Finding:
     return "pass", f"{carried}: {listed or 'nothing was lost, as asked'}{unsure}"
 
 
+def rates_held(history: History) -> Finding | None:
+    """While the run used the links, none carried more than its rate; nothing is said of links without one."""
+    if history.driver == "sim":
+        return "pass", _MODELLED
+    if not (found := busiest(history)):
+        return None
+    listed = "; ".join(f"{each.link_class} {text.rate(each.carried)} of {text.rate(each.asked)}" for each in found)
+    if wrong := [each for each in found if each.too_fast]:
+        which = text.some(f"{each.link} {text.rate(each.carried)}, asked {text.rate(each.asked)}" for each in wrong)
+        return "fail", f"carried more than their rate: {which}"
+    return "pass", f"none carried more than its rate, the busiest of each class for some seconds: {listed}"
+
+
 def nodes_answered(history: History) -> Finding:
     """Every node was there at the end, except those that a fault took away."""
     outcome = history.outcome
@@ -299,6 +313,7 @@ CHECKS: dict[str, Callable[[History], Finding | None]] = {
     "faults took effect": faults_took_effect,
     "links over time": links_followed,
     "links during the run": links_looked_at,
+    "rates during the run": rates_held,
     "nodes kept pace": kept_pace,
     "links kept up": links_kept_up,
     "nodes answered": nodes_answered,

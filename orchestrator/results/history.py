@@ -287,6 +287,18 @@ class History:
         samples, packets = rows[0]
         return (samples, packets) if samples else None
 
+    def fastest(self, readings: int, unsure: float) -> dict[tuple[str, str], float]:
+        """Bits per second that each direction carried at least, in its fastest window of so many readings, whose
+        length in seconds may be wrong by ``unsure``."""
+        rows = self._rows(
+            "SELECT source, target, MAX(8.0 * (delivered_bytes - before) / (t - since + ?)) FROM ("
+            "SELECT *, LAG(delivered_bytes, ?) OVER w AS before, LAG(t, ?) OVER w AS since FROM counters"
+            " WINDOW w AS (PARTITION BY source, target ORDER BY rowid))"
+            " WHERE delivered_bytes > before GROUP BY source, target",
+            *(unsure, readings, readings),
+        )  # where a count fell, it began anew: such a window tells too little, or nothing
+        return {(source, target): rate for source, target, rate in rows}
+
     def traffic(self) -> list[Traffic]:
         """Totals by node, peer, kind and direction."""
         rows = self._rows(_totals("traffic", ("node", "peer", "kind", "direction"), ("messages", "bytes")))

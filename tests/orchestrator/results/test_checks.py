@@ -443,3 +443,46 @@ def test_changes_that_could_not_be_made(tmp_path: Path) -> None:
 
 def test_links_that_were_not_to_change(tmp_path: Path) -> None:
     assert Run(tmp_path).ended().verdict("links over time")[0] == "pass"
+
+
+def carrying(directory: Path, megabits: list[float], **plan: Any) -> Run:
+    """Each second, device-0-0 sends its edge so many megabits, over a link of 40 mbit."""
+    run = Run(directory, **plan)
+    row = dict.fromkeys(COUNTERS, 0) | {"source": "device-0-0", "target": "edge-0", "link_class": "device-edge"}
+    for second in range(len(megabits) + 1):
+        count = int(sum(megabits[:second]) * 1e6 / 8)
+        run.record.counters(2.0 + second, [row | {"delivered": second, "offered": second, "delivered_bytes": count}])
+    return run
+
+
+def test_a_link_that_carries_more_than_its_rate_fails(tmp_path: Path) -> None:
+    # 5 s of 44 Mbit/s in what may have been 5.2 s: 42.3 Mbit/s at least, where 41.2 are borne.
+    verdict, detail = carrying(tmp_path, [1, 44, 44, 44, 44, 44, 1]).verdict("rates during the run")
+    assert (verdict, detail) == ("fail", "carried more than their rate: device-0-0 → edge-0 42.3 mbit, asked 40 mbit")
+
+
+def test_a_full_link_and_a_burst_of_a_second_pass(tmp_path: Path) -> None:
+    verdict, detail = carrying(tmp_path, [40] * 8 + [48, 0, 0, 0, 0]).verdict("rates during the run")
+    assert verdict == "pass"
+    assert detail.endswith("device-edge 40 mbit of 40 mbit")  # (4 * 40 + 48) / 5.2
+
+
+def test_rates_that_change_or_were_hardly_used_are_not_judged(tmp_path: Path) -> None:
+    fast = [80.0] * 8
+    assert "rates during the run" not in {each["name"] for each in said(carrying(tmp_path / "short", [80.0] * 3))}
+    links = plan_of(Example(edges=1, devices_per_edge=2, rounds=2, with_faults=False))["links"]
+    scheduled = [{**link, "schedule": {}} for link in links]
+    run = carrying(tmp_path / "scheduled", fast)
+    plan = json.loads((run.directory / "plan.json").read_text())
+    (run.directory / "plan.json").write_text(json.dumps({**plan, "links": scheduled}))
+    assert "rates during the run" not in {each["name"] for each in said(run)}
+    degrade = FAULT | {"action": "degrade", "node": "device-0-0", "at": 2.0, "links": CUT["links"]}
+    faults = [degrade | {"profile": {"rate": "100mbit"}}]
+    assert "rates during the run" not in {
+        each["name"] for each in said(carrying(tmp_path / "degraded", fast, faults=faults))
+    }
+
+
+def said(run: Run) -> list[Check]:
+    run.record.close()
+    return checks(History.open(run.directory))

@@ -8,7 +8,7 @@ from netem.units import parse_rate
 from orchestrator.results.history import History
 
 READINGS = 5  # a window's length; they are a second apart, or more where nothing was carried
-UNSURE = 0.2  # s by which the two readings of a window may be wrong about its length
+UNSURE = 0.5  # s by which the readings of a busy host may be wrong about a window's length
 TOLERANCE = 0.03  # of the rate, as where it is probed
 
 

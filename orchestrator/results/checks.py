@@ -71,11 +71,12 @@ def finished(history: History) -> Finding:
     rounds = f"{done} of {text.count(planned, 'round')}" if planned is not None else text.count(done, "round")
     abandoned = len({each.round for each in history.rounds() if each.abandoned and each.node in history.leaders})
     rounds += f", {abandoned} abandoned for want of answers" if abandoned else ""
+    remedy = f"; `resume {history.run}` goes on from there" if done else ""
     outcome = history.outcome
     if outcome is None:
         if history.status == "running":
             return "unknown", f"the run is going on: {rounds} done"
-        return "fail", f"the orchestrator ended without an outcome after {rounds}"
+        return "fail", f"the orchestrator ended without an outcome after {rounds}{remedy}"
     match outcome.ended:
         case "rounds":
             if done == 0 and planned != 0:
@@ -89,9 +90,9 @@ def finished(history: History) -> Finding:
         case "calibrated":
             return "pass", "the links were measured, and nobody trained"
         case "interrupted":
-            return "fail", f"interrupted after {rounds}"
+            return "fail", f"interrupted after {rounds}{remedy}"
         case _:
-            return "fail", f"failed after {rounds}: {outcome.error or 'no reason was recorded'}"
+            return "fail", f"failed after {rounds}: {outcome.error or 'no reason was recorded'}{remedy}"
 
 
 def came_to_what_was_expected(history: History) -> Finding | None:

@@ -140,7 +140,11 @@ def test_finished_without_an_outcome(tmp_path: Path) -> None:
     assert run.verdict("finished") == ("unknown", "the run is going on: 1 of 2 rounds done")
     os.close(held)
     verdict, detail = run.verdict("finished")
-    assert (verdict, detail) == ("fail", "the orchestrator ended without an outcome after 1 of 2 rounds")
+    goes_on = f"`resume {tmp_path.name}` goes on from there"
+    assert (verdict, detail) == (
+        "fail",
+        f"the orchestrator ended without an outcome after 1 of 2 rounds; {goes_on}",
+    )
 
 
 def test_abandoned_rounds_are_told(tmp_path: Path) -> None:

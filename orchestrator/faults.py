@@ -70,7 +70,7 @@ class FaultInjector:
             elif fault.at is not None:
                 self._spawn(self._run_after(fault, max(0.0, fault.at - past.training)))
             elif fault.round is not None and fault.round <= past.round:
-                self._spawn(self._run_after(fault, 0.0))  # its round had just begun
+                self._spawn(self._turn_round([], [fault]))  # its round had just begun
 
     def round_started(self, round: int) -> None:
         """A round of the leading node starts: end the faults that last a round, start the ones planned for it.

@@ -65,7 +65,10 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
     with History.open(directory.path) as history:
         planned, meta = history.plan, history.meta
     file = Path(meta.get("folder", "."), Path(meta["scenario"]).name)
-    text = (directory.path / "scenario.yaml").read_text(encoding="utf-8")
+    try:
+        text = (directory.path / "scenario.yaml").read_text(encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"{directory.run} cannot be continued: {error}") from None
     plan = prepared_plan(parse(text, str(file), meta["overrides"]), file)
     if differing := [key for key, value in plan.recorded.items() if planned.get(key) != value]:
         raise RunError(

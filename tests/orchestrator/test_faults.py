@@ -199,6 +199,7 @@ def test_what_a_continued_run_has_behind_it() -> None:
         fault(9, "pause", node="i", round=5),  # still to come
         fault(10, "leave", node="j", at=1.0),  # has left: nothing to do again
         fault(11, "pause", node="k", round=3, duration=1.0),  # over
+        fault(12, "pause", node="l", round=4, lasts_a_round=True),  # its round had just begun, and ends it
     ]
     spans = (
         *(span(1, "crash", start=6.0, end=8.0), span(2, "crash", skipped=6.0), span(3, "pause", start=15.0)),
@@ -209,12 +210,12 @@ def test_what_a_continued_run_has_behind_it() -> None:
     notes = play(faults, powers, rounds=[(1.0, 4), (7.0, 5)], past=past)
     assert sorted((t, verb, arguments[0]) for t, verb, arguments in powers.done) == [
         *((0.0, "cut", "cloud"), (0.0, "cut", "edge-0"), (0.0, "pause", "c"), (0.0, "pause", "f"), (0.0, "pause", "h")),
-        *((0.0, "slow", "d"), (1.0, "pause", "e"), (3.0, "resume", "c")),
-        *((7.0, "pause", "i"), (7.0, "restore", "cloud"), (7.0, "restore", "edge-0")),
+        *((0.0, "pause", "l"), (0.0, "slow", "d"), (1.0, "pause", "e"), (3.0, "resume", "c")),
+        *((7.0, "pause", "i"), (7.0, "restore", "cloud"), (7.0, "restore", "edge-0"), (7.0, "resume", "l")),
     ]
     assert sorted((t, id, phase) for t, id, phase, _ in notes) == [
-        *((0.0, 6, "start"), (0.0, 8, "start"), (1.0, 5, "start"), (3.0, 3, "end")),
-        *((7.0, 7, "end"), (7.0, 9, "start")),
+        *((0.0, 6, "start"), (0.0, 8, "start"), (0.0, 12, "start"), (1.0, 5, "start"), (3.0, 3, "end")),
+        *((7.0, 7, "end"), (7.0, 9, "start"), (7.0, 12, "end")),
     ]
 
 

@@ -10,14 +10,13 @@ from orchestrator import text
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.history import History
-from orchestrator.results.rows import FaultSpan
+from orchestrator.results.rows import COMPLETE, FaultSpan
 
 _ENDINGS = {
     "killed": "its orchestrator had been killed",
     "interrupted": "it had been interrupted",
     "failed": "it had failed",
 }
-COMPLETE = ("rounds", "accuracy", "after", "calibrated")
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def past_of(directory: RunDirectory) -> Past:
         raise RunError(f"{directory.run} is still running (process {holder}): wait for its end, or `down` it first")
     with History.open(directory.path) as history:
         outcome = history.outcome
-        if outcome is not None and outcome.ended in COMPLETE:
+        if outcome is not None and outcome.ended in (*COMPLETE, "calibrated"):
             rounds = text.count(history.rounds_done(), "round")
             raise RunError(f"{directory.run} is complete ({rounds}, ended by {outcome.ended}): nothing to continue")
         kept = _kept(directory, history.leaders)

@@ -106,10 +106,7 @@ class Record:
             (directory / "plan.json").write_text(plan_json, encoding="utf-8")
             effective = json.dumps(facts.pop("effective", {}), indent=2, default=str) + "\n"
             (directory / "effective.json").write_text(effective, encoding="utf-8")
-            connection = sqlite3.connect(directory / DATABASE)
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")  # outlives a killed writer: sqlite.org/wal.html
-            connection.execute("BEGIN")  # all of the schema, or none
+            connection = _begun(directory)  # all of the schema, or none
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             for table, columns in _SCHEMA.items():
@@ -128,10 +125,7 @@ class Record:
         Its outcome is taken back, and kept in an event. Whatever counts, of links and of nodes, begins anew at 0.
         """
         try:
-            connection = sqlite3.connect(directory / DATABASE)
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("BEGIN")
+            connection = _begun(directory)
             connection.execute("DELETE FROM outcome")
             connection.execute(_INSERT["event"], (t, None, CONTINUED, round, _json({"ended": ended})))
             for table, counts in (("counters", COUNTERS), ("traffic", ("messages", "bytes"))):
@@ -290,6 +284,15 @@ def _package(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+def _begun(directory: Path) -> sqlite3.Connection:
+    """The database of a run, for its one writer, in a transaction."""
+    connection = sqlite3.connect(directory / DATABASE)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")  # outlives a killed writer: sqlite.org/wal.html
+    connection.execute("BEGIN")
+    return connection
 
 
 def _json(value: Any) -> str:

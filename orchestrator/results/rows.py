@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+COMPLETE = ("rounds", "accuracy", "after")  # the ends of a run that trained as long as its scenario asks for
+
 
 class Event(NamedTuple):
     """Something that happened at a node, or at the orchestrator (None)."""

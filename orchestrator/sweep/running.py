@@ -15,12 +15,11 @@ from orchestrator.launch import launch, prepared_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.results.checks import checks, overall
 from orchestrator.results.history import History
+from orchestrator.results.rows import COMPLETE
 from orchestrator.sweep.figures import Figures, Result, figures
 from orchestrator.sweep.glimpse import Glimpse
 from orchestrator.sweep.reading import Combination, Sweep
 from orchestrator.sweep.tables import markdown, to_json
-
-COMPLETE = ("rounds", "accuracy", "after")
 
 
 @dataclass(frozen=True)

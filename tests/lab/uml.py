@@ -92,12 +92,13 @@ class Guest:
         return self.log.read_text(errors="replace") + late
 
     def end(self) -> None:
-        if self.process.returncode is None:
+        """End it with all its processes, also where its first one has ended by itself."""
+        assert self.process.stdin is not None
+        if not self.process.stdin.closed:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+            self.process.stdin.close()
 
 
 def _first_of_all() -> list[str]:

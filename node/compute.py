@@ -7,22 +7,19 @@ that is told as an *overrun*; a step is never silently slower.
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import os
-import struct
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, Protocol
 
 from node.assignment import Hardware
 from node.control import Reporter
+from node.turns import TURN, Turn, take_long_turns
 
 Mode = Literal["train", "classifier", "evaluate", "other"]  # "classifier": training of nothing but it
 
 OVERRUN_SHARE = 0.1  # of a step's time that it may be late
-TURN = 0.04  # s
 OVERRUN_SECONDS = 0.02  # and beside it, for the host's own scheduling
 
 
@@ -37,18 +34,28 @@ class Compute(Protocol):
 
 
 class WorkerCompute:
-    """Runs steps one after the other in a thread. ``slow`` is a factor on the speed that faults may set."""
+    """Runs steps one after the other in a thread, each when it is this node's ``turn``, where nodes take turns.
 
-    def __init__(self, hardware: Hardware, reporter: Reporter) -> None:
+    ``slow`` is a factor on the speed that faults may set.
+    """
+
+    def __init__(self, hardware: Hardware, reporter: Reporter, turn: Turn | None = None) -> None:
         self.slow = 1.0
         self._frozen = 0
         self._speed = hardware.speed
         self._reporter = reporter
+        self._turn = turn
         self._pool = ThreadPoolExecutor(1, "compute", initializer=take_long_turns)
 
     async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: Mode) -> Any:
         frozen = self._frozen
-        result, processor, taken = await asyncio.get_running_loop().run_in_executor(self._pool, _measured, fn, args)
+        sharing = asyncio.create_task(self._share())
+        try:
+            result, processor, taken = await asyncio.get_running_loop().run_in_executor(
+                self._pool, _measured, fn, args, self._turn or nullcontext()
+            )
+        finally:
+            sharing.cancel()
         asked = stretched(processor, self._speed, self.slow)
         if asked is not None:
             if asked > taken:
@@ -59,6 +66,12 @@ class WorkerCompute:
 
     async def aside(self, fn: Callable[..., None], *args: Any) -> None:
         await asyncio.to_thread(fn, *args)
+
+    async def _share(self) -> None:
+        """Beside a step: should it last longer than a turn, it goes on without."""
+        while self._turn is not None:
+            await asyncio.sleep(TURN)
+            self._turn.give_back(after=TURN)
 
     def thaw(self) -> None:
         """The process was frozen until now (SIGCONT): the step under way is late through no fault of the host."""
@@ -80,23 +93,11 @@ def is_overrun(asked: float, taken: float) -> bool:
     return taken > (1 + OVERRUN_SHARE) * asked + OVERRUN_SECONDS
 
 
-def take_long_turns() -> None:
-    """Ask the scheduler to let this thread compute for `TURN` s at a time, where the default is about 3 ms: many nodes
-    on few processors otherwise push each other's data out of the caches, a sixth of the time of some training loops.
-
-    A thread with shorter turns, such as one that moves messages, still comes first when it wakes. Linux 6.12 and later
-    (sched_setattr(2), ``sched_runtime`` of SCHED_OTHER); elsewhere nothing changes.
-    """
-    number = {"x86_64": 314, "aarch64": 274}.get(os.uname().machine)
-    if sys.platform == "linux" and number is not None:
-        size, policy, flags, nice, priority = 48, os.SCHED_OTHER, 0, os.getpriority(os.PRIO_PROCESS, 0), 0
-        runtime, deadline, period = int(TURN * 1e9), 0, 0
-        attributes = struct.pack("=IIQiIQQQ", size, policy, flags, nice, priority, runtime, deadline, period)
-        ctypes.CDLL(None).syscall(number, 0, attributes, 0)
-
-
-def _measured(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, float, float]:
-    """The result, and the processor's and the clock's seconds it took."""
+def _measured(
+    fn: Callable[..., Any], args: tuple[Any, ...], turn: AbstractContextManager[None]
+) -> tuple[Any, float, float]:
+    """The result, and the processor's and the clock's seconds it took; waiting for the turn is among the latter."""
     processor, clock = time.thread_time(), time.perf_counter()
-    result = fn(*args)
+    with turn:
+        result = fn(*args)
     return result, time.thread_time() - processor, time.perf_counter() - clock

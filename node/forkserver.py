@@ -28,6 +28,7 @@ from typing import Any, NoReturn
 from node import namespaces
 from node.assignment import Assignment
 from node.main import preload, run_node
+from node.turns import Turn, Turns
 
 NODE_NAMESPACES = namespaces.CLONE_NEWNET | namespaces.CLONE_NEWNS | namespaces.CLONE_NEWUTS | namespaces.CLONE_NEWIPC
 
@@ -44,10 +45,12 @@ def main() -> int:
 
 
 class ForkServer:
-    """Forks nodes on request and tells when they end."""
+    """Forks nodes on request, has them take turns, and tells when they end."""
 
     def __init__(self) -> None:
         self.nodes: dict[int, str] = {}
+        self.turns = Turns(len(os.sched_getaffinity(0)))
+        self.turn_of: dict[int, Turn] = {}
         namespaces.adopt_orphans()
 
     def serve(self) -> None:
@@ -88,11 +91,12 @@ class ForkServer:
         has left the server's network namespace: only then may somebody attach an interface to it.
         """
         server = os.getpid()
+        turn = self.turns.of_a_node()
         told, tell = os.pipe2(os.O_CLOEXEC)
         hold, let_go = os.pipe2(os.O_CLOEXEC)
         between = os.fork()
         if between == 0:
-            _fork_again(node, assignment, log, server, hold, tell)
+            _fork_again(node, assignment, log, turn, server, hold, tell)
         os.close(hold)
         os.close(tell)
         with open(told, "rb") as answers, open(let_go, "wb") as permission:
@@ -107,25 +111,30 @@ class ForkServer:
             if line != "ready":
                 os.waitpid(pid, 0)
                 raise OSError(line or "the process ended at once")
-        self.nodes[pid] = node
+        self.nodes[pid], self.turn_of[pid] = node, turn
         return pid
 
     def reap(self) -> None:
+        """Tell of the nodes that have ended. They and those that were stopped need their turns no more."""
         while self.nodes:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             if pid == 0:
                 return
+            self.turn_of[pid].give_back()
+            if os.WIFSTOPPED(status):
+                continue
+            del self.turn_of[pid]
             code = os.waitstatus_to_exitcode(status)
             node = self.nodes.pop(pid)
             _write({"event": "exit", "node": node, "pid": pid, "code": code, "signal": -code if code < 0 else None})
 
 
-def _fork_again(node: str, assignment: str, log: str, server: int, hold: int, tell: int) -> NoReturn:
+def _fork_again(node: str, assignment: str, log: str, turn: Turn, server: int, hold: int, tell: int) -> NoReturn:
     try:
         namespaces.unshare(namespaces.CLONE_NEWPID)
         pid = os.fork()
         if pid == 0:
-            _become_node(node, assignment, log, server, hold, tell)
+            _become_node(node, assignment, log, turn, server, hold, tell)
         os.write(tell, f"{pid}\n".encode())
     except OSError as error:
         os.write(tell, f"{error}\n".encode())
@@ -133,7 +142,7 @@ def _fork_again(node: str, assignment: str, log: str, server: int, hold: int, te
         os._exit(0)
 
 
-def _become_node(node: str, assignment: str, log: str, server: int, hold: int, tell: int) -> NoReturn:
+def _become_node(node: str, assignment: str, log: str, turn: Turn, server: int, hold: int, tell: int) -> NoReturn:
     code = os.EX_SOFTWARE
     try:
         os.read(hold, 3)
@@ -153,7 +162,7 @@ def _become_node(node: str, assignment: str, log: str, server: int, hold: int, t
             os._exit(code)
         os.write(tell, b"ready\n")
         os.close(tell)
-        code = run_node(Assignment.load(assignment))
+        code = run_node(Assignment.load(assignment), turn=turn)
     except BaseException as error:
         # A fork must never return into the server's loop, whatever happens in it.
         traceback.print_exception(error)

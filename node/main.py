@@ -24,6 +24,7 @@ from node.control import ControlClient
 from node.errors import AssignmentError, ControlError
 from node.role import Role
 from node.transport import Transport, ZmqTransport
+from node.turns import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -52,14 +53,15 @@ def keep_freed_memory() -> None:
         mallopt(_M_TRIM_THRESHOLD, 256 << 20)
 
 
-def run_node(assignment: Assignment, incarnation: str | None = None) -> int:
-    """Be the node until its end; the exit code. ``incarnation`` tells this process from those before it."""
+def run_node(assignment: Assignment, incarnation: str | None = None, turn: Turn | None = None) -> int:
+    """Be the node until its end; the exit code. ``incarnation`` tells this process from those before it; it computes
+    when it is its ``turn``, where it has one."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, force=True,
         format=f"%(asctime)s {assignment.node} %(levelname)s %(message)s",
     )  # fmt: skip
     try:
-        return asyncio.run(live(assignment, incarnation or secrets.token_hex(8)))
+        return asyncio.run(live(assignment, incarnation or secrets.token_hex(8), turn))
     except ControlError as error:
         logger.error("%s", error)
         return EXIT_ORPHANED
@@ -76,12 +78,12 @@ def load_role(assignment: Assignment) -> type[Role]:
     return roles[tier]
 
 
-async def live(assignment: Assignment, incarnation: str) -> int:
+async def live(assignment: Assignment, incarnation: str, turn: Turn | None = None) -> int:
     """What `run_node` does, in a loop that is there. ControlError if the orchestrator fell silent."""
     # 1. Reach the orchestrator, so that whatever goes wrong can be told.
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     control = ControlClient(assignment, incarnation, context)
-    compute = WorkerCompute(assignment.hardware, control)
+    compute = WorkerCompute(assignment.hardware, control, turn)
     try:
         # 2. Get ready: what is slow for the first time is done before the run begins.
         transport = ZmqTransport(assignment, incarnation, context)

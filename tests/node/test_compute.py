@@ -1,18 +1,16 @@
 from __future__ import annotations
 
 import asyncio
-import platform
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from node.assignment import Hardware
-from node.compute import TURN, WorkerCompute, is_overrun, stretched, take_long_turns
+from node.compute import WorkerCompute, is_overrun, stretched
+from node.turns import PATIENCE, TURN, Turns
 
 
 class Notes:
@@ -92,21 +90,20 @@ async def test_a_host_with_its_own_speed_never_overruns() -> None:
     compute.close()
 
 
-@pytest.mark.skipif(
-    tuple(map(int, platform.release().split("-")[0].split(".")[:2])) < (6, 12), reason="Linux 6.12 or later lets it"
-)
-def test_a_computing_thread_takes_long_turns() -> None:
-    def turn() -> float:
-        """Seconds, as the scheduler keeps them for this thread: sched_setattr(2), /proc/PID/sched."""
-        lines = Path(f"/proc/self/task/{threading.get_native_id()}/sched").read_text().splitlines()
-        (slice,) = [line.split()[-1] for line in lines if line.startswith("se.slice")]
-        return int(slice) / 1e9
+async def test_a_long_step_does_not_keep_others_from_computing() -> None:
+    turns = Turns(1)
+    compute, other = WorkerCompute(Hardware(), Notes(), turns.of_a_node()), turns.of_a_node()
+    begun, may_end = threading.Event(), threading.Event()
 
-    def changed() -> tuple[float, float]:
-        before = turn()
-        take_long_turns()
-        return before, turn()
+    def step() -> None:
+        begun.set()
+        may_end.wait()
 
-    with ThreadPoolExecutor(1) as pool:
-        before, after = pool.submit(changed).result()
-    assert before < after == TURN
+    step_under_way = asyncio.create_task(compute.run(step, (), 0, "train"))
+    await asyncio.to_thread(begun.wait)
+    began = time.monotonic()
+    await asyncio.to_thread(other.__enter__)
+    assert TURN / 2 < time.monotonic() - began < PATIENCE
+    may_end.set()
+    await step_under_way
+    compute.close()

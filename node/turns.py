@@ -1,0 +1,78 @@
+"""How the nodes of one host take turns at its processors: long ones, and no more at a time than it has processors.
+
+Many nodes that compute at once on few processors push each other's data out of the caches: ten that took turns of 3 ms
+needed 30 to 36 ms of processor for a training of 24. Two things help. A computing thread asks the scheduler for long
+turns. But each message that wakes some other thread ends such a turn, and then the scheduler picks whoever waited
+longest; so nodes also wait for one another before they compute.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import multiprocessing
+import os
+import struct
+import sys
+import threading
+import time
+from multiprocessing.synchronize import Semaphore
+
+TURN = 0.1  # s, the longest that Linux grants
+PATIENCE = 1.0  # s; a waiting node then computes beside the others, as it does without turns
+
+
+class Turns:
+    """The turns of all nodes that will be forked from the process that makes this."""
+
+    def __init__(self, at_once: int) -> None:
+        self._free = multiprocessing.get_context("fork").Semaphore(at_once)
+
+    def of_a_node(self) -> Turn:
+        return Turn(self._free)
+
+
+class Turn:
+    """One node's, entered by the thread that computes. Who forked the node gives it back for it if the node is
+    killed or stopped in between.
+
+    Whoever computes for long keeps it for `TURN` only, and goes on without: nobody waits for a long step of another.
+    Should a node be killed in the very moment between taking a turn and noting that, one turn is lost, and should it be
+    stopped while it gives one back, one may be there twice: others then wait for `PATIENCE` or compute side by side.
+    """
+
+    def __init__(self, free: Semaphore) -> None:
+        self._free = free
+        self._held = mmap.mmap(-1, 1)  # shared with who forks the node
+        self._changing = threading.Lock()
+        self._since = 0.0
+
+    def __enter__(self) -> None:
+        """Wait until fewer nodes compute than the host has processors, for `PATIENCE` at most."""
+        if self._free.acquire(timeout=PATIENCE):
+            self._since = time.monotonic()
+            self._held[0] = 1
+
+    def __exit__(self, *_: object) -> None:
+        self.give_back()
+
+    def give_back(self, after: float = 0.0) -> None:
+        """If it is held, and has been for ``after`` s: let the next one compute."""
+        with self._changing:
+            if self._held[0] and time.monotonic() - self._since >= after:
+                self._held[0] = 0
+                self._free.release()
+
+
+def take_long_turns() -> None:
+    """Ask the scheduler to let this thread compute for `TURN` s at a time, where the default is about 3 ms.
+
+    A thread with shorter turns, such as one that moves messages, still comes first when it wakes. Linux 6.12 and later
+    (sched_setattr(2), ``sched_runtime`` of SCHED_OTHER); elsewhere nothing changes.
+    """
+    number = {"x86_64": 314, "aarch64": 274}.get(os.uname().machine)
+    if sys.platform == "linux" and number is not None:
+        size, policy, flags, nice, priority = 48, os.SCHED_OTHER, 0, os.getpriority(os.PRIO_PROCESS, 0), 0
+        runtime, deadline, period = int(TURN * 1e9), 0, 0
+        attributes = struct.pack("=IIQiIQQQ", size, policy, flags, nice, priority, runtime, deadline, period)
+        ctypes.CDLL(None).syscall(number, 0, attributes, 0)

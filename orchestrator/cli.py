@@ -23,7 +23,6 @@ from orchestrator.errors import OrchestratorError, PlanError, ScenarioError
 
 if TYPE_CHECKING:
     from orchestrator.host.directory import RunDirectory
-    from orchestrator.host.down import Removed
     from orchestrator.planning.plan import Plan
     from orchestrator.run import Outcome
     from orchestrator.scenario.schema import Scenario
@@ -283,7 +282,7 @@ def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> N
         click.echo(json.dumps({"runs": [{**vars(result), "clean": not result.left} for result in results]}))
     else:
         for result in results:
-            click.echo(_describe_removed(result))
+            click.echo(result.told())
         if not results:
             click.echo("nothing of any run is left on this host")
     sys.exit(1 if any(result.left for result in results) else 0)
@@ -397,15 +396,3 @@ def _looked_up(scenario: Path, overrides: Sequence[str]) -> tuple[Scenario, Plan
     loaded = load(scenario, overrides)
     with looked_up(loaded.data, scenario.parent) as prepared:
         return loaded, make_plan(loaded, PreparedLabels.read(prepared))
-
-
-def _describe_removed(removed: Removed) -> str:
-    if removed.left:
-        return f"{removed.run}: could not remove {', '.join(removed.left)}"
-    if not removed.anything:
-        return f"{removed.run}: nothing of it is left on this host"
-    parts = ["ended in order"] if removed.stopped else []
-    parts += [f"removed {len(removed.containers)} containers"] if removed.containers else []
-    parts += [f"ended {len(removed.processes)} processes"] if removed.processes else []
-    parts += [f"removed {len(removed.cgroups)} cgroups"] if removed.cgroups else []
-    return f"{removed.run}: {', '.join(parts)}; nothing of it is left on this host"

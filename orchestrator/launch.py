@@ -75,6 +75,7 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
             f"{directory.run} cannot be continued: this version, or the data on this host, makes another plan of its "
             f"scenario ({', '.join(differing)}); `up` it anew, or use what it was run with"
         )
+    directory.refuse_held()  # somebody else may have resumed it meanwhile
     down(directory.run, directory)  # what is left where its orchestrator was killed
     directory.reopen()
 

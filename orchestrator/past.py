@@ -63,8 +63,7 @@ NOTHING = Past()
 
 def past_of(directory: RunDirectory) -> Past:
     """The past of a run that ended early. RunError if there is nothing to continue, or nothing to continue from."""
-    if (holder := directory.holder()) is not None:
-        raise RunError(f"{directory.run} is still running (process {holder}): wait for its end, or `down` it first")
+    directory.refuse_held()
     with History.open(directory.path) as history:
         outcome = history.outcome
         if outcome is not None and outcome.ended in (*COMPLETE, "calibrated"):

@@ -85,9 +85,17 @@ class RunDirectory:
             folder.mkdir(mode=0o700)
 
     def hold(self) -> int:
-        """Lock the directory for this process; the descriptor, to be kept open while the run lasts."""
+        """Lock the directory for this process; the descriptor, to be kept open while the run lasts.
+
+        RunError if another process holds it.
+        """
         descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            self.refuse_held()
+            raise
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())
         return descriptor
@@ -105,6 +113,11 @@ class RunDirectory:
         finally:
             os.close(descriptor)
         return None
+
+    def refuse_held(self) -> None:
+        """RunError if its orchestrator lives."""
+        if (holder := self.holder()) is not None:
+            raise RunError(f"{self.run} is still running (process {holder}): wait for its end, or `down` it first")
 
 
 def known_runs(runs: Path) -> list[RunDirectory]:

@@ -35,6 +35,18 @@ class Removed:
     def anything(self) -> bool:
         return self.stopped or bool(self.containers or self.processes or self.cgroups)
 
+    def told(self) -> str:
+        """The same in a line."""
+        if self.left:
+            return f"{self.run}: could not remove {', '.join(self.left)}"
+        if not self.anything:
+            return f"{self.run}: nothing of it is left on this host"
+        parts = ["ended in order"] if self.stopped else []
+        parts += [f"removed {len(self.containers)} containers"] if self.containers else []
+        parts += [f"ended {len(self.processes)} processes"] if self.processes else []
+        parts += [f"removed {len(self.cgroups)} cgroups"] if self.cgroups else []
+        return f"{self.run}: {', '.join(parts)}; nothing of it is left on this host"
+
 
 def down(run: str, directory: RunDirectory | None) -> Removed:
     """End a run: in order if its orchestrator lives, else by its labels. Safe to repeat."""

@@ -31,6 +31,8 @@ def test_the_holder_is_known_while_it_lives(tmp_path: Path) -> None:
     assert directory.holder() is None
     descriptor = directory.hold()
     assert directory.holder() == os.getpid()
+    with pytest.raises(RunError, match=f"still running .process {os.getpid()}"):
+        directory.hold()
     os.close(descriptor)
     assert directory.holder() is None
 

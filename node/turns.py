@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import multiprocessing
 import os
 import struct
 import sys
 import threading
 import time
-from multiprocessing.synchronize import Semaphore
 
 TURN = 0.1  # s, the longest that Linux grants
 PATIENCE = 1.0  # s; a waiting node then computes beside the others, as it does without turns
@@ -26,7 +24,7 @@ class Turns:
     """The turns of all nodes that will be forked from the process that makes this."""
 
     def __init__(self, at_once: int) -> None:
-        self._free = multiprocessing.get_context("fork").Semaphore(at_once)
+        self._free = Semaphore(at_once)
 
     def of_a_node(self) -> Turn:
         return Turn(self._free)
@@ -49,7 +47,7 @@ class Turn:
 
     def __enter__(self) -> None:
         """Wait until fewer nodes compute than the host has processors, for `PATIENCE` at most."""
-        if self._free.acquire(timeout=PATIENCE):
+        if self._free.acquire(PATIENCE):
             self._since = time.monotonic()
             self._held[0] = 1
 
@@ -62,6 +60,37 @@ class Turn:
             if self._held[0] and time.monotonic() - self._since >= after:
                 self._held[0] = 0
                 self._free.release()
+
+
+class Semaphore:
+    """Of POSIX (sem_overview(7)), in memory shared with forked processes. Python's own wants a file system for it."""
+
+    SIZE = 32  # bytes; sizeof(sem_t) where it is largest
+
+    def __init__(self, value: int) -> None:
+        self._memory = mmap.mmap(-1, self.SIZE)
+        self._address = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(self._memory)))
+        self._library = ctypes.CDLL(None)
+        self._library.sem_init(self._address, 1, value)
+
+    def acquire(self, patience: float) -> bool:
+        """Count down by one, once that is possible; False if it was not for ``patience`` s."""
+        until = _Timespec.of(time.time() + patience)
+        return bool(self._library.sem_timedwait(self._address, ctypes.byref(until)) == 0)
+
+    def release(self) -> None:
+        self._library.sem_post(self._address)
+
+
+class _Timespec(ctypes.Structure):
+    """timespec(3type)."""
+
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+    @classmethod
+    def of(cls, seconds: float) -> _Timespec:
+        whole = int(seconds)
+        return cls(whole, int((seconds - whole) * 1e9))
 
 
 def take_long_turns() -> None:

@@ -1,6 +1,6 @@
 """Runs the tests of `inside/` where there is a kernel with netem: here, or in two guests booted for all of them.
 
-One guest measures links; beside it the other, which has a processor of its own too, runs containers. In a guest every
+One guest measures links; beside it the other, which has a processor of its own too, makes whole runs. In a guest every
 report is written down as JSON; the host hands them on as if they were its own. Where the packages that a guest needs
 are missing, the tests are skipped with the reason, and fail in continuous integration.
 """
@@ -94,16 +94,16 @@ def guest_reports(session: pytest.Session) -> Reports:
     """The reports of all selected tests by test, after booting the guests for them the first time."""
     if _REPORTS not in session.stash:
         items = [item for item in session.items if INSIDE in item.path.parents]
-        containers = [item for item in items if "engine" in getattr(item, "fixturenames", ())]
-        links = [item for item in items if item not in containers]
+        runs = [item for item in items if item.get_closest_marker("e2e")]
+        links = [item for item in items if item not in runs]
         seconds = SECONDS_LONG if wants_long(session.config) else SECONDS
         with tempfile.TemporaryDirectory(prefix="edgebed-lab-") as name, ExitStack() as guests:
             running = []
-            for part, chosen in (("links", links), ("containers", containers)):
+            for part, chosen in (("links", links), ("runs", runs)):
                 if chosen:
                     results = Path(name, part)
                     results.mkdir()
-                    if chosen is containers:
+                    if any("engine" in getattr(item, "fixturenames", ()) for item in chosen):
                         image.unpack(results / IMAGE)
                     arguments = [item.nodeid for item in chosen]
                     # What is measured comes before all else on the host, the other guest among it.

@@ -20,6 +20,8 @@ from tests.lab.conftest import IMAGE, RESULTS
 from tests.lab.image import mount_image
 from tests.lab.inside.chance import by_chance
 
+pytestmark = pytest.mark.e2e
+
 SCENARIO = """\
 # Do containers learn over links that the kernel shapes?
 name: containers

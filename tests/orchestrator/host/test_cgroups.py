@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.fabric.anchor import removed
+from orchestrator.host.cgroups import Hierarchy, NodeGroups, left_behind, limits, writable_hierarchies
+from orchestrator.scenario.hardware import HardwareClass
+from tests.e2e.harness import wait_for
+
+BOARD = HardwareClass("board", cores=0.25, memory=64 << 20)
+BUSY = "exec('while True: pass')"
+GREEDY = "held = bytearray(b'1') * (256 << 20); print('allocated')"
+
+
+def test_limits_of_version_2_stand_in_one_hierarchy() -> None:
+    files = limits(Hierarchy(Path("/"), ("cpu", "memory"), 2), BOARD)
+    assert files == {"cpu.max": "25000 100000", "memory.max": "67108864"}  # of 100 ms, in microseconds; bytes
+
+
+def test_version_1_has_a_hierarchy_for_each_controller() -> None:
+    assert limits(Hierarchy(Path("/"), ("cpu",), 1), BOARD) == {
+        "cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "25000",
+    }  # fmt: skip
+    assert limits(Hierarchy(Path("/"), ("memory",), 1), BOARD) == {"memory.limit_in_bytes": "67108864"}
+
+
+def test_hardware_without_limits_has_none() -> None:
+    assert limits(Hierarchy(Path("/"), ("cpu", "memory"), 2), HardwareClass("host")) == {}
+
+
+def test_version_2_offers_what_its_root_hands_on(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.subtree_control").write_text("memory pids\n")
+    assert writable_hierarchies(tmp_path) == [Hierarchy(tmp_path, ("memory",), 2)]
+    (tmp_path / "cgroup.subtree_control").write_text("\n")
+    assert writable_hierarchies(tmp_path) == []
+
+
+@pytest.fixture
+def groups() -> Iterator[NodeGroups]:
+    """Of a run that is this test, where this user may make groups."""
+    hierarchies = writable_hierarchies()
+    if {name for each in hierarchies for name in each.controllers} != {"cpu", "memory"}:
+        pytest.skip("control groups for cpu and memory cannot be made here: that needs root")
+    run = f"test-{os.getpid()}"
+    made = NodeGroups(run, hierarchies)
+    paths = made.create()
+    yield made
+    assert left_behind(run) == paths
+    for path in paths:
+        wait_for(lambda path=path: removed(str(path)) or None, f"the end of {path}")
+    assert left_behind(run) == []
+
+
+@pytest.fixture
+def start(groups: NodeGroups) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
+    """Starts a program that is let go once it is under the limits."""
+    started = []
+
+    def begin(program: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-I", "-S", "-c", f"input(); {program}"]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        groups.place(f"device-{len(started)}", process.pid, BOARD)
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_a_node_has_its_cores_and_no_more(start: Callable[[str], subprocess.Popen[str]]) -> None:
+    process = start(BUSY)
+
+    def used() -> float:
+        """Seconds of the processor's time (proc(5), /proc/pid/stat: 14 and 15)."""
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    before, began = used(), time.monotonic()
+    wait_for(lambda: used() - before > 0.5 or None, "half a second of its time")
+    share = (used() - before) / (time.monotonic() - began)
+    assert share < 0.25 * 1.25  # a first period of 100 ms, and ticks of 10 ms, may be in its favour
+
+
+def test_a_node_that_needs_more_memory_than_it_has_is_killed(start: Callable[[str], subprocess.Popen[str]]) -> None:
+    if len(Path("/proc/swaps").read_text().splitlines()) > 1:
+        pytest.skip("this host swaps out what is beyond the limit")
+    output, _ = start(GREEDY).communicate(timeout=60)
+    assert "allocated" not in output

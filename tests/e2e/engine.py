@@ -20,9 +20,10 @@ import pytest
 from orchestrator.errors import HostError
 from orchestrator.host import containers
 from orchestrator.host.docker import Engine
-from tests.e2e.harness import wait_for
+from tests.e2e.harness import memory_directory, wait_for
 from tests.e2e.image import import_image
 
+IMAGES = 5 << 30  # bytes: those of the tests, and what remains of building one
 START = 30.0  # s
 STOP = 30.0
 
@@ -77,7 +78,8 @@ def own_daemon() -> Iterator[Daemon]:
     if os.geteuid() != 0 or shutil.which("dockerd") is None:
         give_up = pytest.fail if "CI" in os.environ else pytest.skip
         give_up("no Docker Engine answers, and none can be started: that needs root and dockerd (docker.io)")
-    folder = Path(tempfile.mkdtemp(prefix="edgebed-"))
+    # In memory, for a disk may take minutes to forget all of it.
+    folder = Path(tempfile.mkdtemp(prefix="edgebed-", dir=memory_directory(IMAGES)))
     try:
         daemon = Daemon(folder)
         try:

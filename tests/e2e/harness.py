@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -142,6 +145,17 @@ def wait_for(ask: Callable[[], T | None], what: str, timeout: float = 60.0) -> T
             return answer
         time.sleep(0.02)
     raise AssertionError(f"waited {timeout:.0f} s for {what}")
+
+
+def memory_directory(needed: int) -> Path:
+    """Where files of so many bytes are kept in memory, if twice as much is free, and else on disk."""
+    shared = Path("/dev/shm")
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+        if min(available, shutil.disk_usage(shared).free) > 2 * needed:
+            return shared
+    return Path(tempfile.gettempdir())
 
 
 def traces_of(run: str) -> list[str]:

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,9 @@ from docker.models.containers import Container
 from node.assignment import Timeouts
 from node.learning.datasets import prepare
 from node.main import EXIT_DONE
-from orchestrator.errors import HostError
-from orchestrator.host import containers
 from orchestrator.host.docker import Engine
-from tests.e2e.engine import at, own_daemon
+from tests.e2e.engine import Place, at
+from tests.e2e.harness import SMALL, up
 from tests.node.test_main import Run, running
 
 pytestmark = pytest.mark.e2e
@@ -45,13 +44,9 @@ if not {"EDGEBED_NODE_IMAGES", "EDGEBED_BUILD_IMAGES"} & os.environ.keys():
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[DockerClient]:
-    with ExitStack() as stack:
-        try:
-            containers.reach()
-        except HostError:
-            stack.enter_context(at(stack.enter_context(own_daemon()).address))
-        yield stack.enter_context(closing(Engine.connect())).client
+def client(place: Place) -> Iterator[DockerClient]:
+    with at(place.address), closing(Engine.connect()) as engine:
+        yield engine.client
 
 
 @pytest.fixture(scope="module", params=os.environ.get("EDGEBED_NODE_IMAGES", "").split() or ["edgebed-node"])
@@ -137,6 +132,16 @@ async def test_it_trains_with_processes_outside(client: DockerClient, image: str
         counts = {(row["kind"], row["direction"]): row["messages"] for row in traffic if row["messages"]}
         assert counts["model", "received"] == counts["update", "sent"] == 2
         assert not [message for message in run.heard["cloud"] if message.get("name") in ("bad_message", "lost")]
+
+
+def test_a_whole_run_is_made_of_it(
+    client: DockerClient, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if client.images.get(image).attrs["Architecture"] != client.version()["Arch"]:
+        pytest.skip("the image of a run is one for this host")
+    monkeypatch.setenv("EDGEBED_IMAGE", image)
+    result = up(tmp_path, SMALL, "--driver", "docker")
+    assert (result.code, result.summary["rounds"]) == (0, 3), result.errors
 
 
 @asynccontextmanager

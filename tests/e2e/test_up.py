@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.host.cgroups import PREFIX, limits, writable_hierarchies
 from orchestrator.results.history import History
-from tests.e2e.harness import ROOT, SMALL, command, json_of, traces_of, up, write
+from orchestrator.scenario.hardware import HardwareClass
+from tests.e2e.harness import ROOT, SMALL, Background, command, json_of, traces_of, up, write
 
 pytestmark = pytest.mark.e2e
 
+PAGE = 4096  # bytes, in which memory is limited
 # A user with no rights at all, whatever this machine's users may do: uid 1000 of a user namespace, no capability.
 AS_ORDINARY_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--")
 
@@ -83,6 +86,24 @@ faults:
   - {random: {mean: 1s, until: 4s}, of: edges, action: degrade, latency: 60ms, for: 2s}
 stop: {rounds: 6}
 """
+
+
+def test_nodes_have_the_cores_and_the_memory_of_their_hardware(tmp_path: Path) -> None:
+    hierarchies = writable_hierarchies()
+    if not hierarchies:
+        pytest.skip("this user may not make control groups")
+    settings = ["hardware.device={cores: 0.5, memory: 1gb}", "probe.before=false", "algorithm.rounds=20"]
+    with Background(tmp_path, SMALL, *(word for each in settings for word in ("--set", each))) as run:
+        run.wait_round(1)
+        for hierarchy in hierarchies:
+            group = hierarchy.path / f"{PREFIX}{run.directory.run}" / "device-0-1"
+            assert str(run.pid_of("device-0-1")) in (group / "cgroup.procs").read_text().split()
+            for file, asked in limits(hierarchy, HardwareClass("board", cores=0.5, memory=10**9)).items():
+                whole = int(asked) // PAGE * PAGE if file.startswith("memory") else asked
+                assert (group / file).read_text().strip() == str(whole)
+        result = run.result()
+        assert (result.code, result.summary["rounds"]) == (0, 20), result.errors
+        assert traces_of(run.directory.run) == []
 
 
 def test_slowness_and_random_faults(tmp_path: Path) -> None:

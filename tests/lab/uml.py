@@ -12,11 +12,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.e2e.harness import memory_directory
 
 KERNEL = "linux.uml"
 PACKAGES = "user-mode-linux kmod iproute2 util-linux mount"
@@ -63,7 +64,7 @@ def booted(results: Path, arguments: Sequence[str], seconds: float, *, first: bo
             stdin=subprocess.PIPE,  # its end is the guest's
             stdout=console,
             stderr=console,
-            env={**os.environ, "TMPDIR": _memory_directory()},
+            env={**os.environ, "TMPDIR": str(memory_directory(MEMORY))},
             start_new_session=True,  # a guest is many processes of the host: one group, to be ended together
         )
         guest = Guest(process, log, time.monotonic() + BOOT + seconds)
@@ -108,11 +109,3 @@ def _first_of_all() -> list[str]:
         shutil.which(first[0]) and subprocess.run([*first, "true"], capture_output=True, check=False).returncode == 0
     )
     return first if allowed else []
-
-
-def _memory_directory() -> str:
-    """Where the guest's memory is kept as a file: in memory, unless too little is allowed there (containers: 64 MB)."""
-    with contextlib.suppress(OSError):
-        if shutil.disk_usage("/dev/shm").free > 2 * MEMORY:
-            return "/dev/shm"
-    return tempfile.gettempdir()

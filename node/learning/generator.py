@@ -158,15 +158,17 @@ class Reinforcement:
 
     @cached_property
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        return self._generate()
+        return _endless_batches(self.generator, self.batch, self.seed)
 
-    def _generate(self) -> Iterator[tuple[Tensor, Tensor]]:
-        g = {name: torch.tensor(values) for name, values in self.generator.items()}
-        random = torch.Generator().manual_seed(self.seed)
-        while True:
-            z, labels = _draw(g, AHEAD * self.batch, random)
-            for start in range(0, len(labels), self.batch):
-                yield z[start : start + self.batch], labels[start : start + self.batch]
+
+def _endless_batches(generator: State, batch: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Not a method: an object that keeps a generator that knows the object would outlive its use."""
+    g = {name: torch.tensor(values) for name, values in generator.items()}
+    random = torch.Generator().manual_seed(seed)
+    while True:
+        z, labels = _draw(g, AHEAD * batch, random)
+        for start in range(0, len(labels), batch):
+            yield z[start : start + batch], labels[start : start + batch]
 
 
 def _draw(g: Tensors, count: int, random: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import gc
 import mmap
 import os
 import selectors
@@ -29,6 +30,7 @@ from orchestrator.simulation.codec import CannotCrossError, read, write
 SLOTS = 2  # of each worker
 SLOT_BYTES = 256 << 20  # each way; memory that is not used costs none
 _TOKEN = struct.Struct(">iq")  # slot, and where in it the head is; -1: the step failed
+COLLECTING = (700, 10, 10)  # Python's own thresholds: a step leaves few objects behind, but large ones
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
@@ -162,6 +164,8 @@ def _become_worker(parent: int, link: socket.socket) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the parent decides what becomes of the run
     signal.set_wakeup_fd(-1)
+    gc.freeze()  # what came along is the parent's to look after
+    gc.set_threshold(*COLLECTING)
     torch.set_num_threads(1)  # OpenMP's other threads, if the parent had any, did not come along
     keep = link.fileno()
     os.closerange(3, keep)

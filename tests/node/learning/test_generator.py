@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -183,6 +186,19 @@ def test_reinforcement_is_a_weighed_loss_of_the_classifier(generator: State) -> 
     assert not z.requires_grad
     (gradient,) = torch.autograd.grad(losses[0], [model.get_parameter("classifier.weight")])
     assert gradient.abs().sum() > 0
+
+
+def test_reinforcement_goes_with_the_last_who_has_it(generator: State) -> None:
+    """Thousands are made in a run, each with its generator: they must not wait for the collector of cycles."""
+    term = Reinforcement(generator, weight=1.0, batch=6, seed=4)
+    term(model_of(head(1)), torch.zeros(2, FEATURES), torch.zeros(2).long())
+    known = weakref.ref(term)
+    gc.disable()
+    try:
+        del term
+        assert known() is None
+    finally:
+        gc.enable()
 
 
 def test_reinforcement_teaches_labels_that_a_client_has_not(generator: State) -> None:

@@ -59,7 +59,8 @@ def test_an_interrupted_run_has_its_faults_again(tmp_path: Path) -> None:
         run.process.send_signal(signal.SIGINT)
         assert run.result().summary["ended"] == "interrupted"
         again = resume(run.directory)
-        assert (again.code, again.summary["verdict"], again.summary["rounds"]) == (0, "pass", 20), again.summary
+        assert again.code in (0, 3), again.summary  # 3: a host that is busy with something else
+        assert (again.summary["ended"], again.summary["rounds"]) == ("rounds", 20)
         # One fault each, though the second was made twice: it was cut in two by the interruption.
         assert [fault["action"] for fault in again.summary["faults"]] == ["leave", "partition"]
         with closing(run.history()) as history:

@@ -48,9 +48,8 @@ class ForkServer:
     """Forks nodes on request, has them take turns, and tells when they end."""
 
     def __init__(self) -> None:
-        self.nodes: dict[int, str] = {}
+        self.nodes: dict[int, tuple[str, Turn]] = {}
         self.turns = Turns(len(os.sched_getaffinity(0)))
-        self.turn_of: dict[int, Turn] = {}
         namespaces.adopt_orphans()
 
     def serve(self) -> None:
@@ -111,7 +110,7 @@ class ForkServer:
             if line != "ready":
                 os.waitpid(pid, 0)
                 raise OSError(line or "the process ended at once")
-        self.nodes[pid], self.turn_of[pid] = node, turn
+        self.nodes[pid] = node, turn
         return pid
 
     def reap(self) -> None:
@@ -120,12 +119,12 @@ class ForkServer:
             pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             if pid == 0:
                 return
-            self.turn_of[pid].give_back()
+            node, turn = self.nodes[pid]
+            turn.give_back()
             if os.WIFSTOPPED(status):
                 continue
-            del self.turn_of[pid]
+            del self.nodes[pid]
             code = os.waitstatus_to_exitcode(status)
-            node = self.nodes.pop(pid)
             _write({"event": "exit", "node": node, "pid": pid, "code": code, "signal": -code if code < 0 else None})
 
 

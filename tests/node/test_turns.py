@@ -74,7 +74,7 @@ if pid == 0:
     with turn:
         os.write(tell, b"!")
         time.sleep(60)
-server.nodes[pid], server.turn_of[pid] = "device-0", turn
+server.nodes[pid] = "device-0", turn
 os.read(told, 1)
 os.kill(pid, getattr(signal, sys.argv[1]))
 os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)

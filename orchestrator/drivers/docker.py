@@ -25,7 +25,7 @@ from orchestrator.drivers.docker_emulation import emulated
 from orchestrator.drivers.docker_files import User, lay_out
 from orchestrator.drivers.docker_log import copy_output
 from orchestrator.errors import DriverError, HostError
-from orchestrator.host.containers import NODE
+from orchestrator.host.daemon import NODE
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker import Engine, Stream, plain_words, unless_gone
 from orchestrator.planning.plan import NodePlan

@@ -11,7 +11,7 @@ from docker.types import LogConfig
 
 from orchestrator.drivers.docker_files import INSIDE, Given, User
 from orchestrator.fabric.hub import labels
-from orchestrator.host.containers import DIRECTORY, NODE, RUN
+from orchestrator.host.daemon import DIRECTORY, NODE, RUN
 from orchestrator.planning.plan import HardwareClass, NodePlan
 
 COMMAND = [str(INSIDE / "assignment.json")]

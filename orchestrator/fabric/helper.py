@@ -16,7 +16,7 @@ from pathlib import Path
 
 from orchestrator.errors import HostError
 from orchestrator.fabric.hub import ANCHOR, Hub, labels
-from orchestrator.host.containers import DIRECTORY, NODE, RUN
+from orchestrator.host.daemon import DIRECTORY, NODE, RUN
 
 PART = "hub"
 RIGHTS = ("SYS_ADMIN", "SYS_PTRACE", "NET_ADMIN", "SYS_NICE")

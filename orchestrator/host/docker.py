@@ -18,7 +18,7 @@ from docker.errors import APIError, DockerException, ImageNotFound
 from docker.models.containers import Container
 
 from orchestrator.errors import DriverError, HostError
-from orchestrator.host.containers import DIRECTORY, NODE, RUN, NodeContainer, address, reach
+from orchestrator.host.daemon import DIRECTORY, NODE, RUN, NodeContainer, address, reach
 
 T = TypeVar("T")
 

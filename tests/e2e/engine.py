@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import HostError
-from orchestrator.host import containers
+from orchestrator.host.daemon import address, reach
 from orchestrator.host.docker import Engine
 from tests.e2e.harness import memory_directory, wait_for
 from tests.e2e.image import import_image
@@ -113,14 +113,14 @@ def with_image() -> Iterator[Place]:
     name = f"edgebed-test:{os.getpid()}"
     with contextlib.ExitStack() as stack:
         try:
-            containers.reach()
-            address, daemon = containers.address(), None
+            reach()
+            found, daemon = address(), None
         except HostError:
             daemon = stack.enter_context(own_daemon())
-            address = daemon.address
-        with at(address):
+            found = daemon.address
+        with at(found):
             engine = stack.enter_context(contextlib.closing(Engine.connect()))
         import_image(engine.client, name)
         if daemon is None:  # one of our own goes with all it has
             stack.callback(engine.client.images.remove, name, force=True)
-        yield Place(address, name, daemon)
+        yield Place(found, name, daemon)

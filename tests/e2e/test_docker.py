@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.drivers.base import Exit
 from orchestrator.drivers.docker import DockerDriver
-from orchestrator.host import containers
+from orchestrator.host import containers, daemon
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker import Engine
 from orchestrator.planning.plan import HardwareClass
@@ -186,7 +186,7 @@ async def test_a_hostile_container_gets_nowhere(
 
 def test_without_root_a_helper_attaches_the_links(tmp_path: Path, engine: Engine) -> None:
     """As a user of the Engine's group and no other right but to read what this test may read."""
-    group = Path(containers.address().removeprefix("unix://")).stat().st_gid
+    group = Path(daemon.address().removeprefix("unix://")).stat().st_gid
     as_user = (
         "setpriv", "--reuid", "1234", "--regid", "1234", "--groups", str(group), "--inh-caps", "+dac_read_search",
         "--ambient-caps", "+dac_read_search", "env", f"EDGEBED_CACHE={tmp_path}/cache", f"HOME={tmp_path}",

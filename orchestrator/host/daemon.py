@@ -1,0 +1,54 @@
+"""Where the host's Docker Engine is, whether it answers, and what marks containers of runs in it; without the SDK."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import HostError
+
+RUN, NODE, DIRECTORY = "org.edgebed.run", "org.edgebed.node", "org.edgebed.directory"
+"""Labels of a run's containers."""
+
+USUAL = "unix:///var/run/docker.sock"
+
+
+@dataclass(frozen=True)
+class NodeContainer:
+    """A container that belongs to a run. ``pid`` of its first process, None while it does not run."""
+
+    id: str
+    run: str
+    node: str
+    directory: Path
+    pid: int | None
+
+
+def address() -> str:
+    """Where the Engine is: $DOCKER_HOST, else the usual place."""
+    return os.environ.get("DOCKER_HOST") or USUAL
+
+
+def reach() -> None:
+    """HostError if no Engine can be had, with the reason, which the SDK tells in one way whatever it is."""
+    if not address().startswith("unix://"):
+        raise HostError(
+            f"DOCKER_HOST is {address()}: nodes are attached to their links on this host, so its own Engine is needed,"
+            f" such as {USUAL}"
+        )
+    path = address().removeprefix("unix://")
+    with socket.socket(socket.AF_UNIX) as trial:
+        try:
+            trial.connect(path)
+        except PermissionError:
+            raise HostError(
+                f"this user may not use the Docker Engine at {path}: run as root, or join the group of that socket"
+                " (`sudo usermod --append --groups docker $USER`, then log in again)"
+            ) from None
+        except OSError as error:
+            raise HostError(
+                f"no Docker Engine answers at {path} ({error.strerror or error}): start it (`systemctl start docker`,"
+                " or `dockerd`), or say in DOCKER_HOST where it is"
+            ) from None

@@ -31,7 +31,6 @@ def main(results: str, seconds: str) -> None:
     )
     for kind, place in (("proc", "/proc"), ("sysfs", "/sys"), ("cgroup2", "/sys/fs/cgroup"), ("tmpfs", "/run")):
         run("mount", "-t", kind, kind, place)
-    Path("/sys/fs/cgroup/cgroup.subtree_control").write_text("+cpu +memory +pids")  # as systemd hands them on
     Path("/run/results").mkdir()
     run("mount", "-t", "hostfs", "-o", results, "hostfs", "/run/results")
     # modprobe looks below lib/modules of the directory it is given; the host's /lib/modules knows another kernel.

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
 import pytest
 
-from orchestrator.host.cgroups import writable_hierarchies
+from orchestrator.host.cgroups import ROOT, writable_hierarchies
+from tests.lab.conftest import RESULTS
 from tests.orchestrator.host.test_cgroups import (  # noqa: F401
     groups,
     start,
@@ -12,6 +16,17 @@ from tests.orchestrator.host.test_cgroups import (  # noqa: F401
     test_a_node_that_needs_more_memory_than_it_has_is_killed,
 )
 
-pytestmark = pytest.mark.skipif(
-    [each.version for each in writable_hierarchies()] != [2], reason="no cgroup v2 to make groups in"
-)
+pytestmark = pytest.mark.e2e  # not in the guest that measures links
+
+
+@pytest.fixture(autouse=True, scope="module")
+def controllers() -> Iterator[None]:
+    """In a guest they are handed on as systemd does it elsewhere."""
+    handed_on = ROOT / "cgroup.subtree_control"
+    if RESULTS in os.environ:
+        handed_on.write_text("+cpu +memory")
+    if [each.version for each in writable_hierarchies()] != [2]:
+        pytest.skip("no cgroup v2 to make groups in")
+    yield
+    if RESULTS in os.environ:
+        handed_on.write_text("-cpu -memory")

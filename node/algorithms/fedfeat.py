@@ -20,6 +20,9 @@ training, sending and evaluation, by the L2 norm for Gaussian noise, L1 for Lapl
 `node.learning.privacy` says what is guaranteed, of features alone: weights and labels travel as they are. How the
 server retrains is not said: 5 epochs, mini-batches of 128, Adam at 0.001 from the averaged Ψ. Initial weights are the
 framework's, not N(μ, σ²) (1).
+
+The paper's F_i are of Φ_i, yet Ψ is put on Φ, whose features differ. `features: averaged` makes one more exchange of
+(8): the cloud sends Φ, and clients answer with F̃_i = Φ(D_i) + noise.
 """
 
 from __future__ import annotations
@@ -36,13 +39,13 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from node.algorithms import fedavg
-from node.algorithms.common import average, evaluate, round_of
+from node.algorithms.common import average, evaluate, round_of, with_samples
 from node.catalogue.papers import FedFeat
 from node.learning.aggregation import State
 from node.learning.models import Model
 from node.learning.optimizers import Adam, optimizer
 from node.learning.privacy import Hidden, compare_features, draw_noise, noise_scale
-from node.learning.training import Learner, batches
+from node.learning.training import EVALUATION_BATCH, Learner, batches
 from node.role import Role
 from node.wire import Message
 
@@ -66,15 +69,22 @@ class Clipped:
 
 
 @dataclass(frozen=True, eq=False)
+class Shared:
+    """F̃_i (n, d) and Y_i (n,), and how much they tell of F_i, if they are noised."""
+
+    features: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    hidden: Hidden | None
+
+
+@dataclass(frozen=True, eq=False)
 class ClientResult:
-    """M_i, how many samples it stands for, mean loss over all steps, F̃_i (n, d) and Y_i (n,) of the last epoch."""
+    """M_i, how many samples it stands for, mean loss over all steps, and what the last epoch shares, if it does."""
 
     weights: State
     samples: int
     loss: float
-    features: NDArray[np.float32]
-    labels: NDArray[np.int64]
-    hidden: Hidden | None
+    shared: Shared | None
 
 
 def clipping(params: FedFeat) -> Clipped | None:
@@ -92,31 +102,57 @@ def sensitivity(params: FedFeat) -> float:
 def train_client(learner: Learner, weights: State, params: FedFeat, round: int) -> ClientResult:
     """Lines 6 to 10 of Algorithm 1: E epochs through noised features, of which the last epoch's are kept."""
     if learner.samples == 0:
-        return ClientResult(dict(weights), 0, 0.0, np.empty((0, 0), np.float32), np.empty(0, np.int64), None)
+        return ClientResult(dict(weights), 0, 0.0, None)
     learner.set(weights)
     x, y = learner.train_data
     model, step = learner.model.train(), optimizer(list(learner.model.parameters()), params)
     noising, clip = learner.random("noise", round), clipping(params)
-    scale = noise_scale(params.noise, params.epsilon, params.delta, sensitivity(params))
-    per_epoch = math.ceil(learner.samples / params.batch_size)
-    total, sent = torch.zeros(()), []
+    last_epoch = (params.epochs - 1) * math.ceil(learner.samples / params.batch_size)
+    losses, clean, noised, labels = [], [], [], []
     for place, batch in enumerate(batches(learner.samples, params, learner.random("batches", round))):
         features = model.extractor(learner.normalise(x[batch]))
         if clip is not None:
             features = clip.clip(features)
-        noised = features
-        if scale:
-            noised = features + torch.from_numpy(draw_noise(params.noise, scale, tuple(features.shape), noising))
-        loss = cross_entropy(model.classifier(noised), y[batch])
+        through = noise(features, params, noising)
+        loss = cross_entropy(model.classifier(through), y[batch])
         step(loss)
-        total += loss.detach()
-        if place >= (params.epochs - 1) * per_epoch:
-            sent.append((features.detach(), noised.detach(), y[batch]))
-    clean, noisy, labels = (torch.cat(parts).numpy() for parts in zip(*sent, strict=True))
-    kept = math.ceil(params.share * learner.samples)
-    hidden = compare_features(clean[:kept], noisy[:kept]) if scale else None
-    mean = float(total) / (params.epochs * per_epoch)
-    return ClientResult(learner.get(), learner.samples, mean, noisy[:kept], labels[:kept], hidden)
+        losses.append(loss.detach())
+        if params.features == "last-epoch" and place >= last_epoch:
+            clean.append(features.detach())
+            noised.append(through.detach())
+            labels.append(y[batch])
+    shared = share(torch.cat(clean), torch.cat(noised), torch.cat(labels), params) if clean else None
+    return ClientResult(learner.get(), learner.samples, float(torch.stack(losses).mean()), shared)
+
+
+def extract(learner: Learner, weights: State, params: FedFeat, round: int) -> Shared:
+    """Equations 2 and 3 with the extractor in `weights`, over the node's samples in a random order."""
+    learner.set(weights)
+    x, y = learner.train_data
+    random, clip = learner.random("shared", round), clipping(params)
+    order = torch.from_numpy(random.permutation(learner.samples))
+    extractor = learner.model.eval().extractor
+    with torch.no_grad():
+        clean = torch.cat([extractor(learner.normalise(x[batch])) for batch in torch.split(order, EVALUATION_BATCH)])
+        if clip is not None:
+            clean = clip.clip(clean)
+        return share(clean, noise(clean, params, random), y[order], params)
+
+
+def noise(features: Tensor, params: FedFeat, random: np.random.Generator) -> Tensor:
+    """Equation 3."""
+    scale = noise_scale(params.noise, params.epsilon, params.delta, sensitivity(params))
+    if not scale:
+        return features
+    return features + torch.from_numpy(draw_noise(params.noise, scale, tuple(features.shape), random))
+
+
+def share(clean: Tensor, noised: Tensor, labels: Tensor, params: FedFeat) -> Shared:
+    """The first of the features, as many as the client's share is."""
+    kept = math.ceil(params.share * len(labels))
+    before, after = (features[:kept].numpy() for features in (clean, noised))
+    hidden = compare_features(before, after) if params.noise != "none" else None
+    return Shared(after, labels[:kept].numpy(), hidden)
 
 
 def retrain(
@@ -146,6 +182,12 @@ class Cloud(fedavg.Cloud):
 
     async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
         w = await average(self, of_models(updates), w)
+        if not self.params.retrain_epochs:
+            return w
+        if self.params.features == "averaged":
+            clients = [update.sender for update in with_samples(updates)]
+            await self.publish(clients, "averaged", w, round=t)
+            updates = await self.gather("features", clients, round=t)
         return await self.retrain([update for update in updates if "features" in update.tensors], w, t)
 
     async def score(self, w: State, t: int) -> None:
@@ -167,22 +209,35 @@ class Client(Role):
     """Trains on its own data and shares noised features; where it has a test set of its own, its model is scored."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         while True:
-            model = await self.receive("model")
-            t = round_of(model)
-            work = self.learner.work(self.params)
-            result: ClientResult = await self.compute(
-                self.learner.apply, train_client, model.tensors, self.params, t, samples=work, mode="train"
-            )
-            self.report(round=t, scope="train", loss=result.loss)
-            if result.hidden is not None:
-                self.report(round=t, scope="privacy", **asdict(result.hidden))
-            await evaluate(self, result.weights, t, clipping(self.params))
-            tensors = dict(result.weights)
-            if self.params.retrain_epochs and result.samples:
-                tensors |= {"features": result.features, "labels": result.labels}
-            await self.send(self.parent, "update", tensors, round=t, samples=result.samples)
+            asked = await self.receive("model", "averaged")
+            await (self.train if asked.kind == "model" else self.extract)(asked.tensors, round_of(asked))
+
+    async def train(self, w: State, t: int) -> None:
+        """Answer with the model trained from `w`, and with what the last epoch shares."""
+        assert self.parent is not None
+        work = self.learner.work(self.params)
+        result: ClientResult = await self.compute(
+            self.learner.apply, train_client, w, self.params, t, samples=work, mode="train"
+        )
+        self.report(round=t, scope="train", loss=result.loss)
+        await evaluate(self, result.weights, t, clipping(self.params))
+        shared = self.told(result.shared, t) if self.params.retrain_epochs and result.shared else {}
+        await self.send(self.parent, "update", result.weights | shared, round=t, samples=result.samples)
+
+    async def extract(self, w: State, t: int) -> None:
+        """Answer with features by the extractor in `w`."""
+        assert self.parent is not None
+        shared: Shared = await self.compute(
+            self.learner.apply, extract, w, self.params, t, samples=self.learner.samples, mode="evaluate"
+        )
+        await self.send(self.parent, "features", self.told(shared, t), round=t)
+
+    def told(self, shared: Shared, t: int) -> State:
+        """What travels of what is shared; how much noise hides is reported."""
+        if shared.hidden is not None:
+            self.report(round=t, scope="privacy", **asdict(shared.hidden))
+        return {"features": shared.features, "labels": shared.labels}
 
 
 ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Client, "device": Client}

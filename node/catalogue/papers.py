@@ -224,8 +224,9 @@ class DFFKE(LocalTraining):
 @dataclass(frozen=True, kw_only=True)
 class FedFeat(LocalTraining):
     """noise on the features, `gaussian`, `laplace` or `none`, of a scale made from epsilon ε, delta δ (of `gaussian`)
-    and sensitivity Δ (equation 5); clip_norm: features are scaled to this norm at most, and Δ is twice it; share of
-    the last epoch's features that is sent; retrain_epochs of the cloud's classifier (0: FedAvg), with
+    and sensitivity Δ (equation 5); clip_norm: features are scaled to this norm at most, and Δ is twice it; features
+    that are shared: of the client's own extractor in its `last-epoch`, or of the `averaged` one, for which the cloud
+    asks again, and the share of them that is sent; retrain_epochs of the cloud's classifier (0: FedAvg), with
     retrain_learning_rate and retrain_batch_size. Local training as in the paper's experiments."""
 
     optimizer: str = word("adam", "adam", "sgd")
@@ -235,6 +236,7 @@ class FedFeat(LocalTraining):
     delta: float = number(1e-5, low=0, above=True, high=1, below=True)
     sensitivity: float = number(1.0, low=0, above=True)
     clip_norm: float | None = number(None, low=0, above=True, none=True)
+    features: str = word("last-epoch", "last-epoch", "averaged")
     share: float = number(1.0, low=0, above=True, high=1)
     retrain_epochs: int = whole(5, low=0)
     retrain_learning_rate: float = number(1e-3, low=0, above=True)
@@ -242,7 +244,7 @@ class FedFeat(LocalTraining):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.steps is not None:
+        if self.steps is not None and self.features == "last-epoch":
             raise ValueError(f"steps: {self.steps} makes no last epoch, whose features are sent; give epochs instead")
         if self.clip_norm is not None and self.noise == "none":
             raise ValueError("clip_norm: bounds what noise must hide; with noise: none leave it out")

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from node.algorithms.fedfeat import ClientResult, Clipped, of_models, retrain, sensitivity, train_client
+from node.algorithms.fedfeat import (
+    ClientResult,
+    Clipped,
+    Shared,
+    extract,
+    of_models,
+    retrain,
+    sensitivity,
+    train_client,
+)
 from node.assignment import Gathering, derive_seed
 from node.catalogue.baselines import FedAvg
 from node.catalogue.models import MODELS
@@ -22,6 +31,7 @@ from orchestrator.simulation import codec
 from tests.node.algorithms.federation import Federation, same, star
 
 QUIET: dict[str, Any] = {"noise": "none", "retrain_epochs": 0}
+FEATURES = pytest.mark.parametrize("features", ["last-epoch", "averaged"])
 TWO_LABELS = Shards(shard_size="auto", samples_per_client=60)
 
 
@@ -39,6 +49,13 @@ def learner(digits: Prepared) -> Learner:
     """All training samples, in one hand."""
     workshop = Workshop(lambda: build("mlp", digits.shape, 10, derive_seed(7, "model")))
     return Learner(workshop, digits, 7, "cloud", np.arange(len(digits.train_labels)))
+
+
+def shared(learner: Learner, params: FedFeat) -> Shared:
+    """What a client shares of its first round."""
+    result = train_client(learner, learner.initial(), params, 1).shared
+    assert result is not None
+    return result
 
 
 @pytest.mark.parametrize(
@@ -99,45 +116,78 @@ def test_a_round_is_algorithm_1(digits: Prepared, tmp_path: Path) -> None:
         for name in ("device-0", "device-1")
     ]
     w = weighted_mean([each.weights for each in results], [60, 60])
-    features, labels = [each.features for each in results], [each.labels for each in results]
+    shares = [each.shared for each in results if each.shared is not None]
+    features, labels = [each.features for each in shares], [each.labels for each in shares]
     assert same(run.state("cloud"), retrain(run.roles["cloud"].learner, w, features, labels, run.params, 1))
 
 
 def test_what_is_shared(learner: Learner) -> None:
     """Features of the last epoch, one of each sample, in the order in which the samples were seen."""
     params = FedFeat(epochs=3, noise="none")
-    result = train_client(learner, learner.initial(), params, 1)
+    result = shared(learner, params)
     assert result.features.shape == (learner.samples, 200)
     assert (np.bincount(result.labels) == np.bincount(learner.train_data[1].numpy())).all()
     assert result.hidden is None
-    fewer = train_client(learner, learner.initial(), FedFeat(epochs=3, noise="none", share=0.25), 1)
+    fewer = shared(learner, FedFeat(epochs=3, noise="none", share=0.25))
     count = int(np.ceil(learner.samples / 4))
     np.testing.assert_array_equal(fewer.features, result.features[:count])
 
 
 def test_shared_features_are_noised_as_asked(learner: Learner) -> None:
     """ReLU gives no negative feature; noise of σ = 2.4 does. Without training, clean features differ by noise alone."""
-    clean = train_client(learner, learner.initial(), FedFeat(epochs=1, learning_rate=1e-12, noise="none"), 1)
-    noised = train_client(learner, learner.initial(), FedFeat(epochs=1, learning_rate=1e-12), 1)
+    clean = shared(learner, FedFeat(epochs=1, learning_rate=1e-12, noise="none"))
+    noised = shared(learner, FedFeat(epochs=1, learning_rate=1e-12))
     np.testing.assert_array_equal(clean.labels, noised.labels)
     assert clean.features.min() >= 0
     assert (noised.features - clean.features).std() == pytest.approx(2.399, rel=0.01)
-    laplace = train_client(learner, learner.initial(), FedFeat(epochs=1, learning_rate=1e-12, noise="laplace"), 1)
+    laplace = shared(learner, FedFeat(epochs=1, learning_rate=1e-12, noise="laplace"))
     assert (laplace.features - clean.features).std() == pytest.approx(np.sqrt(2) / 2, rel=0.01)  # λ = 1/2
+
+
+def test_features_of_the_averaged_extractor(digits: Prepared, tmp_path: Path) -> None:
+    """The cloud's model of round 1, step by step; features are those of the samples, by the average's extractor."""
+    run = fedfeat(digits, tmp_path, clients=2, rounds=1, features="averaged", noise="none").run()
+    learners = [run.roles[name].learner for name in ("device-0", "device-1")]
+    results = [train_client(each, each.initial(), run.params, 1) for each in learners]
+    assert [each.shared for each in results] == [None, None]
+    w = weighted_mean([each.weights for each in results], [60, 60])
+    shares = [extract(each, w, run.params, 1) for each in learners]
+    features, labels = [each.features for each in shares], [each.labels for each in shares]
+    assert same(run.state("cloud"), retrain(run.roles["cloud"].learner, w, features, labels, run.params, 1))
+
+    first = learners[0]
+    first.set(w)
+    x, y = first.train_data
+    expected = first.model.eval().extractor(first.normalise(x)).detach().numpy()
+    by_label = [np.sort(features[0][labels[0] == label], axis=0) for label in np.unique(y)]
+    for label, found in zip(np.unique(y), by_label, strict=True):
+        np.testing.assert_allclose(found, np.sort(expected[y.numpy() == label], axis=0), rtol=1e-5, atol=1e-6)
+
+
+def test_features_of_the_averaged_extractor_are_noised_and_shared_as_asked(learner: Learner) -> None:
+    w = learner.initial()
+    clean, noised = (extract(learner, w, FedFeat(features="averaged", noise=each), 1) for each in ("none", "gaussian"))
+    np.testing.assert_array_equal(clean.labels, noised.labels)
+    assert (noised.features - clean.features).std() == pytest.approx(2.399, rel=0.01)
+    assert clean.hidden is None
+    assert noised.hidden is not None
+    assert noised.hidden.feature_correlation < 0.5
+    few = extract(learner, w, FedFeat(features="averaged", noise="none", share=0.1), 1)
+    np.testing.assert_array_equal(few.features, clean.features[: int(np.ceil(learner.samples / 10))])
 
 
 def test_who_holds_nothing_shares_nothing(learner: Learner) -> None:
     empty = Learner(Workshop(lambda: build("mlp", (1, 8, 8), 10, 0)), learner.data, 7, "device-0", np.arange(0))
     weights = empty.initial()
     result = train_client(empty, weights, FedFeat(), 1)
-    assert (result.samples, len(result.features), result.hidden) == (0, 0, None)
+    assert (result.samples, result.shared) == (0, None)
     assert same(result.weights, weights)
 
 
 def test_clipped_features_are_within_the_norm(learner: Learner) -> None:
     params = FedFeat(epochs=1, clip_norm=0.5, epsilon=1e9)  # next to no noise
-    features = train_client(learner, learner.initial(), params, 1).features
-    assert np.linalg.norm(features, axis=1).max() == pytest.approx(0.5, rel=1e-3)
+    for features in (shared(learner, params).features, extract(learner, learner.initial(), params, 1).features):
+        assert np.linalg.norm(features, axis=1).max() == pytest.approx(0.5, rel=1e-3)
 
 
 def test_a_ruined_classifier_is_repaired_by_retraining(learner: Learner) -> None:
@@ -147,7 +197,8 @@ def test_a_ruined_classifier_is_repaired_by_retraining(learner: Learner) -> None
     ruined: State = dict(trained.weights)
     for name in ("classifier.weight", "classifier.bias"):
         ruined[name] = np.roll(ruined[name], 1, axis=0)
-    repaired = retrain(learner, ruined, [trained.features], [trained.labels], params, 1)
+    assert trained.shared is not None
+    repaired = retrain(learner, ruined, [trained.shared.features], [trained.shared.labels], params, 1)
     before, after = (learner.evaluate(w, "global").accuracy for w in (ruined, repaired))
     assert before < 0.1
     assert after > 0.85
@@ -170,30 +221,40 @@ def test_only_models_are_averaged() -> None:
     assert kept.fields == {"samples": 3}
 
 
-def test_reports(digits: Prepared, tmp_path: Path) -> None:
-    run = fedfeat(digits, tmp_path).run()
+@FEATURES
+def test_reports(digits: Prepared, tmp_path: Path, features: str) -> None:
+    run = fedfeat(digits, tmp_path, features=features).run()
     assert sorted(run.journals["cloud"].series("global")) == [1, 2, 3]
     for name in ("mutual_information", "entropy_difference", "kl_divergence", "feature_correlation"):
         assert sorted(run.journals["device-0"].series("privacy", name)) == [1, 2, 3]
 
 
-def test_same_seed_same_model(digits: Prepared, tmp_path: Path) -> None:
-    first, again = (fedfeat(digits, tmp_path / name).run() for name in ("first", "again"))
+@FEATURES
+def test_same_seed_same_model(digits: Prepared, tmp_path: Path, features: str) -> None:
+    first, again = (fedfeat(digits, tmp_path / name, features=features).run() for name in ("first", "again"))
     assert same(first.state("cloud"), again.state("cloud"))
     assert first.journals["device-1"].metrics == again.journals["device-1"].metrics
 
 
-def test_a_client_that_never_answers_is_not_waited_for_for_ever(digits: Prepared, tmp_path: Path) -> None:
+@FEATURES
+def test_a_client_that_never_answers_is_not_waited_for_for_ever(
+    digits: Prepared, tmp_path: Path, features: str
+) -> None:
     rule = Gathering(quorum=0.5, deadline=5)
-    run = fedfeat(digits, tmp_path, rounds=2, gathering=rule, others={"slow": {"device-3": 1e5}}).run()
+    run = fedfeat(
+        digits, tmp_path, rounds=2, features=features, gathering=rule, others={"slow": {"device-3": 1e5}}
+    ).run()
     assert run.roles["cloud"].ended_by == "rounds"
     assert sorted(run.journals["cloud"].series("global")) == [1, 2]
 
 
-def test_a_cloud_that_crashes_ends_with_the_same_model(digits: Prepared, tmp_path: Path) -> None:
+@FEATURES
+def test_a_cloud_that_crashes_ends_with_the_same_model(digits: Prepared, tmp_path: Path, features: str) -> None:
     """A round takes 1.7 s, of which 1.2 s are retraining: the cloud dies in the third."""
-    steady = fedfeat(digits, tmp_path / "steady", rounds=4).run()
-    crashed = fedfeat(digits, tmp_path / "crashed", rounds=4, others={"crash": {"cloud": (4.0, 6.0)}}).run()
+    steady = fedfeat(digits, tmp_path / "steady", rounds=4, features=features).run()
+    crashed = fedfeat(
+        digits, tmp_path / "crashed", rounds=4, features=features, others={"crash": {"cloud": (4.0, 6.0)}}
+    ).run()
     assert crashed.journals["cloud"].rounds("resumed")
     assert same(steady.state("cloud"), crashed.state("cloud"))
 
@@ -204,15 +265,21 @@ def test_steps_cross_to_the_workers_of_a_simulation(learner: Learner) -> None:
     result = train_client(learner, learner.initial(), params, 1)
     memory = memoryview(bytearray(8 << 20))
     back = codec.read(memory, codec.write(result, memory), copy=True)
-    np.testing.assert_array_equal(back.features, result.features)
-    assert back.hidden == result.hidden
-    task = [retrain, result.weights, [result.features], [result.labels], params, 1]
-    assert codec.read(memory, codec.write(task, memory), copy=True)[0] is retrain
+    assert back.shared is not None
+    assert result.shared is not None
+    np.testing.assert_array_equal(back.shared.features, result.shared.features)
+    assert back.shared.hidden == result.shared.hidden
+    for task in (
+        [retrain, result.weights, [result.shared.features], [result.shared.labels], params, 1],
+        [extract, result.weights, params, 1],
+    ):
+        assert codec.read(memory, codec.write(task, memory), copy=True)[0] is task[0]
 
 
 def test_parameters_that_contradict_each_other() -> None:
     with pytest.raises(ValueError, match="makes no last epoch"):
         FedFeat(steps=5)
+    assert FedFeat(steps=5, features="averaged").steps == 5
     with pytest.raises(ValueError, match="bounds what noise must hide"):
         FedFeat(noise="none", clip_norm=1.0)
     with pytest.raises(ValueError, match="is of sgd"):

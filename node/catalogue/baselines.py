@@ -31,6 +31,10 @@ class LocalTraining(Parameters):
         if self.optimizer == "adam" and self.momentum:
             raise ValueError(f"momentum: {self.momentum} is of sgd; adam has its own: leave it out")
 
+    def beside_model(self, samples: int, features: int) -> int:
+        """Bytes that a client of so many samples sends beside its model, which makes so many features of each."""
+        return 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class FedAvg(LocalTraining):

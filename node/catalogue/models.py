@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
 
@@ -66,11 +66,13 @@ class Torchvision(ImageSize):
 
 @dataclass(frozen=True)
 class Size:
-    """What a model's state holds: trained `parameters` (float32), float `buffers` and integer `counters` (int64)."""
+    """What a model's state holds: trained `parameters` (float32), float `buffers` and integer `counters` (int64); and
+    how many `features` its extractor makes of a sample."""
 
     parameters: int
     buffers: int = 0
     counters: int = 0
+    features: int = 0
 
     @property
     def bytes(self) -> int:
@@ -108,26 +110,28 @@ def _cnn(shape: Shape, classes: int, _: Any) -> Size:
     convolutions = (channels * window + 1) * 6 + (6 * window + 1) * 16
     norms = 2 * (6 + 16)
     linear = (16 * math.prod(half) + 1) * 32 + 33 * classes
-    return Size(convolutions + norms + linear, buffers=norms, counters=2)
+    return Size(convolutions + norms + linear, buffers=norms, counters=2, features=32)
 
 
 def _phefl_cnn(shape: Shape, classes: int, _: Any) -> Size:
     if len(shape) != 3 or min(shape[1:]) < 4:
         raise ValueError(f"takes images of at least 4x4, not samples of shape {shape}")
     quarter = 64 * (shape[1] // 4) * (shape[2] // 4)
-    return Size((shape[0] * 25 + 1) * 32 + (32 * 25 + 1) * 64 + (quarter + 1) * 512 + 513 * classes)
+    return Size((shape[0] * 25 + 1) * 32 + (32 * 25 + 1) * 64 + (quarter + 1) * 512 + 513 * classes, features=512)
 
 
 def _mlp(shape: Shape, classes: int, params: MLP) -> Size:
     deeper = (params.layers - 1) * (params.hidden + 1) * params.hidden
-    return Size((math.prod(shape) + 1) * params.hidden + deeper + (params.hidden + 1) * classes)
+    parameters = (math.prod(shape) + 1) * params.hidden + deeper + (params.hidden + 1) * classes
+    return Size(parameters, features=params.hidden)
 
 
 def _fedfeat_cnn(shape: Shape, classes: int, _: Any) -> Size:
     if len(shape) != 3 or min(shape[1:]) < 16:
         raise ValueError(f"takes images of at least 16x16, not samples of shape {shape}")
     features = 64 * math.prod(((side - 4) // 2 - 4) // 2 for side in shape[1:])
-    return Size((shape[0] * 25 + 1) * 32 + (32 * 25 + 1) * 64 + (features + 1) * 512 + 513 * classes)
+    parameters = (shape[0] * 25 + 1) * 32 + (32 * 25 + 1) * 64 + (features + 1) * 512 + 513 * classes
+    return Size(parameters, features=features)
 
 
 def _resnet18(shape: Shape, classes: int, _: Any) -> Size:
@@ -138,14 +142,15 @@ def _resnet18(shape: Shape, classes: int, _: Any) -> Size:
         total += (inside * 9 + 1) * width + 3 * (width * 9 + 1) * width
         total += (inside + 1) * width if inside != width else 0  # the 1x1 shortcut of a stage that narrows
         inside = width
-    return Size(total + 513 * classes)
+    return Size(total + 513 * classes, features=512)
 
 
 def _lenet(shape: Shape, classes: int, _: Any) -> Size:
     if len(shape) != 3 or min(shape[1:]) < 8:
         raise ValueError(f"takes images of at least 8x8, not samples of shape {shape}")
     quarter = 16 * (shape[1] // 4) * (shape[2] // 4)
-    return Size((shape[0] * 25 + 1) * 6 + (6 * 25 + 1) * 16 + (quarter + 1) * 120 + 121 * 84 + 85 * classes)
+    parameters = (shape[0] * 25 + 1) * 6 + (6 * 25 + 1) * 16 + (quarter + 1) * 120 + 121 * 84 + 85 * classes
+    return Size(parameters, features=84)
 
 
 def _separable_cnn(shape: Shape, classes: int, _: Any) -> Size:
@@ -156,7 +161,7 @@ def _separable_cnn(shape: Shape, classes: int, _: Any) -> Size:
     for inside, width in pairwise(widths):
         weights += 9 * inside + inside * width
         norms += 2 * (inside + width)
-    return Size(weights + norms + 49 * classes, buffers=norms, counters=2 * len(widths) - 1)
+    return Size(weights + norms + 49 * classes, buffers=norms, counters=2 * len(widths) - 1, features=48)
 
 
 def _tiny_resnet(shape: Shape, classes: int, _: Any) -> Size:
@@ -166,7 +171,7 @@ def _tiny_resnet(shape: Shape, classes: int, _: Any) -> Size:
     for inside, width in ((16, 16), (16, 32), (32, 64)):
         total += (inside * 9 + 1) * width + (width * 9 + 1) * width
         total += (inside + 1) * width if inside != width else 0
-    return Size(total + 65 * classes)
+    return Size(total + 65 * classes, features=64)
 
 
 def _torchvision(shape: Shape, classes: int, params: Torchvision) -> Size:
@@ -179,7 +184,7 @@ def _torchvision(shape: Shape, classes: int, params: Torchvision) -> Size:
             raise ValueError(f"image_size: {params.image_size} is no multiple of vit-tiny's patches of {PATCH}")
         positions = (params.image_size // PATCH) ** 2 * own.features
     head = (own.features + 1) * classes
-    return Size(own.parameters + positions + head, own.buffers, own.counters)
+    return Size(own.parameters + positions + head, own.buffers, own.counters, own.features)
 
 
 MODELS: dict[str, Model] = {
@@ -219,9 +224,10 @@ class Group:
         return name, {**shared, **own}
 
     def size(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> Size:
-        """The size of the largest member. Raises ValueError naming what a member cannot take."""
+        """The size of the largest member, and the most features of any. ValueError naming what one cannot take."""
         chosen = [self.member(client, params) for client in range(len(self.members))]
-        return max((MODELS[name].size(shape, classes, own) for name, own in chosen), key=lambda size: size.bytes)
+        sizes = [MODELS[name].size(shape, classes, own) for name, own in chosen]
+        return replace(max(sizes, key=lambda size: size.bytes), features=max(size.features for size in sizes))
 
 
 def _htfe(count: int) -> Group:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from node.catalogue.baselines import HierFAVG, LocalTraining
 from node.parameters import Between, number, switch, whole, word
+
+LABEL_BYTES = 8  # of a label that travels beside features
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,6 +223,9 @@ class DFFKE(LocalTraining):
         if self.weight_decay:
             raise ValueError(f"weight_decay: {self.weight_decay} means nothing here: leave it out")
 
+    def beside_model(self, samples: int, features: int) -> int:
+        return min(samples, self.embeddings) * (4 * features + LABEL_BYTES) if self.exchange_epochs else 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class FedFeat(LocalTraining):
@@ -248,3 +254,6 @@ class FedFeat(LocalTraining):
             raise ValueError(f"steps: {self.steps} makes no last epoch, whose features are sent; give epochs instead")
         if self.clip_norm is not None and self.noise == "none":
             raise ValueError("clip_norm: bounds what noise must hide; with noise: none leave it out")
+
+    def beside_model(self, samples: int, features: int) -> int:
+        return math.ceil(self.share * samples) * (4 * features + LABEL_BYTES) if self.retrain_epochs else 0

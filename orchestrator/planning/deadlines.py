@@ -5,11 +5,12 @@ found by their silence much sooner. For the node above the clients (who hold dat
 
     deadline = 10 s + 4 * (down + up) + 2 * max(c / s, n * c)
 
-with down and up the time of one model over the slowest link, latency + jitter + bytes * 8 / rate; c the CPU time of one
-client's training on a host core, s the speed of the slowest client's hardware, n the number of clients, since all of
-them may have to share one core of this host. The 4 leaves room for TCP's slow start and for losses. c is 20 ns for
-each parameter and sample, which is above what the catalogue's models take: about 1.4 ns for the small cnn (26 thousand
-parameters), 15 ns for ResNet-18, whose convolutions use each parameter many times.
+with down and up the time of one model over the slowest link, latency + jitter + bytes * 8 / rate, up with the features
+or embeddings that some algorithms send beside it; c the CPU time of one client's training on a host core, s the speed
+of the slowest client's hardware, n the number of clients, since all of them may have to share one core of this host.
+The 4 leaves room for TCP's slow start and for losses. c is 20 ns for each parameter and sample, which is above what the
+catalogue's models take: about 1.4 ns for the small cnn (26 thousand parameters), 15 ns for ResNet-18, whose
+convolutions use each parameter many times.
 
 A node above that waits for kappa2 such rounds:
 
@@ -35,10 +36,12 @@ MARGIN = 4.0
 
 @dataclass(frozen=True)
 class Workload:
-    """What clients do in one round: a model of so many parameters and bytes, the largest shard, the slowest speed."""
+    """What clients do in one round: a model of so many parameters, bytes and features, the largest shard, the slowest
+    speed."""
 
     parameters: int
     model_bytes: int
+    features: int
     clients: int
     samples: int
     speed: float
@@ -51,9 +54,9 @@ class Workload:
         cost = SECONDS_PER_PARAMETER_AND_SAMPLE * self.parameters * samples
         return 2 * max(cost / self.speed, self.clients * cost)
 
-    def transfer(self, links: Iterable[LinkProfile]) -> float:
-        """Seconds for the model over the slowest of these links."""
-        return max((_transfer(profile, self.model_bytes) for profile in links), default=0.0)
+    def transfer(self, links: Iterable[LinkProfile], beside: int = 0) -> float:
+        """Seconds for the model, and so many bytes beside it, over the slowest of these links."""
+        return max((_transfer(profile, self.model_bytes + beside) for profile in links), default=0.0)
 
 
 def deadlines(
@@ -71,7 +74,8 @@ def deadlines(
     result: dict[str, float] = {}
     below: float | None = None
     for tier, down, up in tiers:
-        crossing = ALLOWANCE + MARGIN * (work.transfer(down) + work.transfer(up))
+        beside = params.beside_model(work.samples, work.features) if below is None else 0
+        crossing = ALLOWANCE + MARGIN * (work.transfer(down) + work.transfer(up, beside))
         if below is None:
             wait = given if given is not None else math.ceil(crossing + work.training(params))
         else:

@@ -359,6 +359,7 @@ def _gathering(
     work = Workload(
         parameters=size.parameters,
         model_bytes=size.bytes,
+        features=size.features,
         clients=len(clients),
         samples=max(node.samples for node in clients),
         speed=min(min(node.hardware.speed or 1.0, 1.0) for node in clients),

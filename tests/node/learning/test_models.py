@@ -29,6 +29,7 @@ def test_size_is_the_catalogues(name: str, dataset: str) -> None:
     assert sum(p.numel() for p in model.parameters()) == size.parameters
     assert sum(t.numel() * t.element_size() for t in model.state_dict().values()) == size.bytes
     assert model(torch.zeros(2, *shape)).shape == (2, classes)
+    assert model.extractor(torch.zeros(2, *shape)).shape == (2, size.features)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def test_sizes_of_torchvisions_networks_are_the_catalogues(architecture: str) ->
     assert sum(p.numel() for p in model.parameters()) == size.parameters
     assert sum(t.numel() * t.element_size() for t in model.state_dict().values()) == size.bytes
     features = model.eval().extractor(torch.rand(2, 1, 28, 28))
-    assert features.shape == (2, BACKBONES[architecture].features)
+    assert features.shape == (2, size.features)
     assert model.classifier(features).shape == (2, 10)
 
 
@@ -56,6 +56,7 @@ def test_members_of_the_small_group_have_features_of_their_own_number() -> None:
 
 def test_the_size_of_a_group_is_its_largest_members() -> None:
     assert MODEL_GROUPS["small"].size((1, 28, 28), 10) == MODELS["mlp"].size((1, 28, 28), 10)
+    assert MODEL_GROUPS["htfe-5"].size((3, 32, 32), 10).features == 2048  # ResNet-50's, which is not the largest
     assert MODEL_GROUPS["htfe-2"].size((3, 32, 32), 10).parameters == 21_284_672 + 513 * 10
     with pytest.raises(ValueError, match="unknown parameter 'imagesize'; did you mean 'image_size'"):
         MODEL_GROUPS["htfe-1"].size((3, 32, 32), 10, {"imagesize": 64})

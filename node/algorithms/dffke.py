@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from node.algorithms.common import round_of
+from node.algorithms.common import participants, round_of
 from node.assignment import derive_seed
 from node.errors import NodeError
 from node.learning.aggregation import State
@@ -99,14 +99,14 @@ class Coordinator(Party):
         kept = self.kept()
         self.seen: Seen | None = None
         async for t in self.rounds():
-            participants = self.participants(t)
-            await self.publish(self.children, "begin", round=t, participants=participants)
+            asked = participants(self, self.params.participation, t)
+            await self.publish(self.children, "begin", round=t, participants=asked)
             if self.params.exchange_epochs:
-                kept = await self.enable_exchange(kept, participants, t)
+                kept = await self.enable_exchange(kept, asked, t)
             await self.checkpoint(t, kept.to_tensors(), past=list(kept.past))
             # Clients wait for one another, so that they may take twice as long as each of them waits.
             deadline = 2 * self._assignment.gathering.deadline
-            finished = await self.gather("finished", participants, round=t, quorum=0, deadline=deadline)
+            finished = await self.gather("finished", asked, round=t, quorum=0, deadline=deadline)
             self.report_mean(finished, t)
         if self.seen is not None:
             await self.invert(self.seen)
@@ -117,15 +117,9 @@ class Coordinator(Party):
             return Auxiliary.of_tensors(self.restored.tensors, self.restored.fields["past"])
         return Auxiliary(new_decoder(pictures_of(self.learner), self.params, self.seed("decoder")))
 
-    def participants(self, t: int) -> list[str]:
-        """The clients that round t asks: a random ρ of them, one at least."""
-        count = max(1, round(self.params.participation * len(self.children)))
-        random = np.random.default_rng(self.seed("participants", str(t)))
-        return sorted(random.choice(sorted(self.children), count, replace=False).tolist())
-
-    async def enable_exchange(self, kept: Auxiliary, participants: list[str], t: int) -> Auxiliary:
+    async def enable_exchange(self, kept: Auxiliary, asked: list[str], t: int) -> Auxiliary:
         """Sections 3.1 and 3.2: from what the clients share to what they exchange knowledge by."""
-        knowledge = shared(await self.gather("knowledge", participants, round=t))
+        knowledge = shared(await self.gather("knowledge", asked, round=t))
         if not knowledge.models:
             return kept
         pictures = pictures_of(self.learner)
@@ -137,7 +131,7 @@ class Coordinator(Party):
         past = kept.past[len(kept.past) - min(len(kept.past), self.params.memory_rounds) :]
         await self.publish(
             self.children, "exchange", synthetic, round=t,
-            participants=participants, past=list(past), identity=fingerprint(synthetic),
+            participants=asked, past=list(past), identity=fingerprint(synthetic),
         )  # fmt: skip
         return Auxiliary(decoder, kept.layers | docked.layers, (*kept.past, t))
 

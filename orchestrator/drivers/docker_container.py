@@ -11,6 +11,7 @@ from docker.types import LogConfig
 
 from orchestrator.drivers.docker_files import INSIDE, Given, User
 from orchestrator.fabric.hub import labels
+from orchestrator.host.cgroups import CAN_SWAP
 from orchestrator.host.daemon import DIRECTORY, NODE, RUN
 from orchestrator.planning.plan import HardwareClass, NodePlan
 
@@ -51,7 +52,7 @@ class Limits:
                 " cgroup controllers; computing is still stretched to the hardware's speed"
             )
         if self.memory and not self.swap:
-            found.append("a node may hold more than its hardware's memory by swapping: swap cannot be limited here")
+            found.append(CAN_SWAP)
         if not self.processes:
             found.append("the number of a node's processes is not limited: the Docker Engine's host cannot")
         return found

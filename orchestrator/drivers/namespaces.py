@@ -15,7 +15,7 @@ from typing import Any
 from orchestrator.drivers.base import Exit
 from orchestrator.errors import HostError
 from orchestrator.fabric.hub import Hub, labels
-from orchestrator.host.cgroups import NodeGroups, writable_hierarchies
+from orchestrator.host.cgroups import CAN_SWAP, NodeGroups, may_swap, writable_hierarchies
 from orchestrator.host.child import JsonChild
 from orchestrator.planning.plan import NodePlan
 
@@ -58,7 +58,8 @@ class NamespacesDriver:
         hierarchies = writable_hierarchies()
         groups = NodeGroups(self._run, hierarchies)
         try:
-            for path in groups.create():
+            made = groups.create()
+            for path in made:
                 self._hub.remember_cgroup(path)
         except OSError as error:
             self._notes.append(f"no cgroup limits: {error}")
@@ -70,6 +71,8 @@ class NamespacesDriver:
                 f"{' and '.join(missing)} limits of the hardware are not enforced: this user may not make cgroups;"
                 " computing is still stretched to the hardware's speed"
             )
+        if "memory" in covered and may_swap(made):
+            self._notes.append(CAN_SWAP)
         self._groups = groups if covered else None
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> int:

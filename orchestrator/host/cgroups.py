@@ -2,7 +2,8 @@
 
 One group a run, `edgebed-<run>`, and one a node below it, under cgroup v2 (a delegated or root hierarchy) or
 under the v1 controllers cpu and memory. Where neither is writable the limits are not applied, and the run's
-record says so; the stretching of `compute` to the hardware's speed does not depend on them.
+record says so; the stretching of `compute` to the hardware's speed does not depend on them. A node has no swap
+beyond its memory, where the kernel can tell one process's swap from another's.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from orchestrator.planning.plan import HardwareClass
 
 ROOT = Path("/sys/fs/cgroup")
 PREFIX = "edgebed-"
+SWAP = ("memory.swap.max", "memory.memsw.limit_in_bytes")  # files that not every kernel has
+SWAPS = Path("/proc/swaps")
+CAN_SWAP = "a node may hold more than its hardware's memory by swapping: swap cannot be limited here"
 _PERIOD = 100_000  # microseconds; CFS bandwidth control's default period
 
 
@@ -42,7 +46,7 @@ def writable_hierarchies(root: Path = ROOT) -> list[Hierarchy]:
 
 
 def limits(hierarchy: Hierarchy, hardware: HardwareClass) -> dict[str, str]:
-    """The files to write, and what, so that a node gets its hardware's cores and memory and no more."""
+    """The files to write in this order, and what, so that a node gets its hardware's cores and memory and no more."""
     files: dict[str, str] = {}
     if "cpu" in hierarchy.controllers and hardware.cores is not None:
         quota = str(round(hardware.cores * _PERIOD))
@@ -51,8 +55,18 @@ def limits(hierarchy: Hierarchy, hardware: HardwareClass) -> dict[str, str]:
         else:
             files |= {"cpu.cfs_period_us": str(_PERIOD), "cpu.cfs_quota_us": quota}
     if "memory" in hierarchy.controllers and hardware.memory is not None:
-        files["memory.max" if hierarchy.version == 2 else "memory.limit_in_bytes"] = str(hardware.memory)
+        memory = str(hardware.memory)
+        if hierarchy.version == 2:
+            files |= {"memory.max": memory, "memory.swap.max": "0"}
+        else:
+            files |= {"memory.limit_in_bytes": memory, "memory.memsw.limit_in_bytes": memory}  # of both together
     return files
+
+
+def may_swap(groups: list[Path], swaps: Path = SWAPS) -> bool:
+    """Whether nodes in these groups can hold more than their memory: the host swaps, and the kernel cannot limit it."""
+    swapping = len(swaps.read_text().splitlines()) > 1  # the first line says what stands in the others
+    return swapping and not any((group / name).exists() for group in groups for name in SWAP)
 
 
 class NodeGroups:
@@ -79,7 +93,8 @@ class NodeGroups:
             group = hierarchy.path / self._name / node
             group.mkdir(exist_ok=True)
             for name, value in limits(hierarchy, hardware).items():
-                (group / name).write_text(value)
+                if name not in SWAP or (group / name).exists():
+                    (group / name).write_text(value)
             (group / "cgroup.procs").write_text(str(pid))
 
 

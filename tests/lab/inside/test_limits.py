@@ -13,6 +13,7 @@ from tests.orchestrator.host.test_cgroups import (  # noqa: F401
     groups,
     start,
     test_a_node_has_its_cores_and_no_more,
+    test_a_node_has_no_swap,
     test_a_node_that_needs_more_memory_than_it_has_is_killed,
 )
 

@@ -10,29 +10,46 @@ from pathlib import Path
 import pytest
 
 from orchestrator.fabric.anchor import removed
-from orchestrator.host.cgroups import Hierarchy, NodeGroups, left_behind, limits, writable_hierarchies
+from orchestrator.host.cgroups import SWAP, Hierarchy, NodeGroups, left_behind, limits, may_swap, writable_hierarchies
 from orchestrator.scenario.hardware import HardwareClass
 from tests.e2e.harness import wait_for
 
 BOARD = HardwareClass("board", cores=0.25, memory=64 << 20)
+RUN = f"test-{os.getpid()}"
 BUSY = "exec('while True: pass')"
 GREEDY = "held = bytearray(b'1') * (256 << 20); print('allocated')"
 
 
 def test_limits_of_version_2_stand_in_one_hierarchy() -> None:
     files = limits(Hierarchy(Path("/"), ("cpu", "memory"), 2), BOARD)
-    assert files == {"cpu.max": "25000 100000", "memory.max": "67108864"}  # of 100 ms, in microseconds; bytes
+    assert files == {  # of 100 ms, in microseconds; bytes
+        "cpu.max": "25000 100000", "memory.max": "67108864", "memory.swap.max": "0",
+    }  # fmt: skip
 
 
 def test_version_1_has_a_hierarchy_for_each_controller() -> None:
     assert limits(Hierarchy(Path("/"), ("cpu",), 1), BOARD) == {
         "cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "25000",
     }  # fmt: skip
-    assert limits(Hierarchy(Path("/"), ("memory",), 1), BOARD) == {"memory.limit_in_bytes": "67108864"}
+    assert list(limits(Hierarchy(Path("/"), ("memory",), 1), BOARD).items()) == [
+        ("memory.limit_in_bytes", "67108864"), ("memory.memsw.limit_in_bytes", "67108864"),  # in this order
+    ]  # fmt: skip
 
 
 def test_hardware_without_limits_has_none() -> None:
     assert limits(Hierarchy(Path("/"), ("cpu", "memory"), 2), HardwareClass("host")) == {}
+
+
+@pytest.mark.parametrize("name", ["memory.swap.max", "memory.memsw.limit_in_bytes"])
+def test_nodes_swap_only_where_the_host_does_and_the_kernel_cannot_limit_it(tmp_path: Path, name: str) -> None:
+    none, one, group = tmp_path / "none", tmp_path / "one", tmp_path / "group"
+    none.write_text("Filename Type Size Used Priority\n")
+    one.write_text("Filename Type Size Used Priority\n/dev/vda2 partition 999 0 -2\n")
+    group.mkdir()
+    assert not may_swap([group], none)
+    assert may_swap([group], one)
+    (group / name).touch()
+    assert not may_swap([group], one)
 
 
 def test_version_2_offers_what_its_root_hands_on(tmp_path: Path) -> None:
@@ -48,14 +65,13 @@ def groups() -> Iterator[NodeGroups]:
     hierarchies = writable_hierarchies()
     if {name for each in hierarchies for name in each.controllers} != {"cpu", "memory"}:
         pytest.skip("control groups for cpu and memory cannot be made here: that needs root")
-    run = f"test-{os.getpid()}"
-    made = NodeGroups(run, hierarchies)
+    made = NodeGroups(RUN, hierarchies)
     paths = made.create()
     yield made
-    assert left_behind(run) == paths
+    assert left_behind(RUN) == paths
     for path in paths:
         wait_for(lambda path=path: removed(str(path)) or None, f"the end of {path}")
-    assert left_behind(run) == []
+    assert left_behind(RUN) == []
 
 
 @pytest.fixture
@@ -94,7 +110,16 @@ def test_a_node_has_its_cores_and_no_more(start: Callable[[str], subprocess.Pope
 
 
 def test_a_node_that_needs_more_memory_than_it_has_is_killed(start: Callable[[str], subprocess.Popen[str]]) -> None:
-    if len(Path("/proc/swaps").read_text().splitlines()) > 1:
+    if may_swap(left_behind(RUN)):
         pytest.skip("this host swaps out what is beyond the limit")
     output, _ = start(GREEDY).communicate(timeout=60)
     assert "allocated" not in output
+
+
+def test_a_node_has_no_swap(start: Callable[[str], subprocess.Popen[str]]) -> None:
+    start(BUSY)
+    nodes = [path / "device-1" for path in left_behind(RUN)]
+    found = {name: (node / name).read_text() for node in nodes for name in SWAP if (node / name).exists()}
+    if not found:
+        pytest.skip("this kernel does not limit swap")
+    assert found in ({"memory.swap.max": "0\n"}, {"memory.memsw.limit_in_bytes": "67108864\n"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from node.clock import VirtualLoop, run_virtual
 from orchestrator.attachments import keep_files
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.down import down
+from orchestrator.host.down import clear
 from orchestrator.past import past_of
 from orchestrator.planning.data import prepare_data
 from orchestrator.planning.plan import Plan, make_plan
@@ -49,10 +50,15 @@ def launch(
         "effective": effective(scenario), **(meta or {}),
     }  # fmt: skip
 
-    def start(view: View) -> Coroutine[Any, Any, Outcome]:
-        return execute(plan, directory, facts, view, workers=_workers(workers), calibrate=calibrate)
+    with contextlib.ExitStack() as holding:
+        holding.enter_context(directory.held())
 
-    return _run(plan.driver, open_view, start), directory
+        def start(view: View) -> Coroutine[Any, Any, Outcome]:
+            return execute(
+                plan, directory, facts, view, holding=holding, workers=_workers(workers), calibrate=calibrate
+            )
+
+        return _run(plan.driver, open_view, start), directory
 
 
 def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None = None) -> Outcome:
@@ -61,7 +67,21 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
     RunError if it is running, complete, or kept none, or if this version or this host's data make another plan of its
     scenario.
     """
-    past = past_of(directory)
+    with contextlib.ExitStack() as holding:
+        holding.enter_context(directory.held())
+        past = past_of(directory)
+        plan = _plan_of(directory)
+        clear(directory.run, directory)  # what is left where its orchestrator was killed
+        directory.reopen()
+
+        def start(view: View) -> Coroutine[Any, Any, Outcome]:
+            return execute(plan, directory, {}, view, holding=holding, workers=_workers(workers), past=past)
+
+        return _run(plan.driver, open_view, start)
+
+
+def _plan_of(directory: RunDirectory) -> Plan:
+    """The plan that a run was carried out by, made anew. RunError if it comes out otherwise."""
     with History.open(directory.path) as history:
         planned, meta = history.plan, history.meta
     file = Path(meta.get("folder", "."), Path(meta["scenario"]).name)
@@ -75,14 +95,7 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
             f"{directory.run} cannot be continued: this version, or the data on this host, makes another plan of its "
             f"scenario ({', '.join(differing)}); `up` it anew, or use what it was run with"
         )
-    directory.refuse_held()  # somebody else may have resumed it meanwhile
-    down(directory.run, directory)  # what is left where its orchestrator was killed
-    directory.reopen()
-
-    def start(view: View) -> Coroutine[Any, Any, Outcome]:
-        return execute(plan, directory, {}, view, workers=_workers(workers), past=past)
-
-    return _run(plan.driver, open_view, start)
+    return plan
 
 
 def _run(driver: str, open_view: OpenView, start: Callable[[View], Coroutine[Any, Any, Outcome]]) -> Outcome:

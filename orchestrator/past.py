@@ -63,7 +63,6 @@ NOTHING = Past()
 
 def past_of(directory: RunDirectory) -> Past:
     """The past of a run that ended early. RunError if there is nothing to continue, or nothing to continue from."""
-    directory.refuse_held()
     with History.open(directory.path) as history:
         outcome = history.outcome
         if outcome is not None and outcome.ended in (*COMPLETE, "calibrated"):

@@ -49,6 +49,7 @@ async def execute(
     meta: dict[str, Any],
     view: View,
     *,
+    holding: contextlib.ExitStack,
     workers: int = 1,
     calibrate: bool = False,
     past: Past | None = None,
@@ -56,8 +57,8 @@ async def execute(
     """Carry out a plan in a run directory, and leave nothing of it on the host but that directory.
 
     The directory is a fresh one, or that of a run that ended early and is continued; then that is its ``past``, and
-    ``meta`` stays as it was. ``workers`` processes train where nodes are simulated. ``calibrate``: measure the links at
-    length, and do not train.
+    ``meta`` stays as it was. ``holding`` its lock is closed when the run has ended, before it is judged. ``workers``
+    processes train where nodes are simulated. ``calibrate``: measure the links at length, and do not train.
     """
     clock, started = RunClock(asyncio.get_running_loop(), past), time.monotonic()
     # 1. The record comes first, so that whatever happens next is written down.
@@ -67,7 +68,7 @@ async def execute(
         record = Record.resume(directory.path, past.seconds, past.ended, min(past.kept))
     past = past or NOTHING
     try:
-        with contextlib.closing(record), held(directory):
+        with holding, contextlib.closing(record):
             ending = await _carry_out(plan, directory, record, clock, view, workers, calibrate, past)
             wall = past.wall_seconds + time.monotonic() - started
             record.outcome(clock(), {"ended": ending.reason, "error": ending.error, "wall_seconds": wall})
@@ -190,16 +191,6 @@ async def _unless_ended(session: Session, work: Any) -> None:
         await asyncio.gather(task, return_exceptions=True)
         return
     task.result()
-
-
-@contextlib.contextmanager
-def held(directory: RunDirectory) -> Any:
-    """Hold the directory's lock while the run lasts."""
-    descriptor = directory.hold()
-    try:
-        yield
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.asynccontextmanager

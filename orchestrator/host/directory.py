@@ -6,15 +6,19 @@ one whose orchestrator was killed.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import secrets
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import RunError
+
+_GLANCE = 0.001  # s
 
 
 @dataclass(frozen=True)
@@ -84,21 +88,19 @@ class RunDirectory:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(mode=0o700)
 
-    def hold(self) -> int:
-        """Lock the directory for this process; the descriptor, to be kept open while the run lasts.
-
-        RunError if another process holds it.
-        """
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Lock the directory for this process. RunError if another process holds it."""
         descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            while not _locked(descriptor, fcntl.LOCK_EX):
+                self.refuse_held()
+                time.sleep(_GLANCE)  # somebody only looks who holds it
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            yield
+        finally:
             os.close(descriptor)
-            self.refuse_held()
-            raise
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n".encode())
-        return descriptor
 
     def holder(self) -> int | None:
         """The process id of the living orchestrator, None if there is none."""
@@ -107,9 +109,10 @@ class RunDirectory:
         except FileNotFoundError:
             return None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return int(os.read(descriptor, 32).split()[0])
+            while not _locked(descriptor, fcntl.LOCK_SH):
+                if written := os.pread(descriptor, 32, 0).split():
+                    return int(written[0])
+                time.sleep(_GLANCE)  # it has the lock and is about to write its id
         finally:
             os.close(descriptor)
         return None
@@ -118,6 +121,15 @@ class RunDirectory:
         """RunError if its orchestrator lives."""
         if (holder := self.holder()) is not None:
             raise RunError(f"{self.run} is still running (process {holder}): wait for its end, or `down` it first")
+
+
+def _locked(descriptor: int, kind: int) -> bool:
+    """Take a lock, if nobody's is in the way."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def known_runs(runs: Path) -> list[RunDirectory]:

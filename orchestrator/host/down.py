@@ -50,15 +50,21 @@ class Removed:
 
 def down(run: str, directory: RunDirectory | None) -> Removed:
     """End a run: in order if its orchestrator lives, else by its labels. Safe to repeat."""
-    result = Removed(run)
+    stopped = False
     if directory is not None and (holder := directory.holder()) is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(holder, signal.SIGTERM)
-        result.stopped = _wait_released(directory, ORDERLY)
-        if not result.stopped:
+        stopped = _wait_released(directory, ORDERLY)
+        if not stopped:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(holder, signal.SIGKILL)
             _wait_released(directory, 5.0)
+    return clear(run, directory, stopped=stopped)
+
+
+def clear(run: str, directory: RunDirectory | None, *, stopped: bool = False) -> Removed:
+    """Remove what is left of a run whose orchestrator is gone; ``stopped``: it ended in order."""
+    result = Removed(run, stopped)
     _remove_containers(run, directory, result)
     found = processes.run_processes(run)
     result.processes = [f"{process.part} {process.command} ({process.pid})" for process in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -40,7 +41,11 @@ def test_a_killed_simulation_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
         run.wait_round(4)
         os.kill(run.process.pid, signal.SIGKILL)
         run.process.wait()
-        again = resume(run.directory, "--workers", "1")
+        with ThreadPoolExecutor(2) as both:  # one of them has it, the other touches nothing of it
+            attempts = [both.submit(resume, run.directory, "--workers", "1") for _ in range(2)]
+            again, late = sorted((each.result() for each in attempts), key=lambda each: each.code)
+        assert late.code == 1
+        assert "is still running" in late.errors or "is complete" in late.errors
         assert (again.code, again.summary["verdict"], again.summary["rounds"]) == (0, "pass", 12), again.errors
         expected = accuracies(Path(whole.summary["run"]))
         made = accuracies(run.directory.path)  # what the first orchestrator had not yet written is missing

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import contextlib
-import os
 from pathlib import Path
 
 import numpy as np
@@ -49,16 +47,6 @@ def test_a_complete_run_is_not_continued(tmp_path: Path) -> None:
     keep(directory, 6)
     with pytest.raises(RunError, match="is complete"):
         past_of(directory)
-
-
-def test_nor_is_one_that_runs(tmp_path: Path) -> None:
-    directory = ended(tmp_path, None)
-    keep(directory, 6)
-    descriptor = directory.hold()
-    with contextlib.ExitStack() as stack:
-        stack.callback(os.close, descriptor)
-        with pytest.raises(RunError, match="still running"):
-            past_of(directory)
 
 
 def test_nor_one_without_a_checkpoint_or_with_a_broken_one(tmp_path: Path) -> None:

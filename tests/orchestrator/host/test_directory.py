@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import fcntl
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -29,12 +31,32 @@ def test_two_runs_in_one_second_have_two_directories(tmp_path: Path) -> None:
 def test_the_holder_is_known_while_it_lives(tmp_path: Path) -> None:
     directory = make(tmp_path, "hello")
     assert directory.holder() is None
-    descriptor = directory.hold()
-    assert directory.holder() == os.getpid()
-    with pytest.raises(RunError, match=f"still running .process {os.getpid()}"):
-        directory.hold()
-    os.close(descriptor)
+    with directory.held():
+        assert directory.holder() == os.getpid()
+        with pytest.raises(RunError, match=f"still running .process {os.getpid()}"), directory.held():
+            pass
     assert directory.holder() is None
+
+
+def test_looking_who_holds_it_is_in_nobodys_way(tmp_path: Path) -> None:
+    """Who looks takes the lock for an instant: here for longer than anybody would."""
+    directory = make(tmp_path, "hello")
+    with directory.held():
+        pass
+    looking = os.open(directory.lock, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    threading.Timer(0.05, os.close, [looking]).start()
+    with directory.held():
+        assert directory.holder() == os.getpid()
+
+
+def test_who_has_just_begun_to_hold_it_is_waited_for(tmp_path: Path) -> None:
+    directory = make(tmp_path, "hello")
+    descriptor = os.open(directory.lock, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    threading.Timer(0.05, os.write, [descriptor, b"4711\n"]).start()
+    assert directory.holder() == 4711
+    os.close(descriptor)
 
 
 def test_find_by_name_by_path_and_the_latest(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -136,9 +135,8 @@ def test_what_was_expected(tmp_path: Path, accuracies: list[float], expected: st
 
 def test_finished_without_an_outcome(tmp_path: Path) -> None:
     run = Run(tmp_path).rounds(1)
-    held = RunDirectory(tmp_path).hold()
-    assert run.verdict("finished") == ("unknown", "the run is going on: 1 of 2 rounds done")
-    os.close(held)
+    with RunDirectory(tmp_path).held():
+        assert run.verdict("finished") == ("unknown", "the run is going on: 1 of 2 rounds done")
     verdict, detail = run.verdict("finished")
     goes_on = f"`resume {tmp_path.name}` goes on from there"
     assert (verdict, detail) == (

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -61,9 +60,8 @@ def test_a_damaged_plan(tmp_path: Path) -> None:
 def test_status(tmp_path: Path) -> None:
     record = begin(tmp_path)
     history = History.open(tmp_path)
-    held = RunDirectory(tmp_path).hold()
-    seen = [history.status]
-    os.close(held)
+    with RunDirectory(tmp_path).held():
+        seen = [history.status]
     seen.append(history.status)
     record.outcome(5.0, {"ended": "rounds", "error": None})
     seen.append(history.status)

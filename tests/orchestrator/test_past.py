@@ -8,6 +8,7 @@ import pytest
 from node.checkpoint import checkpoint_path, packed, write
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
+from orchestrator.launch import resume
 from orchestrator.past import Past, past_of
 from orchestrator.results.history import History
 from tests.orchestrator.example_run import Example
@@ -47,6 +48,13 @@ def test_a_complete_run_is_not_continued(tmp_path: Path) -> None:
     keep(directory, 6)
     with pytest.raises(RunError, match="is complete"):
         past_of(directory)
+
+
+def test_nor_is_one_that_runs(tmp_path: Path) -> None:
+    directory = ended(tmp_path, None)
+    keep(directory, 6)
+    with directory.held(), pytest.raises(RunError, match="still running"):
+        resume(directory, lambda _: pytest.fail("nothing of it is begun"))
 
 
 def test_nor_one_without_a_checkpoint_or_with_a_broken_one(tmp_path: Path) -> None:

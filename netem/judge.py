@@ -170,19 +170,17 @@ def judge_bursts(chain: GilbertElliott, direction: Direction) -> Verdict:
 def judge_rate(profile: LinkProfile, direction: Direction, saturation: Saturation) -> Verdict:
     """The saturated rate on the link against the asked one. ValueError if the profile has none.
 
-    Damaged datagrams take their share of the rate and do not arrive. Datagrams are timed over half of the saturation,
-    which jitter makes longer or shorter: by so much more the rate may be off. Too low a rate says nothing where the
-    link may not have been full: with one TCP stream (see Saturation.fills), or if no queue built up because this host
-    was too busy to send fast enough.
+    Damaged datagrams take their share of the rate and do not arrive. Too low a rate says nothing where the link may not
+    have been full: with one TCP stream (see Saturation.fills), or if no queue built up because this host was too
+    busy to send fast enough.
     """
     if profile.rate is None:
         raise ValueError("the profile asks for no rate")
     asked = profile.rate
-    tcp = saturation.transport == "tcp"
-    tolerance = RATE_RELATIVE + (0 if tcp else 2 * profile.jitter / saturation.seconds)
-    low, high = (1 - tolerance) * asked, (1 + tolerance) * asked
+    low, high = (1 - RATE_RELATIVE) * asked, (1 + RATE_RELATIVE) * asked
     if direction.rate is None:
         return Verdict("rate", asked, None, low, high, "unknown", "too little arrived")
+    tcp = saturation.transport == "tcp"
     measured = direction.rate if tcp else direction.rate / (1 - profile.corrupt)
     full = saturation.fills and (direction.queue_delay or 0.0) >= saturation.queue / 2
     if measured < low and not full:

@@ -36,6 +36,7 @@ MOST_DATAGRAMS = 100e6  # bit/s; faster than that only segmentation offload, hen
 TCP_WINDOW = 2e6  # bytes a stream surely has in flight with Linux's default tcp_wmem of 4 MiB, half of it overhead
 
 RTT_SAMPLES = 5
+JITTERS = 100  # of a saturation: then two halves of it differ by 0.5 % at most, one standard deviation
 EVENTS_TO_SEE = 6.0  # expected: exp(-6) is below half of 1 - CONFIDENCE, so that none seen contradicts
 
 
@@ -123,7 +124,8 @@ def plan_probe(forward: LinkProfile, back: LinkProfile, *, quick: bool = True) -
 
     quick: 1 to 2 s for a link of 1 Mbit/s or more, for a check before each run; a small loss, which takes many probes
     to see, adds up to 1.5 s. Otherwise 5 to 10 s, and up to 15 s more for a small loss. Slow links take longer in both,
-    because a train may use a tenth of the rate.
+    because a train may use a tenth of the rate, and so do links with much jitter, whose rate shows only over a time
+    long beside it: JITTERS times the jitter for each direction.
     """
     usual, longest, seconds = (0.5, 2.0, 0.2) if quick else (4.0, 20.0, 2.0)
     slowest = min(profile.rate or math.inf for profile in (forward, back))
@@ -164,6 +166,7 @@ def _plan_saturation(profile: LinkProfile, seconds: float, latency: float) -> Sa
     rate, buffer = profile.rate, profile.buffer_limit
     if rate is None or buffer is None:
         return None
+    seconds = max(seconds, JITTERS * profile.jitter)
     # On a slow link smaller datagrams, and more time if need be, so that some 20 of them arrive.
     size = int(min(1472, max(60, rate * seconds / 8 / 20 - UDP_HEADERS)))
     seconds = max(seconds, 20 * 8 * (size + UDP_HEADERS) / rate)

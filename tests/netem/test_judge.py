@@ -138,13 +138,6 @@ class TestRate:
         result = judge_rate(self.PROFILE, direction(250, rate=rate, queue_delay=0.1), self.SATURATION)
         assert (result.verdict, result.measured) == (verdict, rate)
 
-    @pytest.mark.parametrize(("rate", "verdict"), [(8.8e6, "fail"), (9e6, "pass"), (11e6, "pass"), (11.2e6, "fail")])
-    def test_jitter_blurs_half_of_the_saturation(self, rate: float, verdict: str) -> None:
-        """20 ms of a quarter of a second are 8 %, beside the 3."""
-        assert self.SATURATION is not None
-        profile, saturation = replace(self.PROFILE, jitter=0.02), replace(self.SATURATION, seconds=0.5)
-        assert judge_rate(profile, direction(250, rate=rate, queue_delay=0.1), saturation).verdict == verdict
-
     def test_a_link_that_was_not_filled_says_nothing_if_slow_and_fails_if_fast(self) -> None:
         assert self.SATURATION is not None
         for rate, verdict in ((5e6, "unknown"), (12e6, "fail")):

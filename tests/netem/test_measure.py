@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from netem.errors import MeasureError
+from netem.impair import Impairment
 from netem.judge import (
     judge,
     judge_loss,
+    judge_rate,
 )
 from netem.library import PROFILES
 from netem.measure import Direction, Measurement, plan_probe, probe_arguments, respond_arguments
 from netem.profile import GilbertElliott, LinkProfile
+from netem.tally import UDP_HEADERS, arrival_rate
 from tests.netem.wiring import ROOT, Lab
 
 PERFECT = LinkProfile()
@@ -65,6 +68,21 @@ class TestPlan:
         assert saturation.size == 60
         assert saturation.seconds * 5000 == pytest.approx(20 * 8 * (60 + 42))
 
+    @pytest.mark.parametrize("distribution", ["normal", "pareto"])
+    def test_the_rate_of_a_jittery_link_is_measured_for_long_enough(self, distribution: str) -> None:
+        """The saturation of a link as asked, sent through netem.impair: its rate is within the 3 % of judge_rate."""
+        profile = LinkProfile(latency=0.15, jitter=0.02, distribution=distribution, rate=4e6)
+        saturation = plan_probe(profile, PERFECT).forward
+        assert saturation is not None
+        frame = saturation.size + UDP_HEADERS
+        spacing = 8 * frame / saturation.offer
+        for seed in range(10):
+            link = Impairment(profile, seed)
+            sent = [number * spacing for number in range(int(saturation.seconds / spacing))]
+            arrivals = [at for moment in sent for at, _ in link.offer(moment, frame)]
+            rate = arrival_rate(arrivals, 8 * frame)
+            assert judge_rate(profile, direction(250, rate=rate, queue_delay=1.0), saturation).verdict == "pass"
+
     def test_a_fast_link_is_saturated_by_tcp(self) -> None:
         lan = plan_probe(LinkProfile(rate=1e9, latency=0.0001), PERFECT).forward
         assert lan is not None
@@ -102,9 +120,14 @@ def measure(lab: Lab, forward: LinkProfile, back: LinkProfile) -> Measurement:
 
 @pytest.mark.netns
 class TestRealLinks:
-    def test_a_link_is_as_asked(self, lab: Lab) -> None:
-        forward = LinkProfile(latency=0.02, jitter=0.002, rate=20e6)
-        back = LinkProfile(latency=0.01, rate=200e6)
+    @pytest.mark.parametrize(
+        ("forward", "back"),
+        [
+            (LinkProfile(latency=0.02, jitter=0.002, rate=20e6), LinkProfile(latency=0.01, rate=200e6)),
+            (LinkProfile(latency=0.15, jitter=0.02, rate=4e6), LinkProfile(latency=0.01, rate=20e6)),
+        ],
+    )
+    def test_a_link_is_as_asked(self, lab: Lab, forward: LinkProfile, back: LinkProfile) -> None:
         lab.shape("a", "b", forward.to_mapping(), back.to_mapping())
         for _ in range(6):  # a busy machine may disturb a rate that is measured for 0.2 s
             there, returned = judge(forward, back, plan_probe(forward, back), measure(lab, forward, back))

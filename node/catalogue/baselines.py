@@ -31,8 +31,17 @@ class LocalTraining(Parameters):
         if self.optimizer == "adam" and self.momentum:
             raise ValueError(f"momentum: {self.momentum} is of sgd; adam has its own: leave it out")
 
+    @property
+    def most_epochs(self) -> int:
+        """As many passes over its data, a peer's beside it included, as a client's longest round takes."""
+        return self.epochs
+
     def beside_model(self, samples: int, features: int) -> int:
         """Bytes that a client of so many samples sends beside its model, which makes so many features of each."""
+        return 0
+
+    def between_clients(self, samples: int, classes: int) -> int:
+        """Bytes at most that a client of so many samples sends to another in one message and is waited for."""
         return 0
 
 

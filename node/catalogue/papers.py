@@ -11,6 +11,7 @@ from node.catalogue.baselines import HierFAVG, LocalTraining
 from node.parameters import Between, number, switch, whole, word
 
 LABEL_BYTES = 8  # of a label that travels beside features
+PART_BYTES = 1 << 20  # of pictures that travel in one message, of FedEDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,14 @@ class FedEDS(LocalTraining):
             raise ValueError(f"epochs_max: {self.epochs_max} is below epochs, {self.epochs}: annealing goes down")
         if self.annealing and self.turn_end <= self.turn_start:
             raise ValueError(f"turn_end: round {self.turn_end} is not after turn_start, round {self.turn_start}")
+
+    @property
+    def most_epochs(self) -> int:
+        longest = self.epochs_max if self.annealing else self.epochs
+        return 2 * longest if self.exchange else longest  # an epoch sees a peer's pictures beside the own
+
+    def between_clients(self, samples: int, classes: int) -> int:
+        return PART_BYTES + 4 * samples * classes if self.exchange else 0
 
     def training(self, epochs: int, learning_rate: float | None = None) -> LocalTraining:
         """So many epochs of local training, of the model or, with a rate of its own, of the encryptor."""
@@ -223,8 +232,16 @@ class DFFKE(LocalTraining):
         if self.weight_decay:
             raise ValueError(f"weight_decay: {self.weight_decay} means nothing here: leave it out")
 
+    @property
+    def most_epochs(self) -> int:
+        return max(self.epochs, self.first_epochs)
+
     def beside_model(self, samples: int, features: int) -> int:
         return min(samples, self.embeddings) * (4 * features + LABEL_BYTES) if self.exchange_epochs else 0
+
+    def between_clients(self, samples: int, classes: int) -> int:
+        logits = 4 * min(samples, self.embeddings) * classes
+        return 2 * logits if self.exchange_epochs else 0  # on the current pictures, and on as many of the memory's
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,12 +19,11 @@ from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from node.catalogue.papers import PART_BYTES
 from node.learning.models import Model
 
 Floats = NDArray[np.float32]
 Part = dict[str, NDArray[Any]]
-
-PART_BYTES = 1 << 20  # of pictures that travel in one message
 
 
 @dataclass(frozen=True, eq=False)

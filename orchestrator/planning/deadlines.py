@@ -3,11 +3,12 @@
 A deadline must never cut off a healthy member, and should end a wait that has become pointless; members that died are
 found by their silence much sooner. For the node above the clients (who hold data):
 
-    deadline = 10 s + 4 * (down + up) + 2 * max(c / s, n * c)
+    deadline = 10 s + 4 * (down + up + across) + 2 * max(c / s, n * c)
 
 with down and up the time of one model over the slowest link, latency + jitter + bytes * 8 / rate, up with the features
-or embeddings that some algorithms send beside it; c the CPU time of one client's training on a host core, s the speed
-of the slowest client's hardware, n the number of clients, since all of them may have to share one core of this host.
+or embeddings that some algorithms send beside it; across that of what a client waits for from another, nothing for
+most; c the CPU time of one client's longest training on a host core, s the speed of the slowest client's hardware, n
+the number of clients, since all of them may have to share one core of this host.
 The 4 leaves room for TCP's slow start and for losses. c is 20 ns for each parameter and sample, which is above what the
 catalogue's models take: about 1.4 ns for the small cnn (26 thousand parameters), 15 ns for ResNet-18, whose
 convolutions use each parameter many times.
@@ -36,12 +37,13 @@ MARGIN = 4.0
 
 @dataclass(frozen=True)
 class Workload:
-    """What clients do in one round: a model of so many parameters, bytes and features, the largest shard, the slowest
-    speed."""
+    """What clients do in one round: a model of so many parameters, bytes, features and classes, the largest shard, the
+    slowest speed."""
 
     parameters: int
     model_bytes: int
     features: int
+    classes: int
     clients: int
     samples: int
     speed: float
@@ -49,14 +51,9 @@ class Workload:
     def training(self, params: LocalTraining) -> float:
         """Upper estimate, in seconds, of the slowest client's local training."""
         steps = getattr(params, "kappa1", None) or params.steps
-        epochs = max(params.epochs, getattr(params, "first_epochs", 0))
-        samples = steps * params.batch_size if steps is not None else epochs * self.samples
+        samples = steps * params.batch_size if steps is not None else params.most_epochs * self.samples
         cost = SECONDS_PER_PARAMETER_AND_SAMPLE * self.parameters * samples
         return 2 * max(cost / self.speed, self.clients * cost)
-
-    def transfer(self, links: Iterable[LinkProfile], beside: int = 0) -> float:
-        """Seconds for the model, and so many bytes beside it, over the slowest of these links."""
-        return max((_transfer(profile, self.model_bytes + beside) for profile in links), default=0.0)
 
 
 def deadlines(
@@ -65,24 +62,36 @@ def deadlines(
     tiers: Sequence[tuple[str, Sequence[LinkProfile], Sequence[LinkProfile]]],
     given: float | None,
     given_above: float | None = None,
+    across: Sequence[LinkProfile] = (),
 ) -> dict[str, float]:
     """The deadline of each tier that gathers, in whole seconds.
 
     ``tiers`` come from the bottom up, each with the profiles of its links down and up; ``given`` is the scenario's for
-    the lowest of them, ``given_above`` the one for the others.
+    the lowest of them, ``given_above`` the one for the others; ``across`` are the links between clients.
     """
+    model = work.model_bytes
     result: dict[str, float] = {}
     below: float | None = None
     for tier, down, up in tiers:
-        beside = params.beside_model(work.samples, work.features) if below is None else 0
-        crossing = ALLOWANCE + MARGIN * (work.transfer(down) + work.transfer(up, beside))
         if below is None:
-            wait = given if given is not None else math.ceil(crossing + work.training(params))
+            features = params.beside_model(work.samples, work.features)
+            between = params.between_clients(work.samples, work.classes)
+            crossing = (
+                transfer(down, model) + transfer(up, model + features) + transfer(across if between else (), between)
+            )
+            made = ALLOWANCE + MARGIN * crossing + work.training(params)
+            wait = math.ceil(made) if given is None else given
         else:
-            made = math.ceil(crossing + getattr(params, "kappa2", 1) * below)
-            wait = given_above if given_above is not None else made
+            crossing = transfer(down, model) + transfer(up, model)
+            made = ALLOWANCE + MARGIN * crossing + getattr(params, "kappa2", 1) * below
+            wait = math.ceil(made) if given_above is None else given_above
         result[tier] = below = float(wait)
     return result
+
+
+def transfer(links: Iterable[LinkProfile], size: int) -> float:
+    """Seconds for so many bytes over the slowest of these links; 0 for none."""
+    return max((_transfer(profile, size) for profile in links), default=0.0)
 
 
 def _transfer(profile: LinkProfile, size: int) -> float:

@@ -360,6 +360,7 @@ def _gathering(
         parameters=size.parameters,
         model_bytes=size.bytes,
         features=size.features,
+        classes=len(clients[0].label_counts),
         clients=len(clients),
         samples=max(node.samples for node in clients),
         speed=min(min(node.hardware.speed or 1.0, 1.0) for node in clients),
@@ -374,7 +375,9 @@ def _gathering(
     if not tiers:  # edges that have only one another
         level = [each for link in links for each in link.extremes]
         tiers.append(("edge", level, level))
-    given = scenario.gathering.deadline
-    above = scenario.gathering.cloud_deadline
-    waits = deadlines(work, params, tiers, *(None if each == "auto" else float(each) for each in (given, above)))
+    names = {node.name for node in clients}
+    across = [each for link in links if {link.source, link.target} <= names for each in link.extremes]
+    asked = (scenario.gathering.deadline, scenario.gathering.cloud_deadline)
+    given, above = (None if each == "auto" else float(each) for each in asked)
+    waits = deadlines(work, params, tiers, given, above, across)
     return GatheringPlan(scenario.gathering.quorum, scenario.gathering.late, waits)

@@ -20,6 +20,7 @@ from orchestrator.results.rows import LinkCounters
 
 WIDTH = 1120.0
 MARGIN = 28.0
+ARC = 62.0  # the height of the highest arc between nodes of a row
 LABELLED = 26.0  # the distance of neighbours from which on nodes carry a label
 TIERS = ("cloud", "edge", "device")
 LARGEST = {"cloud": 17.0, "edge": 14.0, "device": 11.0}  # half the size of a node in px
@@ -99,7 +100,8 @@ def _places(
     tiers = [tier for tier in TIERS if any(node["tier"] == tier for node in nodes.values())]
     places: dict[str, tuple[float, float]] = {}
     pitches: dict[str, float] = {}
-    y = MARGIN + 20
+    linked = any(node.get("neighbours") for node in nodes.values() if node["tier"] == tiers[0]) if tiers else False
+    y = MARGIN + (ARC - 20 if linked else 20)
     for tier in tiers:
         members = [name for name, node in nodes.items() if node["tier"] == tier]
         blocks = _blocks(members, nodes, places)
@@ -222,7 +224,7 @@ def _path(one: tuple[float, float], other: tuple[float, float]) -> str:
     """A gentle curve between rows, an arc above its row between neighbours."""
     (x1, y1), (x2, y2) = sorted((one, other), key=lambda place: (place[1], place[0]))
     if y1 == y2:
-        lift = min(62.0, 20 + abs(x2 - x1) * 0.09)
+        lift = min(ARC, 20 + abs(x2 - x1) * 0.09)
         return f"M{x1:.1f} {y1:.1f} Q{(x1 + x2) / 2:.1f} {y1 - 2 * lift:.1f} {x2:.1f} {y2:.1f}"
     middle = (y1 + y2) / 2
     return f"M{x1:.1f} {y1:.1f} C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {y2:.1f}"

@@ -226,6 +226,19 @@ def test_topology_keeps_nodes_apart_and_inside(tmp_path: Path, edges: int, devic
     assert all(gap >= 2 * size for gap in gaps)
 
 
+def test_topology_keeps_the_links_of_its_top_row_inside(tmp_path: Path) -> None:
+    """A quadratic curve rises half as high as its middle point."""
+    run = Example(edges=4, with_faults=False).build(tmp_path)
+    plan = json.loads((run / "plan.json").read_text())
+    plan["nodes"] = [
+        node | {"parent": None} if node["tier"] == "edge" else node for node in plan["nodes"] if node["tier"] != "cloud"
+    ]
+    (run / "plan.json").write_text(json.dumps(plan))
+    arcs = [re.findall(r"[\d.-]+", line.path) for line in picture(History.open(run)).lines if "Q" in line.path]
+    assert len(arcs) == 6
+    assert min((float(y1) + float(middle)) / 2 for _, y1, _, middle, _, _ in arcs) > 2
+
+
 def test_topology_marks_faults_and_special_links(tmp_path: Path) -> None:
     run = Example().build(tmp_path)
     plan = json.loads((run / "plan.json").read_text())

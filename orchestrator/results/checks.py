@@ -192,7 +192,8 @@ def kept_pace(history: History) -> Finding:
     worst = f"the latest is {node}, by {text.duration(seconds)} or {share:.1%} of the training"
     if share <= LATE_SHARE:
         return "pass", f"{steps}; {worst}"
-    return "fail", f"{steps}; {worst}: this host is too slow for so many or so fast nodes"
+    remedy = "take fewer or slower ones, or --driver sim, which waits for none"
+    return "fail", f"{steps}; {worst}: this host is too slow for so many or so fast nodes; {remedy}"
 
 
 def links_kept_up(history: History) -> Finding:

@@ -1,0 +1,94 @@
+"""Whose features should FedFeat+'s cloud retrain the classifier on: the clients', or those of the averaged extractor?
+
+    python -m benchmarks.features [--data cifar10] [--samples 600] [--rounds 1 5 10 15 20] [--seed 1]
+
+FedAvg of `scenarios/fedfeat-shards.yaml` without noise, and after these rounds, apart from it, a classifier retrained
+on the features that clients sent (of their own extractors, in their last epoch) and one on features of the averaged
+extractor. Prints one JSON object; for each round, in %:
+
+    sent            accuracy of the first on the features it was trained on
+    averaged        of the same on features of the same pictures by the averaged extractor, which it is put on
+    test            of three on 2,000 test pictures: FedAvg's own classifier, the first, and the second
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from node.algorithms.fedfeat import Shared, extract, retrain, train_client
+from node.assignment import derive_seed
+from node.catalogue.papers import FedFeat
+from node.learning.aggregation import State, weighted_mean
+from node.learning.datasets import open_prepared
+from node.learning.metrics import correct
+from node.learning.models import Workshop, build
+from node.learning.training import Learner
+from orchestrator.launch import prepared_plan
+from orchestrator.scenario.reading import load
+
+SCENARIO = Path(__file__).parents[1] / "scenarios" / "fedfeat-shards.yaml"
+
+
+def learners_of(overrides: Sequence[str]) -> tuple[Learner, list[Learner], FedFeat]:
+    """The cloud, the clients and the parameters of the scenario with these changes."""
+    plan = prepared_plan(load(SCENARIO, overrides), SCENARIO)
+    data, seed = open_prepared(Path(plan.data_directory)), derive_seed(plan.seed, "model")
+    workshop = Workshop(lambda: build(plan.model, data.shape, data.classes, seed, plan.model_params))
+    clients = [Learner(workshop, data, plan.seed, name, part) for name, part in plan.shards.train.items()]
+    return Learner(workshop, data, plan.seed, "cloud"), clients, FedFeat(**plan.params)
+
+
+def knows(cloud: Learner, weights: State, shared: Sequence[Shared]) -> float:
+    """Accuracy of the classifier in `weights` on features."""
+    cloud.set(weights)
+    with torch.inference_mode():
+        hits = [
+            correct(cloud.model.classifier(torch.from_numpy(s.features)), torch.from_numpy(s.labels)) for s in shared
+        ]
+    return percent(sum(hits) / sum(len(each.labels) for each in shared))
+
+
+def percent(fraction: float) -> float:
+    return round(100 * fraction, 1)
+
+
+def benchmark(overrides: Sequence[str], rounds: Sequence[int]) -> dict[str, object]:
+    torch.set_num_threads(1)
+    cloud, clients, params = learners_of(overrides)
+    without = replace(params, noise="none", features="last-epoch")
+    w, found = cloud.initial(), []
+    for t in range(1, max(rounds) + 1):
+        results = [train_client(client, w, without, t) for client in clients]
+        w = weighted_mean([each.weights for each in results], [each.samples for each in results])
+        if t in rounds:
+            sent = [each.shared for each in results if each.shared is not None]
+            averaged = [extract(client, w, without, t) for client in clients]
+            first, second = (
+                retrain(cloud, w, [s.features for s in shared], [s.labels for s in shared], without, t)
+                for shared in (sent, averaged)
+            )
+            fedavg, of_sent, of_averaged = (
+                percent(cloud.evaluate(each, "global", params.evaluate_samples).accuracy) for each in (w, first, second)
+            )
+            found.append({
+                "round": t, "sent": knows(cloud, first, sent), "averaged": knows(cloud, first, averaged),
+                "test": {"fedavg": fedavg, "retrained on sent": of_sent, "retrained on averaged": of_averaged},
+            })  # fmt: skip
+    return {"changes": list(overrides), "rounds": found}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--data", default="cifar10")
+    parser.add_argument("--samples", type=int, default=600, help="of each client")
+    parser.add_argument("--rounds", type=int, nargs="+", default=[1, 5, 10, 15, 20], help="after which to measure")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    changes = [f"data.dataset={given.data}", f"data.samples_per_client={given.samples}", f"seed={given.seed}"]
+    print(json.dumps(benchmark(changes, given.rounds), indent=1))

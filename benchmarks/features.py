@@ -17,31 +17,15 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
+from benchmarks.learners import parties
 from node.algorithms.fedfeat import Shared, extract, retrain, train_client
-from node.assignment import derive_seed
 from node.catalogue.papers import FedFeat
 from node.learning.aggregation import State, weighted_mean
-from node.learning.datasets import open_prepared
 from node.learning.metrics import correct
-from node.learning.models import Workshop, build
 from node.learning.training import Learner
-from orchestrator.launch import prepared_plan
-from orchestrator.scenario.reading import load
-
-SCENARIO = Path(__file__).parents[1] / "scenarios" / "fedfeat-shards.yaml"
-
-
-def learners_of(overrides: Sequence[str]) -> tuple[Learner, list[Learner], FedFeat]:
-    """The cloud, the clients and the parameters of the scenario with these changes."""
-    plan = prepared_plan(load(SCENARIO, overrides), SCENARIO)
-    data, seed = open_prepared(Path(plan.data_directory)), derive_seed(plan.seed, "model")
-    workshop = Workshop(lambda: build(plan.model, data.shape, data.classes, seed, plan.model_params))
-    clients = [Learner(workshop, data, plan.seed, name, part) for name, part in plan.shards.train.items()]
-    return Learner(workshop, data, plan.seed, "cloud"), clients, FedFeat(**plan.params)
 
 
 def knows(cloud: Learner, weights: State, shared: Sequence[Shared]) -> float:
@@ -59,8 +43,9 @@ def percent(fraction: float) -> float:
 
 
 def benchmark(overrides: Sequence[str], rounds: Sequence[int]) -> dict[str, object]:
-    torch.set_num_threads(1)
-    cloud, clients, params = learners_of(overrides)
+    nodes, params = parties("fedfeat-shards.yaml", overrides)
+    assert isinstance(params, FedFeat)
+    cloud, clients = nodes["cloud"].learner, [each.learner for each in nodes.values() if each.node.samples]
     without = replace(params, noise="none", features="last-epoch")
     w, found = cloud.initial(), []
     for t in range(1, max(rounds) + 1):

@@ -1,0 +1,143 @@
+"""What is in the way of DFFKE's exchange, the pictures or the clients?
+
+    python -m benchmarks.exchange [--data cifar10] [--samples 400] [--embeddings 400] [--rounds 4] [--seed 1]
+                                  [--pictures private synthetic]
+
+DFFKE of `scenarios/dffke-small.yaml` without a memory, on the decoder's synthetic pictures and on the private pictures
+themselves, whose embeddings the decoder begins with: nobody may send these, but no decoder can make better ones. Prints
+one JSON object; for each round, in %, means over the clients:
+
+    alone, exchanged    accuracy on 1,000 test pictures before and after the exchange
+    recognised          synthetic pictures, or private ones, that their owner's model gives the label of the private one
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import mean
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.learners import Party, parties
+from node.algorithms.dffke import Knowledge
+from node.assignment import derive_seed
+from node.catalogue.papers import DFFKE
+from node.learning.aggregation import State
+from node.learning.docking import dock
+from node.learning.embedding_decoder import ClientModel, new_decoder, synthesise, train_decoder
+from node.learning.knowledge_exchange import divergence, embed, embedded, pictures_of, train_epoch
+from node.learning.optimizers import Adam
+from node.learning.synthetic import Auxiliary
+
+MEDIA = ("private", "synthetic")
+
+
+def train_alone(client: Party, state: State, params: DFFKE, t: int) -> State:
+    """Equation 9, as long as a client's round lasts."""
+    moments: State = {}
+    for epoch in range(1, (params.first_epochs if t == 1 else params.epochs) + 1):
+        done = client.learner.apply(train_epoch, state, moments, params, seed_of(client, "epoch", t, epoch))
+        state, moments = done.state, done.moments
+        if done.accuracy >= params.train_accuracy:
+            break
+    return state
+
+
+def share(
+    clients: Mapping[str, Party], states: Mapping[str, State], params: DFFKE, t: int
+) -> tuple[Knowledge, dict[str, Tensor]]:
+    """What the clients tell the coordinator, and the private pictures that it is of."""
+    models, embeddings, labels, pictures = {}, {}, {}, {}
+    for name, client in clients.items():
+        seed = seed_of(client, "embeddings", t)
+        released, labels[name] = client.learner.apply(embed, states[name], params, seed)
+        embeddings[name] = released.values
+        models[name] = ClientModel(client.node.model, dict(client.node.model_params), states[name])
+        x, _ = client.learner.train_data
+        pictures[name] = client.learner.normalise(x[embedded(len(x), params, torch.Generator().manual_seed(seed))])
+    return Knowledge(models, embeddings, labels, dict.fromkeys(models, t)), pictures
+
+
+def decode(
+    kept: Auxiliary, knowledge: Knowledge, params: DFFKE, client: Party, t: int
+) -> tuple[Auxiliary, dict[str, Tensor]]:
+    """Equations 10 to 12: the synthetic pictures of each client."""
+    pictures, seed = pictures_of(client.learner), derive_seed(client.node.index, "coordinator", str(t))
+    docked = dock(knowledge.embeddings, knowledge.labels, kept.layers, pictures.classes, params, seed)
+    decoder, _ = train_decoder(kept.decoder, knowledge.models, docked.layers, docked.translated, pictures, params, seed)
+    made = {name: synthesise(decoder, values, pictures, params).clone() for name, values in docked.translated.items()}
+    return Auxiliary(decoder, docked.layers), made
+
+
+def learn(client: Party, state: State, x: Tensor, logits: Tensor, params: DFFKE, t: int) -> State:
+    """Equation 13."""
+    client.learner.set(state)
+    model = client.learner.model.train()
+    step, random = Adam(list(model.parameters()), params.learning_rate), torch.Generator().manual_seed(t)
+    for _ in range(params.exchange_epochs):
+        for batch in torch.split(torch.randperm(len(x), generator=random), params.batch_size):
+            step(divergence(logits[batch], model(x[batch]), params.divergence))
+    return client.learner.get()
+
+
+def says(client: Party, state: State, x: Tensor) -> Tensor:
+    """The logits of a client's model."""
+    client.learner.set(state)
+    with torch.no_grad():
+        logits: Tensor = client.learner.model.eval()(x)
+    return logits
+
+
+def benchmark(overrides: Sequence[str], embeddings: int, rounds: int, medium: str) -> list[dict[str, float]]:
+    nodes, given = parties("dffke-small.yaml", overrides)
+    assert isinstance(given, DFFKE)
+    params = replace(given, embeddings=embeddings)
+    clients = {name: each for name, each in nodes.items() if each.node.samples}
+    states = {name: each.learner.initial() for name, each in clients.items()}
+    some = next(iter(clients.values()))
+    kept, found = Auxiliary(new_decoder(pictures_of(some.learner), params, seed=1)), []
+    for t in range(1, rounds + 1):
+        states = {name: train_alone(each, states[name], params, t) for name, each in clients.items()}
+        alone = accuracy(clients, states)
+        knowledge, x = share(clients, states, params, t)
+        if medium == "synthetic":
+            kept, x = decode(kept, knowledge, params, some, t)
+        logits = {name: says(each, states[name], x[name]) for name, each in clients.items()}
+        hits = [np.mean(logits[name].argmax(1).numpy() == knowledge.labels[name]) for name in clients]
+        for name, client in clients.items():
+            others = [each for each in clients if each != name]
+            pictures, taught = (torch.cat([part[each] for each in others]) for part in (x, logits))
+            states[name] = learn(client, states[name], pictures, taught, params, t)
+        found.append({
+            "round": t, "alone": alone, "exchanged": accuracy(clients, states),
+            "recognised": round(100 * float(mean(hits)), 1),
+        })  # fmt: skip
+    return found
+
+
+def accuracy(clients: Mapping[str, Party], states: Mapping[str, State]) -> float:
+    scores = [each.learner.evaluate(states[name], "global", 1000).accuracy for name, each in clients.items()]
+    return round(100 * mean(scores), 1)
+
+
+def seed_of(client: Party, *purpose: object) -> int:
+    return derive_seed(client.node.index, *map(str, purpose))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--data", default="cifar10")
+    parser.add_argument("--samples", type=int, default=400, help="of each client")
+    parser.add_argument("--embeddings", type=int, default=400, help="of as many of them")
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pictures", nargs="+", default=MEDIA, choices=MEDIA)
+    asked = parser.parse_args()
+    changes = [f"data.dataset={asked.data}", f"data.samples_per_client={asked.samples}", f"seed={asked.seed}"]
+    results = {each: benchmark(changes, asked.embeddings, asked.rounds, each) for each in asked.pictures}
+    print(json.dumps({"changes": changes, "embeddings": asked.embeddings, **results}, indent=1))

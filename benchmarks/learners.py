@@ -1,0 +1,43 @@
+"""What the benchmarks of algorithms share: the learners of a shipped scenario's clients, without nodes and links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from node.assignment import derive_seed
+from node.catalogue.algorithms import ALGORITHMS
+from node.catalogue.baselines import LocalTraining
+from node.learning.datasets import open_prepared
+from node.learning.models import Workshop, build
+from node.learning.training import Learner
+from orchestrator.launch import prepared_plan
+from orchestrator.planning.plan import NodePlan
+from orchestrator.scenario.reading import load
+
+SCENARIOS = Path(__file__).parents[1] / "scenarios"
+
+
+@dataclass(frozen=True, eq=False)
+class Party:
+    """A node of the plan and what it learns with."""
+
+    node: NodePlan
+    learner: Learner
+
+
+def parties(scenario: str, overrides: Sequence[str]) -> tuple[dict[str, Party], LocalTraining]:
+    """All nodes of a scenario with these changes, by name, and the algorithm's parameters."""
+    torch.set_num_threads(1)
+    plan = prepared_plan(load(SCENARIOS / scenario, overrides), SCENARIOS / scenario)
+    data, seed = open_prepared(Path(plan.data_directory)), derive_seed(plan.seed, "model")
+    found = {}
+    for node in plan.nodes:
+        workshop = Workshop(partial(build, node.model, data.shape, data.classes, seed, node.model_params))
+        part = plan.shards.train.get(node.name)
+        found[node.name] = Party(node, Learner(workshop, data, plan.seed, node.name, part))
+    return found, ALGORITHMS[plan.algorithm].params(**plan.params)

@@ -16,6 +16,7 @@ from netem.impair import Impairment
 from netem.intervals import CONFIDENCE_Z, binomial_range
 from netem.measure import (
     EVENTS_TO_SEE,
+    JITTERS,
     OVERLOAD,
     RTT_SAMPLES,
     Direction,
@@ -172,7 +173,7 @@ def judge_rate(profile: LinkProfile, direction: Direction, saturation: Saturatio
 
     Damaged datagrams take their share of the rate and do not arrive. Too low a rate says nothing where the link may not
     have been full: with one TCP stream (see Saturation.fills), or if no queue built up because this host was too
-    busy to send fast enough.
+    busy to send fast enough. No rate says anything that was measured for less than JITTERS times the jitter.
     """
     if profile.rate is None:
         raise ValueError("the profile asks for no rate")
@@ -186,6 +187,8 @@ def judge_rate(profile: LinkProfile, direction: Direction, saturation: Saturatio
     if measured < low and not full:
         return Verdict("rate", asked, measured, low, high, "unknown", f"{saturation.transport} did not fill the link")
     detail = f"{saturation.transport} for {saturation.seconds:.3g} s"
+    if saturation.seconds < JITTERS * profile.jitter:
+        return Verdict("rate", asked, measured, low, high, "unknown", f"{detail} is too short beside so much jitter")
     return Verdict("rate", asked, measured, low, high, _within(low, measured, high), detail)
 
 

@@ -37,6 +37,7 @@ TCP_WINDOW = 2e6  # bytes a stream surely has in flight with Linux's default tcp
 
 RTT_SAMPLES = 5
 JITTERS = 100  # of a saturation: then two halves of it differ by 0.5 % at most, one standard deviation
+LONGEST = 20.0  # s that jitter may make a saturation last; with more than LONGEST / JITTERS a rate does not show
 EVENTS_TO_SEE = 6.0  # expected: exp(-6) is below half of 1 - CONFIDENCE, so that none seen contradicts
 
 
@@ -125,7 +126,7 @@ def plan_probe(forward: LinkProfile, back: LinkProfile, *, quick: bool = True) -
     quick: 1 to 2 s for a link of 1 Mbit/s or more, for a check before each run; a small loss, which takes many probes
     to see, adds up to 1.5 s. Otherwise 5 to 10 s, and up to 15 s more for a small loss. Slow links take longer in both,
     because a train may use a tenth of the rate, and so do links with much jitter, whose rate shows only over a time
-    long beside it: JITTERS times the jitter for each direction.
+    long beside it: JITTERS times the jitter for each direction, LONGEST at most.
     """
     usual, longest, seconds = (0.5, 2.0, 0.2) if quick else (4.0, 20.0, 2.0)
     slowest = min(profile.rate or math.inf for profile in (forward, back))
@@ -166,15 +167,16 @@ def _plan_saturation(profile: LinkProfile, seconds: float, latency: float) -> Sa
     rate, buffer = profile.rate, profile.buffer_limit
     if rate is None or buffer is None:
         return None
-    seconds = max(seconds, JITTERS * profile.jitter)
+    steady = min(JITTERS * profile.jitter, LONGEST)
+    if rate > MOST_DATAGRAMS:
+        fills = not profile.needs_packet_truth and rate * latency / 8 < TCP_WINDOW
+        seconds = max(3 * seconds, 1.0, 30 * latency, steady)
+        window = int(rate * latency / 8 + 0.7 * buffer)
+        return Saturation("tcp", rate, seconds, size=0, window=window, drain=0.0, queue=0.0, fills=fills)
+    seconds = max(seconds, steady)
     # On a slow link smaller datagrams, and more time if need be, so that some 20 of them arrive.
     size = int(min(1472, max(60, rate * seconds / 8 / 20 - UDP_HEADERS)))
     seconds = max(seconds, 20 * 8 * (size + UDP_HEADERS) / rate)
-    if rate > MOST_DATAGRAMS:
-        fills = not profile.needs_packet_truth and rate * latency / 8 < TCP_WINDOW
-        seconds = max(3 * seconds, 1.0, 30 * latency)
-        window = int(rate * latency / 8 + 0.7 * buffer)
-        return Saturation("tcp", rate, seconds, size=0, window=window, drain=0.0, queue=0.0, fills=fills)
     offer = OVERLOAD * rate / (1 - min(profile.mean_loss, 0.5))
     longest = 8 * buffer / rate
     drain, queue = min(longest, OVERLOAD * seconds), min(longest, (OVERLOAD - 1) * seconds)

@@ -138,6 +138,15 @@ class TestRate:
         result = judge_rate(self.PROFILE, direction(250, rate=rate, queue_delay=0.1), self.SATURATION)
         assert (result.verdict, result.measured) == (verdict, rate)
 
+    def test_more_jitter_than_a_saturation_lasts_for_hides_the_rate(self) -> None:
+        """300 ms of jitter ask for 30 s; LONGEST is 20."""
+        profile = replace(self.PROFILE, jitter=0.3)
+        saturation = plan_probe(profile, PERFECT).forward
+        assert saturation is not None
+        assert saturation.seconds == 20
+        verdict = judge_rate(profile, direction(250, rate=5e6, queue_delay=1.0), saturation)
+        assert (verdict.verdict, verdict.detail) == ("unknown", "udp for 20 s is too short beside so much jitter")
+
     def test_a_link_that_was_not_filled_says_nothing_if_slow_and_fails_if_fast(self) -> None:
         assert self.SATURATION is not None
         for rate, verdict in ((5e6, "unknown"), (12e6, "fail")):

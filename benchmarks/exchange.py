@@ -135,7 +135,7 @@ if __name__ == "__main__":
     parser.add_argument("--samples", type=int, default=400, help="of each client")
     parser.add_argument("--embeddings", type=int, default=400, help="of as many of them")
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="of the division of the data and the first weights")
     parser.add_argument("--pictures", nargs="+", default=MEDIA, choices=MEDIA)
     asked = parser.parse_args()
     changes = [f"data.dataset={asked.data}", f"data.samples_per_client={asked.samples}", f"seed={asked.seed}"]

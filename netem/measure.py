@@ -36,7 +36,7 @@ MOST_DATAGRAMS = 100e6  # bit/s; faster than that only segmentation offload, hen
 TCP_WINDOW = 2e6  # bytes a stream surely has in flight with Linux's default tcp_wmem of 4 MiB, half of it overhead
 
 RTT_SAMPLES = 5
-JITTERS = 100  # of a saturation: then two halves of it differ by 0.5 % at most, one standard deviation
+JITTERS = 100  # that a saturation lasts: then its rate has a standard deviation of 0.5 %, by netem.impair
 LONGEST = 20.0  # s that jitter may make a saturation last; with more than LONGEST / JITTERS a rate does not show
 EVENTS_TO_SEE = 6.0  # expected: exp(-6) is below half of 1 - CONFIDENCE, so that none seen contradicts
 

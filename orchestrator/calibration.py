@@ -13,8 +13,7 @@ from rich.table import Table
 from orchestrator import text
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.history import History
-
-COLOURS = {"pass": "green", "fail": "red", "unknown": "yellow"}
+from orchestrator.results.verdicts import STYLES, Verdict
 
 
 def measured(directory: RunDirectory) -> list[dict[str, Any]]:
@@ -23,7 +22,7 @@ def measured(directory: RunDirectory) -> list[dict[str, Any]]:
         return [probe._asdict() for probe in history.probes()]
 
 
-def print_measured(rows: list[dict[str, Any]], verdict: str, report: Path, console: Console) -> None:
+def print_measured(rows: list[dict[str, Any]], verdict: Verdict, report: Path, console: Console) -> None:
     """A table for each direction of a link, then the verdict on all."""
     for (link_class, source, target), group in itertools.groupby(rows, itemgetter("link_class", "source", "target")):
         title = f"{link_class}: {source} → {target}"
@@ -31,7 +30,7 @@ def print_measured(rows: list[dict[str, Any]], verdict: str, report: Path, conso
         for row in group:
             keys = ("asked", "measured", "low", "high")
             asked, found, low, high = (text.quantity(row["quantity"], row[key]) for key in keys)
-            mark = f"[{COLOURS[row['verdict']]}]{row['verdict']}[/]"
+            mark = f"[{STYLES[row['verdict']]}]{row['verdict']}[/]"
             table.add_row(row["quantity"], asked, found, f"{low} … {high}", mark, row["detail"])
         console.print(table)
-    console.print(f"verdict [bold {COLOURS[verdict]}]{verdict}[/], page {report}")
+    console.print(f"verdict [bold {STYLES[verdict]}]{verdict}[/], page {report}")

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator import text
-from orchestrator.results.checks import Verdict
+from orchestrator.results.verdicts import Verdict
 
 Clock = Callable[[], float]
 

@@ -22,17 +22,17 @@ from orchestrator.report.inversion import inversion
 from orchestrator.report.peers import EVENT as MET
 from orchestrator.report.peers import own_accuracy, peers
 from orchestrator.report.topology import picture
-from orchestrator.results.checks import Check, Verdict, checks, overall
+from orchestrator.results.checks import Check, checks, overall
 from orchestrator.results.history import History
 from orchestrator.results.inversion import EVENT as INVERTED
 from orchestrator.results.personalisation import edge_rows, personalisation
 from orchestrator.results.privacy import METRICS, measured, statement
 from orchestrator.results.record import COUNTERS
 from orchestrator.results.rows import FaultSpan
+from orchestrator.results.verdicts import MARKS, WORST_FIRST, Verdict
 
 HERE = files("orchestrator.report")
 LOG_LIMIT = 3000  # rows of the log that the page holds; the record holds them all
-MARKS: dict[Verdict, str] = {"pass": "✓", "fail": "✕", "unknown": "?"}
 
 
 class Key(NamedTuple):
@@ -122,14 +122,20 @@ def context(history: History) -> dict[str, Any]:
 
 def _saying(results: list[Check], verdict: Verdict) -> str:
     """The verdict in a sentence that names the checks it comes from."""
-    names = text.some((check["name"] for check in results if check["verdict"] == verdict), len(results))
+    names = _named(results, verdict)
     match verdict:
+        case "pass" if modelled := _named(results, "modelled"):
+            return f"Done, and every check of what ran passed. Modelled, and so not checked: {modelled}."
         case "pass":
             return "Done, and every check of the emulation passed."
         case "fail":
             return f"Failed: {names}. Read why below before relying on these figures."
         case _:
             return f"Nothing failed, but not everything could be checked: {names}."
+
+
+def _named(results: list[Check], verdict: Verdict) -> str:
+    return text.some((check["name"] for check in results if check["verdict"] == verdict), len(results))
 
 
 def _keys(history: History) -> list[Key]:
@@ -179,7 +185,7 @@ def _links(history: History) -> list[dict[str, Any]]:
 
 def _probes(history: History) -> list[dict[str, Any]]:
     """Asked against measured, failed ones first."""
-    order = ("fail", "unknown", "pass")
+    order = [str(verdict) for verdict in WORST_FIRST]
     rows = []
     for probe in sorted(
         history.probes(), key=lambda probe: order.index(probe.verdict) if probe.verdict in order else 1

@@ -1,7 +1,8 @@
 """Can this run be trusted? Verdicts from its record alone, so that they can be given again at any time.
 
 A check passes, fails, or says that it cannot know. The run's verdict is the worst of them: fail, then unknown, then
-pass. "Unknown" is an answer: nothing was measured, or the check itself broke.
+pass. "Unknown" is an answer: nothing was measured, or the check itself broke. "Modelled" is no judgement: a simulation
+computes what the check would measure.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from itertools import pairwise
-from typing import Literal, TypedDict
+from typing import TypedDict
 
 from netem.units import parse_fraction
 from orchestrator import text
@@ -20,8 +21,8 @@ from orchestrator.results.history import History
 from orchestrator.results.rates import busiest
 from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import FaultSpan, Probe
+from orchestrator.results.verdicts import Verdict, worst
 
-Verdict = Literal["pass", "fail", "unknown"]
 Finding = tuple[Verdict, str]
 
 AWAY = ("crashed", "paused", "restarting", "left", "planned", "starting")
@@ -32,7 +33,8 @@ OVERTAKEN_SHARE = 0.01  # of a schedule's changes that may be left out because t
 LATE_SHARE = 0.02  # of the training that a node may lose to a busy host before its pace is not its hardware's
 LATE_PACKETS_SHARE = 0.01  # of a run's packets that may leave late; of the time they may be held up, LATE_SHARE
 LEAST_HELD_UP = 0.1  # s for which packets may be held up however short the run is
-_MODELLED = "the sim driver computes every link from its profile, so there is nothing to measure"
+LINKS_MODELLED: Finding = "modelled", "the sim driver computes every link from its profile: nothing was measured"
+PACE_MODELLED: Finding = "modelled", "the sim driver computes how long each step takes: nothing was measured"
 
 
 class Check(TypedDict):
@@ -58,11 +60,7 @@ def checks(history: History) -> list[Check]:
 
 def overall(results: Iterable[Check]) -> Verdict:
     """The worst verdict: fail, then unknown, then pass; unknown if nothing was checked."""
-    verdicts = {result["verdict"] for result in results}
-    for verdict in ("fail", "unknown", "pass"):
-        if verdict in verdicts:
-            return verdict
-    return "unknown"
+    return worst(result["verdict"] for result in results)
 
 
 def finished(history: History) -> Finding:
@@ -110,7 +108,7 @@ def came_to_what_was_expected(history: History) -> Finding | None:
 def links_as_asked(history: History) -> Finding:
     """Every link class was probed, and what was measured is what was asked for."""
     if history.driver == "sim":
-        return "pass", _MODELLED
+        return LINKS_MODELLED
     classes = sorted(set(history.link_classes.values()))
     if not classes:
         return "pass", "the plan has no links"
@@ -181,6 +179,8 @@ def kept_pace(history: History) -> Finding:
     if began is None:
         calibrated = history.outcome is not None and history.outcome.ended == "calibrated"
         return ("pass", "nobody trained") if calibrated else ("unknown", "the training never began")
+    if history.driver == "sim":
+        return PACE_MODELLED
     if not overruns:
         return "pass", "every step of every node took the time its hardware asks for"
     lost: defaultdict[str, float] = defaultdict(float)
@@ -199,7 +199,7 @@ def kept_pace(history: History) -> Finding:
 def links_kept_up(history: History) -> Finding:
     """The link engine sent packets on time and lost none that it was not asked to lose."""
     if history.driver == "sim":
-        return "pass", _MODELLED
+        return LINKS_MODELLED
     if overloads := merged(event.data for event in history.events(OVERLOAD)):
         return _overloaded(history, overloads)
     if history.engine == "kernel":
@@ -246,7 +246,7 @@ def _overloaded(history: History, overloads: list[Overload]) -> Finding:
 def links_looked_at(history: History) -> Finding:
     """While the run used the links, they lost the packets that they were asked to lose, and no others."""
     if history.driver == "sim":
-        return "pass", _MODELLED
+        return LINKS_MODELLED
     if not history.link_classes:
         return "pass", "the plan has no links"
     looks = history.events(LOOKED)
@@ -280,7 +280,7 @@ def links_looked_at(history: History) -> Finding:
 def rates_held(history: History) -> Finding | None:
     """While the run used the links, none carried more than its rate; nothing is said of links without one."""
     if history.driver == "sim":
-        return "pass", _MODELLED
+        return LINKS_MODELLED
     if not (found := busiest(history)):
         return None
     listed = "; ".join(f"{each.link_class} {text.rate(each.carried)} of {text.rate(each.asked)}" for each in found)

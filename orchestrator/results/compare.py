@@ -16,11 +16,10 @@ from orchestrator import text
 from orchestrator.results.history import History
 from orchestrator.results.summary import finite, summary
 from orchestrator.results.targets import accuracy_series, first_at
+from orchestrator.results.verdicts import STYLES
 
 TARGETS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99)
 """Accuracies to which the time is compared, of those that a run reached."""
-
-VERDICT_STYLES = {"pass": "green", "fail": "red", "unknown": "yellow"}
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,7 @@ def _value(value: float | str | None, unit: str) -> str:
     if value is None:
         return "–"
     if isinstance(value, str):
-        style = VERDICT_STYLES.get(value)
+        style = STYLES.get(value)
         return f"[{style}]{value}[/]" if style else escape(value)
     return _WRITE[unit](value)
 

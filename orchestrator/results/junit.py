@@ -2,7 +2,7 @@
 
 There is no standard; these are the elements that the readers agree on (Jenkins' junit-10.xsd): ``testsuites``,
 ``testsuite``, ``properties``, ``testcase`` with ``failure`` or ``skipped``, ``system-out``. A check that could not tell
-is skipped: it neither passed nor failed.
+is skipped: it neither passed nor failed. So is one whose subject was modelled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import RunError
+from orchestrator.results.verdicts import Verdict
 
+SKIPPED: tuple[Verdict, ...] = ("unknown", "modelled")
 _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, production 2 (Char)
 
 
@@ -36,7 +38,7 @@ def junit(summary: Mapping[str, Any]) -> ET.Element:
         "tests": str(len(checks)),
         "failures": str(verdicts.count("fail")),
         "errors": "0",
-        "skipped": str(verdicts.count("unknown")),
+        "skipped": str(sum(verdict in SKIPPED for verdict in verdicts)),
         "time": f"{seconds:.3f}",
     }
     suites = ET.Element("testsuites", totals)
@@ -47,13 +49,12 @@ def junit(summary: Mapping[str, Any]) -> ET.Element:
     for check in checks:
         made = ET.SubElement(suite, "testcase", classname=name, name=check["name"], time="0")
         detail = _xml(check["detail"])
-        match check["verdict"]:
-            case "fail":
-                ET.SubElement(made, "failure", message=detail).text = detail
-            case "unknown":
-                ET.SubElement(made, "skipped", message=detail)
-            case _:
-                ET.SubElement(made, "system-out").text = detail
+        if check["verdict"] == "fail":
+            ET.SubElement(made, "failure", message=detail).text = detail
+        elif check["verdict"] in SKIPPED:
+            ET.SubElement(made, "skipped", message=detail)
+        else:
+            ET.SubElement(made, "system-out").text = detail
     return suites
 
 

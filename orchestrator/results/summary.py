@@ -17,6 +17,7 @@ from orchestrator.results.inversion import inversion
 from orchestrator.results.personalisation import personalisation
 from orchestrator.results.privacy import privacy
 from orchestrator.results.rows import FaultSpan
+from orchestrator.results.verdicts import STYLES
 
 
 def summary(history: History) -> dict[str, Any]:
@@ -65,13 +66,12 @@ def finite(value: float) -> float | None:
 
 def print_summary(summary: Mapping[str, Any], report: Path, console: Console) -> None:
     """Write a run's summary as a table; ``report`` is where its page lies."""
-    colours = {"pass": "green", "fail": "red", "unknown": "yellow"}
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     accuracy = summary["accuracy"]["global"]
     ended = {"rounds": "all rounds done", "accuracy": "accuracy reached", "after": "time is up"}
-    table.add_row("verdict", f"[bold {colours[summary['verdict']]}]{summary['verdict']}[/]")
+    table.add_row("verdict", f"[bold {STYLES[summary['verdict']]}]{summary['verdict']}[/]")
     for check in summary["checks"]:
-        table.add_row("", f"[{colours[check['verdict']]}]{check['verdict']:7}[/] {check['name']}: {check['detail']}")
+        table.add_row("", f"[{STYLES[check['verdict']]}]{check['verdict']:8}[/] {check['name']}: {check['detail']}")
     table.add_row(
         "ended",
         f"{ended.get(summary['ended'], summary['ended'])}, {summary['rounds']} rounds in {summary['seconds']:.1f} s",

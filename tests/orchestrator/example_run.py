@@ -62,6 +62,7 @@ class Example:
     probe_error: float = 0.02  # how far measured and asked are apart
     overruns: int = 0
     gain: float = 0.31  # how quickly the accuracy rises
+    driver: str = "namespaces"
 
     def build(self, directory: Path) -> Path:
         """Write the run into ``directory`` and return it."""
@@ -76,7 +77,7 @@ def plan_of(example: Example) -> dict[str, Any]:
     return {
         "name": "dropout",
         "seed": example.seed,
-        "driver": "namespaces",
+        "driver": example.driver,
         "engine": "auto",
         "algorithm": {"name": "hierfavg", "params": {"rate": 0.05}},
         "model": "cnn",
@@ -173,7 +174,9 @@ class _Builder:
             "links": PROFILES,
             **example.settings,
         }
-        self.record = Record.create(directory, json.dumps(self.plan, indent=1), {**META, "effective": effective})
+        self.record = Record.create(
+            directory, json.dumps(self.plan, indent=1), {**META, "driver": example.driver, "effective": effective}
+        )
         self.links = {
             (link["source"], link["target"]): {**link, **dict.fromkeys(COUNTERS, 0)} for link in self.plan["links"]
         }

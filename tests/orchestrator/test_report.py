@@ -25,6 +25,7 @@ EXAMPLES = {
     "one node": Example(edges=0, devices_per_edge=0, rounds=3, with_faults=False),
     "a hundred nodes": Example(edges=9, devices_per_edge=10, rounds=4),
     "doubtful": Example(probe_error=0.2, overruns=2),
+    "simulated": Example(driver="sim"),
 }
 
 
@@ -98,6 +99,12 @@ def test_the_page_says_what_the_record_says(finished: History) -> None:
         "Example CPU @ 2.40GHz",
     ):
         assert words in page.text
+
+
+def test_a_simulation_does_not_claim_that_its_links_were_checked(tmp_path: Path) -> None:
+    page = Page(render(History.open(EXAMPLES["simulated"].build(tmp_path))))
+    assert "every check of the emulation passed" not in page.text
+    assert "Modelled, and so not checked: links as asked, links during the run" in page.text
 
 
 def test_doubts_are_the_first_thing_to_be_read(tmp_path: Path) -> None:

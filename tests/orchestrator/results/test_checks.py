@@ -79,6 +79,9 @@ def test_the_example_passes_every_check(tmp_path: Path) -> None:
         (["pass", "pass"], "pass"),
         (["pass", "unknown"], "unknown"),
         (["unknown", "fail", "pass"], "fail"),
+        (["modelled", "pass"], "pass"),
+        (["modelled", "unknown"], "unknown"),
+        (["modelled"], "unknown"),
         ([], "unknown"),
     ],
 )
@@ -176,9 +179,17 @@ def test_a_probe_that_could_not_tell_is_unknown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["links as asked", "links during the run", "links kept up"])
-def test_links_of_a_run_without_links_or_in_the_simulator_pass(tmp_path: Path, name: str) -> None:
-    assert Run(tmp_path / "none", links=False).verdict(name) == ("pass", "the plan has no links")
-    assert Run(tmp_path / "sim", meta={"driver": "sim"}).verdict(name)[0] == "pass"
+def test_links_of_a_run_without_links_pass(tmp_path: Path, name: str) -> None:
+    assert Run(tmp_path, links=False).verdict(name) == ("pass", "the plan has no links")
+
+
+@pytest.mark.parametrize(
+    "name", ["links as asked", "links during the run", "links kept up", "rates during the run", "nodes kept pace"]
+)
+def test_what_a_simulation_computes_is_modelled_and_not_passed(tmp_path: Path, name: str) -> None:
+    verdict, detail = Run(tmp_path, meta={"driver": "sim"}).verdict(name)
+    assert verdict == "modelled"
+    assert "nothing was measured" in detail
 
 
 def test_a_fault_that_could_not_be_made_fails(tmp_path: Path) -> None:

@@ -70,9 +70,10 @@ def test_a_run_that_failed_fails(tmp_path: Path) -> None:
     assert "cloud ended (exit code 1)" in (messages["finished"].text or "")
 
 
-def test_what_could_not_be_told_is_skipped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("verdict", ["unknown", "modelled"])
+def test_what_was_not_judged_is_skipped(tmp_path: Path, verdict: str) -> None:
     result = of(tmp_path, Example())
-    result["checks"][1] |= {"verdict": "unknown", "detail": "no probe of device-edge"}
+    result["checks"][1] |= {"verdict": verdict, "detail": "no probe of device-edge"}
     suite = read(tmp_path, result)
     assert (suite.get("skipped"), suite.get("failures")) == ("1", "0")
     (skipped,) = suite.iter("skipped")
@@ -99,4 +100,13 @@ def test_up(tmp_path: Path) -> None:
     words = ["up", str(ROOT / "scenarios/smoke.yaml"), "--driver", "sim", "--runs", str(tmp_path), "--junit", str(file)]
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == 0, done.output
-    assert ET.parse(file).getroot().get("failures") == "0"
+    root = ET.parse(file).getroot()
+    assert root.get("failures") == "0"
+    skipped = {case.get("name") for case in root.iter("testcase") if case.find("skipped") is not None}
+    assert skipped == {
+        "links as asked",
+        "links during the run",
+        "rates during the run",
+        "nodes kept pace",
+        "links kept up",
+    }

@@ -1,0 +1,21 @@
+"""The verdicts that a check can give, from worst to best, and how each is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+Verdict = Literal["fail", "unknown", "pass", "modelled"]
+"""``modelled``: the driver computes what the check would measure. Such a check says nothing about trust."""
+
+WORST_FIRST: tuple[Verdict, ...] = ("fail", "unknown", "pass")
+
+MARKS: dict[Verdict, str] = {"fail": "✕", "unknown": "?", "pass": "✓", "modelled": "~"}
+STYLES: dict[str, str] = {"fail": "red", "unknown": "yellow", "pass": "green", "modelled": "cyan"}
+"""Styles of rich."""
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The worst verdict; unknown if nothing was checked."""
+    given = set(verdicts)
+    return next((verdict for verdict in WORST_FIRST if verdict in given), "unknown")

@@ -15,6 +15,7 @@ from node.control import Reporter
 from node.errors import Finished
 from node.gathering import Gather, Mailbox, Remark
 from node.membership import Membership
+from node.numbering import EdgeRounds
 from node.transport import Transport
 from node.wire import Message
 
@@ -27,13 +28,20 @@ class Exchange:
     """See the module. ``stop`` ends every wait with `Finished`, and so does a finish message of the ``parent``."""
 
     def __init__(
-        self, transport: Transport, expected: Iterable[str], parent: str | None, rule: Gathering, reporter: Reporter
+        self,
+        transport: Transport,
+        expected: Iterable[str],
+        parent: str | None,
+        rule: Gathering,
+        reporter: Reporter,
+        edge_rounds: EdgeRounds,
     ) -> None:
         self.membership = Membership(expected)
         self._transport = transport
         self._parent = parent
         self._rule = rule
         self._reporter = reporter
+        self._edge_rounds = edge_rounds
         self._mailbox = Mailbox(rule.late)
         self._standing: dict[str, dict[str, Message]] = {}  # of each kind, each peer's
         self._news = asyncio.Event()
@@ -75,7 +83,8 @@ class Exchange:
         need = gather.need(membership.left)
         if not messages and need:
             have = len(gather.answers)
-            self._reporter.event("round_abandoned", round=round, kind=kind, have=have, need=need)
+            numbers = self._edge_rounds.numbers(round, min(gather.peers))
+            self._reporter.event("round_abandoned", **numbers, kind=kind, have=have, need=need)
         return messages
 
     async def receive(self, kinds: Collection[str]) -> Message:
@@ -173,7 +182,8 @@ class Exchange:
 
     def _report_remarks(self, remarks: Iterable[Remark]) -> None:
         for fate, message in remarks:
-            self._reporter.event(fate, round=message.round, peer=message.sender, kind=message.kind)
+            numbers = self._edge_rounds.numbers(message.round, message.sender)
+            self._reporter.event(fate, **numbers, peer=message.sender, kind=message.kind)
 
     async def _until(self, reached: Callable[[], bool]) -> None:
         while self.stopped or not reached():

@@ -94,6 +94,11 @@ class Parameters:
 
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
+    @property
+    def edge_rounds(self) -> int:
+        """How many rounds an edge makes with its devices within one round of the run."""
+        return 1
+
     def __post_init__(self) -> None:
         for entry in fields(self):
             value, allowed = getattr(self, entry.name), entry.metadata["allowed"]

@@ -38,6 +38,7 @@ from node.compute import Compute, Mode
 from node.control import Reporter
 from node.errors import Finished, NodeError
 from node.exchange import FINISH, Exchange
+from node.numbering import EdgeRounds
 from node.transport import Transport
 from node.wire import Message, Tensors
 
@@ -77,7 +78,9 @@ class Role:
         self._keeping: asyncio.Future[None] | None = None  # the checkpoint that is being written
         self.leaving = False
         expected = [peer.name for peer in assignment.peers if not peer.late]
-        self._exchange = Exchange(transport, expected, self.parent, assignment.gathering, reporter)
+        self._exchange = Exchange(
+            transport, expected, self.parent, assignment.gathering, reporter, EdgeRounds.of(assignment, params)
+        )
 
     async def run(self) -> None:
         """The algorithm's part; each tier's class writes it."""
@@ -98,11 +101,14 @@ class Role:
                 yield t
 
     @contextlib.contextmanager
-    def in_round(self, t: int) -> Iterator[None]:
-        """Mark in the record when a round of this node begins and ends; ``rounds`` does so for its own."""
-        self._reporter.event("round", round=t, phase="start")
+    def in_round(self, t: int, **numbers: int) -> Iterator[None]:
+        """Mark in the record when a round of this node begins and ends; ``rounds`` does so for its own.
+
+        ``edge_round=r`` marks the edge round r, which belongs to round t.
+        """
+        self._reporter.event("round", round=t, **numbers, phase="start")
         yield
-        self._reporter.event("round", round=t, phase="end")
+        self._reporter.event("round", round=t, **numbers, phase="end")
 
     async def send(
         self, to: str | Iterable[str], kind: str, tensors: Tensors | None = None, *, round: int | None = None,

@@ -51,7 +51,7 @@ class Edge(Role):
             model = await self.receive("model")
             t, w, samples = round_of(model), model.tensors, 0
             for r in edge_rounds(t, self.params.kappa2):
-                with self.in_round(r):
+                with self.in_round(t, edge_round=r):
                     devices = participants(self, self.params.participation, r)
                     await self.publish(devices, "model", w, round=r)
                     updates = await self.gather("update", devices, round=r)

@@ -111,7 +111,7 @@ class Edge(Role):
         """EAM_k from the devices of this edge, and how many samples it stands for."""
         eam, samples = peam, 0
         for r in edge_rounds(t, self.params.kappa2):
-            with self.in_round(r):
+            with self.in_round(t, edge_round=r):
                 devices = participants(self, self.params.participation, r)
                 await self.publish(devices, "model", eam, round=r)
                 updates = await self.gather("update", devices, round=r)

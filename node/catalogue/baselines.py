@@ -79,6 +79,10 @@ class HierFAVG(LocalTraining):
     participation: float = number(1.0, low=0, above=True, high=1)
     statistics: str = word("averaged", "averaged", "left-out")
 
+    @property
+    def edge_rounds(self) -> int:
+        return self.kappa2
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.kappa1 is not None and self.steps is not None:
@@ -90,6 +94,10 @@ class OnlyEdge(LocalTraining):
     """kappa2 κ₂: edge rounds per reported round, so that curves line up with HierFAVG's."""
 
     kappa2: int = whole(1, low=1)
+
+    @property
+    def edge_rounds(self) -> int:
+        return self.kappa2
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -119,6 +119,10 @@ class FEELPGenMinus(LocalTraining):
         "fast": {"steps": 10, "inner_rounds": 3, "generator_steps": 20},
     }
 
+    @property
+    def edge_rounds(self) -> int:
+        return self.inner_rounds
+
 
 @dataclass(frozen=True, kw_only=True)
 class FEELPGen(FEELPGenMinus):

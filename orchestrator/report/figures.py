@@ -181,9 +181,9 @@ def _round_bars(history: History, rows: dict[str, int], began: float, *, numbere
         begun_next[each.node] = each.start
     for each, end in zip(rounds, reversed(ends), strict=True):
         lasted = "did not end" if each.end is None else text.duration(end - each.start)
-        hover = f"{html.escape(each.node)}: round {each.round}, {lasted}{', abandoned' if each.abandoned else ''}"
-        group = "abandoned round" if each.abandoned else ("round", "next round")[each.round % 2]
-        number = str(each.round) if numbered else ""
+        hover = f"{html.escape(each.node)}: round {each}, {lasted}{', abandoned' if each.abandoned else ''}"
+        group = "abandoned round" if each.abandoned else ("round", "next round")[(each.edge_round or each.round) % 2]
+        number = str(each.edge_round or each.round) if numbered else ""
         groups[group].append(Bar(rows[each.node], each.start - began, end - began, hover, number))
     colours = (*ROUND, ABANDONED)
     traces = [_bars(name, bars, colour, 0.78) for (name, bars), colour in zip(groups.items(), colours, strict=True)]

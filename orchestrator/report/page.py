@@ -272,7 +272,7 @@ def _late(history: History) -> list[dict[str, Any]]:
         tally[event.node or ""]["late"] += 1
     for each in history.rounds():
         if each.abandoned:
-            tally[each.node]["abandoned"].append(each.round)
+            tally[each.node]["abandoned"].append(each)
     return [
         {"node": node, "late": of["late"], "abandoned": text.some(map(str, of["abandoned"]), 20)}
         for node, of in sorted(tally.items())
@@ -306,7 +306,8 @@ def _log(history: History) -> list[LogRow]:
 def _event_rows(history: History) -> Iterable[tuple[float, str, str, int | None, str]]:
     for event in history.events():
         if event.name not in ("round", "note", LOOKED, MET, INVERTED):
-            detail = ", ".join(f"{key} {_plain(value)}" for key, value in event.data.items())
+            said = event.data if event.edge_round is None else {**event.data, "edge round": event.edge_round}
+            detail = ", ".join(f"{key} {_plain(value)}" for key, value in said.items())
             yield event.t, event.node or "orchestrator", event.name.replace("_", " "), event.round, detail
 
 

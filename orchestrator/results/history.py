@@ -172,8 +172,8 @@ class History:
     def events(self, *names: str) -> list[Event]:
         """Events in the order they were recorded; of these names, or all."""
         which = f"WHERE name IN ({', '.join('?' * len(names))})" if names else ""
-        rows = self._rows(f"SELECT t, node, name, round, data FROM event {which} ORDER BY rowid", *names)
-        return [Event(t, node, name, round, json.loads(data)) for t, node, name, round, data in rows]
+        rows = self._rows(f"SELECT t, node, name, round, edge_round, data FROM event {which} ORDER BY rowid", *names)
+        return [Event(t, node, name, round, json.loads(data), edge) for t, node, name, round, edge, data in rows]
 
     def metrics(self, name: str, scope: str | None = None) -> list[Metric]:
         """One figure of every node, in the order it was reported; on one scope, or on all."""
@@ -221,8 +221,8 @@ class History:
                 continue
             if event.name == "round" and event.data.get("phase") == "start":
                 open_rounds[event.node] = len(rounds)
-                rounds.append(Round(event.node, event.round, event.t, None, False))
-            elif (index := open_rounds.get(event.node)) is not None and rounds[index].round == event.round:
+                rounds.append(Round(event.node, event.round, event.t, None, False, event.edge_round))
+            elif (index := open_rounds.get(event.node)) is not None and rounds[index].number == _number(event):
                 if event.name == "round_abandoned":
                     rounds[index] = rounds[index]._replace(abandoned=True)
                 elif event.name == "round":
@@ -347,6 +347,10 @@ class History:
         if not isinstance(document, dict):
             raise RecordError(f"{path} is not a JSON object: the run directory is damaged")
         return document
+
+
+def _number(event: Event) -> tuple[int | None, int | None]:
+    return event.round, event.edge_round
 
 
 def _span(id: int, planned: dict[str, Any], phases: Mapping[str, tuple[Any, ...]], nodes: Iterable[str]) -> FaultSpan:

@@ -24,7 +24,7 @@ from orchestrator.errors import RecordError
 
 DATABASE = "run.db"
 APPLICATION_ID = 0x65646264  # "edbd": tells our databases from others (sqlite.org/pragma.html#pragma_application_id)
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 CONTINUED = "continued"  # the event of the orchestrator where a run goes on that had ended
 
 Row = Mapping[str, Any]
@@ -44,7 +44,14 @@ COUNTERS = (
 
 _SCHEMA = {
     "meta": ("key TEXT PRIMARY KEY", "value TEXT NOT NULL"),
-    "event": ("t REAL NOT NULL", "node TEXT", "name TEXT NOT NULL", "round INTEGER", "data TEXT NOT NULL"),
+    "event": (
+        "t REAL NOT NULL",
+        "node TEXT",
+        "name TEXT NOT NULL",
+        "round INTEGER",
+        "edge_round INTEGER",
+        "data TEXT NOT NULL",
+    ),
     "metric": (
         *("t REAL NOT NULL", "node TEXT NOT NULL", "round INTEGER"),
         *("scope TEXT NOT NULL", "name TEXT NOT NULL", "value REAL"),
@@ -127,7 +134,7 @@ class Record:
         try:
             connection = _begun(directory)
             connection.execute("DELETE FROM outcome")
-            connection.execute(_INSERT["event"], (t, None, CONTINUED, round, _json({"ended": ended})))
+            connection.execute(_INSERT["event"], (t, None, CONTINUED, round, None, _json({"ended": ended})))
             for table, counts in (("counters", COUNTERS), ("traffic", ("messages", "bytes"))):
                 keys = [name for each in _SCHEMA[table] if (name := each.split()[0]) not in ("t", *counts)]
                 zeros = ", ".join("0" for _ in counts)
@@ -149,8 +156,12 @@ class Record:
         self.note("engine", name)
 
     def event(self, t: float, node: str | None, name: str, round: int | None, data: Row) -> None:
-        """Something happened at a node, or at the orchestrator (None)."""
-        self._write("event", [(t, node, name, round, _json(data))])
+        """Something happened at a node, or at the orchestrator (None), in a round of the run.
+
+        ``edge_round`` in the data is a column of its own: the edge round within that round.
+        """
+        rest = {key: value for key, value in data.items() if key != "edge_round"}
+        self._write("event", [(t, node, name, round, data.get("edge_round"), _json(rest))])
 
     def metric(self, t: float, node: str, round: int | None, scope: str, name: str, value: float) -> None:
         """A figure that a node reports. ``scope`` is the data it was taken on: "global", "own" or "train"."""

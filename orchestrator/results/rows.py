@@ -15,6 +15,7 @@ class Event(NamedTuple):
     name: str
     round: int | None
     data: dict[str, Any]
+    edge_round: int | None = None  # within that round, where edges make several with their devices
 
 
 class Metric(NamedTuple):
@@ -73,13 +74,26 @@ class FaultSpan(NamedTuple):
 
 
 class Round(NamedTuple):
-    """One round of one coordinator; ``end`` is None while it goes on, or if it never ended."""
+    """One round of one coordinator; ``end`` is None while it goes on, or if it never ended.
+
+    ``round`` is the run's. Where an edge makes several rounds with its devices in it, ``edge_round`` is this one's.
+    """
 
     node: str
     round: int
     start: float
     end: float | None
     abandoned: bool
+    edge_round: int | None = None
+
+    @property
+    def number(self) -> tuple[int, int | None]:
+        """Its round, and its edge round."""
+        return self.round, self.edge_round
+
+    def __str__(self) -> str:
+        """ "3", or "3 (edge round 6)"."""
+        return str(self.round) if self.edge_round is None else f"{self.round} (edge round {self.edge_round})"
 
 
 class LinkCounters(NamedTuple):

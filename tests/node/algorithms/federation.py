@@ -51,6 +51,9 @@ class Journal:
     def rounds(self, event: str) -> list[int | None]:
         return [round for name, round, _ in self.events if name == event]
 
+    def edge_rounds(self, event: str) -> list[int | None]:
+        return [fields.get("edge_round") for name, _, fields in self.events if name == event]
+
 
 @dataclass
 class VirtualCompute:

@@ -126,7 +126,8 @@ def test_an_edge_without_devices_has_no_say(digits: Prepared, tmp_path: Path) ->
     learners = learners_of(run)
     only = edge_model(learners, ["device-1-0"], learners["device-1-0"].get(), range(1, 3), p)
     assert same(run.state("cloud"), only)
-    assert run.journals["edge-0"].rounds("round_abandoned") == [1, 2]
+    assert run.journals["edge-0"].rounds("round_abandoned") == [1, 1]
+    assert run.journals["edge-0"].edge_rounds("round_abandoned") == [1, 2]
 
 
 def test_reports(digits: Prepared, tmp_path: Path) -> None:
@@ -134,7 +135,19 @@ def test_reports(digits: Prepared, tmp_path: Path) -> None:
     assert list(run.journals["cloud"].series("global")) == [1, 2, 3]
     assert list(run.journals["edge-1"].series("own")) == [1, 2, 3]
     assert list(run.journals["device-1-1"].series("train", "loss")) == [1, 2, 3]
-    assert run.journals["edge-1"].rounds("round") == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]  # start and end, kappa2 = 2
+    assert run.journals["edge-1"].rounds("round") == [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3]  # start and end, kappa2 = 2
+    assert run.journals["edge-1"].edge_rounds("round") == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
+    assert run.journals["cloud"].edge_rounds("round") == [None] * 6
+
+
+def test_a_late_update_is_told_with_its_round_and_its_edge_round(digits: Prepared, tmp_path: Path) -> None:
+    """Two edge rounds make a round. device-0-1 needs more than the deadline for each."""
+    rule = Gathering(quorum=0.5, deadline=5)
+    shape, slow = hierarchy([2]), {"device-0-1": 120.0}
+    run = Federation(digits, shape, "hierfavg", params(2), tmp_path, rounds=4, gathering=rule, slow=slow).run()
+    late = [(t, fields["edge_round"]) for name, t, fields in run.journals["edge-0"].events if name == "late"]
+    assert late
+    assert all(r in edge_rounds(t, 2) for t, r in late)
 
 
 def test_accuracy_floor(digits: Prepared, tmp_path: Path) -> None:

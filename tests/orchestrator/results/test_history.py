@@ -107,6 +107,26 @@ def test_rounds_that_are_abandoned_unfinished_or_begun_again(tmp_path: Path) -> 
     record.close()
 
 
+def test_edge_rounds_stand_beside_the_rounds_that_they_belong_to(tmp_path: Path) -> None:
+    record = begin(tmp_path)
+    for edge_round in (1, 2, 3, 4):  # two in each round; the third is abandoned
+        data = {"edge_round": edge_round}
+        for t, (name, phase) in enumerate((("round", "start"), ("round_abandoned", ""), ("round", "end"))):
+            if name == "round" or edge_round == 3:
+                record.event(edge_round + t / 10, "edge-0", name, (edge_round + 1) // 2, data | {"phase": phase})
+    record.flush()
+    rounds = History.open(tmp_path).rounds()
+    assert [(each.round, each.edge_round, each.abandoned) for each in rounds] == [
+        (1, 1, False),
+        (1, 2, False),
+        (2, 3, True),
+        (2, 4, False),
+    ]
+    assert all(each.end is not None for each in rounds)
+    assert str(rounds[2]) == "2 (edge round 3)"
+    record.close()
+
+
 def test_totals_go_on_over_a_restart(tmp_path: Path) -> None:
     record = begin(tmp_path)
     for t, messages in enumerate((3, 5, 2, 4)):  # 5 in the first life of the process, 4 in the second

@@ -15,7 +15,8 @@ To a node:
 
 Events: round {round, phase: "start"|"end"}, joined {peer}, lost {peer, reason}, left {peer}, refused {peer, reason},
 late {peer, kind, round}, superseded {peer, kind}, undelivered {peer, messages}, round_abandoned {round, kind, have,
-need}, bad_message {peer, reason}, overrun {asked s, taken s, mode}, resumed {round}. ``edge_round`` stands beside the
+need}, bad_message {peer, reason}, overrun {asked s, taken s, mode}, resumed {round}, frozen
+{seconds}. ``edge_round`` stands beside the
 round where edges make several in one (node.numbering).
 """
 

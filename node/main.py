@@ -23,6 +23,7 @@ from node.compute import WorkerCompute
 from node.control import ControlClient
 from node.errors import AssignmentError, ControlError
 from node.role import Role
+from node.standstill import LEAST, Standstill
 from node.transport import Transport, ZmqTransport
 from node.turns import Turn
 
@@ -177,7 +178,7 @@ async def _run(
 
 async def _tell(beat: float, transport: Transport, control: ControlClient) -> None:
     """For ever, tell the orchestrator that this node lives, what it uses and what it sent."""
-    told = None
+    told, standstill = None, Standstill()
     while True:
         control.send(_beat())
         traffic = transport.traffic()
@@ -185,6 +186,9 @@ async def _tell(beat: float, transport: Transport, control: ControlClient) -> No
             _tell_traffic(transport, control)
             told = traffic
         await asyncio.sleep(beat)
+        _, stood = standstill.since(beat)
+        if stood >= LEAST:
+            control.event("frozen", seconds=round(stood, 3))
 
 
 def _tell_traffic(transport: Transport, control: ControlClient) -> None:

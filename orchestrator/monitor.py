@@ -13,16 +13,19 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable
 
-from orchestrator.fabric.base import Fabric, LinkRow
+from node.standstill import LEAST, Standstill
+from orchestrator.fabric.base import Fabric, LinkRow, since
 from orchestrator.host.load import HostLoad, read_load
 from orchestrator.looks import EVENT as LOOKED
 from orchestrator.looks import look
 from orchestrator.overload import EVENT as OVERLOAD
 from orchestrator.overload import Overloads, Reading
 from orchestrator.planning.plan import Fault, Plan
-from orchestrator.results.record import Record
+from orchestrator.results.record import GAP, PROBED, Record
 from orchestrator.session import Session
 from orchestrator.view import Snapshot, View
+
+Ends = tuple[str, str]  # source and target of a link
 
 SAMPLE_EVERY = 1.0  # s
 SHOW_EVERY = 0.25
@@ -38,6 +41,7 @@ async def watch(
     On a ``virtual`` clock this happens with what the nodes say, for timers of ours would keep it going for ever.
     """
     monitor = Monitor(session, fabric, record, clock, view, None if virtual else read_load)
+    await monitor.begin()
     if virtual:
         session.heard = monitor.glance
     else:
@@ -65,17 +69,33 @@ class Monitor:
         self._classes = {(link.source, link.target): link.link_class for link in session.plan.links}
         self._last: float | None = None
         self._load = load
-        self._counted: dict[tuple[str, str], LinkRow] = {}  # each link's latest row
+        self._before: dict[Ends, LinkRow] = {}  # what each link had counted before training began
+        self._counted: dict[Ends, LinkRow] = {}  # each link's latest row, since then
         self._rates: dict[str, float] = {}
         self._overloads = Overloads()
         self._looked = clock()
         self._sampled = -math.inf  # when glance last did
         self._shown = 0, -math.inf  # round, and time on the host's clock
 
+    async def begin(self) -> None:
+        """Training begins: count what crosses the links from now on. What the probes sent is told apart."""
+        probed: Counter[str] = Counter()
+        for link in (await self._fabric.counters()).links:
+            self._before[_ends(link)] = link
+            probed[self._classes[_ends(link)]] += int(link["delivered_bytes"])
+        if probed.total():
+            self._record.event(self._clock(), None, PROBED, None, {"bytes": dict(+probed)})
+
     async def sample_forever(self) -> None:
+        standstill = Standstill()
         while True:
+            before = self._clock()
             await self.sample()
             await asyncio.sleep(SAMPLE_EVERY)
+            late, stood = standstill.since(SAMPLE_EVERY)
+            if late >= LEAST:
+                data = {"since": round(before, 3), "seconds": round(late, 3), "stood_still": round(stood, 3)}
+                self._record.event(self._clock(), None, GAP, self._session.progress.round or None, data)
 
     def glance(self) -> None:
         """Sample if it is time to; show and write down if a round has begun, or if it is time on the host's clock."""
@@ -99,9 +119,9 @@ class Monitor:
         t = self._clock()
         rows = []
         delivered: Counter[str] = Counter(dict.fromkeys(self._classes.values(), 0))  # bytes since the last sample
-        for link in counted.links:
-            ends = str(link["source"]), str(link["target"])
-            before = self._counted.get(ends)
+        for row in counted.links:
+            ends = _ends(row)
+            link, before = since(row, self._before.get(ends)), self._counted.get(ends)
             if before != link:
                 rows.append({**link, "link_class": self._classes[ends]})
                 delivered[self._classes[ends]] += int(link["delivered_bytes"])
@@ -147,6 +167,10 @@ class Monitor:
         if last or t >= self._looked + LOOK_EVERY:
             self._looked = t
             self._record.event(t, None, LOOKED, None, look(list(self._counted.values()), self._classes))
+
+
+def _ends(link: LinkRow) -> Ends:
+    return str(link["source"]), str(link["target"])
 
 
 def next_fault(plan: Plan, t: float, round: int) -> str | None:

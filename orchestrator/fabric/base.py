@@ -22,6 +22,22 @@ class LinkChange:
     cut: bool | None = None
 
 
+NO_COUNTS = ("source", "target", "others_too")
+
+
+def since(row: LinkRow, before: LinkRow | None) -> LinkRow:
+    """What a link counted since an earlier reading; all of it if the link has begun anew since then."""
+    if before is None or int(row["offered"]) < int(before["offered"]):
+        return row
+    return {key: value if key in NO_COUNTS else _difference(value, before[key]) for key, value in row.items()}
+
+
+def _difference(now: int | float | str, before: int | float | str) -> int | float:
+    assert not isinstance(now, str)
+    assert not isinstance(before, str)
+    return now - before
+
+
 @dataclass(frozen=True)
 class Counted:
     """Cumulative counters of links, all that have changed at least, and how well the engine itself keeps up.

@@ -104,6 +104,7 @@ def context(history: History) -> dict[str, Any]:
         "left_out": left_out,
         "links": _links(history),
         "probes": _probes(history),
+        "probed": ", ".join(f"{text.size(n)} ({name})" for name, n in history.probed_bytes_by_class().items()),
         "looks": fidelity.look_rows(history),
         "overloads": fidelity.overload_rows(history),
         "schedules": _schedules(history),

@@ -21,9 +21,8 @@ from orchestrator.results.history import History
 from orchestrator.results.rates import busiest
 from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import FaultSpan, Probe
-from orchestrator.results.verdicts import Verdict, worst
-
-Finding = tuple[Verdict, str]
+from orchestrator.results.undisturbed import undisturbed
+from orchestrator.results.verdicts import Finding, Verdict, worst
 
 AWAY = ("crashed", "paused", "restarting", "left", "planned", "starting")
 SETTLING = 0.2  # s after a cut and before its end in which a sample may still count packets that crossed in time
@@ -319,6 +318,7 @@ CHECKS: dict[str, Callable[[History], Finding | None]] = {
     "nodes kept pace": kept_pace,
     "links kept up": links_kept_up,
     "nodes answered": nodes_answered,
+    "undisturbed": undisturbed,
 }
 
 

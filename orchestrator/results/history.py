@@ -10,7 +10,7 @@ import json
 import math
 import sqlite3
 import weakref
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -20,7 +20,7 @@ from typing import Any, Literal, Self
 from orchestrator import text
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.record import APPLICATION_ID, CONTINUED, COUNTERS, DATABASE, SCHEMA_VERSION
+from orchestrator.results.record import APPLICATION_ID, CONTINUED, COUNTERS, DATABASE, PROBED, SCHEMA_VERSION
 from orchestrator.results.rows import (
     Event,
     FaultSpan,
@@ -273,7 +273,7 @@ class History:
         return {node: series[node] for node in self.nodes if node in series}
 
     def link_counters(self) -> list[LinkCounters]:
-        """Totals of each direction of a link, over every life of the engine behind it."""
+        """Totals of each direction of a link in training, over every life of the engine behind it."""
         rows = self._rows(_totals("counters", ("source", "target", "link_class"), COUNTERS))
         return [LinkCounters(*row) for row in rows]
 
@@ -305,10 +305,17 @@ class History:
         return [Traffic(*row) for row in rows]
 
     def bytes_by_class(self) -> dict[str, int]:
-        """Bytes that the links of each class have delivered, headers included."""
+        """Bytes that the links of each class have delivered in training, headers included."""
         totals: defaultdict[str, int] = defaultdict(int)
         for link in self.link_counters():
             totals[link.link_class] += link.delivered_bytes
+        return dict(totals)
+
+    def probed_bytes_by_class(self) -> dict[str, int]:
+        """Bytes that the links of each class have delivered before training began, to measure them."""
+        totals: Counter[str] = Counter()
+        for event in self.events(PROBED):
+            totals.update(event.data["bytes"])
         return dict(totals)
 
     def delivered_bytes(self) -> dict[str, tuple[list[float], list[int]]]:

@@ -25,7 +25,10 @@ from orchestrator.errors import RecordError
 DATABASE = "run.db"
 APPLICATION_ID = 0x65646264  # "edbd": tells our databases from others (sqlite.org/pragma.html#pragma_application_id)
 SCHEMA_VERSION = 2
-CONTINUED = "continued"  # the event of the orchestrator where a run goes on that had ended
+# Events of the orchestrator.
+CONTINUED = "continued"  # a run goes on that had ended
+PROBED = "probed"  # what the links delivered before training began: {bytes: {link class: bytes}}
+GAP = "gap"  # the orchestrator did not look for a while: {since, seconds, stood_still}
 
 Row = Mapping[str, Any]
 

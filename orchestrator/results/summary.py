@@ -25,8 +25,9 @@ def summary(history: History) -> dict[str, Any]:
 
     ``seconds`` are the run's own, of the virtual clock where nodes are simulated; ``wall_seconds`` are the host's.
     Keys: run (directory), name, driver, links (engine), verdict, checks, rounds, seconds, wall_seconds,
-    accuracy {global, edge}, bytes {link class: delivered}, messages {kind: sent}, faults, nodes, overruns, overloads,
-    ended, error; where the run is about it, personalisation, privacy and inversion.
+    accuracy {global, edge}, bytes {link class: delivered in training}, probe_bytes {link class: delivered before it},
+    messages {kind: sent}, faults, nodes, overruns, overloads, ended, error; where the run is about it,
+    personalisation, privacy and inversion.
     """
     results = checks(history)
     outcome = history.outcome
@@ -48,6 +49,7 @@ def summary(history: History) -> dict[str, Any]:
             "edge": {name: finite(value) for name, value in edges.items()},
         },
         "bytes": history.bytes_by_class(),
+        "probe_bytes": history.probed_bytes_by_class(),
         "messages": history.messages_by_kind(),
         "faults": [_fault(span, history.training_began or 0.0) for span in history.faults()],
         "nodes": len(history.nodes),

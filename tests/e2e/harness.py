@@ -114,9 +114,10 @@ class Background:
 
     def wait_round(self, round: int, timeout: float = 60.0) -> None:
         """Until the record shows that this round has begun."""
-        wait_for(lambda: self._round() >= round or None, f"round {round}", timeout)
+        wait_for(lambda: self.round() >= round or None, f"round {round}", timeout)
 
-    def _round(self) -> int:
+    def round(self) -> int:
+        """The latest that a leading node has begun; 0 while there is none."""
         try:
             with closing(self.history()) as history:
                 rounds = [event.round or 0 for event in history.events("round") if event.node in history.leaders]

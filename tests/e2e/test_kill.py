@@ -6,15 +6,32 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import ROOT, SMALL, Background, command, json_of, traces_of, wait_for
+from tests.e2e.harness import ROOT, SMALL, Background, Result, command, json_of, traces_of, wait_for
 
 pytestmark = pytest.mark.e2e
 
 LONG = SMALL.replace("rounds: 3", "rounds: 40") + "probe: {before: false}\ngathering: {quorum: 50%, deadline: 5s}\n"
+
+
+def undisturbed(result: Result) -> str:
+    """What the check says of a run that was disturbed."""
+    (check,) = [check for check in result.summary["checks"] if check["name"] == "undisturbed"]
+    assert check["verdict"] == "fail"
+    return str(check["detail"])
+
+
+def stop_for(processes: Collection[int], seconds: float) -> None:
+    for pid in processes:
+        os.kill(pid, signal.SIGSTOP)
+    since = time.monotonic()
+    wait_for(lambda: time.monotonic() - since >= seconds or None, "the end of the standstill", seconds + 5)
+    for pid in processes:
+        os.kill(pid, signal.SIGCONT)
 
 
 def events(run: Background, name: str) -> list[str | None]:
@@ -59,8 +76,30 @@ def test_kill_a_node_that_is_restarted(tmp_path: Path, node: str) -> None:
         assert result.summary["ended"] == "rounds", result.errors
         with run.history() as history:
             states = [state.state for state in history.states() if state.node == node]
+        assert result.code == 3
+        assert f"{node} at " in undisturbed(result)
+        assert "(signal 9)" in undisturbed(result)
         assert states[:5] == ["starting", "registered", "running", "crashed", "restarting"]
         assert "running" in states[5:]
+
+
+def test_stop_every_node_and_then_the_orchestrator(tmp_path: Path) -> None:
+    with Background(tmp_path, LONG) as run:
+        run.wait_round(2)
+        with run.history() as history:
+            nodes = {node: run.pid_of(node) for node in history.nodes}
+        stop_for(nodes.values(), 3.0)
+        run.wait_round(run.round() + 2)
+        stop_for([run.process.pid], 3.0)
+        result = run.result()
+        assert result.code == 3
+        with run.history() as history:
+            frozen = {event.node: event.data["seconds"] for event in history.events("frozen")}
+            (gap,) = history.events("gap")
+        assert frozen.keys() == nodes.keys()
+        assert all(2.0 <= seconds < 3.5 for seconds in frozen.values())  # up to a beat of it may be missed
+        assert 2.0 <= gap.data["stood_still"] < 3.5
+        assert "the orchestrator for" in undisturbed(result)
 
 
 def test_kill_a_node_that_stays_away(tmp_path: Path) -> None:

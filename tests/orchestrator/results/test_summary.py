@@ -14,7 +14,7 @@ def test_summary_of_the_example(tmp_path: Path) -> None:
     result = summary(History.open(Example().build(tmp_path / "run")))
     assert list(result) == [
         *("run", "name", "driver", "links", "verdict", "checks", "rounds", "seconds", "wall_seconds"),
-        *("accuracy", "bytes", "messages", "faults", "nodes", "overruns", "overloads", "ended", "error"),
+        *("accuracy", "bytes", "probe_bytes", "messages", "faults", "nodes", "overruns", "overloads", "ended", "error"),
     ]
     assert result["run"] == str(tmp_path / "run")
     assert (result["name"], result["driver"], result["links"]) == ("dropout", "namespaces", "userspace")

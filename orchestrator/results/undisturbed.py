@@ -1,0 +1,96 @@
+"""Did anything happen to the run that nobody planned? Unplanned ends of nodes, standstills, gaps; from the record.
+
+A node that ends without being told to, whether it is restarted or not, makes the run another one than was planned. So
+does a node, or the orchestrator, that stands still: others wait for it, or take it for lost. A short standstill, and an
+orchestrator that a busy host kept from looking, leave it open what they did to the run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from node.standstill import LEAST
+from orchestrator import text
+from orchestrator.results.history import History
+from orchestrator.results.record import GAP
+from orchestrator.results.rows import State
+from orchestrator.results.verdicts import Finding
+
+FROZEN = "frozen"  # the event of a node that stood still: {seconds}
+SMALL_SHARE = 0.02  # of the training that a process may stand still before the run is another one
+BUSY = 2.0  # s for which a busy host may keep the orchestrator from looking
+SLACK = 1.0  # s by which a node tells later than it thawed; its beat
+
+
+@dataclass(frozen=True)
+class Standstill:
+    """``who`` stood still for ``seconds`` until ``t``."""
+
+    who: str
+    t: float
+    seconds: float
+
+
+def undisturbed(history: History) -> Finding | None:
+    """Nothing happened that nobody planned. Nothing is said of runs without training."""
+    began = history.training_began
+    if began is None:
+        return None
+    ends = [state for state in history.states() if state.state == "crashed" and state.detail != "fault"]
+    stood = [*node_standstills(history), *orchestrator_standstills(history)]
+    gaps = [event for event in history.events(GAP) if event.data["seconds"] - event.data["stood_still"] >= BUSY]
+    said = []
+    if ends:
+        said.append(f"{text.count(len(ends), 'node')} ended unplanned: {text.some(_end(each, began) for each in ends)}")
+    if stood:
+        latest = sorted(stood, key=lambda each: -each.seconds)
+        listed = text.some(
+            f"{each.who} for {text.duration(each.seconds)} until {each.t - began:.1f} s" for each in latest
+        )
+        said.append(f"stood still: {listed} (stopped, or on a host that was suspended)")
+    if gaps:
+        longest = max(gaps, key=lambda each: each.data["seconds"])
+        said.append(
+            f"this host was too busy for the orchestrator to look {text.count(len(gaps), 'time')}, at most for "
+            f"{text.duration(longest.data['seconds'])} until {longest.t - began:.1f} s"
+        )
+    if not said:
+        return "pass", "no node ended and nothing stood still but as planned"
+    training = max(history.training_ended - began, 1e-9)
+    fails = bool(ends) or _most(stood) > SMALL_SHARE * training
+    return "fail" if fails else "unknown", "; ".join(said)
+
+
+def node_standstills(history: History) -> Iterator[Standstill]:
+    """Those of nodes that no planned pause explains."""
+    pauses: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for span in history.faults():
+        if span.action == "pause" and span.start is not None:
+            for node in span.nodes:
+                pauses[node].append((span.start, span.end if span.end is not None else history.seconds))
+    for event in history.events(FROZEN):
+        node, end = event.node or "?", event.t
+        start = end - event.data["seconds"] - SLACK
+        planned = sum(max(0.0, min(end, stop) - max(start, since)) for since, stop in pauses[node])
+        if (seconds := event.data["seconds"] - planned) >= LEAST:
+            yield Standstill(node, end, seconds)
+
+
+def orchestrator_standstills(history: History) -> Iterator[Standstill]:
+    for event in history.events(GAP):
+        if event.data["stood_still"] >= LEAST:
+            yield Standstill("the orchestrator", event.t, event.data["stood_still"])
+
+
+def _most(standstills: list[Standstill]) -> float:
+    """The longest that any one process stood still, all in all; seconds."""
+    totals: defaultdict[str, float] = defaultdict(float)
+    for each in standstills:
+        totals[each.who] += each.seconds
+    return max(totals.values(), default=0.0)
+
+
+def _end(state: State, began: float) -> str:
+    return f"{state.node} at {state.t - began:.1f} s ({state.detail or 'no cause was recorded'})"

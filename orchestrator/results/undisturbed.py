@@ -26,7 +26,7 @@ SLACK = 1.0  # s by which a node tells later than it thawed; its beat
 
 @dataclass(frozen=True)
 class Standstill:
-    """``who`` stood still for ``seconds`` until ``t``."""
+    """``who``, a node or "it" for the orchestrator, stood still for ``seconds`` until ``t``."""
 
     who: str
     t: float
@@ -39,17 +39,15 @@ def undisturbed(history: History) -> Finding | None:
     if began is None:
         return None
     ends = [state for state in history.states() if state.state == "crashed" and state.detail != "fault"]
-    stood = [*node_standstills(history), *orchestrator_standstills(history)]
+    nodes, own = list(node_standstills(history)), list(orchestrator_standstills(history))
     gaps = [event for event in history.events(GAP) if event.data["seconds"] - event.data["stood_still"] >= BUSY]
     said = []
     if ends:
         said.append(f"{text.count(len(ends), 'node')} ended unplanned: {text.some(_end(each, began) for each in ends)}")
-    if stood:
-        latest = sorted(stood, key=lambda each: -each.seconds)
-        listed = text.some(
-            f"{each.who} for {text.duration(each.seconds)} until {each.t - began:.1f} s" for each in latest
-        )
-        said.append(f"stood still: {listed} (stopped, or on a host that was suspended)")
+    if own:
+        said.append(f"the orchestrator stood still: {_list(own, began)}")
+    if nodes:
+        said.append(f"nodes stood still: {_list(nodes, began)}")
     if gaps:
         longest = max(gaps, key=lambda each: each.data["seconds"])
         said.append(
@@ -59,7 +57,7 @@ def undisturbed(history: History) -> Finding | None:
     if not said:
         return "pass", "no node ended and nothing stood still but as planned"
     training = max(history.training_ended - began, 1e-9)
-    fails = bool(ends) or _most(stood) > SMALL_SHARE * training
+    fails = bool(ends) or _most(own + nodes) > SMALL_SHARE * training
     return "fail" if fails else "unknown", "; ".join(said)
 
 
@@ -81,7 +79,7 @@ def node_standstills(history: History) -> Iterator[Standstill]:
 def orchestrator_standstills(history: History) -> Iterator[Standstill]:
     for event in history.events(GAP):
         if event.data["stood_still"] >= LEAST:
-            yield Standstill("the orchestrator", event.t, event.data["stood_still"])
+            yield Standstill("it", event.t, event.data["stood_still"])
 
 
 def _most(standstills: list[Standstill]) -> float:
@@ -90,6 +88,12 @@ def _most(standstills: list[Standstill]) -> float:
     for each in standstills:
         totals[each.who] += each.seconds
     return max(totals.values(), default=0.0)
+
+
+def _list(standstills: list[Standstill], began: float) -> str:
+    """The longest of them, in words."""
+    longest = sorted(standstills, key=lambda each: -each.seconds)
+    return text.some(f"{each.who} for {text.duration(each.seconds)} until {each.t - began:.1f} s" for each in longest)
 
 
 def _end(state: State, began: float) -> str:

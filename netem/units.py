@@ -2,7 +2,7 @@
 
     parse_duration("20ms")   -> 0.02      seconds; ns us ms s min h
     parse_rate("50mbit")     -> 50e6      bits per second; bit kbit mbit gbit
-    parse_fraction("0.5%")   -> 0.005     0..1; a percentage, or a bare number from 0 to 1
+    parse_fraction("0.5%")   -> 0.005     0..1; a percentage
     parse_size("64kb")       -> 64000     bytes; b kb mb gb (powers of 1000), kib mib gib (powers of 1024)
 
 Units are never guessed. A bare number is refused (0 needs no unit), and so are the spellings that people and tools
@@ -74,20 +74,19 @@ def parse_rate(value: object) -> float:
 
 
 def parse_fraction(value: object) -> float:
-    """A fraction 0..1 from a percentage ("0.5%") or a bare number from 0 to 1 (0.005).
+    """A fraction 0..1 from a percentage such as "0.5%" (0.005).
 
-    Raises UnitError: outside 0..1 (0 %..100 %), another unit, or not finite.
+    Raises UnitError: no percent sign (1 could be meant as 1% or as 100%), above 100%, another unit, or not finite.
     """
     number, unit = _split(value, "fraction", "0.5%")
-    if unit == "%":
-        number = number.scaleb(-2)
-        if number > 1:
-            raise UnitError(f"{_show(value)} is more than 100%")
-    elif unit:
+    if unit not in ("", "%"):
         raise UnitError(f"{_show(value)}: {unit!r} is no unit of a fraction; write a percentage such as 0.5%")
-    elif number > 1:
-        raise UnitError(f"{_show(value)} is not between 0 and 1; write {_plain(number)}% if you meant a percentage")
-    return float(number)
+    if not unit and number != 0:
+        meant = [f"{_plain(each)}%" for each in (number, number.scaleb(2)) if each <= 100] or ["0.5%"]
+        raise UnitError(f"{_show(value)} has no unit; write a percentage: {' or '.join(meant)}")
+    if number > 100:
+        raise UnitError(f"{_show(value)} is more than 100%")
+    return float(number.scaleb(-2))
 
 
 def parse_size(value: object) -> int:

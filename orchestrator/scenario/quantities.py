@@ -17,13 +17,14 @@ DURATION_SCHEMA: dict[str, Any] = {
     "type": ["string", "number"],
     "pattern": rf"^\s*{_NUMBER}\s*(ns|us|ms|s|min|h)\s*$",
     "maximum": 0,  # the only number that needs no unit
+    "minimum": 0,
     "examples": ["20ms", "1.5s", "10min"],
 }
 FRACTION_SCHEMA: dict[str, Any] = {
     "type": ["string", "number"],
-    "pattern": rf"^\s*{_NUMBER}\s*%\s*$",
+    "pattern": r"^\s*(100(\.0*)?|[0-9]{1,2}(\.[0-9]*)?|\.[0-9]+)\s*%\s*$",
+    "maximum": 0,  # as for durations
     "minimum": 0,
-    "maximum": 1,
     "examples": ["0.5%", "30%"],
 }
 RATE_SCHEMA: dict[str, Any] = {

@@ -129,6 +129,10 @@ def test_the_extremes_of_a_table_have_the_mean_of_its_rate() -> None:
             "column latency_ms",
         ),
         ("t_s,loss_%\n0,120\n", "t.csv:2: loss: '120%' is more than 100%"),
+        (
+            "t_s,loss\n0,1\n",
+            "t.csv:2: loss: '1' has no unit; write a percentage: 1% or 100%; or name the column loss_%",
+        ),
         ("t_s,rate_mbit\n0,fast\n",
          "t.csv:2: rate: 'fastmbit' is not a rate; write a number and a unit, like 10mbit"),
     ],
@@ -141,7 +145,7 @@ def test_tables_that_cannot_be_read(text: str, message: str) -> None:
 
 def test_a_table_ends_before_it_repeats() -> None:
     with pytest.raises(ScheduleError, match=r"^repeat: 2s must be after the last row, at 2s$"):
-        Table.read("t_s,loss\n2,0.5\n", "t.csv", repeat=2.0)
+        Table.read("t_s,loss\n2,50%\n", "t.csv", repeat=2.0)
 
 
 def test_plan_json_knows_files_by_name_and_hash() -> None:
@@ -150,7 +154,7 @@ def test_plan_json_knows_files_by_name_and_hash() -> None:
         "trace": "up.txt", "window": "200ms", "opportunities": 2, "duration": "10ms",
         "sha256": "d9eea9a18a1f10e0219529634b969516ca06370bcd1633bf026977e138bd7ae3",
     }  # fmt: skip
-    table = Table.read("t_s,loss\n0,0.5\n", "x.csv")
+    table = Table.read("t_s,loss\n0,50%\n", "x.csv")
     assert {key: value for key, value in table.to_mapping().items() if key != "sha256"} == {
         "csv": "x.csv", "rows": 1, "last": "0s",
     }  # fmt: skip

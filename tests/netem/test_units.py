@@ -46,7 +46,7 @@ def test_rates(text: object, rate: float) -> None:
 
 @pytest.mark.parametrize(
     ("value", "fraction"),
-    [("0.5%", 0.005), ("100%", 1.0), ("0%", 0.0), (0.005, 0.005), (1, 1.0), (0, 0.0), ("0.25", 0.25), (1e-7, 1e-7)],
+    [("0.5%", 0.005), ("100%", 1.0), ("100.0 %", 1.0), ("0%", 0.0), (0, 0.0), ("0", 0.0), (0.0, 0.0), ("1e-5%", 1e-7)],
 )
 def test_fractions(value: object, fraction: float) -> None:
     assert units.parse_fraction(value) == fraction
@@ -113,7 +113,12 @@ def test_bad_durations(value: object, remedy: str) -> None:
 @pytest.mark.parametrize(
     ("value", "remedy"),
     [
-        (5, "not between 0 and 1; write 5% if you meant a percentage"),
+        (1, "^1 has no unit; write a percentage: 1% or 100%$"),
+        (1.0, "^1.0 has no unit; write a percentage: 1% or 100%$"),
+        (0.3, "^0.3 has no unit; write a percentage: 0.3% or 30%$"),
+        ("0.25", "^'0.25' has no unit; write a percentage: 0.25% or 25%$"),
+        (5, "^5 has no unit; write a percentage: 5%$"),
+        (500, "^500 has no unit; write a percentage: 0.5%$"),
         ("101%", "more than 100%"),
         (-0.1, "cannot be negative"),
         (math.nan, "write a number"),

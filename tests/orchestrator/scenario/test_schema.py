@@ -371,7 +371,7 @@ FAULTS = {
     "{at: 1s, node: cloud, action: degrade}": ".action: degrade needs a profile or keys of one, e.g. loss: 10%",
     "{at: 1s, node: cloud, action: crash, loss: 3%}": ".loss: goes with degrade, not crash",
     "{at: 1s, node: edge-0, action: degrade, loss: 3}":
-        ".loss: 3 is not between 0 and 1; write 3% if you meant a percentage",
+        ".loss: 3 has no unit; write a percentage: 3%",
     "{at: 1s, node: edge-0, action: degrade, reorder: 3%}":
         ": on the link edge-0 -> cloud: reorder: needs a latency: a packet can only overtake others that are on their "
         "way",
@@ -392,6 +392,43 @@ FAULTS = {
 def test_faults_that_make_no_sense(fault: str, expected: str) -> None:
     text = f"algorithm: hierfavg\nlinks: {{edge-cloud: {{rate: 1mbit}}}}\nstop: {{after: 5min}}\nfaults:\n  - {fault}\n"
     assert messages(text) == [f"f.yaml:5: faults.0{expected}"]
+
+
+FRACTIONS = {
+    "links": "{device-edge: {loss: %s}}",
+    "links.device-edge": "{device-edge: {duplicate: %s}}",
+    "links.up": "{device-edge: {up: {corrupt: %s}}}",
+    "links.pair": "{device-0-0 -> edge-0: {latency: 1ms, reorder: %s}}",
+    "links.bursts": "{device-edge: {loss: {gilbert-elliott: {p: %s, r: 30%%}}}}",
+    "links.schedule": "{device-edge: {schedule: {steps: [{at: 1s, loss: %s}]}}}",
+    "faults": "[{at: 1s, node: edge-0, action: degrade, loss: %s}]",
+    "faults.every_round": "[{every_round: %s, of: devices, action: crash}]",
+    "faults.fraction": "[{at: 1s, of: devices, fraction: %s, action: crash}]",
+    "gathering": "{quorum: %s}",
+    "stop": "{accuracy: %s}",
+    "expect": "{accuracy: %s}",
+    "data": "{personalisation: %s}",
+}
+
+
+@pytest.mark.parametrize("where", FRACTIONS)
+@pytest.mark.parametrize(("written", "meant"), [("1.0", "1% or 100%"), ("0.3", "0.3% or 30%"), ("'0.3'", "0.3% or 30%")])
+def test_a_fraction_has_a_percent_sign_everywhere(where: str, written: str, meant: str) -> None:
+    text = f"algorithm: hierfavg\n{where.partition('.')[0]}: {FRACTIONS[where]}\n"
+    (message,) = messages(text % written)
+    assert message.startswith("f.yaml:2: ")
+    assert f"write a percentage: {meant}" in message
+    parse(text % "30%", "f.yaml")
+
+
+def test_a_fraction_in_an_override_has_a_percent_sign() -> None:
+    assert messages("algorithm: hierfavg\n", "links.device-edge.loss=1") == [
+        "--set links.device-edge.loss=1: links.device-edge.loss: 1 has no unit; write a percentage: 1% or 100%"
+    ]
+
+
+def test_the_json_schema_takes_no_fraction_without_a_percent_sign() -> None:
+    assert FRACTION_SCHEMA["minimum"] == FRACTION_SCHEMA["maximum"] == 0
 
 
 def test_random_faults_need_an_end() -> None:
@@ -451,7 +488,7 @@ def test_the_json_schema_is_whole() -> None:
     ("schema", "parser", "good", "bad"),
     [
         (DURATION_SCHEMA, parse_duration, ["20ms", "1.5s", "10min", "3 h", "7us"], ["20", "20m", "-1s", "s"]),
-        (FRACTION_SCHEMA, parse_fraction, ["30%", "0.5 %", ".5%"], ["30", "%", "3ms"]),
+        (FRACTION_SCHEMA, parse_fraction, ["30%", "0.5 %", ".5%", "100%"], ["30", "%", "3ms", "0.3", "101%"]),
         (RATE_SCHEMA, parse_rate, ["50mbit", "1gbit", "5.47kbit", "9bit"], ["50mbps", "50", "5MB/s"]),
         (SIZE_SCHEMA, parse_size, ["64kb", "4gib", "12b"], ["64", "64Kbit"]),
     ],
@@ -462,6 +499,5 @@ def test_schema_patterns_agree_with_the_parsers(schema: Any, parser: Any, good: 
         parser(text)
     for text in bad:
         assert not re.search(schema["pattern"], text)
-        if text != "30":  # a bare number may be a fraction, but 30 is none
-            with pytest.raises(ValueError, match=r"."):
-                parser(text)
+        with pytest.raises(ValueError, match=r"."):
+            parser(text)

@@ -33,9 +33,9 @@ def test_figures_of_the_example(tmp_path: Path) -> None:
 def test_a_target_on_own_test_sets_or_none(tmp_path: Path) -> None:
     with History.open(Example().build(tmp_path / "run")) as history:
         assert not [name for name in figures(history, None) if name.startswith("to_target")]
-        assert not [name for name in figures(history, Target(accuracy=0.99)) if name.startswith("to_target")]
-        on_edges = figures(history, Target(accuracy=0.7, scope="own", of="edges"))
-        assert on_edges["to_target.rounds"] > figures(history, Target(accuracy=0.7))["to_target.rounds"]
+        assert not [name for name in figures(history, Target(accuracy="99%")) if name.startswith("to_target")]
+        on_edges = figures(history, Target(accuracy="70%", scope="own", of="edges"))
+        assert on_edges["to_target.rounds"] > figures(history, Target(accuracy="70%"))["to_target.rounds"]
 
 
 def test_what_personalised_edges_came_to(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_what_personalised_edges_came_to(tmp_path: Path) -> None:
 
 
 def test_a_run_that_never_trained(tmp_path: Path) -> None:
-    found = of(tmp_path, Example(rounds_made=0, ending="failed"), Target(accuracy=0.5))
+    found = of(tmp_path, Example(rounds_made=0, ending="failed"), Target(accuracy="50%"))
     assert found["rounds"] == 0
     assert not [name for name in found if name.startswith(("final", "best", "to_target", "bytes"))]
 

@@ -64,7 +64,7 @@ seeds: [3, 4]
 
 def test_targets(tmp_path: Path) -> None:
     of = {}
-    for written in ("accuracy: 70%", "accuracy: 0.7, scope: own", "accuracy: 70%, scope: own, of: edges"):
+    for written in ("accuracy: 70%", "accuracy: 70.0%, scope: own", "accuracy: 70%, scope: own, of: edges"):
         target = sweep(tmp_path, f"scenario: base.yaml\ntarget: {{{written}}}").target
         assert target is not None
         of[written] = (target.accuracy, target.judged)
@@ -106,7 +106,7 @@ seeds: [1, 2]
     found = errors(tmp_path, text)
     assert len(found) == 2
     assert found[0].startswith("my sweep.yaml:3: algorithm.kapa2: in case 'one, topology.edges=1': unknown parameter")
-    assert found[1].startswith("my sweep.yaml:4: links.device-edge.loss: in case 'two, topology.edges=1': 5 is not")
+    assert found[1].startswith("my sweep.yaml:4: links.device-edge.loss: in case 'two, topology.edges=1': 5 has no")
 
 
 def test_a_combination_that_makes_no_sense_together(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_combination_that_makes_no_sense_together(tmp_path: Path) -> None:
         ("scenario: base.yaml\nseeds: [a]", "my sweep.yaml:2: seeds.0: write a whole number, not the text 'a'"),
         ("scenario: base.yaml\nvary: {model: []}", "my sweep.yaml:2: vary.model: give at least one value"),
         ("scenario: base.yaml\ncases: {a: {seed: 1}}", "my sweep.yaml:2: cases.a.seed: write seeds under 'seeds'"),
-        ("scenario: base.yaml\ntarget: {accuracy: 70}", "my sweep.yaml:2: target.accuracy: 70 is not between 0 and 1"),
+        ("scenario: base.yaml\ntarget: {accuracy: 70}", "my sweep.yaml:2: target.accuracy: 70 has no unit; write a percentage: 70%"),
         ("scenario: base.yaml\ntarget: {accuracy: 70%, scope: mine}", "my sweep.yaml:2: target.scope: 'mine' is not"),
         ("scenario: [", "my sweep.yaml:1: not readable as YAML"),
     ],

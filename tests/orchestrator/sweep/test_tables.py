@@ -59,7 +59,7 @@ def test_what_failed_is_told_and_not_averaged() -> None:
 
 def test_the_target_is_explained() -> None:
     assert "Target: 70.0% on the global test set" in markdown(sweep("a"), [])
-    own = sweep("a", target=Target(accuracy=0.5, scope="own", of="edges"))
+    own = sweep("a", target=Target(accuracy="50%", scope="own", of="edges"))
     assert "Target: 50.0% of edges on their own" in markdown(own, [])
     plain = markdown(sweep("a", seeds=(7,), target=None), [])
     assert "base.yaml, seed 7; accuracies after the last round.\n" in plain

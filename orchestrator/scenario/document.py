@@ -7,6 +7,7 @@ refused, because YAML readers otherwise keep the last one and say nothing.
 from __future__ import annotations
 
 import copy
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,15 +69,24 @@ def describe(value: Any) -> str:
         case bool():
             return f"the truth value {str(value).lower()}"
         case str():
-            return f"the text {value!r}"
+            return f"the text {shortened(value)!r}"
         case int() | float():
             return f"the number {value}"
         case dict():
             return "a mapping"
         case list():
             return "a list"
+        case datetime.date():  # a datetime is one too
+            return f"the date {value} (quotes make it a text)"
+        case bytes():
+            return "binary data"
         case _:
             return repr(value)
+
+
+def shortened(text: str, length: int = 60) -> str:
+    """A text that a message quotes, the end of a long one left out."""
+    return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
 def override(document: Document, assignments: Sequence[str], shorthand: Callable[[Path], str | None]) -> Document:

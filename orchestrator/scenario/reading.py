@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path as FilePath
 
@@ -12,6 +11,7 @@ from orchestrator.errors import Problem, ScenarioError
 from orchestrator.scenario import document
 from orchestrator.scenario.checks import check
 from orchestrator.scenario.document import Path, dotted
+from orchestrator.scenario.names import name_from
 from orchestrator.scenario.schedules import DIRECTORY
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import problems
@@ -36,7 +36,7 @@ def parse(text: str, name: str, overrides: Sequence[str] = ()) -> Scenario:
     gives the scenario its name."""
     source = document.override(document.read(text, name), overrides, shorthand)
     try:
-        data = {"name": _default_name(name)} | source.data
+        data = {"name": name_from(FilePath(name).stem, "scenario")} | source.data
         scenario = Scenario.model_validate(data, context={DIRECTORY: FilePath(name).parent})
     except ValidationError as error:
         raise ScenarioError(problems(error, Scenario, source)) from None
@@ -61,7 +61,3 @@ def shorthand(path: Path) -> str | None:
             return "class"
         case _:
             return None
-
-
-def _default_name(file: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", FilePath(file).stem.lower()).strip("-")[:40] or "scenario"

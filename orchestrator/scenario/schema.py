@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from netem.units import format_fraction
 from node.catalogue.algorithms import ALGORITHMS
 from orchestrator.scenario.catalogue import AlgorithmSpec, DatasetNames, ModelSpec, PartitionField, PartitionSpec
+from orchestrator.scenario.document import shortened
 from orchestrator.scenario.faults import FaultSpec
 from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.links import DEFAULT_PROFILE, LinkSpec
+from orchestrator.scenario.names import Name
 from orchestrator.scenario.quantities import AutoDuration, Duration, Fraction, Size
 from orchestrator.scenario.strict import Strict
 from orchestrator.scenario.topology import LINK_CLASSES, Topology
@@ -45,6 +47,15 @@ class DataSpec(Strict):
     )  # fmt: skip
 
 
+def _check_image(name: str) -> str:
+    if name.split() != [name]:
+        raise ValueError(
+            f"'{shortened(name)}' cannot be an image: write its name without blanks, like edgebed-node:arm64"
+        )
+    return name
+
+
+ImageName = Annotated[str, AfterValidator(_check_image), WithJsonSchema({"type": "string", "pattern": r"^\S+$"})]
 HardwareName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(HARDWARE)})]
 
 
@@ -57,8 +68,8 @@ class HardwareSpec(Strict):
     speed: float | None = Field(default=None, gt=0, description="relative to a core of this host")
     cores: float | None = Field(default=None, gt=0)
     memory: Size | None = Field(default=None, gt=0)
-    image: str | None = Field(
-        default=None, pattern=r"^\S+$", description="of the containers, also for another processor; default: the run's"
+    image: ImageName | None = Field(
+        default=None, description="of the containers, also for another processor; default: the run's"
     )  # fmt: skip
 
     def resolve(self) -> HardwareClass:
@@ -110,7 +121,7 @@ class ProbeSpec(Strict):
 class Scenario(Strict):
     """Everything a run is made from."""
 
-    name: str = Field(default="scenario", pattern=r"^[a-z0-9][a-z0-9-]{0,39}$", description="default: the file's name")
+    name: Name = Field(default="scenario", description="default: the file's name")
     seed: int = Field(default=1, ge=0, lt=2**63)
     algorithm: AlgorithmSpec
     data: DataSpec = DataSpec()

@@ -13,7 +13,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails
 
 from orchestrator.errors import Problem
-from orchestrator.scenario.document import Document, Path, describe, dotted
+from orchestrator.scenario.document import Document, Path, describe, dotted, shortened
 
 
 class Strict(BaseModel):
@@ -59,7 +59,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """The one sentence for a name that is not known: what it is, the nearest, and all that are."""
     known = list(known)
-    return f"'{name}' is no {what}{nearest(name, known)} (known: {', '.join(known)})"
+    return f"'{shortened(name)}' is no {what}{nearest(name, known)} (known: {', '.join(known)})"
 
 
 def problems(error: ValidationError, model: type[Strict], document: Document) -> list[Problem]:
@@ -97,8 +97,6 @@ def _in_our_words(detail: ErrorDetails, model: type[Strict]) -> tuple[Path, str]
                     "less_than_equal": "at most", "less_than": "below"}[kind]  # fmt: skip
             limit = next(number for key, number in context.items() if key in ("ge", "gt", "le", "lt"))
             return path, f"must be {word} {limit:g}, not {value}"
-        case "string_pattern_mismatch":
-            return path, f"{_quoted(value)} does not fit {context['pattern']}"
         case kind if kind in _WANTED:
             return path, f"write {_WANTED[kind]}, not {describe(value)}"
         case _:
@@ -119,7 +117,7 @@ _WANTED = {
 
 
 def _quoted(value: Any) -> str:
-    return f"'{value}'" if isinstance(value, str) else describe(value)
+    return f"'{shortened(value)}'" if isinstance(value, str) else describe(value)
 
 
 def _descend(path: Path, value: Any, message: str) -> tuple[Path, str]:

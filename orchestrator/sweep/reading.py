@@ -15,7 +15,6 @@ Every case is run with every combination of the varied values and with every see
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from orchestrator.errors import Problem, ScenarioError
 from orchestrator.results.targets import Judged
 from orchestrator.scenario import document
 from orchestrator.scenario.document import Document, dotted
+from orchestrator.scenario.names import Name, name_from
 from orchestrator.scenario.quantities import Fraction
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario
@@ -68,7 +68,7 @@ class Target(Strict):
 class SweepFile(Strict):
     """What a sweep file may say; `cases` and `vary` hold the same paths as `--set`."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$", description="default: the file's name")
+    name: Name = Field(description="default: the file's name")
     scenario: str = Field(description="relative to the sweep's file")
     cases: dict[str, dict[str, Any]] = Field(default={}, description="default: the scenario as it is")
     vary: dict[str, list[Any]] = Field(default={})
@@ -111,7 +111,7 @@ def load(file: Path, overrides: Sequence[str] = ()) -> Sweep:
     """
     source = document.read(_text_of(file, str(file), ""), str(file))
     try:
-        data = {"name": _default_name(file)} | source.data
+        data = {"name": name_from(file.stem, "sweep")} | source.data
         read = SweepFile.model_validate(data)
     except ValidationError as error:
         raise ScenarioError(problems(error, SweepFile, source)) from None
@@ -189,7 +189,3 @@ def _text_of(file: Path, where: str, path: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ScenarioError([Problem(where, path, f"{file} cannot be read: {reason}")]) from None
-
-
-def _default_name(file: Path) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", file.stem.lower()).strip("-")[:40] or "sweep"

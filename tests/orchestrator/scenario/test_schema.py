@@ -204,7 +204,8 @@ MISTAKES = [
     (
         "algorithm: hierfavg\nname: My Run\nseed: 1.5\ndriver: docer\nfaults: 3\n",
         [
-            "f.yaml:2: name: 'My Run' does not fit ^[a-z0-9][a-z0-9-]{0,39}$",
+            "f.yaml:2: name: 'My Run' cannot be a name: write at most 40 lower-case letters, digits and hyphens, "
+            "a hyphen not first, like my-run",
             "f.yaml:3: seed: write a whole number, not the number 1.5",
             "f.yaml:4: driver: 'docer' is not one of: namespaces, docker, sim; did you mean 'docker'?",
             "f.yaml:5: faults: write a list, not the number 3",
@@ -267,7 +268,8 @@ MISTAKES = [
     (
         "algorithm: hierfavg\nhardware:\n  device: {image: my node}\n  edge: {image: 3}\n  cloud: {picture: x}\n",
         [
-            r"f.yaml:3: hardware.device.image: 'my node' does not fit ^\S+$",
+            "f.yaml:3: hardware.device.image: 'my node' cannot be an image: write its name without blanks, like "
+            "edgebed-node:arm64",
             "f.yaml:4: hardware.edge.image: write a text, not the number 3",
             "f.yaml:5: hardware.cloud.picture: unknown key (allowed here: class, speed, cores, memory, image)",
         ],
@@ -412,7 +414,9 @@ FRACTIONS = {
 
 
 @pytest.mark.parametrize("where", FRACTIONS)
-@pytest.mark.parametrize(("written", "meant"), [("1.0", "1% or 100%"), ("0.3", "0.3% or 30%"), ("'0.3'", "0.3% or 30%")])
+@pytest.mark.parametrize(
+    ("written", "meant"), [("1.0", "1% or 100%"), ("0.3", "0.3% or 30%"), ("'0.3'", "0.3% or 30%")]
+)
 def test_a_fraction_has_a_percent_sign_everywhere(where: str, written: str, meant: str) -> None:
     text = f"algorithm: hierfavg\n{where.partition('.')[0]}: {FRACTIONS[where]}\n"
     (message,) = messages(text % written)

@@ -123,7 +123,10 @@ def test_a_combination_that_makes_no_sense_together(tmp_path: Path) -> None:
         ("scenario: base.yaml\nseeds: [a]", "my sweep.yaml:2: seeds.0: write a whole number, not the text 'a'"),
         ("scenario: base.yaml\nvary: {model: []}", "my sweep.yaml:2: vary.model: give at least one value"),
         ("scenario: base.yaml\ncases: {a: {seed: 1}}", "my sweep.yaml:2: cases.a.seed: write seeds under 'seeds'"),
-        ("scenario: base.yaml\ntarget: {accuracy: 70}", "my sweep.yaml:2: target.accuracy: 70 has no unit; write a percentage: 70%"),
+        (
+            "scenario: base.yaml\ntarget: {accuracy: 70}",
+            "my sweep.yaml:2: target.accuracy: 70 has no unit; write a percentage: 70%",
+        ),
         ("scenario: base.yaml\ntarget: {accuracy: 70%, scope: mine}", "my sweep.yaml:2: target.scope: 'mine' is not"),
         ("scenario: [", "my sweep.yaml:1: not readable as YAML"),
     ],

@@ -270,7 +270,7 @@ def _model_size(scenario: Scenario, data: PreparedLabels | None) -> Size:
 def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) -> tuple[NodePlan, ...]:
     members = scenario.topology.members()
     children, neighbours = _relations(members, scenario.topology.pairs(scenario.mesh))
-    leading = leading_nodes(scenario)
+    leading = set(leading_nodes(scenario))
     nodes = []
     of_tier: Counter[Tier] = Counter()
     for index, member in enumerate(members, start=1):

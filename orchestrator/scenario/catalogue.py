@@ -25,8 +25,10 @@ from node.catalogue.datasets import DATASET_PATHS, DATASETS, is_dataset
 from node.catalogue.models import MODEL_GROUPS, MODELS
 from node.catalogue.partitions import PARTITIONS
 from node.parameters import Between, OneOf, Parameters, read_parameters
-from orchestrator.scenario.document import describe
 from orchestrator.scenario.strict import Strict, unknown
+from orchestrator.scenario.words import describe
+
+MAX_ROUNDS = 1_000_000
 
 
 def check_parameters(kind: type[Parameters], values: Mapping[str, Any], beside: Sequence[str] = ()) -> None:
@@ -116,7 +118,7 @@ class AlgorithmSpec(_Named):
     what: ClassVar[str] = "algorithm"
     entries: ClassVar[Mapping[str, Any]] = ALGORITHMS
 
-    rounds: int | None = Field(default=None, ge=1)
+    rounds: int | None = Field(default=None, ge=1, le=MAX_ROUNDS)
 
 
 class ModelSpec(_Named):

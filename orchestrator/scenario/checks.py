@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from netem.errors import ProfileError
-from netem.profile import LinkProfile
 from netem.units import format_duration
 from node.catalogue.algorithms import ALGORITHMS
 from node.catalogue.datasets import DATASETS
 from node.catalogue.models import MODEL_GROUPS
 from node.catalogue.partitions import PARTITIONS
 from node.parameters import read_parameters
-from orchestrator.scenario.document import Path
-from orchestrator.scenario.faults import FaultSpec
+from orchestrator.scenario.fault_checks import check_faults
 from orchestrator.scenario.hardware import HARDWARE
-from orchestrator.scenario.links import Direction, Finding, Resolved, resolve
+from orchestrator.scenario.links import Finding, Resolved, resolve
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import unknown
-from orchestrator.scenario.targets import affected, candidates, links_between
-from orchestrator.scenario.topology import GROUPS, Topology, unknown_node
+from orchestrator.scenario.topology import unknown_node
 
 _TIERS = ("device", "edge", "cloud")
 
 
 def check(scenario: Scenario) -> list[Finding]:
     """Everything that is wrong, in the order of the checks."""
+    if too_many := scenario.topology.too_many_pairs(scenario.mesh):
+        return [(("topology",), too_many)]
     links = resolve(scenario.links, scenario.topology.pairs(scenario.mesh))
     return [
         *_algorithm(scenario),
@@ -37,7 +35,7 @@ def check(scenario: Scenario) -> list[Finding]:
         *links.findings,
         *_mesh(scenario),
         *_waiting(scenario, links),
-        *(finding for index in range(len(scenario.faults)) for finding in _fault(scenario, index, links)),
+        *check_faults(scenario, links, leading_nodes(scenario)),
     ]
 
 
@@ -88,7 +86,7 @@ def partition_params(scenario: Scenario) -> dict[str, Any]:
 
 
 def _hardware(scenario: Scenario) -> Iterator[Finding]:
-    names = {member.name for member in scenario.topology.members()}
+    names = scenario.topology.names
     for key, spec in scenario.hardware.items():
         if key not in names and key not in _TIERS:
             yield ("hardware", key), f"{unknown_node(key, names)}; tiers are {', '.join(_TIERS)}"
@@ -117,74 +115,6 @@ def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Finding]:
     for name in ("deadline", "cloud_deadline"):
         if getattr(scenario.gathering, name) == 0:
             yield ("gathering", name), "must be above 0s"
-
-
-def _fault(scenario: Scenario, index: int, links: Resolved) -> Iterator[Finding]:
-    fault = scenario.faults[index]
-    findings = [*_fault_targets(scenario.topology, fault, set(links.profiles)), *_fault_times(scenario, fault)]
-    findings += _leader(scenario, fault)
-    if not findings and fault.action == "degrade":
-        findings += _degraded(scenario.topology, fault, links.extremes)
-    for key, message in findings:
-        path: Path = ("faults", index, key) if key else ("faults", index)
-        yield path, message
-
-
-def _fault_targets(topology: Topology, fault: FaultSpec, links: Set[Direction]) -> Iterator[tuple[str, str]]:
-    names = {member.name for member in topology.members()}
-    if fault.node is not None and fault.node not in names:
-        yield "node", unknown_node(fault.node, names)
-    for name in fault.nodes or []:
-        if name not in names:
-            yield "nodes", unknown_node(name, names)
-    if fault.of is not None:
-        size = len(topology.group(fault.of))
-        if size == 0:
-            yield "of", f"the topology has no {fault.of}"
-        elif fault.count is not None and fault.count > size:
-            yield "count", f"{fault.count} is more than there are {fault.of}, {size}"
-    if fault.between is None:
-        return
-    strangers = [name for side in fault.between for name in side if not topology.group(name)]
-    for name in strangers:
-        yield "between", f"there are no {name}" if name in GROUPS else unknown_node(name, names | set(GROUPS))
-    if strangers:
-        return
-    a, b = (topology.expand(side) for side in fault.between)
-    if both := sorted(set(a) & set(b)):
-        yield "between", f"{both[0]} is on both sides"
-    elif not links_between(a, b, links):
-        yield "between", "no link joins the two sides"
-
-
-def _fault_times(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
-    after = scenario.stop.after
-    if fault.round is not None and fault.round > scenario.rounds:
-        yield "round", f"the run has {scenario.rounds} rounds, it never comes to round {fault.round}"
-    if fault.at is not None and after is not None and fault.at >= after:
-        yield "at", f"the run is over by then: stop.after is {format_duration(after)}"
-    if fault.random is not None and fault.random.until is None and after is None:
-        yield "random", "say how long it goes on: until: 5min here, or stop.after"
-
-
-def _leader(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
-    """Rounds are counted by a leading node; without any there is no run."""
-    leading = leading_nodes(scenario)
-    if fault.action in ("join", "leave") and len(leading) == 1 and leading[0] in candidates(fault, scenario.topology):
-        verb = "join late" if fault.action == "join" else "leave"
-        yield "action", f"{leading[0]} leads the rounds and cannot {verb}"
-
-
-def _degraded(
-    topology: Topology, fault: FaultSpec, profiles: Mapping[Direction, Sequence[LinkProfile]]
-) -> Iterator[tuple[str, str]]:
-    for link in affected(fault, topology, list(profiles)):
-        try:
-            for profile in profiles[link]:
-                profile.merged(fault.changes())
-        except ProfileError as error:
-            yield "", f"on the link {link[0]} -> {link[1]}: {error}"
-            return
 
 
 def leading_nodes(scenario: Scenario) -> list[str]:

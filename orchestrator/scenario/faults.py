@@ -16,10 +16,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from orchestrator.scenario.document import describe
 from orchestrator.scenario.profiles import LinkKeys
 from orchestrator.scenario.quantities import Duration, Fraction
 from orchestrator.scenario.strict import Strict
+from orchestrator.scenario.words import describe
 
 Action = Literal["crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave"]
 Group = Literal["devices", "edges"]

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from netem.errors import ProfileError
 from netem.profile import LinkProfile
 from netem.schedule import Schedule
-from orchestrator.scenario.document import Path
 from orchestrator.scenario.profiles import LinkKeys
 from orchestrator.scenario.schedules import ScheduleSpec
 from orchestrator.scenario.strict import nearest
+from orchestrator.scenario.syntax import Path
 from orchestrator.scenario.topology import LINK_CLASSES, Pair, unknown_node
 
 DEFAULT_PROFILE = "lan"

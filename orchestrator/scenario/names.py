@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from orchestrator.scenario.document import shortened
+from orchestrator.scenario.words import shortened
 
 LONGEST = 40
 _PATTERN = r"^[a-z0-9][a-z0-9-]{0,39}$"

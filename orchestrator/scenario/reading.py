@@ -10,11 +10,13 @@ from pydantic import ValidationError
 from orchestrator.errors import Problem, ScenarioError
 from orchestrator.scenario import document
 from orchestrator.scenario.checks import check
-from orchestrator.scenario.document import Path, dotted
+from orchestrator.scenario.files import text_of
 from orchestrator.scenario.names import name_from
 from orchestrator.scenario.schedules import DIRECTORY
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import problems
+from orchestrator.scenario.syntax import MAX_CHARACTERS, Path, too_long
+from orchestrator.scenario.words import dotted
 
 
 def load(path: FilePath | str, overrides: Sequence[str] = ()) -> Scenario:
@@ -24,10 +26,9 @@ def load(path: FilePath | str, overrides: Sequence[str] = ()) -> Scenario:
     """
     file = FilePath(path)
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ScenarioError([Problem(str(file), "", f"cannot be read: {reason}")]) from None
+        text = text_of(file, MAX_CHARACTERS, too_long())
+    except ValueError as error:
+        raise ScenarioError([Problem(str(file), "", f"cannot be read: {error}")]) from None
     return parse(text, str(file), overrides)
 
 

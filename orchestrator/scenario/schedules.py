@@ -21,12 +21,13 @@ from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 from netem.errors import ScheduleError
 from netem.schedule import PACE, Schedule, Step, Steps
 from netem.traces import WINDOW, Table, Trace
+from orchestrator.scenario.files import text_of
 from orchestrator.scenario.profiles import LinkKeys
 from orchestrator.scenario.quantities import Duration
 from orchestrator.scenario.strict import Strict
 
 DIRECTORY = "directory"  # the key of the validation context that says where relative paths begin
-LARGEST_FILE = 64_000_000  # bytes; an hour of a trace of 100 Mbit/s
+LARGEST_FILE = 64_000_000  # characters; an hour of a trace of 100 Mbit/s
 
 
 class StepSpec(LinkKeys):
@@ -163,11 +164,8 @@ class ScheduleSpec(Strict):
 
 def _text(file: FilePath) -> str:
     """The text of a file of a schedule. Raises ScheduleError."""
+    larger = f"is larger than {LARGEST_FILE // 10**6} MB; take a part of it, traces repeat"
     try:
-        if file.stat().st_size > LARGEST_FILE:
-            raise ScheduleError(f"{file} is larger than {LARGEST_FILE // 10**6} MB; take a part of it, traces repeat")
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ScheduleError(f"{file} cannot be read: {error.strerror}; paths begin at the scenario's file") from None
-    except UnicodeDecodeError:
-        raise ScheduleError(f"{file} cannot be read: it is not UTF-8 text") from None
+        return text_of(file, LARGEST_FILE, larger)
+    except ValueError as error:
+        raise ScheduleError(f"{file} cannot be read: {error}; paths begin at the scenario's file") from None

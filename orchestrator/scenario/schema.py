@@ -16,8 +16,14 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from netem.units import format_fraction
 from node.catalogue.algorithms import ALGORITHMS
-from orchestrator.scenario.catalogue import AlgorithmSpec, DatasetNames, ModelSpec, PartitionField, PartitionSpec
-from orchestrator.scenario.document import shortened
+from orchestrator.scenario.catalogue import (
+    MAX_ROUNDS,
+    AlgorithmSpec,
+    DatasetNames,
+    ModelSpec,
+    PartitionField,
+    PartitionSpec,
+)
 from orchestrator.scenario.faults import FaultSpec
 from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.links import DEFAULT_PROFILE, LinkSpec
@@ -25,6 +31,7 @@ from orchestrator.scenario.names import Name
 from orchestrator.scenario.quantities import AutoDuration, Duration, Fraction, Size
 from orchestrator.scenario.strict import Strict
 from orchestrator.scenario.topology import LINK_CLASSES, Topology
+from orchestrator.scenario.words import shortened
 
 DEFAULT_ROUNDS = 10
 DEFAULT_PERSONALISATION = 0.15  # PHE-FL, section IV-B3
@@ -101,7 +108,7 @@ class TimeoutsSpec(Strict):
 class StopSpec(Strict):
     """The run ends with whatever comes first."""
 
-    rounds: int | None = Field(default=None, ge=1, description="default: algorithm.rounds")
+    rounds: int | None = Field(default=None, ge=1, le=MAX_ROUNDS, description="default: algorithm.rounds")
     accuracy: Fraction | None = Field(default=None, gt=0, description="reached on the global test set")
     after: Duration | None = Field(default=None, gt=0, description="time after training started")
 

@@ -13,7 +13,9 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails
 
 from orchestrator.errors import Problem
-from orchestrator.scenario.document import Document, Path, describe, dotted, shortened
+from orchestrator.scenario.document import Document
+from orchestrator.scenario.syntax import Path
+from orchestrator.scenario.words import describe, dotted, shortened
 
 
 class Strict(BaseModel):
@@ -96,7 +98,7 @@ def _in_our_words(detail: ErrorDetails, model: type[Strict]) -> tuple[Path, str]
             word = {"greater_than_equal": "at least", "greater_than": "above",
                     "less_than_equal": "at most", "less_than": "below"}[kind]  # fmt: skip
             limit = next(number for key, number in context.items() if key in ("ge", "gt", "le", "lt"))
-            return path, f"must be {word} {limit:g}, not {value}"
+            return path, f"must be {word} {limit:.15g}, not {value}"
         case kind if kind in _WANTED:
             return path, f"write {_WANTED[kind]}, not {describe(value)}"
         case _:

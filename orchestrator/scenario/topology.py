@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
-from orchestrator.scenario.document import describe
 from orchestrator.scenario.strict import Strict, nearest
+from orchestrator.scenario.words import describe
 
 Tier = Literal["cloud", "edge", "device"]
 LINK_CLASSES = ("device-edge", "edge-cloud", "edge-edge", "device-cloud")
 GROUPS = {"devices": "device", "edges": "edge"}
 MAX_NODES = 65_000  # the /16 that addresses are taken from has 65,534
+MAX_PAIRS = 100_000  # a mesh of 447 edges
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,12 @@ def _count(value: Any) -> int:
         raise ValueError(f"write a whole number, not {describe(value)}")
     if value < 0:
         raise ValueError(f"must be at least 0, not {value}")
+    if value > MAX_NODES:
+        raise ValueError(f"must be at most {MAX_NODES}, not {value}")
     return value
 
 
-_COUNT_SCHEMA = {"type": "integer", "minimum": 0}
+_COUNT_SCHEMA = {"type": "integer", "minimum": 0, "maximum": MAX_NODES}
 
 
 def _per_edge(value: Any) -> int | list[int] | None:
@@ -68,13 +72,13 @@ class Topology(Strict):
     """Device, edge and cloud tiers. ``devices`` attaches devices to the cloud and goes without edges."""
 
     cloud: bool = True
-    edges: int = Field(default=2, ge=0)
+    edges: int = Field(default=2, ge=0, le=MAX_NODES)
     devices_per_edge: Annotated[
         int | list[int] | None,
         PlainValidator(_per_edge),
         WithJsonSchema({"anyOf": [_COUNT_SCHEMA, {"type": "array", "items": _COUNT_SCHEMA}]}),
     ] = Field(default=None, description="one number for all edges, or a list; default 2")
-    devices: int | None = Field(default=None, ge=1)
+    devices: int | None = Field(default=None, ge=1, le=MAX_NODES)
     mesh: bool | None = Field(default=None, description="edges talk to one another; default: as the algorithm needs")
 
     @model_validator(mode="before")
@@ -117,6 +121,17 @@ class Topology(Strict):
     def device_count(self) -> int:
         return self.devices or sum(self.per_edge)
 
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of all nodes."""
+        return frozenset(member.name for member in self.members())
+
+    @cached_property
+    def _groups(self) -> dict[str, list[str]]:
+        """The nodes of each group."""
+        members = self.members()
+        return {name: [member.name for member in members if member.tier == tier] for name, tier in GROUPS.items()}
+
     def members(self) -> list[Member]:
         """Every node, from the cloud down, in the order of addresses."""
         cloud = "cloud" if self.cloud else None
@@ -132,12 +147,21 @@ class Topology(Strict):
 
     def group(self, name: str) -> list[str]:
         """The nodes of a group (``devices``, ``edges``), or the one node of that name; none if there is no such."""
-        tier = GROUPS.get(name)
-        return [member.name for member in self.members() if member.tier == tier or member.name == name]
+        if name in GROUPS:
+            return self._groups[name]
+        return [name] if name in self.names else []
 
     def expand(self, names: Iterable[str]) -> list[str]:
         """Nodes and groups as nodes, each once."""
         return list(dict.fromkeys(node for name in names for node in self.group(name)))
+
+    def too_many_pairs(self, mesh: bool) -> str | None:
+        """What is wrong if more nodes may talk than a run can hold, reckoned without making the pairs."""
+        pairs = self.device_count + (self.edges if self.cloud else 0)
+        pairs += self.edges * (self.edges - 1) // 2 if mesh else 0
+        if pairs <= MAX_PAIRS:
+            return None
+        return f"{pairs} pairs of nodes would talk, at most {MAX_PAIRS} may: take fewer edges in the mesh"
 
     def pairs(self, mesh: bool) -> list[Pair]:
         """Every two nodes that may talk: each with the node above it and, in a mesh, each edge with each other."""

@@ -26,13 +26,17 @@ from pydantic import Field, ValidationError
 from orchestrator.errors import Problem, ScenarioError
 from orchestrator.results.targets import Judged
 from orchestrator.scenario import document
-from orchestrator.scenario.document import Document, dotted
+from orchestrator.scenario.document import Document
+from orchestrator.scenario.files import text_of
 from orchestrator.scenario.names import Name, name_from
 from orchestrator.scenario.quantities import Fraction
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import Strict, problems
+from orchestrator.scenario.syntax import MAX_CHARACTERS, too_long
+from orchestrator.scenario.syntax import Path as YamlPath
 from orchestrator.scenario.topology import unknown_node
+from orchestrator.scenario.words import dotted
 
 _END_OF_SCALAR = "...\n"  # how YAML ends a document that is one plain value
 
@@ -164,7 +168,7 @@ def _products(vary: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
         yield dict(zip(vary, values, strict=True))
 
 
-def _places(source: Document, above: document.Path, overrides: Mapping[str, Any]) -> dict[str, str]:
+def _places(source: Document, above: YamlPath, overrides: Mapping[str, Any]) -> dict[str, str]:
     """The overrides as assignments, each with the place in the sweep's file that says it."""
     return {assignment(path, value): source.place((*above, path)) for path, value in overrides.items()}
 
@@ -177,7 +181,7 @@ def _contradictions(read: SweepFile, source: Document) -> Iterator[Problem]:
     for index, seed in enumerate(read.seeds):
         if seed in read.seeds[:index]:
             yield Problem(source.place(("seeds", index)), dotted(("seeds", index)), f"the seed {seed} is given twice")
-    seeds: list[document.Path] = [*(("cases", case, "seed") for case in read.cases), ("vary", "seed")]
+    seeds: list[YamlPath] = [*(("cases", case, "seed") for case in read.cases), ("vary", "seed")]
     for place in seeds:
         if place in source.places:
             yield Problem(source.place(place), dotted(place), "write seeds under 'seeds', over which the mean is taken")
@@ -185,7 +189,6 @@ def _contradictions(read: SweepFile, source: Document) -> Iterator[Problem]:
 
 def _text_of(file: Path, where: str, path: str) -> str:
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ScenarioError([Problem(where, path, f"{file} cannot be read: {reason}")]) from None
+        return text_of(file, MAX_CHARACTERS, too_long())
+    except ValueError as error:
+        raise ScenarioError([Problem(where, path, f"{file} cannot be read: {error}")]) from None

@@ -1,0 +1,104 @@
+"""What is wrong with the faults of a scenario: whom they strike, when, and how many they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+
+from netem.errors import ProfileError
+from netem.profile import LinkProfile
+from netem.units import format_duration
+from orchestrator.scenario.faults import FaultSpec
+from orchestrator.scenario.links import Direction, Finding, Resolved
+from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.syntax import Path
+from orchestrator.scenario.targets import affected, candidates, links_between
+from orchestrator.scenario.topology import GROUPS, Topology, unknown_node
+
+MAX_FAULTS = 100_000
+
+
+def check_faults(scenario: Scenario, links: Resolved, leading: Sequence[str]) -> Iterator[Finding]:
+    """Everything that is wrong with each rule. ``leading`` nodes count the rounds of the run."""
+    directions = links.profiles.keys()
+    total = 0.0
+    for index, fault in enumerate(scenario.faults):
+        findings = [*_targets(scenario.topology, fault, directions), *_times(scenario, fault)]
+        findings += _leader(scenario.topology, fault, leading)
+        if not findings and fault.action == "degrade":
+            findings += _degraded(scenario.topology, fault, links.extremes)
+        if not findings:
+            own, before = _expected(scenario, fault), total
+            total += own
+            if before <= MAX_FAULTS < total:
+                findings.append(("", f"makes about {own:,.0f} faults; a run may have {MAX_FAULTS:,} in all"))
+        for key, message in findings:
+            path: Path = ("faults", index, key) if key else ("faults", index)
+            yield path, message
+
+
+def _expected(scenario: Scenario, fault: FaultSpec) -> float:
+    """How many faults a rule makes, about."""
+    size = 1 if fault.between is not None else len(candidates(fault, scenario.topology))
+    if fault.every_round is not None:
+        return scenario.rounds * max(1.0, fault.every_round * size)
+    if fault.random is None:
+        return float(fault.count or (fault.fraction or 1) * size)
+    until = fault.random.until if fault.random.until is not None else scenario.stop.after
+    struck = fault.count or (fault.fraction * size if fault.fraction is not None else 1)
+    return (until or 0.0) / fault.random.mean * max(1.0, struck)
+
+
+def _targets(topology: Topology, fault: FaultSpec, links: Set[Direction]) -> Iterator[tuple[str, str]]:
+    names = topology.names
+    if fault.node is not None and fault.node not in names:
+        yield "node", unknown_node(fault.node, names)
+    for name in fault.nodes or []:
+        if name not in names:
+            yield "nodes", unknown_node(name, names)
+    if fault.of is not None:
+        size = len(topology.group(fault.of))
+        if size == 0:
+            yield "of", f"the topology has no {fault.of}"
+        elif fault.count is not None and fault.count > size:
+            yield "count", f"{fault.count} is more than there are {fault.of}, {size}"
+    if fault.between is None:
+        return
+    strangers = [name for side in fault.between for name in side if not topology.group(name)]
+    for name in strangers:
+        yield "between", f"there are no {name}" if name in GROUPS else unknown_node(name, names | set(GROUPS))
+    if strangers:
+        return
+    a, b = (set(topology.expand(side)) for side in fault.between)
+    if both := sorted(a & b):
+        yield "between", f"{both[0]} is on both sides"
+    elif not links_between(a, b, links):
+        yield "between", "no link joins the two sides"
+
+
+def _times(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
+    after = scenario.stop.after
+    if fault.round is not None and fault.round > scenario.rounds:
+        yield "round", f"the run has {scenario.rounds} rounds, it never comes to round {fault.round}"
+    if fault.at is not None and after is not None and fault.at >= after:
+        yield "at", f"the run is over by then: stop.after is {format_duration(after)}"
+    if fault.random is not None and fault.random.until is None and after is None:
+        yield "random", "say how long it goes on: until: 5min here, or stop.after"
+
+
+def _leader(topology: Topology, fault: FaultSpec, leading: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Rounds are counted by a leading node; without any there is no run."""
+    if fault.action in ("join", "leave") and len(leading) == 1 and leading[0] in candidates(fault, topology):
+        verb = "join late" if fault.action == "join" else "leave"
+        yield "action", f"{leading[0]} leads the rounds and cannot {verb}"
+
+
+def _degraded(
+    topology: Topology, fault: FaultSpec, profiles: Mapping[Direction, Sequence[LinkProfile]]
+) -> Iterator[tuple[str, str]]:
+    for link in affected(fault, topology, list(profiles)):
+        try:
+            for profile in profiles[link]:
+                profile.merged(fault.changes())
+        except ProfileError as error:
+            yield "", f"on the link {link[0]} -> {link[1]}: {error}"
+            return

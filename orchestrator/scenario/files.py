@@ -1,0 +1,26 @@
+"""The text of a file that a user names."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+
+def text_of(file: Path, longest: int, longer: str) -> str:
+    """The text of a file of at most ``longest`` characters; of a device or a pipe nothing is read.
+
+    Raises ValueError with the reason, which is ``longer`` for a longer text.
+    """
+    try:
+        mode = file.stat().st_mode
+        if not stat.S_ISREG(mode):
+            raise ValueError("it is a folder" if stat.S_ISDIR(mode) else "it is no regular file")
+        with file.open(encoding="utf-8") as opened:
+            text = opened.read(longest + 1)
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from None
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8 text") from None
+    if len(text) > longest:
+        raise ValueError(longer)
+    return text

@@ -1,0 +1,38 @@
+"""Values and paths in the words of an error message."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+
+def dotted(path: Sequence[str | int]) -> str:
+    """``("faults", 0, "at")`` as ``faults.0.at``, the form that `--set` takes."""
+    return ".".join(str(part) for part in path)
+
+
+def describe(value: Any) -> str:
+    """A value in words: ``the text 'wifi'``, ``the number 3``, ``a mapping``, ``a list``."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return f"the truth value {str(value).lower()}"
+        case str():
+            return f"the text {shortened(value)!r}"
+        case int() | float():
+            return f"the number {value}"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case datetime.date():  # a datetime is one too
+            return f"the date {value} (quotes make it a text)"
+        case _:
+            return shortened(repr(value))
+
+
+def shortened(text: str, length: int = 60) -> str:
+    """A text that a message quotes, the end of a long one left out."""
+    return text if len(text) <= length else f"{text[: length - 3]}..."

@@ -1,11 +1,13 @@
 """The fault timeline: rules of a scenario become single faults with a time or round, a target and an end.
 
-Everything random is drawn here, with seeds of its own for each rule, before anything starts: the same scenario and seed
-give the same list, and another number of rounds does not change the rounds that were there before.
+Everything random is drawn here, before anything starts: the same scenario and seed give the same list. A rule draws by
+what it says, not by where it stands: rules beside it may come, go or change places, and another number of rounds does
+not change the rounds that were there before. Of equal rules the first, the second and so on draw differently.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +19,7 @@ import numpy as np
 from node.assignment import derive_seed
 from orchestrator.errors import PlanError
 from orchestrator.scenario.faults import FaultSpec
+from orchestrator.scenario.profiles import PROFILE_KEYS
 from orchestrator.scenario.targets import Direction, candidates, links_between, links_by_node
 from orchestrator.scenario.topology import Topology
 
@@ -76,9 +79,13 @@ def expand(
     """
     named: list[Fault] = []
     drawn: list[Fault] = []
-    for index, spec in enumerate(specs):
-        random = np.random.default_rng(derive_seed(seed, "fault", str(index)))
-        found = _expand_one(spec, _targets(spec, topology, links), random, rounds, after)
+    touching = links_by_node(links)
+    said: Counter[str] = Counter()
+    for spec in specs:
+        content = _content(spec)
+        said[content] += 1
+        random = np.random.default_rng(derive_seed(seed, "fault", content, str(said[content])))
+        found = _expand_one(spec, _targets(spec, topology, links, touching), random, rounds, after)
         (named if spec.of is None or spec.action == "join" else drawn).extend(found)
     joined = joins(named)
     _check_members([*named, *drawn], [fault for fault in named if _is_absent(fault, joined)])
@@ -96,20 +103,46 @@ def _side(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= 3 else f"{names[0]} ... {names[-1]} ({len(names)})"
 
 
-def _targets(spec: FaultSpec, topology: Topology, links: Sequence[Direction]) -> list[Fault]:
-    """One fault for everything that the rule may strike, still without their numbers."""
+def _content(spec: FaultSpec) -> str:
+    """What a rule says, alike for all ways to write it: keys in order, quantities in the usual units."""
+    written = spec.model_dump(mode="json")
+    said = {key: value for key, value in written.items() if value is not None or key in PROFILE_KEYS}
+    return json.dumps(said, sort_keys=True)
+
+
+@dataclass(frozen=True)
+class _Targets:
+    """Everything that a rule may strike, by position; the fault on one of them is made, still without its number,
+    when it is asked for."""
+
+    like: Fault
+    nodes: Sequence[str]  # none: the links between two sides
+    touching: Mapping[str, Sequence[Direction]]
+
+    def __len__(self) -> int:
+        return len(self.nodes) or 1
+
+    def __getitem__(self, position: int) -> Fault:
+        if not self.nodes:
+            return self.like
+        node = self.nodes[position]
+        links = tuple(self.touching.get(node, ())) if self.like.action in _ON_LINKS else ()
+        return replace(self.like, node=node, links=links)
+
+
+def _targets(
+    spec: FaultSpec, topology: Topology, links: Sequence[Direction], touching: Mapping[str, Sequence[Direction]]
+) -> _Targets:
     fault = Fault(0, spec.action, None, None, spec.at, spec.round, spec.for_, factor=spec.factor,
                   profile=spec.changes() if spec.action == "degrade" else None)  # fmt: skip
-    if spec.between is not None:
-        a, b = (tuple(topology.expand(side)) for side in spec.between)
-        return [replace(fault, between=(a, b), links=links_between(set(a), set(b), links))]
-    nodes = candidates(spec, topology)
-    touching = links_by_node(links) if spec.action in _ON_LINKS else {}
-    return [replace(fault, node=node, links=tuple(touching.get(node, ()))) for node in nodes]
+    if spec.between is None:
+        return _Targets(fault, candidates(spec, topology), touching)
+    a, b = (tuple(topology.expand(side)) for side in spec.between)
+    return _Targets(replace(fault, between=(a, b), links=links_between(set(a), set(b), links)), (), touching)
 
 
 def _expand_one(
-    spec: FaultSpec, targets: Sequence[Fault], random: np.random.Generator, rounds: int, after: float | None
+    spec: FaultSpec, targets: _Targets, random: np.random.Generator, rounds: int, after: float | None
 ) -> Iterator[Fault]:
     """The faults of one rule."""
     if spec.random is not None:
@@ -131,15 +164,15 @@ def _amount(spec: FaultSpec, size: int) -> int:
     return spec.count or size
 
 
-def _draw(targets: Sequence[Fault], amount: int, random: np.random.Generator) -> list[Fault]:
+def _draw(targets: _Targets, amount: int, random: np.random.Generator) -> list[Fault]:
     """``amount`` of the targets, without replacement, in their order."""
     if amount >= len(targets):
-        return list(targets)
+        return [targets[position] for position in range(len(targets))]
     return [targets[position] for position in sorted(random.choice(len(targets), amount, replace=False))]
 
 
 def _poisson(
-    spec: FaultSpec, targets: Sequence[Fault], mean: float, until: float, random: np.random.Generator
+    spec: FaultSpec, targets: _Targets, mean: float, until: float, random: np.random.Generator
 ) -> Iterator[Fault]:
     """Events at exponential intervals; one strikes only targets that the rule's earlier events have let go."""
     busy = [0.0] * len(targets)

@@ -117,6 +117,36 @@ def test_the_seed_decides() -> None:
     assert faults(rule) != faults(rule, seed=8)
 
 
+CRASHES = {"every_round": "30%", "of": "devices", "action": "crash"}
+PAUSES = {"at": "5s", "of": "devices", "count": 4, "action": "pause"}
+CUTS = {"random": {"mean": "30s"}, "of": "devices", "action": "disconnect", "for": "5s"}
+
+
+def struck(listed: tuple[Fault, ...], action: str) -> list[tuple[str | None, float | None, int | None]]:
+    return [(fault.node, fault.at, fault.round) for fault in listed if fault.action == action]
+
+
+def test_rules_that_come_go_or_change_places_leave_the_draws_of_others_as_they_were() -> None:
+    """Ten devices, of which 3 a round, 4 at once, and about 20 by chance: to be equal by accident is hopeless."""
+    everything = faults(CRASHES, PAUSES, CUTS)
+    for rules in ([PAUSES, CUTS, CRASHES], [CUTS, CRASHES], [CRASHES], [PAUSES], [CUTS]):
+        listed = faults(*rules)
+        for action in {str(rule["action"]) for rule in rules}:
+            assert struck(listed, action) == struck(everything, action)
+
+
+def test_a_rule_draws_by_what_it_says_however_it_is_written() -> None:
+    same = {"action": "crash", "of": "devices", "every_round": "30.0 %", "for": None}
+    assert faults(same) == faults(CRASHES)
+    assert struck(faults(CRASHES | {"every_round": "31%"}), "crash") != struck(faults(CRASHES), "crash")
+
+
+def test_equal_rules_draw_differently_and_the_first_as_if_it_were_alone() -> None:
+    both, alone = struck(faults(PAUSES, PAUSES), "pause"), struck(faults(PAUSES), "pause")
+    assert both[:4] == alone
+    assert both[4:] != alone
+
+
 @pytest.mark.parametrize(("amount", "expected"), [({"count": 4}, 4), ({"fraction": "25%"}, 3), ({"fraction": "1%"}, 1)])
 def test_a_group_at_a_time_loses_so_many(amount: dict[str, Any], expected: int) -> None:
     """25 % of ten are 2.5, rounded up; a share that was asked for is never nobody."""

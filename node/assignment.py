@@ -70,12 +70,19 @@ class DataAssignment:
 
 @dataclass(frozen=True, kw_only=True)
 class Gathering:
-    """When a coordinator has waited enough: ``quorum``, the fraction of peers that must answer; ``deadline`` s after
-    which it goes on without the rest; what becomes of a message that comes ``late``."""
+    """When a coordinator has waited enough: ``quorum``, the fraction of the peers it asked that must answer, or
+    ``count``, their number, the other being None; ``deadline`` s after which it goes on without the rest; what becomes
+    of a message that comes ``late``. Peers that have left are not counted: if fewer than ``count`` stay, all of them
+    must answer."""
 
-    quorum: float = 1.0
+    quorum: float | None = 1.0
+    count: int | None = None
     deadline: float = 600.0
     late: Literal["discard", "keep"] = "discard"
+
+    def __post_init__(self) -> None:
+        if (self.quorum is None) == (self.count is None):
+            raise ValueError(f"either a quorum or a count, not {self.quorum} and {self.count}")
 
 
 @dataclass(frozen=True, kw_only=True)

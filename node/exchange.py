@@ -68,7 +68,8 @@ class Exchange:
     async def gather(
         self, kind: str, peers: Iterable[str], round: int, quorum: float | None = None, deadline: float | None = None
     ) -> list[Message]:
-        gather = Gather(kind, round, frozenset(peers), self._rule.quorum if quorum is None else quorum)
+        enough = (self._rule.quorum, self._rule.count) if quorum is None else (quorum, None)
+        gather = Gather(kind, round, frozenset(peers), *enough)
         patience = self._rule.deadline if deadline is None else deadline
         self._report_remarks(self._mailbox.begin(gather))
         membership = self.membership

@@ -1,9 +1,10 @@
 """Which messages answer whom: quorum, late and superseded messages. Pure: no waiting, no clock.
 
-The rules. Somebody who gathers waits for every peer that is present, and for a quorum of those that have not left.
-A message of a round that was gathered already is *late*: it is thrown away, or kept to stand in for a peer that has
-not answered when the next gathering of its kind ends. A message of a round to come waits for it. Who only receives
-wants the newest message of each sender; older ones are *superseded*. Of two answers of one peer the last counts.
+The rules. Somebody who gathers waits for every peer that is present, and for a quorum (a share or a number) of those
+that have not left. A message of a round that was gathered already is *late*: it is thrown away, or kept to stand in for
+a peer that has not answered when the next gathering of its kind ends. A message of a round to come waits for it. Who
+only receives wants the newest message of each sender; older ones are *superseded*. Of two answers of one peer the last
+counts.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Gather:
     kind: str
     round: int
     peers: frozenset[str]
-    quorum: float
+    quorum: float | None
+    count: int | None = None  # in place of the quorum
     answers: dict[str, Message] = field(default_factory=dict)
     missing: set[str] = field(init=False)
 
@@ -49,8 +51,11 @@ class Gather:
         return message.kind == self.kind and message.sender in self.peers and message.round in (self.round, None)
 
     def need(self, left: Set[str]) -> int:
-        """How many answers make the quorum; a quorum of 0 needs none."""
-        return 0 if self.quorum == 0 else needed(self.quorum, len(self.peers) - len(self.peers & left))
+        """How many answers are enough; a quorum of 0 needs none."""
+        members = len(self.peers) - len(self.peers & left)
+        if self.quorum is None:
+            return min(self.count or 0, members)
+        return 0 if self.quorum == 0 else needed(self.quorum, members)
 
     def complete(self, present: Set[str], left: Set[str]) -> bool:
         """Whether there is nobody left worth waiting for: all who are present answered, and they are enough."""

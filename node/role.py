@@ -142,8 +142,8 @@ class Role:
         """Wait for a message of each peer that is there; sorted by sender.
 
         Returns at the scenario's deadline at the latest, with what there is if that makes the quorum, else with nothing
-        (event round_abandoned). Late messages are treated as the scenario says (event late). A ``quorum`` (0: whoever
-        answers) or a ``deadline`` in seconds (infinity: none) given here takes the place of the scenario's.
+        (event round_abandoned). Late messages are treated as the scenario says (event late). A ``quorum`` (a share;
+        0: whoever answers) or a ``deadline`` in seconds (infinity: none) given here takes the place of the scenario's.
         """
         return await self._exchange.gather(kind, peers, round, quorum, deadline)
 

@@ -20,6 +20,7 @@ from orchestrator import text
 from orchestrator.fabric import wiring
 from orchestrator.planning.plan import Fault, LinkPlan, NodePlan, Plan
 from orchestrator.scenario.profiles import PROFILE_KEYS
+from orchestrator.scenario.quantities import Quorum
 from orchestrator.schedules import courses
 
 T = TypeVar("T")
@@ -71,7 +72,7 @@ def _facts(plan: Plan) -> Table:
     stop += [f"{format_duration(plan.stop.after)} of training"] if plan.stop.after is not None else []
     waits = ", ".join(f"{tier} {format_duration(wait)}" for tier, wait in plan.gathering.deadlines.items())
     params = ", ".join(f"{key} {value}" for key, value in plan.params.items() if value is not None)
-    quorum = f"quorum {format_fraction(plan.gathering.quorum)}, late answers: {plan.gathering.late}"
+    quorum = f"quorum {Quorum(plan.gathering.quorum, plan.gathering.count)}, late answers: {plan.gathering.late}"
     facts = Table.grid(padding=(0, 2))
     facts.add_row("algorithm", f"{plan.algorithm} ({params})")
     facts.add_row("model", f"{plan.model}, {text.size(plan.model_bytes)}" if plan.model_bytes else plan.model)

@@ -19,6 +19,7 @@ class Algorithm:
     `flat`: one layer of clients, edges that hold data or devices without edges. `meshed`: edges talk to one another.
     `personal`: each client has a model of its own, which may be of a kind of its own and does the global test too.
     `personalises`: edges need a part of their own test sets to personalise by.
+    `levels`: each edge gathers the answers of all other edges.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Algorithm:
     meshed: bool = False
     personal: bool = False
     personalises: bool = False
+    levels: bool = False
 
     def problem(self, *, cloud: bool, edges: int, devices: int) -> str | None:
         """Say why the algorithm cannot run on a topology with so many nodes of each tier, or None if it can."""
@@ -79,7 +81,7 @@ ALGORITHMS: dict[str, Algorithm] = {
                   "required", "required", "required", "cloud", personalises=True),
         Algorithm("feelpgen-minus", "node.algorithms.feelpgen", FEELPGenMinus,
                   "silos learn with a generator of features, and edges average one another's models (FEELPGen⁻)",
-                  "none", "required", "required", "edge", meshed=True),
+                  "none", "required", "required", "edge", meshed=True, levels=True),
         Algorithm("feelpgen", "node.algorithms.feelpgen", FEELPGen,
                   "the same, and each edge asynchronously takes in the models of edges that resemble it",
                   "none", "required", "required", "edge", meshed=True),

@@ -56,6 +56,7 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
         hardware=Hardware(speed=node.hardware.speed, cores=node.hardware.cores, memory=node.hardware.memory),
         gathering=Gathering(
             quorum=plan.gathering.quorum,
+            count=plan.gathering.count,
             deadline=plan.gathering.deadlines.get(node.tier, max(plan.gathering.deadlines.values())),
             late="keep" if plan.gathering.late == "keep" else "discard",
         ),

@@ -18,7 +18,6 @@ from typing import Any
 from netem.profile import LinkProfile
 from netem.schedule import Schedule
 from node.assignment import Tier, Timeouts, derive_seed
-from node.catalogue.algorithms import ALGORITHMS
 from node.catalogue.baselines import LocalTraining
 from node.catalogue.datasets import DATASETS
 from node.catalogue.models import MODEL_GROUPS, MODELS, Size, model_of
@@ -28,7 +27,7 @@ from orchestrator.errors import PlanError
 from orchestrator.planning.deadlines import Workload, deadlines
 from orchestrator.planning.shards import PreparedLabels, Shards, make_shards
 from orchestrator.planning.timeline import Fault, FaultTime, expand, joins
-from orchestrator.scenario.checks import leading_nodes, partition_params
+from orchestrator.scenario.checks import algorithm_params, leading_nodes, partition_params
 from orchestrator.scenario.hardware import HardwareClass
 from orchestrator.scenario.links import resolve
 from orchestrator.scenario.schema import HardwareSpec, Scenario
@@ -118,9 +117,11 @@ class DataPlan:
 
 @dataclass(frozen=True)
 class GatheringPlan:
-    """How nodes that collect answers wait; ``deadlines`` in seconds, by tier."""
+    """How nodes that collect answers wait: for a ``quorum`` (a share) or a ``count`` of those they asked, the other is
+    None; ``deadlines`` in seconds, by tier."""
 
-    quorum: float
+    quorum: float | None
+    count: int | None
     late: str
     deadlines: Mapping[str, float]
 
@@ -219,7 +220,7 @@ def make_plan(scenario: Scenario, data: PreparedLabels | None) -> Plan:
         after=scenario.stop.after,
     )
     nodes = _nodes(scenario, shards, joins(faults))
-    params = _algorithm_params(scenario)
+    params = algorithm_params(scenario)
     model = (MODELS | MODEL_GROUPS)[scenario.model.name]
     size = _model_size(scenario, data)
     return Plan(
@@ -244,12 +245,6 @@ def make_plan(scenario: Scenario, data: PreparedLabels | None) -> Plan:
         shards=shards,
         data_directory=data.directory if data is not None else "",
     )
-
-
-def _algorithm_params(scenario: Scenario) -> LocalTraining:
-    own = scenario.data.evaluate_samples
-    given = scenario.algorithm.params | ({} if own is None else {"evaluate_samples": own})
-    return read_parameters(ALGORITHMS[scenario.algorithm.name].params, given)
 
 
 def _model_size(scenario: Scenario, data: PreparedLabels | None) -> Size:
@@ -380,4 +375,5 @@ def _gathering(
     asked = (scenario.gathering.deadline, scenario.gathering.cloud_deadline)
     given, above = (None if each == "auto" else float(each) for each in asked)
     waits = deadlines(work, params, tiers, given, above, across)
-    return GatheringPlan(scenario.gathering.quorum, scenario.gathering.late, waits)
+    quorum = scenario.gathering.quorum
+    return GatheringPlan(quorum.share, quorum.count, scenario.gathering.late, waits)

@@ -8,16 +8,19 @@ from typing import Any
 
 from netem.units import format_duration
 from node.catalogue.algorithms import ALGORITHMS
+from node.catalogue.baselines import LocalTraining
 from node.catalogue.datasets import DATASETS
 from node.catalogue.models import MODEL_GROUPS
 from node.catalogue.partitions import PARTITIONS
+from node.gathering import needed
 from node.parameters import read_parameters
+from orchestrator import text
 from orchestrator.scenario.fault_checks import check_faults
 from orchestrator.scenario.hardware import HARDWARE
 from orchestrator.scenario.links import Finding, Resolved, resolve
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import unknown
-from orchestrator.scenario.topology import unknown_node
+from orchestrator.scenario.topology import Tier, unknown_node
 
 _TIERS = ("device", "edge", "cloud")
 
@@ -35,6 +38,7 @@ def check(scenario: Scenario) -> list[Finding]:
         *links.findings,
         *_mesh(scenario),
         *_waiting(scenario, links),
+        *_quorum(scenario),
         *check_faults(scenario, links, leading_nodes(scenario)),
     ]
 
@@ -49,6 +53,13 @@ def _algorithm(scenario: Scenario) -> Iterator[Finding]:
     asked, allowed = scenario.stop.rounds, scenario.algorithm.rounds
     if asked is not None and allowed is not None and asked > allowed:
         yield ("stop", "rounds"), f"{asked} is more than algorithm.rounds, {allowed}"
+
+
+def algorithm_params(scenario: Scenario) -> LocalTraining:
+    """The algorithm's parameters with what ``data`` adds to them."""
+    own = scenario.data.evaluate_samples
+    given = scenario.algorithm.params | ({} if own is None else {"evaluate_samples": own})
+    return read_parameters(ALGORITHMS[scenario.algorithm.name].params, given)
 
 
 def _model(scenario: Scenario) -> Iterator[Finding]:
@@ -115,6 +126,29 @@ def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Finding]:
     for name in ("deadline", "cloud_deadline"):
         if getattr(scenario.gathering, name) == 0:
             yield ("gathering", name), "must be above 0s"
+
+
+def _quorum(scenario: Scenario) -> Iterator[Finding]:
+    """Whoever gathers must ask as many as are to answer; the first that does not is told."""
+    count, topology = scenario.gathering.quorum.count, scenario.topology
+    algorithm = ALGORITHMS[scenario.algorithm.name]
+    if count is None:
+        return
+    share = float(getattr(algorithm_params(scenario), "participation", 1.0))
+    below: dict[str, list[Tier]] = {}
+    for member in topology.members():
+        if member.parent is not None and not (member.parent == "cloud" and algorithm.leader == "edge"):
+            below.setdefault(member.parent, []).append(member.tier)
+    for node, tiers in below.items():
+        asks = needed(share, len(tiers)) if tiers[0] == "device" or topology.device_count == 0 else len(tiers)
+        if count > asks:
+            has = text.count(len(tiers), tiers[0])
+            whom = f"it has {has}" if asks == len(tiers) else f"it asks {asks} of its {has} in a round"
+            yield ("gathering", "quorum"), f"{node} cannot wait for {count} answers: {whom}"
+            return
+    if algorithm.levels and count > topology.edges - 1:
+        others = text.count(topology.edges - 1, "other edge")
+        yield ("gathering", "quorum"), f"edge-0 cannot wait for {count} answers: it asks {others} too"
 
 
 def leading_nodes(scenario: Scenario) -> list[str]:

@@ -5,11 +5,13 @@ Inside they are plain numbers: seconds, bytes and fractions 0..1 (netem.units sa
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
 
 from netem import units
+from netem.errors import UnitError
 
 _NUMBER = r"[0-9]*\.?[0-9]+"
 
@@ -61,4 +63,37 @@ AutoDuration = Annotated[
     BeforeValidator(lambda value: value if value == "auto" else units.parse_duration(value)),
     PlainSerializer(lambda value: value if value == "auto" else units.format_duration(value)),
     WithJsonSchema({"anyOf": [{"const": "auto"}, DURATION_SCHEMA]}),
+]
+
+
+@dataclass(frozen=True)
+class Quorum:
+    """How many must answer: a ``share`` (fraction 0..1) or a ``count`` of those who are asked; the other is None."""
+
+    share: float | None = None
+    count: int | None = None
+
+    def __str__(self) -> str:
+        return units.format_fraction(self.share) if self.share is not None else f"{self.count}"
+
+
+def _read_quorum(value: Any) -> Quorum:
+    if isinstance(value, Quorum):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return Quorum(count=value)
+    try:
+        share = units.parse_fraction(value)
+    except UnitError as error:
+        raise ValueError(f"{error}; or a whole number of peers, like 2") from None
+    if share == 0:
+        raise ValueError(f"must be above 0%, or a whole number of peers, at least 1, not {value}")
+    return Quorum(share=share)
+
+
+QuorumField = Annotated[
+    Quorum,
+    PlainValidator(_read_quorum),
+    PlainSerializer(lambda quorum: str(quorum) if quorum.count is None else quorum.count),
+    WithJsonSchema({"anyOf": [FRACTION_SCHEMA | {"type": "string"}, {"type": "integer", "minimum": 1}]}),
 ]

@@ -28,7 +28,7 @@ from orchestrator.scenario.faults import FaultSpec
 from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.links import DEFAULT_PROFILE, LinkSpec
 from orchestrator.scenario.names import Name
-from orchestrator.scenario.quantities import AutoDuration, Duration, Fraction, Size
+from orchestrator.scenario.quantities import AutoDuration, Duration, Fraction, Quorum, QuorumField, Size
 from orchestrator.scenario.strict import Strict
 from orchestrator.scenario.topology import LINK_CLASSES, Topology
 from orchestrator.scenario.words import shortened
@@ -88,9 +88,9 @@ class HardwareSpec(Strict):
 
 
 class GatheringSpec(Strict):
-    """How a node that collects answers waits: for ``quorum`` of its members at least, until ``deadline`` at most."""
+    """How a node that collects answers waits: for ``quorum`` of those it asked at least, until ``deadline`` at most."""
 
-    quorum: Fraction = Field(default=0.5, gt=0)
+    quorum: QuorumField = Field(default=Quorum(share=0.5), description="a share (50%), or a number of peers (2)")
     deadline: AutoDuration = "auto"
     cloud_deadline: AutoDuration = Field("auto", description="of a cloud above edges, which waits for their rounds")
     late: Literal["discard", "keep"] = "discard"

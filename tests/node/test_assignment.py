@@ -110,3 +110,9 @@ def test_seeds_differ_by_purpose_and_never_change() -> None:
     seeds = {derive_seed(seed, *names) for seed in (7, 8) for names in (("a", "b"), ("ab",), ("b", "a"), ("a",))}
     assert len(seeds) == 8
     assert all(0 <= seed < 1 << 63 for seed in seeds)
+
+
+@pytest.mark.parametrize(("quorum", "count"), [(None, None), (0.5, 2)])
+def test_a_gathering_has_either_a_quorum_or_a_count(quorum: float | None, count: int | None) -> None:
+    with pytest.raises(ValueError, match="either a quorum or a count"):
+        Gathering(quorum=quorum, count=count)

@@ -39,6 +39,13 @@ def test_a_quorum_is_between_one_and_all(quorum: float, members: int) -> None:
     assert 1 <= needed(quorum, members) <= members
 
 
+def test_a_quorum_by_number() -> None:
+    """1 is one peer, where 1.0 is all of them; of those who are left, all, if they are fewer."""
+    assert [Gather("update", 1, PEERS, None, count).need(set()) for count in (1, 2, 4)] == [1, 2, 4]
+    assert Gather("update", 1, PEERS, 1.0).need(set()) == 4
+    assert [Gather("update", 1, PEERS, None, 3).need(left) for left in ({"a"}, {"a", "b"}, set(PEERS))] == [3, 2, 0]
+
+
 def test_complete_when_all_who_are_there_answered() -> None:
     mailbox = Mailbox("discard")
     gather = begun(mailbox, quorum=0.5)

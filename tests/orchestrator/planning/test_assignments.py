@@ -66,6 +66,12 @@ def test_leading_edges_see_the_global_test_set() -> None:
     assert made["edge-1"].leads
 
 
+def test_a_quorum_may_be_a_number_of_peers() -> None:
+    made, _ = told(TEXT.replace("75%", "2"))
+    assert made["edge-0"].gathering == Gathering(quorum=None, count=2, deadline=5.0, late="keep")
+    assert Assignment.from_json(made["edge-0"].to_json()) == made["edge-0"]
+
+
 def test_rules_are_those_of_the_tier() -> None:
     made, _ = told()
     assert made["edge-0"].gathering == Gathering(quorum=0.75, deadline=5.0, late="keep")

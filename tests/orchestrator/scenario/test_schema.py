@@ -20,7 +20,7 @@ from node.catalogue.models import MODEL_GROUPS, MODELS
 from node.catalogue.partitions import PARTITIONS
 from orchestrator.errors import ScenarioError
 from orchestrator.scenario.links import resolve
-from orchestrator.scenario.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA
+from orchestrator.scenario.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA, Quorum
 from orchestrator.scenario.reading import load, parse
 from orchestrator.scenario.schema import Scenario, effective, json_schema
 from orchestrator.scenario.topology import LINK_CLASSES
@@ -396,6 +396,52 @@ def test_faults_that_make_no_sense(fault: str, expected: str) -> None:
     assert messages(text) == [f"f.yaml:5: faults.0{expected}"]
 
 
+QUORUMS = {
+    "0": "must be above 0%, or a whole number of peers, at least 1, not 0",
+    "0%": "must be above 0%, or a whole number of peers, at least 1, not 0%",
+    "-1": "-1: a fraction cannot be negative; or a whole number of peers, like 2",
+    "1.0": "1.0 has no unit; write a percentage: 1% or 100%; or a whole number of peers, like 2",
+    "true": "True is not a fraction; write it like 0.5%; or a whole number of peers, like 2",
+    "3": "cloud cannot wait for 3 answers: it has 2 edges",
+}
+
+
+@pytest.mark.parametrize(("written", "expected"), QUORUMS.items())
+def test_a_quorum_is_a_share_or_a_number_of_peers(written: str, expected: str) -> None:
+    text = "algorithm: hierfavg\ngathering: {quorum: %s}\n"
+    assert messages(text % written) == [f"f.yaml:2: gathering.quorum: {expected}"]
+    read = {each: parse(text % each, "f.yaml") for each in ("1", "2", "100%")}
+    assert [scenario.gathering.quorum for scenario in read.values()] == [Quorum(count=1), Quorum(count=2), Quorum(1.0)]
+    for scenario in read.values():
+        assert parse(json.dumps(effective(scenario)), "f.yaml").gathering == scenario.gathering
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("algorithm: {name: hierfavg, participation: 0.5}\ntopology: {devices_per_edge: 4}", None),
+        (
+            "algorithm: {name: hierfavg, participation: 0.3}\ntopology: {devices_per_edge: 3}",
+            "edge-0 cannot wait for 2 answers: it asks 1 of its 3 devices in a round",
+        ),
+        ("algorithm: onlyedge\ntopology: {edges: 1, devices_per_edge: 2}", None),
+        (
+            "algorithm: hierfavg\ntopology: {edges: 1, devices_per_edge: 2}",
+            "cloud cannot wait for 2 answers: it has 1 edge",
+        ),
+        ("algorithm: {name: feelpgen, participation: 1.0}\ntopology: {cloud: false}", None),
+        ("algorithm: {name: feelpgen-minus, participation: 1.0}\ntopology: {cloud: false}",
+         "edge-0 cannot wait for 2 answers: it asks 1 other edge too"),
+    ],
+)  # fmt: skip
+def test_a_quorum_by_number_is_no_larger_than_who_is_asked(text: str, expected: str | None) -> None:
+    text += "\ngathering: {quorum: 2}\n"
+    if expected is None:
+        parse(text, "f.yaml")
+    else:
+        assert messages(text) == [f"f.yaml:3: gathering.quorum: {expected}"]
+
+
 FRACTIONS = {
     "links": "{device-edge: {loss: %s}}",
     "links.device-edge": "{device-edge: {duplicate: %s}}",
@@ -406,7 +452,6 @@ FRACTIONS = {
     "faults": "[{at: 1s, node: edge-0, action: degrade, loss: %s}]",
     "faults.every_round": "[{every_round: %s, of: devices, action: crash}]",
     "faults.fraction": "[{at: 1s, of: devices, fraction: %s, action: crash}]",
-    "gathering": "{quorum: %s}",
     "stop": "{accuracy: %s}",
     "expect": "{accuracy: %s}",
     "data": "{personalisation: %s}",

@@ -348,15 +348,17 @@ def _execute(
 ) -> tuple[Outcome, RunDirectory]:  # fmt: skip
     """Make a run of a scenario, to its end."""
     from orchestrator.launch import launch, prepared_plan
-    from orchestrator.scenario.reading import load
+    from orchestrator.scenario.reading import load, placed
     from orchestrator.view import open_view
 
     loaded = load(scenario, overrides)
     _check_workers(workers, loaded.driver)
     if calibrate and loaded.driver == "sim":
         raise click.UsageError("a simulation computes its links: there is nothing to measure; choose another driver")
+    with placed(scenario, overrides):
+        plan = prepared_plan(loaded, scenario)
     return launch(
-        prepared_plan(loaded, scenario), loaded, scenario, overrides, runs,
+        plan, loaded, scenario, overrides, runs,
         lambda virtual: open_view(as_json=as_json, virtual=virtual), workers=workers, calibrate=calibrate,
     )  # fmt: skip
 
@@ -391,8 +393,8 @@ def _looked_up(scenario: Path, overrides: Sequence[str]) -> tuple[Scenario, Plan
     from orchestrator.planning.data import looked_up
     from orchestrator.planning.plan import make_plan
     from orchestrator.planning.shards import PreparedLabels
-    from orchestrator.scenario.reading import load
+    from orchestrator.scenario.reading import load, placed
 
     loaded = load(scenario, overrides)
-    with looked_up(loaded.data, scenario.parent) as prepared:
+    with placed(scenario, overrides), looked_up(loaded.data, scenario.parent) as prepared:
         return loaded, make_plan(loaded, PreparedLabels.read(prepared))

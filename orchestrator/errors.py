@@ -3,7 +3,7 @@
 * OrchestratorError: everything raised here on purpose; the command line prints its text, never a traceback
 
   * ScenarioError: the scenario or an override is wrong; lists every problem with file, line and YAML path
-  * PlanError: the scenario is right by itself but cannot be planned, e.g. too few samples for its devices
+  * PlanError: the scenario is right by itself but cannot be planned, e.g. too few samples, or no data set
   * HostError: this host lacks something the run needs; the text says what to install or allow
   * ChildError: a helper process refused a request, or ended
   * DriverError: a node could not be started, told something or stopped
@@ -46,7 +46,11 @@ class ScenarioError(OrchestratorError):
 
 
 class PlanError(OrchestratorError):
-    """The scenario cannot be planned on this data."""
+    """The scenario cannot be planned on this data. ``path`` is the YAML path of what asks too much."""
+
+    def __init__(self, path: tuple[str | int, ...], message: str) -> None:
+        super().__init__(": ".join([".".join(str(part) for part in path), message]))
+        self.path, self.message = path, message
 
 
 class HostError(OrchestratorError):

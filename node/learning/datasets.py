@@ -110,10 +110,12 @@ def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[P
     if given:
         path = Path(given).expanduser()
         candidates = [path] if path.is_absolute() else [path, *(place / path for place in search)]
+        pictures = form == "images"
         for candidate in candidates:
-            if candidate.exists():
-                return candidate, _reader(decoders.read_npz if form == "npz" else decoders.read_pictures, candidate)
-        raise DataNotFound(f"data set {name}: nothing at {' or '.join(str(c) for c in candidates)}")
+            if candidate.is_file() or (pictures and candidate.is_dir()):
+                return candidate, _reader(decoders.read_pictures if pictures else decoders.read_npz, candidate)
+        places = dict.fromkeys(os.path.abspath(candidate) for candidate in candidates)
+        raise DataNotFound(f"data set {name}: no {'folder or zip' if pictures else 'file'} at {' or '.join(places)}")
     roots = _roots(cache)
     for place in (*_candidates(name, search, given=True), *_candidates(name, roots, given=False)):
         if (reader := _FORMATS[name](place)) is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from node.learning.datasets import Prepared, prepare
 from node.learning.errors import DataError, DataNotFound
-from orchestrator.errors import HostError
+from orchestrator.errors import HostError, PlanError
 from orchestrator.scenario.schema import DataSpec
 
 
@@ -21,7 +21,7 @@ def cache_directory() -> Path:
 
 
 def prepare_data(spec: DataSpec, base: Path) -> Prepared:
-    """Find or download, and decode, the first of the scenario's data sets that this host has; HostError if none.
+    """Find or download, and decode, the first of the scenario's data sets that this host has; PlanError if none.
 
     ``base`` is the scenario's folder, to which its paths are relative. A download is tried for a scenario's last
     resort only: with `[fashion-mnist, digits]` nothing is fetched.
@@ -52,7 +52,7 @@ def _first(spec: DataSpec, base: Path, cache: Path, *, download: bool) -> Prepar
         except DataNotFound as error:
             reasons.append(str(error))
         except DataError as error:
-            raise HostError(f"data.dataset: {error}") from None
+            raise PlanError(("data", "dataset"), str(error)) from None
         except OSError as error:
             raise HostError(f"data.dataset: {name} cannot be prepared in {cache}: {error.strerror or error}") from None
-    raise HostError(f"data.dataset: {'; '.join(reasons)}")
+    raise PlanError(("data", "dataset"), "; ".join(reasons))

@@ -259,7 +259,7 @@ def _model_size(scenario: Scenario, data: PreparedLabels | None) -> Size:
     try:
         return (MODELS | MODEL_GROUPS)[scenario.model.name].size(shape, classes, scenario.model.params)
     except ValueError as error:
-        raise PlanError(str(error)) from None
+        raise PlanError(("model",), str(error).removeprefix("model ")) from None
 
 
 def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) -> tuple[NodePlan, ...]:

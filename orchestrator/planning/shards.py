@@ -104,7 +104,7 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
         seed = derive_seed(scenario.seed, "partition")
         partition = divide(params, data.train, _groups(holders), seed, data.subjects)
     except (PartitionError, ValueError) as error:
-        raise PlanError(f"data.partition: {error}") from error
+        raise PlanError(("data", "partition"), str(error)) from error
     counts = _counts(holders, partition.label_counts(data.train, data.classes))
     balanced = scenario.data.test == "balanced"
     tests = {
@@ -118,7 +118,7 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
         personal[edge], tests[edge] = set_apart(tests[edge], scenario.personalisation, seed)
         if ALGORITHMS[algorithm].personalises and len(personal[edge]) == 0:
             share = f"{scenario.personalisation:.0%} of {edge}'s own test samples ({len(tests[edge])})"
-            raise PlanError(f"data.personalisation: {share} is none, and {algorithm} needs some: raise it")
+            raise PlanError(("data", "personalisation"), f"{share} is none, and {algorithm} needs some: raise it")
     personal = {edge: indices for edge, indices in personal.items() if len(indices)}
     moves = tuple((names[move.source], names[move.target], move.label, move.count) for move in partition.moves)
     return Shards(dict(zip(names, partition.parts, strict=True)), tests, personal, counts, moves, partition.sha256)

@@ -199,6 +199,6 @@ def _check_members(faults: Sequence[Fault], absent: Sequence[Fault]) -> None:
     for action in ("join", "leave"):
         for node, times in Counter(fault.node for fault in faults if fault.action == action).items():
             if times > 1:
-                raise PlanError(f"faults: {node} would {action} twice")
+                raise PlanError(("faults",), f"{node} would {action} twice")
     if absent:
-        raise PlanError(f"faults: {absent[0].action} of {absent[0].node} comes before it joins")
+        raise PlanError(("faults",), f"{absent[0].action} of {absent[0].node} comes before it joins")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path as FilePath
 
 from pydantic import ValidationError
 
-from orchestrator.errors import Problem, ScenarioError
+from orchestrator.errors import PlanError, Problem, ScenarioError
 from orchestrator.scenario import document
 from orchestrator.scenario.checks import check
 from orchestrator.scenario.files import text_of
@@ -30,6 +31,18 @@ def load(path: FilePath | str, overrides: Sequence[str] = ()) -> Scenario:
     except ValueError as error:
         raise ScenarioError([Problem(str(file), "", f"cannot be read: {error}")]) from None
     return parse(text, str(file), overrides)
+
+
+@contextlib.contextmanager
+def placed(path: FilePath, overrides: Sequence[str] = ()) -> Iterator[None]:
+    """Give a PlanError inside, of a scenario that was loaded from here, the place of what asks too much: it becomes a
+    ScenarioError."""
+    try:
+        yield
+    except PlanError as error:
+        text = text_of(path, MAX_CHARACTERS, too_long())
+        source = document.override(document.read(text, str(path)), overrides, shorthand)
+        raise ScenarioError([Problem(source.place(error.path), dotted(error.path), error.message)]) from None
 
 
 def parse(text: str, name: str, overrides: Sequence[str] = ()) -> Scenario:

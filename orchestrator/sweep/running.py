@@ -16,6 +16,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.results.checks import checks, overall
 from orchestrator.results.history import History
 from orchestrator.results.rows import COMPLETE
+from orchestrator.scenario.reading import placed
 from orchestrator.sweep.figures import Figures, Result, figures
 from orchestrator.sweep.glimpse import Glimpse
 from orchestrator.sweep.reading import Combination, Sweep
@@ -84,7 +85,8 @@ class _Sweeper:
     def run(self, combination: Combination) -> Result:
         """Run a combination, or find its run."""
         try:
-            plan = prepared_plan(combination.scenario, self._sweep.scenario)
+            with placed(self._sweep.scenario, combination.overrides):
+                plan = prepared_plan(combination.scenario, self._sweep.scenario)
             if (known := self._complete.get(json.dumps(plan.recorded))) is not None:
                 return self._judged(combination, known, "run before")
             return self._fresh(combination, plan)

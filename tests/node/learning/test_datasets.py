@@ -121,7 +121,7 @@ def test_not_found_says_where_it_looked_and_what_to_do(
 def test_unknown_names(cache: Path, tmp_path: Path) -> None:
     with pytest.raises(DataNotFound, match=r"no data set 'minst': known are digits, mnist, .*npz:PATH"):
         prepare("minst", cache)
-    with pytest.raises(DataNotFound, match=r"nothing at /no/such\.npz"):
+    with pytest.raises(DataNotFound, match=r"no file at /no/such\.npz"):
         prepare("npz:/no/such.npz", cache)
 
 

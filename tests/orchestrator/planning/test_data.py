@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from orchestrator.errors import HostError
+from orchestrator.errors import HostError, PlanError
 from orchestrator.planning.data import cache_directory, looked_up, prepare_data
 from orchestrator.scenario.schema import DataSpec
 
@@ -27,8 +28,37 @@ def test_the_first_data_set_that_is_here_is_taken(cache: Path, tmp_path: Path) -
 
 
 def test_none_is_an_error_that_lists_the_places(tmp_path: Path) -> None:
-    with pytest.raises(HostError, match=r"data.dataset: .*nowhere.npz"):
-        prepare_data(spec("npz:nowhere.npz"), tmp_path)
+    with pytest.raises(PlanError) as caught:
+        prepare_data(spec("npz:nowhere.npz", "images:nowhere"), tmp_path)
+    here = Path.cwd()
+    assert str(caught.value) == (
+        f"data.dataset: data set npz:nowhere.npz: no file at {here}/nowhere.npz or {tmp_path}/nowhere.npz; data set "
+        f"images:nowhere: no folder or zip at {here}/nowhere or {tmp_path}/nowhere"
+    )
+
+
+def test_a_place_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PlanError, match=f"^data.dataset: data set npz:mine.npz: no file at {tmp_path}/mine.npz$"):
+        prepare_data(spec("npz:mine.npz"), Path())
+
+
+def test_a_pipe_is_no_data_set(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(PlanError, match="no file at"):
+        prepare_data(spec(f"npz:{tmp_path}/pipe"), tmp_path)
+
+
+def test_a_broken_data_set_is_told_as_one(tmp_path: Path) -> None:
+    (tmp_path / "broken.npz").write_bytes(b"no archive")
+    with pytest.raises(PlanError, match=r"^data\.dataset: .*broken\.npz"):
+        prepare_data(spec("npz:broken.npz"), tmp_path)
+
+
+def test_a_cache_that_cannot_be_made_is_the_hosts_fault(cache: Path, tmp_path: Path) -> None:
+    cache.write_text("in the way")
+    with pytest.raises(HostError, match=r"digits cannot be prepared in .*: (Not a directory|File exists)$"):
+        prepare_data(spec("digits"), tmp_path)
 
 
 def test_paths_are_relative_to_the_scenario(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_too_little_data_is_told_with_the_path() -> None:
 
 def test_a_model_that_does_not_take_the_data_is_refused() -> None:
     scenario = parse("algorithm: fedavg\nmodel: phefl-cnn\ndata: {dataset: har}\ntopology: {devices: 2}", "f.yaml")
-    with pytest.raises(PlanError, match=r"^model phefl-cnn:? takes images of at least 4x4"):
+    with pytest.raises(PlanError, match=r"^model: phefl-cnn: takes images of at least 4x4"):
         make_plan(scenario, None)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import PlanError
+from orchestrator.errors import ScenarioError
 from orchestrator.report import render
 from orchestrator.results.history import History
 from orchestrator.results.personalisation import (
@@ -101,5 +101,7 @@ def test_a_run_that_sets_nothing_apart_is_not_about_it(tmp_path: Path) -> None:
 
 
 def test_an_algorithm_that_personalises_needs_samples_for_it(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match=r"data.personalisation: 0% of edge-0's own test samples .* is none.*raise it"):
+    with pytest.raises(
+        ScenarioError, match=r"data.personalisation: 0% of edge-0's own .* is none.*raise it"
+    ):
         simulate(tmp_path, SCENARIO.replace("evaluate_samples: 60", "personalisation: 0%"))

@@ -29,8 +29,8 @@ WITHOUT_NAMESPACES = (
         (("latency: 2ms", "latency: 2"), 2, "links.device-edge"),
         (("rate: 50mbit", "rate: 50Mbps"), 2, "mbit"),
         (("topology: {edges: 2, devices_per_edge: 2", "topology: {edges: 0, devices_per_edge: 2"), 2, "topology"),
-        (("dataset: digits", "dataset: 'npz:/nowhere/data.npz'"), 1, "/nowhere/data.npz"),
-        (("dataset: digits", "dataset: mnist, path: /nowhere"), 1, "/nowhere"),
+        (("dataset: digits", "dataset: 'npz:/nowhere/data.npz'"), 2, "/nowhere/data.npz"),
+        (("dataset: digits", "dataset: mnist, path: /nowhere"), 2, "/nowhere"),
     ],
 )
 def test_a_wrong_scenario_says_where_and_what_to_do(

@@ -24,7 +24,10 @@ TCP_IPV6 = 4
 EXPLICIT_CONGESTION = 0x80  # a bit beside the type: only the first segment keeps CWR
 
 IPV4_TYPE = b"\x08\x00"
+IPV4_SMALLEST, TCP_SMALLEST, UDP = 20, 20, 8  # bytes of these headers
 FIN, PUSH, CWR = 0x01, 0x08, 0x80
+
+MOST_SEGMENTS = 2000  # 64 KiB of 36 bytes, the least that Linux sends (tcp_min_snd_mss, less the timestamps)
 
 
 def ones_complement_sum(data: bytes | bytearray | memoryview) -> int:
@@ -41,6 +44,22 @@ def internet_checksum(data: bytes | bytearray | memoryview) -> int:
     return 0xFFFF - ones_complement_sum(data)
 
 
+def is_super_packet(packet: bytes) -> bool:
+    """Whether a packet marked as a super-packet can be one: its headers lie within it, and its segments are neither
+    empty nor too many. A program with a raw socket may have written any header; nothing else here looks again.
+    """
+    segment: int
+    _, gso_type, _, segment, start, _ = HEADER.unpack_from(packet)
+    transport: int = HEADER_SIZE + start
+    if not segment or start < ETHERNET + IPV4_SMALLEST or len(packet) > HEADER_SIZE + ETHERNET + 0xFFFF:
+        return False
+    smallest = TCP_SMALLEST if gso_type & ~EXPLICIT_CONGESTION in (TCP_IPV4, TCP_IPV6) else UDP
+    if transport + smallest > len(packet):
+        return False
+    end = _headers_end(packet)
+    return transport + smallest <= end <= len(packet) and len(packet) - end <= MOST_SEGMENTS * segment
+
+
 def link_size(packet: bytes) -> tuple[int, int]:
     """(bytes, packets) on the link: frame bytes with the Ethernet header, without preamble and frame check sequence.
 
@@ -51,7 +70,7 @@ def link_size(packet: bytes) -> tuple[int, int]:
         return size, 1
     headers = _headers_end(packet) - HEADER_SIZE
     segment = HEADER.unpack_from(packet)[3]
-    segments = max(1, -(-(size - headers) // segment)) if segment else 1
+    segments = max(1, -(-(size - headers) // segment))
     return size + (segments - 1) * headers, segments
 
 
@@ -82,6 +101,7 @@ def split(packet: bytes, segments: int) -> list[bytes]:
 
 def corrupt(packet: bytes, random: Random) -> bytes | None:
     """Flip one bit behind the IP header (behind the Ethernet header of anything else), so that the receiver notices.
+    A frame with nothing behind its headers stays as it is.
 
     A checksum left to offload is completed over the undamaged bytes first and the packet marked as unverified: with
     the mark left on, the receiver would trust the damaged bytes. A super-packet cannot be completed here (split it
@@ -91,13 +111,13 @@ def corrupt(packet: bytes, random: Random) -> bytes | None:
     if gso_type != NO_GSO:
         return None
     damaged = bytearray(packet)
-    if flags & NEEDS_CHECKSUM:
-        at = HEADER_SIZE + start
+    at = HEADER_SIZE + start
+    if flags & NEEDS_CHECKSUM and at + offset + 2 <= len(damaged):
         # The field already holds the sum of the pseudo-header, so it belongs to the sum.
         struct.pack_into("!H", damaged, at + offset, internet_checksum(memoryview(damaged)[at:]))
     HEADER.pack_into(damaged, 0, 0, NO_GSO, length, segment, 0, 0)
     first = HEADER_SIZE + ETHERNET
-    if packet[first - 2 : first] == IPV4_TYPE:
+    if packet[first - 2 : first] == IPV4_TYPE and first < len(packet):
         first += (packet[first] & 0x0F) * 4
     if first < len(damaged):
         damaged[random.randrange(first, len(damaged))] ^= 1 << random.randrange(8)
@@ -111,7 +131,7 @@ def _headers_end(packet: bytes) -> int:
     transport = HEADER_SIZE + start
     if gso_type & ~EXPLICIT_CONGESTION in (TCP_IPV4, TCP_IPV6):
         return transport + (packet[transport + 12] >> 4) * 4
-    return transport + 8
+    return transport + UDP
 
 
 def _renumber(frame: bytearray, transport: int, packets: int, skipped: int, payload: int, last: bool) -> None:

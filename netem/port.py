@@ -22,6 +22,8 @@ SO_RCVBUFFORCE = 33
 SIOCGSTAMPNS = 0x8907  # <asm-generic/sockios.h>
 _STAMP = struct.Struct("@ll")
 
+FAR = 1e9  # s; a timer armed for later, which the system call might not take, fires then
+
 RECEIVE_BUFFER = 32 * 1024 * 1024
 SEND_BUFFER = 4 * 1024 * 1024
 LARGEST_PACKET = 66_000  # a super-packet is at most 64 KiB, and the headers
@@ -139,7 +141,7 @@ class Timer:
 
     def arm(self, at: float) -> None:
         """Fire at the moment `at` of time.monotonic(), at once if that has passed; replaces what was armed."""
-        nanoseconds = max(1, int(at * 1e9))  # zero would disarm
+        nanoseconds = max(1, int(min(at, FAR) * 1e9))  # zero would disarm
         self._value.seconds, self._value.nanoseconds = divmod(nanoseconds, 1_000_000_000)
         self._set(self.fd, self.TIMER_ABSTIME, self._reference, None)
 

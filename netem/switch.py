@@ -39,7 +39,7 @@ from typing import Any
 
 from netem.console import Console
 from netem.errors import NetemError, SwitchError
-from netem.frame import HEADER_SIZE, NO_GSO, corrupt, link_size, split
+from netem.frame import HEADER_SIZE, NO_GSO, corrupt, is_super_packet, link_size, split
 from netem.lateness import Lateness
 from netem.link import Link
 from netem.port import LARGEST_PACKET, Port, Timer, parse_mac
@@ -152,7 +152,8 @@ class Switch:
         unrouted        packets whose destination has no link from their source
         unsent          packets whose target is not attached, or whose interface is down
         refused         packets for which the outgoing interface had no room
-        unreadable      packets the kernel could not hand over with a virtio header (exotic segmentation offload)
+        unreadable      packets the kernel could not hand over with a virtio header (exotic segmentation offload), and
+                        super-packets with headers that cannot be
         flight_dropped  packets beyond FLIGHT_BYTES or FLIGHT_PACKETS
         socket_drops    packets the kernel dropped because the switch was too slow to read them, by port
         late_max, late_p99  seconds by which delayed packets left after their due time
@@ -236,6 +237,8 @@ class Switch:
                 self.unrouted += 1
             elif packet[1] == NO_GSO:
                 self._offer(link, self._clock(), packet, len(packet) - HEADER_SIZE, 1)
+            elif not is_super_packet(packet):
+                self.unreadable += 1
             else:
                 now = self._clock()
                 for piece in [packet] if link.segments is None else split(packet, link.segments):

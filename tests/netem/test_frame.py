@@ -6,15 +6,19 @@ import struct
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from netem.frame import (
     HEADER,
     HEADER_SIZE,
+    MOST_SEGMENTS,
     NEEDS_CHECKSUM,
     NO_GSO,
     TCP_IPV4,
     corrupt,
     internet_checksum,
+    is_super_packet,
     link_size,
     ones_complement_sum,
     split,
@@ -126,3 +130,42 @@ def test_corruption_of_other_protocols_spares_the_ethernet_header() -> None:
     assert damaged is not None
     assert damaged[: HEADER_SIZE + 14] == request[: HEADER_SIZE + 14]
     assert damaged != request
+
+
+@pytest.mark.parametrize("length", range(71))
+def test_corruption_of_a_frame_of_any_length_keeps_its_length(length: int) -> None:
+    for type_ in (b"\x08\x00", b"\x08\x06"):
+        frame = (bytes(12) + type_ + b"\x4f" * 60)[:length]  # an IP header that claims to have 60 bytes
+        damaged = corrupt(bytes(HEADER_SIZE) + frame, Random(length))
+        assert damaged is not None
+        assert len(damaged) == HEADER_SIZE + length
+        assert damaged[: HEADER_SIZE + 14] == (bytes(HEADER_SIZE) + frame)[: HEADER_SIZE + 14]
+
+
+def test_a_checksum_that_would_lie_outside_the_frame_is_not_completed() -> None:
+    packet = HEADER.pack(NEEDS_CHECKSUM, NO_GSO, 0, 0, 34, 16) + bytes(30)
+    damaged = corrupt(packet, Random(1))
+    assert damaged is not None
+    assert len(damaged) == len(packet)
+
+
+def test_super_packets_are_known_by_their_headers() -> None:
+    whole = tcp_packet(bytes(3000))
+    assert is_super_packet(whole)
+    assert is_super_packet(HEADER.pack(NEEDS_CHECKSUM, UDP_SEGMENTS, 42, 1000, 34, 6) + whole[HEADER_SIZE:])
+    for gso_type, segment, start in ((TCP_IPV4, 0, 34), (TCP_IPV4, 1448, 0), (TCP_IPV4, 1448, 3000), (5, 1448, 60_000)):
+        assert not is_super_packet(HEADER.pack(NEEDS_CHECKSUM, gso_type, 66, segment, start, 16) + whole[HEADER_SIZE:])
+    short_tcp = bytearray(whole)
+    short_tcp[HEADER_SIZE + 46] = 4 << 4  # a TCP header of 16 bytes
+    assert not is_super_packet(bytes(short_tcp))
+    assert not is_super_packet(whole + bytes(66_000))
+    assert is_super_packet(tcp_packet(bytes(65_000), 36))
+    assert not is_super_packet(tcp_packet(bytes(MOST_SEGMENTS + 1), 1))
+
+
+@given(st.binary(min_size=10, max_size=10), st.binary(max_size=200), st.sampled_from((1, 3)))
+def test_what_passes_for_a_super_packet_can_be_measured_and_cut(header: bytes, frame: bytes, together: int) -> None:
+    packet = header[:1] + bytes([header[1] or TCP_IPV4]) + header[2:6] + bytes([34, 0]) + header[8:] + frame
+    if is_super_packet(packet):
+        assert link_size(packet)[1] <= MOST_SEGMENTS
+        assert len(split(packet, together)) <= MOST_SEGMENTS

@@ -19,7 +19,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from netem.frame import HEADER, NEEDS_CHECKSUM, NO_GSO, TCP_IPV4
 from netem.link import segments_together
 from netem.profile import LinkProfile
 from netem.switch import LATE, Switch
@@ -113,6 +116,120 @@ class TestAnswers:
     )
     def test_segments_that_travel_together(self, profile: LinkProfile, segments: int | None) -> None:
         assert segments_together(profile) == segments
+
+
+class Held:
+    """A port whose packets are a list, and which keeps what is sent out of it."""
+
+    def __init__(self, name: str, mac: bytes, packets: list[bytes]) -> None:
+        self.name, self.mac, self.packets = name, mac, packets
+        self.sent: list[bytes] = []
+        self.send = self.sent.append
+
+    def receive(self, _: int) -> bytes:
+        if not self.packets:
+            raise BlockingIOError
+        return self.packets.pop(0)
+
+    def waited(self) -> float:
+        return 0.0
+
+
+MAC = bytes.fromhex("02ed00000002")
+IMPAIRMENTS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "latency": {"latency": "1ms"},
+    "jitter": {"latency": "1ms", "jitter": "5ms"},
+    "loss": {"loss": "50%"},
+    "bursts": {"loss": {"gilbert-elliott": {"p": "20%", "r": "30%"}}},
+    "rate": {"rate": "10kbit", "buffer": "1kb"},
+    "fast": {"rate": "10gbit"},
+    "duplicate": {"duplicate": "50%"},
+    "corrupt": {"corrupt": "100%"},
+    "reorder": {"latency": "1ms", "reorder": "50%"},
+    "everything": {"latency": "1ms", "jitter": "1ms", "loss": "5%", "rate": "1mbit", "duplicate": "20%",
+                   "corrupt": "50%", "reorder": "20%"},
+}  # fmt: skip
+
+FLAGS = st.sampled_from((0, NEEDS_CHECKSUM, 2, 0xFF))
+GSO_TYPES = st.sampled_from((NO_GSO, NO_GSO, TCP_IPV4, 4, 5, 0x81, 0xFF))
+SMALL, LARGE = st.integers(0, 80), st.integers(0, 0xFFFF)
+HEADERS = st.builds(HEADER.pack, FLAGS, GSO_TYPES, LARGE, LARGE | SMALL, SMALL | LARGE, SMALL | LARGE)
+BODIES = st.one_of(
+    st.binary(max_size=70),
+    st.builds(lambda seed, size: Random(seed).randbytes(size), LARGE, st.integers(71, 65_550)),
+)
+FRAMES = st.builds(
+    lambda mac, type_, body, length: (mac + bytes(6) + type_ + body)[:length],
+    st.sampled_from((MAC, MAC, bytes(6))), st.sampled_from((b"\x08\x00", b"\x86\xdd", b"\x08\x06", b"\x81\x00")),
+    BODIES, st.integers(0, 70) | st.just(66_000),
+)  # fmt: skip
+
+
+class TestHostileFrames:
+    """No frame that a node puts on its interface, and no virtio header, ends the switch."""
+
+    def forwarded(self, packets: list[bytes], profile: dict[str, Any]) -> Switch:
+        now = [0.0]
+        switch = Switch(clock=lambda: now[0])
+        switch.link("a", "b", profile, 1)
+        source, target = Held("a", bytes(6), list(packets)), Held("b", MAC, [])
+        switch.ports = {"a": source, "b": target}  # type: ignore[dict-item]
+        switch._reroute("b")
+        while source.packets:
+            switch.forward(source)  # type: ignore[arg-type]
+            now[0] += 0.001
+        now[0] += 1e9
+        while switch.deliver() is not None:
+            pass
+        counted = switch.links["a", "b"].impairment.counters
+        assert counted.offered + counted.duplicated == counted.delivered + counted.lost + counted.overflowed
+        assert switch.flight_dropped == 0
+        return switch
+
+    @pytest.mark.parametrize("profile", IMPAIRMENTS.values(), ids=IMPAIRMENTS)
+    def test_every_short_length(self, profile: dict[str, Any]) -> None:
+        frame = MAC + bytes(6) + b"\x08\x00" + b"\x45" + bytes(60)
+        packets = [
+            header + frame[:length]
+            for length in range(71)
+            for header in (bytes(10), HEADER.pack(NEEDS_CHECKSUM, NO_GSO, 34, 0, 34, 16))
+        ]
+        switch = self.forwarded(packets, profile)
+        assert switch.unrouted == 2 * 6  # a destination address has six bytes
+
+    @pytest.mark.parametrize("profile", IMPAIRMENTS.values(), ids=IMPAIRMENTS)
+    @settings(deadline=None)
+    @given(packets=st.lists(st.builds(bytes.__add__, HEADERS, FRAMES), min_size=1, max_size=8))
+    def test_any_bytes(self, profile: dict[str, Any], packets: list[bytes]) -> None:
+        self.forwarded(packets, profile)
+
+    def test_a_super_packet_of_tiny_segments_does_not_hold_up_the_others(self) -> None:
+        frame = MAC + bytes(6) + b"\x08\x00" + b"\x45" + bytes(31) + b"\x50" + bytes(65_000)
+        switch = self.forwarded([HEADER.pack(NEEDS_CHECKSUM, TCP_IPV4, 54, 1, 34, 16) + frame], {"loss": "1%"})
+        assert switch.unreadable == 1
+
+
+@netns
+class TestHostileSender:
+    SEND = """
+import socket, sys
+with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
+    raw.bind(("data0", 0))
+    head = bytes.fromhex(sys.argv[1]) + bytes(6)
+    for type_ in (b"\\x81\\x00", b"\\x08\\x00", b"\\x08\\x06"):
+        for length in [*range(14, 71), 600, 1514]:
+            raw.send((head + type_ + b"\\x4f" * 1500)[:length])
+"""
+
+    @pytest.mark.parametrize("profile", IMPAIRMENTS.values(), ids=IMPAIRMENTS)
+    def test_raw_frames_of_every_length_leave_the_switch_at_work(self, lab: Lab, profile: dict[str, Any]) -> None:
+        lab.shape("a", "b", profile, {})
+        before = lab.counters("a", "b")["offered"]
+        lab.nodes["a"].run(sys.executable, "-c", self.SEND, lab.mac("b").replace(":", ""))
+        wait_until(lambda: lab.counters("a", "b")["offered"] >= before + 2 * 59)  # short tags do not leave a
+        lab.shape("a", "b", {})
+        assert datagrams(lab, "a", "b", 5) == list(range(5))
 
 
 @netns

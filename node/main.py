@@ -123,7 +123,7 @@ def _make_role(assignment: Assignment, transport: Transport, compute: WorkerComp
 def _restore(assignment: Assignment) -> Checkpoint | None:
     if not assignment.checkpoint_directory:
         return None
-    return load(checkpoint_path(assignment.checkpoint_directory, assignment.node))
+    return load(checkpoint_path(assignment.checkpoint_directory, assignment.node), assignment.stop.rounds)
 
 
 async def _run(

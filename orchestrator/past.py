@@ -68,7 +68,7 @@ def past_of(directory: RunDirectory) -> Past:
         if outcome is not None and outcome.ended in (*COMPLETE, "calibrated"):
             rounds = text.count(history.rounds_done(), "round")
             raise RunError(f"{directory.run} is complete ({rounds}, ended by {outcome.ended}): nothing to continue")
-        kept = _kept(directory, history.leaders)
+        kept = _kept(directory, history.leaders, history.rounds_planned)
         begun = [each for each in history.rounds() if each.node in history.leaders]
         seconds = history.seconds
         return Past(
@@ -82,10 +82,10 @@ def past_of(directory: RunDirectory) -> Past:
         )
 
 
-def _kept(directory: RunDirectory, leaders: tuple[str, ...]) -> tuple[int, ...]:
+def _kept(directory: RunDirectory, leaders: tuple[str, ...], rounds: int | None) -> tuple[int, ...]:
     """The round that each leading node's checkpoint holds, 0 without one. RunError if none has one."""
     try:
-        checkpoints = [load(checkpoint_path(directory.checkpoints_of(node), node)) for node in leaders]
+        checkpoints = [load(checkpoint_path(directory.checkpoints_of(node), node), rounds) for node in leaders]
     except CheckpointError as error:
         raise RunError(f"{directory.run} cannot be continued: {error}") from None
     if not any(checkpoints):

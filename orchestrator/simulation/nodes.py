@@ -67,7 +67,7 @@ class Nodes:
         compute = ModelledCompute(self.workers, self._costs[_model_of(assignment)], assignment.hardware.speed)
         role = load_role(assignment)(
             assignment, transport, compute, reporter, params=self._params, learner=self.learner(name),
-            restored=load(checkpoint_path(assignment.checkpoint_directory, name)),
+            restored=load(checkpoint_path(assignment.checkpoint_directory, name), assignment.stop.rounds),
         )  # fmt: skip
         return SimulatedNode(role, compute, reporter, lambda: [asdict(row) for row in transport.traffic()])
 

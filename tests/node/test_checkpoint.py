@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from node.checkpoint import checkpoint_path, load, packed, write
 from node.errors import CheckpointError
@@ -55,3 +58,53 @@ def test_a_damaged_one_is_refused_by_name(tmp_path: Path) -> None:
         path.write_bytes(bad)
         with pytest.raises(CheckpointError, match=r"cloud\.checkpoint: not a checkpoint .*; delete it"):
             load(path)
+
+
+SMALL = {"w": np.arange(6, dtype=np.float32), "n": np.array(2)}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = checkpoint_path(tmp_path_factory.mktemp("checkpoints"), "cloud")
+    keep(path, "cloud", 3, SMALL, {"best": 0.5})
+    return path
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.data())
+def test_any_flipped_bit_is_found(small: Path, data: st.DataObject) -> None:
+    good = small.read_bytes()
+    bit = data.draw(st.integers(0, 8 * len(good) - 1))
+    flipped = bytearray(good)
+    flipped[bit // 8] ^= 1 << bit % 8
+    damaged = small.with_name("damaged.checkpoint")
+    damaged.write_bytes(flipped)
+    with pytest.raises(CheckpointError, match=r"damaged\.checkpoint: not a checkpoint .*; delete it"):
+        load(damaged)
+
+
+def test_one_of_the_format_without_a_checksum_is_refused_by_its_version(tmp_path: Path) -> None:
+    path = tmp_path / "cloud.checkpoint"
+    header, body = packed("cloud", 3, SMALL, {})
+    path.write_bytes(b"EBCP" + struct.pack(">QQ", len(header), len(body)) + bytes(header) + bytes(body))
+    with pytest.raises(CheckpointError, match=r"of version 0; this program reads version 1\); delete it"):
+        load(path)
+
+
+def test_a_round_beyond_the_runs_last_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cloud.checkpoint"
+    keep(path, "cloud", 10**12, {}, {})
+    with pytest.raises(CheckpointError, match=r"round 1000000000000 of a run of 40\); delete it"):
+        load(path, 40)
+    keep(path, "cloud", 40, {}, {})
+    assert load(path, 40) is not None
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_diverged_training_is_not_continued(tmp_path: Path, value: float) -> None:
+    path = tmp_path / "cloud.checkpoint"
+    keep(path, "cloud", 7, {"w": np.array([1.0, value])}, {})
+    with pytest.raises(
+        CheckpointError, match=r"tensor 'w' is not finite: the training had diverged by round 7\); delete"
+    ):
+        load(path)

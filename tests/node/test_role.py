@@ -363,6 +363,16 @@ def test_a_coordinator_goes_on_after_its_checkpoint(tmp_path: Path) -> None:
     assert starts == [1, 2, 3, 3]
 
 
+def test_who_is_restored_beyond_the_last_round_is_done() -> None:
+    async def work(world: World) -> None:
+        for name in DEVICES:
+            world.start(world.role(Device, name))
+        world.start(world.role(Cloud, "cloud", restored=Checkpoint(10**12, {"w": np.zeros(1)}, {})))
+        await world.over("cloud", *DEVICES)
+
+    assert run(work).notes["cloud"].of("round") == []
+
+
 def test_a_slow_disk_holds_up_the_next_checkpoint_and_the_end_but_not_the_rounds(tmp_path: Path) -> None:
     """Rounds of 1 s, a disk that takes 5: checkpoints are begun at 1, 6 and 11 s."""
 

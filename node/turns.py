@@ -17,6 +17,7 @@ import threading
 import time
 
 TURN = 0.1  # s, the longest that Linux grants
+_LOOK = 0.005  # s between two looks at a semaphore, where the C library cannot wait on a steady clock
 PATIENCE = 1.0  # s; a waiting node then computes beside the others, as it does without turns
 
 
@@ -72,11 +73,20 @@ class Semaphore:
         self._address = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(self._memory)))
         self._library = ctypes.CDLL(None)
         self._library.sem_init(self._address, 1, value)
+        # On a clock that nobody sets: the other one may step back, and the wait would last as much longer.
+        self._wait = getattr(self._library, "sem_clockwait", None)
 
     def acquire(self, patience: float) -> bool:
         """Count down by one, once that is possible; False if it was not for ``patience`` s."""
-        until = _Timespec.of(time.time() + patience)
-        return bool(self._library.sem_timedwait(self._address, ctypes.byref(until)) == 0)
+        until = time.monotonic() + patience
+        if self._wait is not None:
+            deadline = ctypes.byref(_Timespec.of(until))
+            return bool(self._wait(self._address, time.CLOCK_MONOTONIC, deadline) == 0)
+        while self._library.sem_trywait(self._address) != 0:  # glibc before 2.30, and other C libraries
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_LOOK)
+        return True
 
     def release(self) -> None:
         self._library.sem_post(self._address)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from node import turns
-from node.turns import PATIENCE, TURN, Turn, Turns, take_long_turns
+from node.turns import PATIENCE, TURN, Semaphore, Turn, Turns, take_long_turns
 
 
 def seconds(waiting: Callable[[], object]) -> float:
@@ -59,6 +59,24 @@ def test_a_turn_is_given_back_once(monkeypatch: pytest.MonkeyPatch) -> None:
         first.give_back()
     with second:
         assert seconds(third.__enter__) >= 0.05
+
+
+@pytest.mark.parametrize("modern", [True, False])
+def test_a_wait_lasts_as_long_whatever_the_wall_clock_says(modern: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden() -> float:
+        raise AssertionError("the wall clock may step")
+
+    monkeypatch.setattr(time, "time", forbidden)
+    semaphore = Semaphore(1)
+    if modern:
+        assert semaphore._wait is not None  # glibc 2.30 and later
+    else:
+        semaphore._wait = None
+    assert semaphore.acquire(0.0)
+    assert 0.05 <= seconds(lambda: semaphore.acquire(0.05)) < 5.0
+    assert not semaphore.acquire(0.0)
+    threading.Timer(0.02, semaphore.release).start()
+    assert semaphore.acquire(10.0)
 
 
 FORKED = """

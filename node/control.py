@@ -36,6 +36,7 @@ import zmq
 from node import resources
 from node.assignment import Assignment, Keypair
 from node.errors import ControlError, WireError
+from node.gate import CONNECTIONS, Gate
 from node.sockets import Door, Endpoint, sender, set_client_keys, set_server_keys, watch
 from node.wire import PROTOCOL, plain, unpack
 
@@ -44,6 +45,7 @@ logger = logging.getLogger(__name__)
 _BEAT = 1.0  # s between the orchestrator's beats
 _BACKLOG = 10_000  # messages a plane holds for a side that does not read
 _LARGEST = 4 << 20  # bytes of one message
+_HANDSHAKE = 10_000  # ms; a node that is starved of processor time needs seconds for it
 _FLUSH = 1000  # ms that the last words may take
 
 
@@ -149,7 +151,10 @@ class ControlServer:
         self._socket.maxmsgsize = _LARGEST
         self._socket.sndhwm = self._socket.rcvhwm = _BACKLOG
         self._socket.router_mandatory = True
+        self._socket.handshake_ivl = _HANDSHAKE
         set_server_keys(self._socket, keys)
+        # One process may connect for many nodes, as a relay does.
+        self._gate = Gate(self._context, self._socket, CONNECTIONS * max(1, len(nodes)))
         try:
             self._socket.bind(self._endpoint.address)
         except zmq.ZMQError as error:
@@ -178,6 +183,7 @@ class ControlServer:
         self._release()
 
     def _release(self) -> None:
+        self._gate.close()
         self._socket.close()
         self._door.close()
         self._context.term()

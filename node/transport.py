@@ -18,6 +18,7 @@ from node.assignment import Assignment
 from node.association import Association, Event, Traffic
 from node.chunks import LARGEST_CHUNK
 from node.errors import TransportError
+from node.gate import Gate
 from node.peers import Peers
 from node.sockets import Door, sender, set_client_keys, set_server_keys, watch
 from node.wire import LIMITS, Limits, Message
@@ -81,6 +82,7 @@ class ZmqTransport:
         self._addresses = {peer.name: peer for peer in assignment.peers}
         self._peers = Peers(assignment.node, self._addresses, incarnation, assignment.timeouts, limits, self._attend)
         self._door: Door | None = None
+        self._gate: Gate | None = None
         self._listener: _Connection | None = None
         self._connections: dict[str, _Connection] = {}
 
@@ -91,7 +93,12 @@ class ZmqTransport:
         socket.maxmsgsize = LARGEST_CHUNK + self._limits.header + 1024
         # Connections of a peer that vanished without a word are cleared away after a while.
         socket.tcp_keepalive, socket.tcp_keepalive_idle = 1, 60
+        # And who connects proves who it is within the time that it has to connect, or makes room.
+        socket.handshake_ivl = self._handshake
+        for host in sorted({peer.host for peer in self._assignment.peers}):
+            socket.setsockopt(zmq.TCP_ACCEPT_FILTER, host.encode())
         set_server_keys(socket, self._assignment.keys)
+        self._gate = Gate(self._context, socket)
         await self._bind(socket)
         self._listener = _Connection(socket, watch(socket, self._read))
         self._peers.start()
@@ -109,10 +116,17 @@ class ZmqTransport:
         await self._peers.stop(flush)
         for connection in self._connections.values():
             connection.close(0 if flush is None else _LINGER)
+        if self._gate is not None:
+            self._gate.close()
         if self._listener is not None:
             self._listener.close()
         if self._door is not None:
             self._door.close()
+
+    @property
+    def _handshake(self) -> int:
+        """How long a handshake may take, in ms."""
+        return max(1, int(self._assignment.timeouts.lost_after * 1000))
 
     async def _bind(self, socket: zmq.Socket[bytes]) -> None:
         """Bind to the node's address, which whoever wires the links may give to it only after a while."""
@@ -153,7 +167,7 @@ class ZmqTransport:
         # An attempt must end for the next one to send a new SYN: TCP itself repeats it ever more rarely.
         lost_after = self._assignment.timeouts.lost_after
         socket.connect_timeout = max(1, int(lost_after / 4 * 1000))
-        socket.handshake_ivl = max(1, int(lost_after * 1000))
+        socket.handshake_ivl = self._handshake
         set_client_keys(socket, self._assignment.keys, peer.public_key)
         socket.connect(f"tcp://{peer.host}:{peer.port}")
         association.open(asyncio.get_running_loop().time())

@@ -5,6 +5,7 @@
 #
 # Needs mmdebstrap, and for another architecture than this machine's qemu-user-static and binfmt-support.
 set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin  # where Debian has chroot, and the PATH of an ordinary user has not
 architecture=${1:-$(dpkg --print-architecture)}
 context=$(mktemp --directory)
 trap 'rm -rf "$context"' EXIT

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from orchestrator.errors import OrchestratorError, PlanError, ScenarioError
+from orchestrator.host.commands import extend_path
 
 if TYPE_CHECKING:
     from orchestrator.host.directory import RunDirectory
@@ -33,6 +34,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def main() -> NoReturn:
     """The entry point: errors raised on purpose become one message and an exit code, never a traceback."""
+    extend_path()
     code = _carry_out()
     with contextlib.suppress(OSError):  # whoever read what we print may be gone
         sys.stdout.flush()

@@ -54,7 +54,15 @@ class PlanError(OrchestratorError):
 
 
 class HostError(OrchestratorError):
-    """This host lacks something the run needs."""
+    """This host lacks something the run needs.
+
+    ``what`` says what, ``remedy`` what to do, ``commands`` are the lines to type for it, if there are any.
+    """
+
+    def __init__(self, what: str, remedy: str = "", commands: Sequence[str] = ()) -> None:
+        typed = f" ({', '.join(f'`{command}`' for command in commands)})" if commands else ""
+        super().__init__(f"{what}: {remedy}{typed}" if remedy else what)
+        self.what, self.remedy, self.commands = what, remedy, tuple(commands)
 
 
 class ChildError(OrchestratorError):

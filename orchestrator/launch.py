@@ -18,6 +18,7 @@ from orchestrator.past import past_of
 from orchestrator.planning.data import prepare_data
 from orchestrator.planning.plan import Plan, make_plan
 from orchestrator.planning.shards import PreparedLabels
+from orchestrator.requirements import require
 from orchestrator.results.history import History
 from orchestrator.run import Outcome, execute
 from orchestrator.scenario.reading import parse
@@ -40,7 +41,9 @@ def launch(
 
     ``file`` and ``overrides`` are what the scenario was read from. ``open_view`` is given the run's own clock, where
     that is not the host's. ``workers`` processes train where nodes are simulated: by default one for each processor.
+    HostError, and nothing is made, if this host lacks what the driver needs.
     """
+    require(plan.driver)
     directory = RunDirectory.create(runs, plan.name)
     plan.write_shards(directory.shards)
     (directory.path / "scenario.yaml").write_bytes(file.read_bytes())
@@ -71,6 +74,7 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
         holding.enter_context(directory.held())
         past = past_of(directory)
         plan = _plan_of(directory)
+        require(plan.driver)
         clear(directory.run, directory)  # what is left where its orchestrator was killed
         directory.reopen()
 

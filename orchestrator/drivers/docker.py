@@ -65,8 +65,8 @@ class DockerDriver:
     async def open(self) -> None:
         """Check the Engine and the images, and begin to hear what becomes of containers."""
         facts = await asyncio.to_thread(self._engine.facts)
-        if reason := unfit(facts, os.uname().release):
-            raise HostError(reason)
+        if (error := unfit(facts, os.uname().release)) is not None:
+            raise error
         self._limits = Limits.of(facts)
         self._notes += self._limits.notes()
         await self._admit(self.image, facts["Architecture"], None)
@@ -127,9 +127,9 @@ class DockerDriver:
     async def _admit(self, name: str, machine: str, foreign: set[str] | None) -> None:
         """Let nodes be made from an image, or HostError; see `docker_image.problem`."""
         image = await asyncio.to_thread(self._engine.image, name)
-        reason = docker_image.problem(name, image, machine, foreign)
-        if reason or image is None:
-            raise HostError(str(reason))
+        if (error := docker_image.problem(name, image, machine, foreign)) is not None:
+            raise error
+        assert image is not None
         self._users[name] = User(*docker_image.user_of(image, os.geteuid(), os.getegid()))
         version = importlib.metadata.version("edgebed")
         notes = docker_image.version_note(name, image, version), docker_image.emulation_note(name, image, machine)
@@ -208,17 +208,20 @@ class DockerDriver:
         return self._containers[node]
 
 
-def unfit(facts: Mapping[str, Any], release: str) -> str | None:
+def unfit(facts: Mapping[str, Any], release: str) -> HostError | None:
     """Why containers of this Engine cannot be a run's nodes; None if they can. ``release``: this host's kernel."""
     security = " ".join(facts.get("SecurityOptions") or ())
     if facts["OSType"] != "linux" or facts["KernelVersion"] != release:
-        return (
+        return HostError(
             f"the Docker Engine runs on another kernel ({facts['KernelVersion']}) than this host ({release}), so that"
-            " nodes could not be attached to their links: it must be this host's own, not one in a virtual machine"
+            " nodes could not be attached to their links",
+            "use this host's own Engine, not one in a virtual machine",
         )
     for name, what in (("rootless", "without root"), ("userns", "with remapped users (userns-remap)")):
         if f"name={name}" in security:
-            return f"the Docker Engine runs {what}, so that nodes could not use their files: use the ordinary one"
+            return HostError(
+                f"the Docker Engine runs {what}, so that nodes could not use their files", "use the ordinary Engine"
+            )
     return None
 
 

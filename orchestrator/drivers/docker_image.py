@@ -8,6 +8,7 @@ from typing import Any
 
 from node.wire import PROTOCOL
 from orchestrator.drivers.docker_emulation import REMEDY
+from orchestrator.errors import HostError
 
 PROTOCOL_LABEL, VERSION_LABEL = "org.edgebed.protocol", "org.edgebed.version"
 BUILD = "docker build --file images/node/Dockerfile --tag {name} ."
@@ -22,28 +23,30 @@ def image_name() -> str:
     return os.environ.get("EDGEBED_IMAGE") or "edgebed-node"
 
 
-def problem(name: str, image: Mapping[str, Any] | None, machine: str, emulated: Set[str] | None = None) -> str | None:
+def problem(
+    name: str, image: Mapping[str, Any] | None, machine: str, emulated: Set[str] | None = None
+) -> HostError | None:
     """Why nodes cannot be made from what the Engine knows of this image, with the remedy; None if they can.
 
     ``machine`` is the Engine's host as its kernel calls it. ``emulated``: the architectures that it can emulate, for an
     image that the scenario gives to some nodes; None for the run's own, which must be for this host.
     """
-    build = f"build it in the project's folder (docs/images.md): `{BUILD.format(name=name)}`"
+    build, command = "build it in the project's folder (docs/images.md)", BUILD.format(name=name)
     if image is None:
         elsewhere = "in EDGEBED_IMAGE" if emulated is None else "in the scenario's `hardware`"
-        return f"the Docker Engine has no image '{name}': {build}; or name another {elsewhere}"
+        return HostError(f"the Docker Engine has no image '{name}'", f"name another {elsewhere}, or {build}", [command])
     wanted, found = ARCHITECTURES.get(machine, machine), image["Architecture"]
     if found != wanted and found not in (emulated or ()):
         remedy = build if emulated is None else f"have it emulate {found} ({REMEDY}), or {build}"
-        return f"the image '{name}' is for {found}, this host is {wanted}: {remedy}"
+        return HostError(f"the image '{name}' is for {found}, this host is {wanted}", remedy, [command])
     protocol = _labels(image).get(PROTOCOL_LABEL)
     if protocol is None:
-        return f"'{name}' is not an image of nodes, it has no label {PROTOCOL_LABEL}: {build}"
+        return HostError(f"'{name}' is not an image of nodes, it has no label {PROTOCOL_LABEL}", build, [command])
     if protocol != str(PROTOCOL):
-        return (
-            f"the nodes in the image '{name}' speak protocol {protocol}, the orchestrator {PROTOCOL}: {build}"
-            " from the version of the orchestrator"
-        )
+        return HostError(
+            f"the nodes in the image '{name}' speak protocol {protocol}, the orchestrator {PROTOCOL}",
+            f"{build} from the version of the orchestrator", [command],
+        )  # fmt: skip
     return None
 
 

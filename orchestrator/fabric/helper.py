@@ -37,8 +37,8 @@ class HelperHub(Hub):
     @classmethod
     async def start(cls, run: str, directory: Path, image: str) -> HelperHub:
         """Start the helper from ``image``, which must be there and have util-linux."""
-        if shutil.which("docker") is None:
-            raise HostError("without root the docker driver needs the command 'docker': install it, or run as root")
+        if (error := without_client()) is not None:
+            raise error
         name, label = f"{run}-{PART}", labels(run, directory, PART)
         marks = {RUN: run, NODE: PART, DIRECTORY: str(directory)}
         anchor = await asyncio.create_subprocess_exec(
@@ -54,10 +54,24 @@ class HelperHub(Hub):
         await hub.confirm(PATIENCE)
         return hub
 
+    def _refused(self, reason: str) -> HostError:
+        return HostError(f"the Docker Engine did not start the container that holds the links ({reason})")
+
     def enter(self, pid: int | None = None, *, network: bool = True) -> list[str]:
         inner = ["nsenter", "--target", str(pid), "--net", "--"] if pid is not None and network else []
         label = _environment(self._label)
         return ["docker", "exec", "--interactive", *label, self._name, "nsenter", *_as_seen_here(), *inner]
+
+
+def without_client() -> HostError | None:
+    """The error if the command `docker` is missing, which only this hub needs."""
+    if shutil.which("docker") is not None:
+        return None
+    return HostError(
+        "without root the docker driver needs the command 'docker', which is missing",
+        "install the package docker.io (Debian 13 and later: docker-cli), or run as root",
+        ["apt-get install docker.io"],
+    )
 
 
 def _as_seen_here() -> list[str]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.errors import HostError
+from orchestrator.host.commands import absent
+from orchestrator.host.namespaces import refused
 
 ANCHOR = (sys.executable, "-I", "-S", str(Path(__file__).with_name("anchor.py")))
 START_TIMEOUT = 10.0
@@ -35,10 +36,8 @@ class Hub:
     @classmethod
     async def open(cls, run: str, directory: Path) -> Hub:
         privileged = os.geteuid() == 0
-        for tool in ("unshare", "nsenter", "ip", "tc"):
-            if shutil.which(tool) is None:
-                package = "util-linux" if tool in ("unshare", "nsenter") else "iproute2"
-                raise HostError(f"the command '{tool}' is missing: install the package {package}")
+        for error in absent():
+            raise error
         argv = ["unshare", *([] if privileged else ["--user", "--map-root-user"]), "--net", "--"]
         anchor = await asyncio.create_subprocess_exec(
             *argv, *ANCHOR,
@@ -64,11 +63,10 @@ class Hub:
         if line.strip() != b"here":
             self.anchor.stdin.close()
             reason = (await self.anchor.stderr.read()).decode().strip() or "no answer"
-            remedy = "" if self.privileged else (
-                "; unprivileged user namespaces may be switched off on this host: see `python -m orchestrator doctor`,"
-                " or run as root"
-            )  # fmt: skip
-            raise HostError(f"cannot make a network namespace ({reason}){remedy}")
+            raise self._refused(reason)
+
+    def _refused(self, reason: str) -> HostError:
+        return refused(reason, root=self.privileged)
 
     def enter(self, pid: int | None = None, *, network: bool = True) -> list[str]:
         """The argv prefix that runs a command in the network namespace of ``pid`` (default: the hub's own)."""

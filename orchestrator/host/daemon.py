@@ -35,8 +35,9 @@ def reach() -> None:
     """HostError if no Engine can be had, with the reason, which the SDK tells in one way whatever it is."""
     if not address().startswith("unix://"):
         raise HostError(
-            f"DOCKER_HOST is {address()}: nodes are attached to their links on this host, so its own Engine is needed,"
-            f" such as {USUAL}"
+            f"DOCKER_HOST is {address()}, but nodes are attached to their links on this host",
+            "name this host's own Engine",
+            [f"export DOCKER_HOST={USUAL}"],
         )
     path = address().removeprefix("unix://")
     with socket.socket(socket.AF_UNIX) as trial:
@@ -44,11 +45,13 @@ def reach() -> None:
             trial.connect(path)
         except PermissionError:
             raise HostError(
-                f"this user may not use the Docker Engine at {path}: run as root, or join the group of that socket"
-                " (`sudo usermod --append --groups docker $USER`, then log in again)"
+                f"this user may not use the Docker Engine at {path}",
+                "run as root, or join the group of that socket and log in again",
+                ["sudo usermod --append --groups docker $USER"],
             ) from None
         except OSError as error:
             raise HostError(
-                f"no Docker Engine answers at {path} ({error.strerror or error}): start it (`systemctl start docker`,"
-                " or `dockerd`), or say in DOCKER_HOST where it is"
+                f"no Docker Engine answers at {path} ({error.strerror or error})",
+                "install the package docker.io and start it as root, or say in DOCKER_HOST where it is",
+                ["systemctl start docker"],
             ) from None

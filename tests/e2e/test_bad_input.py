@@ -58,8 +58,9 @@ def test_no_user_namespaces(tmp_path: Path) -> None:
     result = up(tmp_path, SMALL, prefix=WITHOUT_NAMESPACES)
     assert result.code == 1
     assert result.errors.count("error: ") == 1
-    assert "doctor" in result.errors
+    assert "sysctl user.max_user_namespaces=" in result.errors
     assert "Traceback" not in result.errors
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_full_disk(tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""Whether this user may make namespaces on this host, found by making some, and if not, which setting is in the way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from orchestrator.errors import HostError
+
+KINDS = ("--net", "--mount", "--pid", "--uts", "--ipc", "--fork")  # what a node lives in
+SWITCHES = {"kernel.unprivileged_userns_clone": "0", "kernel.apparmor_restrict_unprivileged_userns": "1"}
+"""Settings that keep ordinary users from making namespaces, with the value that does: Debian's and Ubuntu's."""
+LIMITS = tuple(f"user.max_{kind}_namespaces" for kind in ("user", "net", "mnt", "pid", "uts", "ipc"))
+ENOUGH = 65536
+TIMEOUT = 20.0  # s
+
+
+def refusal() -> HostError | None:
+    """None if this user can make a node's namespaces; else the reason and the remedy."""
+    root = os.geteuid() == 0
+    command = ["unshare", *(() if root else ("--user", "--map-root-user")), *KINDS, "--", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    return None if done.returncode == 0 else refused(done.stderr.strip(), root=root)
+
+
+def refused(reason: str, *, root: bool, settings: Path = Path("/proc/sys")) -> HostError:
+    """The error for what `unshare` said, with the remedy that fits this host's ``settings`` (sysctl(8))."""
+    if "No space left on device" in reason:  # a limit is reached, see user_namespaces(7)
+        found = [name for name in LIMITS if _value(settings, name) == "0"]
+        what = f"this host allows no more namespaces ({', '.join(found) or reason})"
+        return HostError(what, "raise the limit as root", [f"sysctl {name}={ENOUGH}" for name in found or LIMITS[:2]])
+    if root:
+        return HostError(
+            f"root may not make namespaces here ({reason}), as in a container without that right",
+            "start the container with the option --privileged, or use `--driver sim`",
+        )
+    found = [name for name, value in SWITCHES.items() if _value(settings, name) == value]
+    if found:
+        what = f"ordinary users may not make namespaces on this host ({', '.join(found)})"
+        values = {name: 1 - int(SWITCHES[name]) for name in found}
+        return HostError(what, "allow it as root, or run as root", [f"sysctl {name}={values[name]}" for name in found])
+    return HostError(f"this user may not make namespaces ({reason})", "run as root, or use `--driver sim`")
+
+
+def _value(settings: Path, name: str) -> str | None:
+    try:
+        return (settings / name.replace(".", "/")).read_text().strip()
+    except OSError:
+        return None

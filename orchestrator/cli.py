@@ -294,17 +294,14 @@ def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> N
 @json_option
 def doctor(as_json: bool) -> None:
     """Tell what this host can do, and what to install or load for the rest."""
-    from orchestrator.host.doctor import examine
+    from orchestrator.host.doctor import examine, print_findings
+    from orchestrator.layout import open_console
 
     findings = asyncio.run(examine())
     if as_json:
         click.echo(json.dumps({"findings": [vars(finding) for finding in findings]}))
     else:
-        table = Table("", "what", "found", "to do")
-        marks = {True: "[green]ok[/]", None: "[yellow]–[/]", False: "[red]no[/]"}
-        for finding in findings:
-            table.add_row(marks[finding.ok], finding.name, finding.detail, finding.remedy)
-        Console().print(table)
+        print_findings(findings, open_console())
     sys.exit(1 if any(finding.ok is False for finding in findings) else 0)
 
 

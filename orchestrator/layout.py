@@ -1,0 +1,129 @@
+"""Tables and entries on a console of any width, in which nothing is ever cut: a path or a name can be copied whole.
+
+What is too wide is wrapped at spaces. A table whose longest words do not fit beside each other becomes one block of
+lines for each row. A word that is wider than the console runs over its edge, where a terminal goes on in the next line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+Cell = str | Text
+"""What stands in a table: a plain string is taken as it is, without markup."""
+
+UNLIMITED = 10_000  # columns
+GAP = 2  # columns between two cells
+LEAST = 20  # columns in which wrapping text is worth it
+
+
+def open_console() -> Console:
+    """Standard output: as wide as its terminal or as $COLUMNS says, else as wide as what is written."""
+    console = Console(highlight=False)
+    if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
+        console.width = UNLIMITED
+    return console
+
+
+def write(console: Console, *lines: Cell) -> None:
+    """Write text, wrapped at spaces."""
+    for each in lines:
+        for line in _wrapped(_text(each), console.width):
+            write_line(console, line)
+
+
+def write_entries(console: Console, entries: Iterable[tuple[Cell, Cell]], indent: int = 0) -> None:
+    """Write labels, and beside each what it says; where that is wrapped, it stays beside its label."""
+    pairs = [(_text(label), _text(said)) for label, said in entries]
+    width = max((label.cell_len for label, _ in pairs), default=0)
+    room = max(LEAST, console.width - indent - width - GAP)
+    for label, said in pairs:
+        for number, line in enumerate(_wrapped(said, room)):
+            write_line(console, Text(" " * indent) + _row([label if number == 0 else Text(), line], [width, 0], set()))
+
+
+def write_table(
+    console: Console, headings: Sequence[str], rows: Iterable[Sequence[Cell]], *, title: str = "",
+    right: Collection[int] = (),
+) -> None:  # fmt: skip
+    """Write a table under its title. The columns ``right`` hold figures: to the right, and not wrapped."""
+    cells = [[Text(each, style="bold") for each in headings], *([_text(cell) for cell in row] for row in rows)]
+    if title:
+        write(console, Text(title, style="bold"))
+    columns = list(zip(*cells, strict=True))
+    natural = [max(line.cell_len for cell in column for line in cell.split()) for column in columns]
+    least = [
+        width if place in right else max(_longest_word(cell) for cell in column)
+        for place, (width, column) in enumerate(zip(natural, columns, strict=True))
+    ]
+    room = console.width - GAP * (len(headings) - 1)
+    if sum(least) > room:
+        _write_blocks(console, headings, cells[1:])
+        return
+    widths = _widths(natural, least, room)
+    for number, row in enumerate(cells):
+        wrapped = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for line in range(max(map(len, wrapped))):
+            parts = [lines[line] if line < len(lines) else Text() for lines in wrapped]
+            write_line(console, _row(parts, widths, right))
+        if number == 0:
+            write_line(console, Text("─" * (sum(widths) + GAP * (len(widths) - 1)), style="dim"))
+
+
+def _write_blocks(console: Console, headings: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+    for first, *others in rows:
+        write(console, first)
+        write_entries(console, [pair for pair in zip(headings[1:], others, strict=True) if pair[1].plain], indent=2)
+
+
+def write_line(console: Console, line: Text) -> None:
+    """Write a line that is not wrapped, whatever its width: a command to be copied."""
+    line.rstrip()
+    console.print(line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _row(parts: Sequence[Text], widths: Sequence[int], right: Collection[int]) -> Text:
+    line = Text()
+    for place, (part, width) in enumerate(zip(parts, widths, strict=True)):
+        space = " " * max(0, width - part.cell_len)
+        line += Text.assemble(space, part) if place in right else Text.assemble(part, space)
+        if place < len(parts) - 1:
+            line.append(" " * GAP)
+    return line
+
+
+def _widths(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """The widths of columns that fit into ``room``: of those that can be wrapped the widest is narrowed first."""
+    widths = list(natural)
+    while sum(widths) > room:
+        widest = max((place for place in range(len(widths)) if widths[place] > least[place]), key=widths.__getitem__)
+        widths[widest] -= 1
+    return widths
+
+
+def _wrapped(text: Text, room: int) -> list[Text]:
+    """Lines that are no wider than ``room``, but for words that are."""
+    lines: list[Text] = []
+    for paragraph in text.split(allow_blank=True):
+        breaks, used = [], 0
+        for word in re.finditer(r"\s*\S+\s*", paragraph.plain):
+            if used and used + Text(word[0].rstrip()).cell_len > room:
+                breaks.append(word.start())
+                used = 0
+            used += Text(word[0]).cell_len
+        lines += paragraph.divide(breaks)
+    for line in lines:
+        line.rstrip()
+    return lines or [Text()]
+
+
+def _text(cell: Cell) -> Text:
+    return cell if isinstance(cell, Text) else Text(cell)
+
+
+def _longest_word(cell: Text) -> int:
+    return max((Text(word).cell_len for word in cell.plain.split()), default=0)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from orchestrator import text
 from orchestrator.host.directory import RunDirectory
+from orchestrator.layout import write, write_entries, write_table
 from orchestrator.results.history import History
 from orchestrator.results.verdicts import STYLES, Verdict
 
@@ -24,13 +26,18 @@ def measured(directory: RunDirectory) -> list[dict[str, Any]]:
 
 def print_measured(rows: list[dict[str, Any]], verdict: Verdict, report: Path, console: Console) -> None:
     """A table for each direction of a link, then the verdict on all."""
+    headings = ("quantity", "asked", "measured", "accepted", "", "how")
     for (link_class, source, target), group in itertools.groupby(rows, itemgetter("link_class", "source", "target")):
-        title = f"{link_class}: {source} → {target}"
-        table = Table("quantity", "asked", "measured", "accepted", "", "how", title=title, title_justify="left")
-        for row in group:
-            keys = ("asked", "measured", "low", "high")
-            asked, found, low, high = (text.quantity(row["quantity"], row[key]) for key in keys)
-            mark = f"[{STYLES[row['verdict']]}]{row['verdict']}[/]"
-            table.add_row(row["quantity"], asked, found, f"{low} … {high}", mark, row["detail"])
-        console.print(table)
-    console.print(f"verdict [bold {STYLES[verdict]}]{verdict}[/], page {report}")
+        cells = [[row["quantity"], *_figures(row), _mark(row["verdict"]), row["detail"]] for row in group]
+        write_table(console, headings, cells, title=f"{link_class}: {source} → {target}")
+        write(console, "")
+    write_entries(console, [("verdict", _mark(verdict)), ("report", str(report))])
+
+
+def _figures(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    asked, found, low, high = (text.quantity(row["quantity"], row[key]) for key in ("asked", "measured", "low", "high"))
+    return asked, found, f"{low} … {high}"
+
+
+def _mark(verdict: str) -> Text:
+    return Text(verdict, style=STYLES[verdict])

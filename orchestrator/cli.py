@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 from rich.console import Console
-from rich.table import Table
 
+from orchestrator import text
 from orchestrator.errors import OrchestratorError, PlanError, ScenarioError
 from orchestrator.host.commands import extend_path
+from orchestrator.layout import open_console, write_table
 
 if TYPE_CHECKING:
     from orchestrator.host.directory import RunDirectory
@@ -163,7 +164,7 @@ def sweep_runs(
     if as_json:
         click.echo(json.dumps(outcome.to_json()))
     else:
-        print_tables(sweep, outcome.results, Console(highlight=False))
+        print_tables(sweep, outcome.results, open_console())
         click.echo(f"written to {outcome.directory}: sweep.md, sweep.json, the runs")
     sys.exit(outcome.exit_code)
 
@@ -183,7 +184,7 @@ def calibrate(scenario: Path, overrides: tuple[str, ...], runs: Path, engine: st
     if as_json:
         click.echo(json.dumps(outcome.summary | {"probes": rows}))
     else:
-        print_measured(rows, outcome.summary["verdict"], directory.report, Console(highlight=False))
+        print_measured(rows, outcome.summary["verdict"], directory.report, open_console())
     _leave(outcome)
 
 
@@ -233,11 +234,12 @@ def list_runs(runs: Path, as_json: bool) -> None:
     if not found:
         click.echo("nothing is running")
     for run in found:
-        table = Table("node", "state", "pid", "memory", title=f"{run['run']}: {run['phase']}", title_justify="left")
-        for node in run["nodes"]:
-            memory = "" if node["rss"] is None else f"{node['rss'] / 1e6:.0f} MB"
-            table.add_row(node["node"], node["state"], str(node["pid"] or ""), memory)
-        Console().print(table)
+        rows = [
+            (node["node"], node["state"], str(node["pid"] or ""), "" if node["rss"] is None else text.size(node["rss"]))
+            for node in run["nodes"]
+        ]
+        write_table(open_console(), ("node", "state", "pid", "memory"), rows, title=f"{run['run']}: {run['phase']}",
+                    right={2, 3})  # fmt: skip
 
 
 @cli.command()
@@ -257,8 +259,8 @@ def logs(node: str, run: str | None, follow: bool, runs: Path, as_json: bool) ->
         lines = path.read_text(errors="replace").splitlines()
         click.echo(json.dumps({"run": directory.run, "node": node, "lines": lines}))
         return
-    for text in follow_file(path, lambda: follow and directory.holder() is not None):
-        click.echo(text, nl=False)
+    for piece in follow_file(path, lambda: follow and directory.holder() is not None):
+        click.echo(piece, nl=False)
 
 
 @cli.command("down")
@@ -295,7 +297,6 @@ def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> N
 def doctor(as_json: bool) -> None:
     """Tell what this host can do, and what to install or load for the rest."""
     from orchestrator.host.doctor import examine, print_findings
-    from orchestrator.layout import open_console
 
     findings = asyncio.run(examine())
     if as_json:
@@ -320,7 +321,7 @@ def report_run(run: str | None, runs: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(result))
     else:
-        print_summary(result, directory.report, Console(highlight=False))
+        print_summary(result, directory.report, open_console())
 
 
 @cli.command("compare")
@@ -338,7 +339,7 @@ def compare_runs(run_a: str, run_b: str, runs: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(result.to_json()))
     else:
-        print_comparison(result, Console())
+        print_comparison(result, open_console())
 
 
 def _execute(
@@ -377,7 +378,7 @@ def _end(outcome: Outcome, directory: RunDirectory, junit: Path | None, *, as_js
     if as_json:
         click.echo(json.dumps(outcome.summary))
     else:
-        print_summary(outcome.summary, directory.report, Console(highlight=False))
+        print_summary(outcome.summary, directory.report, open_console())
     _leave(outcome)
 
 

@@ -50,15 +50,15 @@ def write_table(
     console: Console, headings: Sequence[str], rows: Iterable[Sequence[Cell]], *, title: str = "",
     right: Collection[int] = (),
 ) -> None:  # fmt: skip
-    """Write a table under its title. The columns ``right`` hold figures: to the right, and not wrapped."""
+    """Write a table under its title. The columns ``right`` hold figures, which stand to the right and unwrapped."""
     cells = [[Text(each, style="bold") for each in headings], *([_text(cell) for cell in row] for row in rows)]
     if title:
         write(console, Text(title, style="bold"))
     columns = list(zip(*cells, strict=True))
-    natural = [max(line.cell_len for cell in column for line in cell.split()) for column in columns]
+    natural = [max(map(_width, column)) for column in columns]
     least = [
-        width if place in right else max(_longest_word(cell) for cell in column)
-        for place, (width, column) in enumerate(zip(natural, columns, strict=True))
+        max(_longest_word(heading), *map(_width if place in right else _longest_word, column), 0)
+        for place, (heading, *column) in enumerate(columns)
     ]
     room = console.width - GAP * (len(headings) - 1)
     if sum(least) > room:
@@ -123,6 +123,10 @@ def _wrapped(text: Text, room: int) -> list[Text]:
 
 def _text(cell: Cell) -> Text:
     return cell if isinstance(cell, Text) else Text(cell)
+
+
+def _width(cell: Text) -> int:
+    return max((line.cell_len for line in cell.split()), default=0)
 
 
 def _longest_word(cell: Text) -> int:

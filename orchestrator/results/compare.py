@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from orchestrator import text
+from orchestrator.layout import Cell, write, write_entries, write_table
 from orchestrator.results.history import History
 from orchestrator.results.summary import finite, summary
 from orchestrator.results.targets import accuracy_series, first_at
@@ -85,24 +84,17 @@ def compare(a: History, b: History) -> Comparison:
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
-    """Write the comparison as two tables."""
+    """Write which runs are compared, then the settings that differ and the results as tables."""
+    write_entries(console, [("a", comparison.a), ("b", comparison.b)])
+    write(console, "")
     if comparison.same_scenario:
-        console.print("[bold]same scenario[/], every setting equal")
+        write(console, Text.assemble(("same scenario", "bold"), ", every setting equal"))
     else:
-        settings = _table("settings that differ", "setting", "a", "b")
-        for difference in comparison.differences:
-            settings.add_row(escape(difference.setting), _setting(difference.a), _setting(difference.b))
-        console.print(settings)
-    results = _table("results", "", f"a: {escape(comparison.a)}", f"b: {escape(comparison.b)}", "b − a")
-    for column in results.columns[1:]:
-        column.justify = "right"
-    for row in comparison.rows:
-        results.add_row(escape(row.name), _value(row.a, row.unit), _value(row.b, row.unit), _change(row))
-    console.print(results)
-
-
-def _table(title: str, *headings: str) -> Table:
-    return Table(*headings, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+        settings = [(each.setting, _setting(each.a), _setting(each.b)) for each in comparison.differences]
+        write_table(console, ("setting", "a", "b"), settings, title="settings that differ")
+    write(console, "")
+    results = [(row.name, _value(row.a, row.unit), _value(row.b, row.unit), _change(row)) for row in comparison.rows]
+    write_table(console, ("", "a", "b", "b − a"), results, title="results", right={1, 2, 3})
 
 
 def _accuracy_at_rounds(a: History, b: History) -> list[Row]:
@@ -157,7 +149,7 @@ def _differences(a: Any, b: Any, path: str = "") -> list[Difference]:
 
 
 def _setting(value: Any) -> str:
-    return "–" if value is None else escape(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return "–" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 _WRITE: dict[str, Callable[[float], str]] = {
@@ -168,12 +160,11 @@ _WRITE: dict[str, Callable[[float], str]] = {
 }
 
 
-def _value(value: float | str | None, unit: str) -> str:
+def _value(value: float | str | None, unit: str) -> Cell:
     if value is None:
         return "–"
     if isinstance(value, str):
-        style = STYLES.get(value)
-        return f"[{style}]{value}[/]" if style else escape(value)
+        return Text(value, style=STYLES.get(value, ""))
     return _WRITE[unit](value)
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
+from orchestrator import text
+from orchestrator.layout import Cell, write_entries
 from orchestrator.overload import merged
 from orchestrator.results.checks import checks, overall
 from orchestrator.results.history import History
@@ -67,26 +69,21 @@ def finite(value: float) -> float | None:
 
 
 def print_summary(summary: Mapping[str, Any], report: Path, console: Console) -> None:
-    """Write a run's summary as a table; ``report`` is where its page lies."""
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    """Write a run's summary; ``report`` is where its page lies."""
     accuracy = summary["accuracy"]["global"]
-    ended = {"rounds": "all rounds done", "accuracy": "accuracy reached", "after": "time is up"}
-    table.add_row("verdict", f"[bold {STYLES[summary['verdict']]}]{summary['verdict']}[/]")
+    ended = {"rounds": "all rounds done", "accuracy": "accuracy reached", "after": "time is up", None: "not yet"}
+    delivered = ", ".join(f"{name} {text.size(size)}" for name, size in summary["bytes"].items())
+    rows: list[tuple[Cell, Cell]] = [("verdict", Text(summary["verdict"], style=f"bold {STYLES[summary['verdict']]}"))]
     for check in summary["checks"]:
-        table.add_row("", f"[{STYLES[check['verdict']]}]{check['verdict']:8}[/] {check['name']}: {check['detail']}")
-    table.add_row(
-        "ended",
-        f"{ended.get(summary['ended'], summary['ended'])}, {summary['rounds']} rounds in {summary['seconds']:.1f} s",
-    )
+        mark = Text.assemble("  ", (check["verdict"], STYLES[check["verdict"]]))
+        rows.append((mark, f"{check['name']}: {check['detail']}"))
+    rounds = text.count(summary["rounds"], "round")
+    rows.append(("ended", f"{ended.get(summary['ended'], summary['ended'])}, {rounds} in {summary['seconds']:.1f} s"))
     if accuracy is not None:
-        table.add_row("accuracy", f"{accuracy:.1%}")
-    table.add_row(
-        "links",
-        f"{summary['links']}: " + ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in summary["bytes"].items()),
-    )
-    table.add_row("faults", str(sum(fault["at"] is not None for fault in summary["faults"])))
-    table.add_row("report", str(report))
-    console.print(table)
+        rows.append(("accuracy", text.percent(accuracy)))
+    rows.append(("links", f"{summary['links']}: {delivered}" if delivered else summary["links"]))
+    rows.append(("faults", str(sum(fault["at"] is not None for fault in summary["faults"]))))
+    write_entries(console, [*rows, ("report", str(report))])
 
 
 def _fault(span: FaultSpan, began: float) -> dict[str, Any]:

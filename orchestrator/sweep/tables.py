@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich import box
-from rich.console import Console, Group, RenderableType
-from rich.markup import escape
-from rich.table import Table
+from rich.console import Console
+from rich.text import Text
 
 from orchestrator import text
+from orchestrator.layout import write, write_table
 from orchestrator.sweep.figures import Result, Spread, spreads
 from orchestrator.sweep.reading import Sweep, Target
 
@@ -71,18 +70,17 @@ def markdown(sweep: Sweep, results: Sequence[Result]) -> str:
 
 def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> None:
     """The table in parts, so that it fits a terminal, and what failed."""
-    parts: list[RenderableType] = [f"[dim]{escape(_legend(sweep))}[/]"]
+    write(console, Text(_legend(sweep), style="dim"))
     for columns in (_accuracies(sweep.target), _to_target(sweep.target), _COSTS):
         headings, *rows = table(sweep, results, columns)
         if len(headings) == 2:
             continue  # the case and its verdicts: nothing to show of it
-        shown = Table(*(escape(" ".join(cell)) for cell in headings), box=box.SIMPLE_HEAD)
-        for column in shown.columns[1:-1]:
-            column.justify, column.no_wrap = "right", True
-        for row in rows:
-            shown.add_row(*(escape("\n".join(cell)) for cell in row))
-        parts.append(shown)
-    console.print(Group(*parts, *(f"[red]failed:[/] {escape(each)}" for each in _failures(results))))
+        write(console, "")
+        figures = range(1, len(headings) - 1)
+        write_table(console, [" ".join(cell) for cell in headings], [["\n".join(cell) for cell in row] for row in rows],
+                    right=figures)  # fmt: skip
+    for each in _failures(results):
+        write(console, Text.assemble(("failed:", "red"), f" {each}"))
 
 
 def _accuracies(target: Target | None) -> list[Column]:

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import io
 import os
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from orchestrator.host import commands
 from orchestrator.host.doctor import Finding, examine, print_findings
+from tests.orchestrator.consoles import printed
 
 COMMANDS = ("sysctl kernel.unprivileged_userns_clone=1", "sysctl kernel.apparmor_restrict_unprivileged_userns=0")
 FINDINGS = [
@@ -20,10 +19,8 @@ FINDINGS = [
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_what_is_to_be_typed_is_a_line_of_its_own_and_whole(width: int) -> None:
-    console = Console(file=io.StringIO(), width=width)
-    print_findings(FINDINGS, console)
-    assert isinstance(console.file, io.StringIO)
-    lines = [line.strip() for line in console.file.getvalue().splitlines()]
+    shown = printed(width, lambda console: print_findings(FINDINGS, console))
+    lines = [line.strip() for line in shown.splitlines()]
     assert [line for line in lines if line in COMMANDS] == list(COMMANDS)
     words = " ".join(lines)
     for part in ("no namespaces not allowed on this host", "to do: allow it as root", "[refused]"):

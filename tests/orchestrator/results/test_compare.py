@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from orchestrator.results.compare import Comparison, Row, compare, print_comparison
 from orchestrator.results.history import History
+from tests.orchestrator.consoles import printed
 from tests.orchestrator.example_run import ROUND, Example
 
 
@@ -81,12 +80,21 @@ def test_json(normal: History, tmp_path: Path) -> None:
     assert result["rows"][0] == {"name": "verdict", "unit": "text", "a": "pass", "b": "pass", "change": None}
 
 
-def test_text(normal: History, tmp_path: Path) -> None:
-    console = Console(file=io.StringIO(), width=120, record=True)
-    other = run(tmp_path / "slow", Example(gain=0.2, settings={"model": "[mlp]"}))
-    print_comparison(compare(normal, other), console)
-    shown = console.export_text()
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_text(normal: History, tmp_path: Path, width: int) -> None:
+    long = tmp_path / "a-run-with-a-name-that-is-rather-long-20261122-154058-1ef8"
+    other = run(long, Example(gain=0.2, settings={"model": "[mlp]"}))
+    compared = compare(normal, other)
+    shown = printed(width, lambda console: print_comparison(compared, console))
     assert "[mlp]" in shown  # not taken for markup
     assert "points" in shown
-    print_comparison(compare(normal, normal), console)
-    assert "same scenario" in console.export_text()
+    assert {normal.run, other.run} <= set(shown.split())
+    assert "…" not in shown
+    said = " ".join(shown.split())
+    for row in compared.rows:
+        assert row.name in said
+
+
+def test_the_same_scenario(normal: History) -> None:
+    shown = printed(80, lambda console: print_comparison(compare(normal, normal), console))
+    assert "same scenario" in shown

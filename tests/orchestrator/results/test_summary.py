@@ -4,9 +4,12 @@ import json
 import math
 from pathlib import Path
 
+import pytest
+
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
-from orchestrator.results.summary import summary
+from orchestrator.results.summary import print_summary, summary
+from tests.orchestrator.consoles import printed
 from tests.orchestrator.example_run import MODEL, Example, plan_of
 
 
@@ -46,3 +49,23 @@ def test_summary_has_no_numbers_that_json_lacks(tmp_path: Path) -> None:
     result = summary(History.open(tmp_path))
     assert result["accuracy"] == {"global": None, "edge": {"edge-0": None}}
     json.dumps(result, allow_nan=False)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_the_reports_path_is_printed_whole(tmp_path: Path, width: int) -> None:
+    result = summary(History.open(Example().build(tmp_path / "run")))
+    report = tmp_path / "runs" / "dropout-20261122-154058-1ef8" / "report.html"  # wider than 60 columns
+    shown = printed(width, lambda console: print_summary(result, report, console))
+    assert str(report) in shown.split()
+    assert "…" not in shown
+    said = " ".join(shown.split())
+    for check in result["checks"]:
+        assert " ".join(f"{check['verdict']} {check['name']}: {check['detail']}".split()) in said
+
+
+def test_a_run_that_goes_on_has_a_summary_too(tmp_path: Path) -> None:
+    Record.create(tmp_path, json.dumps(plan_of(Example())), {}).close()
+    result = summary(History.open(tmp_path))
+    lines = printed(200, lambda console: print_summary(result, tmp_path / "report.html", console)).splitlines()
+    assert "ended      not yet, 0 rounds in 0.0 s" in lines
+    assert f"links      {result['links']}" in lines

@@ -1,15 +1,15 @@
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
-from rich.console import Console
+import pytest
 
 from orchestrator.scenario.reading import parse
 from orchestrator.sweep.figures import Figures, Result
 from orchestrator.sweep.reading import Combination, Sweep, Target
 from orchestrator.sweep.tables import markdown, print_tables, to_json
+from tests.orchestrator.consoles import printed
 
 SCENARIO = parse("algorithm: {name: hierfavg}", "base.yaml")
 TARGET = Target(accuracy="70%")
@@ -66,14 +66,16 @@ def test_the_target_is_explained() -> None:
     assert "Target" not in plain
 
 
-def test_terminal() -> None:
-    console = Console(file=io.StringIO(), width=80, record=True)
-    asked = sweep("[a]", "b")
-    print_tables(asked, made(asked, GOOD, BETTER, "it [broke]"), console)
-    shown = console.export_text()
-    assert "[a]" in shown  # not taken for markup
+@pytest.mark.parametrize("width", [30, 60, 80, 200])
+def test_terminal(width: int) -> None:
+    asked = sweep("[a]", "baseline", "all-of-them-drop-out", "alone")
+    runs = made(asked, GOOD, BETTER, "it [broke] /tmp/runs/mine", GOOD, BETTER, BETTER, GOOD)
+    shown = printed(width, lambda console: print_tables(asked, runs, console))
+    for case in asked.cases:  # whole, and not taken for markup
+        assert case in shown.split()
     assert "85.0 ± 7.1%" in shown
-    assert "failed: b, seed 1: it [broke]" in shown
+    assert "failed: baseline, seed 1: it [broke] /tmp/runs/mine" in " ".join(shown.split())
+    assert "…" not in shown
 
 
 def test_json() -> None:

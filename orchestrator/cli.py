@@ -249,18 +249,29 @@ def list_runs(runs: Path, as_json: bool) -> None:
 @runs_option
 @json_option
 def logs(node: str, run: str | None, follow: bool, runs: Path, as_json: bool) -> None:
-    """Print the log of NODE (or of `switch` or `forkserver`)."""
+    """Print the log of NODE (or of `switch` or `forkserver`); of a simulated node what the record holds of it."""
     from orchestrator.host.directory import find_run
     from orchestrator.host.tail import follow_file, log_of
+    from orchestrator.results.history import History
+    from orchestrator.results.node_log import follow_record
 
     directory = find_run(run, runs)
-    path = log_of(directory, node)
-    if as_json:
-        lines = path.read_text(errors="replace").splitlines()
-        click.echo(json.dumps({"run": directory.run, "node": node, "lines": lines}))
-        return
-    for piece in follow_file(path, lambda: follow and directory.holder() is not None):
-        click.echo(piece, nl=False)
+
+    def go_on() -> bool:
+        return follow and not as_json and directory.holder() is not None
+
+    with History.open(directory.path) as history:
+        if history.driver == "sim":
+            pieces = follow_record(history, node, go_on)
+        else:
+            pieces = follow_file(log_of(directory, node), go_on)
+        if as_json:
+            lines = "".join(pieces).splitlines()
+            click.echo(json.dumps({"run": directory.run, "node": node, "lines": lines}))
+            return
+        with contextlib.suppress(KeyboardInterrupt):  # the usual end of --follow
+            for piece in pieces:
+                click.echo(piece, nl=False)
 
 
 @cli.command("down")

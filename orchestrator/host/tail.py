@@ -17,8 +17,10 @@ def log_of(directory: RunDirectory, node: str) -> Path:
     path = directory.logs / f"{node}.log"
     if path.exists():
         return path
-    names = ", ".join(sorted(each.stem for each in directory.logs.glob("*.log"))) or "none"
-    raise RunError(f"run {directory.run} has no log '{node}'; it has: {names}")
+    names = ", ".join(sorted(each.stem for each in directory.logs.glob("*.log")))
+    raise RunError(
+        f"run {directory.run} has no log of '{node}'; " + (f"it has: {names}" if names else "it has none yet")
+    )
 
 
 def follow_file(path: Path, go_on: Callable[[], bool]) -> Iterator[str]:

@@ -169,26 +169,30 @@ class History:
 
     # What happened
 
-    def events(self, *names: str) -> list[Event]:
-        """Events in the order they were recorded; of these names, or all."""
-        which = f"WHERE name IN ({', '.join('?' * len(names))})" if names else ""
-        rows = self._rows(f"SELECT t, node, name, round, edge_round, data FROM event {which} ORDER BY rowid", *names)
+    def events(self, *names: str, node: str | None = None) -> list[Event]:
+        """Events in the order they were recorded; of these names, or all; of one node, or all."""
+        which = f"AND name IN ({', '.join('?' * len(names))})" if names else ""
+        columns = "t, node, name, round, edge_round, data"
+        query = f"SELECT {columns} FROM event WHERE (?1 IS NULL OR node = ?1) {which} ORDER BY rowid"
+        rows = self._rows(query, node, *names)
         return [Event(t, node, name, round, json.loads(data), edge) for t, node, name, round, edge, data in rows]
 
-    def metrics(self, name: str, scope: str | None = None) -> list[Metric]:
-        """One figure of every node, in the order it was reported; on one scope, or on all."""
+    def metrics(self, name: str | None, scope: str | None = None, node: str | None = None) -> list[Metric]:
+        """Figures in the order they were reported; of one name, scope and node, or of all."""
         rows = self._rows(
-            "SELECT t, node, round, scope, name, value FROM metric WHERE name = ?1 AND (?2 IS NULL OR scope = ?2)",
-            *(name, scope),
+            "SELECT t, node, round, scope, name, value FROM metric WHERE (?1 IS NULL OR name = ?1)"
+            " AND (?2 IS NULL OR scope = ?2) AND (?3 IS NULL OR node = ?3)",
+            *(name, scope, node),
         )
         return [
             Metric(t, node, round, scope, name, math.nan if value is None else value)
             for t, node, round, scope, name, value in rows
         ]
 
-    def states(self) -> list[State]:
-        """Every change of a node's state, in order."""
-        return [State(*row) for row in self._rows("SELECT t, node, state, detail FROM state")]
+    def states(self, node: str | None = None) -> list[State]:
+        """Every change of a node's state, in order; of one node, or of all."""
+        rows = self._rows("SELECT t, node, state, detail FROM state WHERE ?1 IS NULL OR node = ?1", node)
+        return [State(*row) for row in rows]
 
     def current_states(self) -> dict[str, State]:
         """Each planned node's latest state; "planned" for those that nothing was recorded of."""

@@ -1,0 +1,61 @@
+"""What the record holds of one node, as lines of a log: for simulated nodes, which print nothing themselves."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from orchestrator import text
+from orchestrator.errors import RunError
+from orchestrator.results.history import History
+from orchestrator.results.rows import Event, Metric, State
+
+LOOK_EVERY = 0.25  # s
+NAMED = 12  # nodes, in an error
+
+
+def follow_record(history: History, node: str, go_on: Callable[[], bool]) -> Iterator[str]:
+    """The lines of a node, then those that are added, until ``go_on`` says no and all has been read.
+
+    Times are the run's. The traceback of a node that failed, which lies in a file, comes last. RunError if the run has no
+    such node.
+    """
+    if node not in history.nodes:
+        names = text.some(history.nodes, NAMED)
+        raise RunError(f"run {history.run} has no node '{node}'; it has: {names}")
+    read = [0, 0, 0]  # rows of each table
+    while True:
+        last = not go_on()
+        tables: list[Sequence[State | Event | Metric]] = [
+            history.states(node), history.events(node=node), history.metrics(None, node=node)
+        ]  # fmt: skip
+        new = [row for table, count in zip(tables, read, strict=True) for row in table[count:]]
+        read = [len(table) for table in tables]
+        for row in sorted(new, key=lambda each: each.t):
+            yield f"[{row.t:10.3f} s] {_in_words(row)}\n"
+        if last:
+            break
+        time.sleep(LOOK_EVERY)
+    traceback = history.directory / "logs" / f"{node}.log"
+    if traceback.exists():
+        yield traceback.read_text(errors="replace")
+
+
+def _in_words(row: State | Event | Metric) -> str:
+    match row:
+        case State():
+            return f"state {row.state}{f' ({row.detail})' if row.detail else ''}"
+        case Metric():
+            return f"{_round(row.round)}{row.scope} {row.name} {row.value:.6g}"
+        case Event():
+            data = ", ".join(f"{key} {_value(value)}" for key, value in row.data.items())
+            return f"{_round(row.round)}{row.name}{f' ({data})' if data else ''}"
+
+
+def _round(round: int | None) -> str:
+    return "" if round is None else f"round {round}: "
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

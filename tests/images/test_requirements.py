@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 MACHINES = ("x86_64", "aarch64")
 OF_ITS_OWN = {"x86_64": {}, "aarch64": {"torch": "2.6.0", "torchvision": "0.21.0", "sympy": "1.13.1"}}
 NOT_TO_RUN = {"setuptools"}  # torch's, to compile extensions
+FOR_GPUS = re.compile("nvidia-|cuda-|triton$")  # required by the torch that pip takes for PCs
 BY_NAME = {"torchvision"}  # node.learning.vision imports it so, for the models that need it
 TO_PREPARE_DATA = {"PIL", "sklearn"}  # which is done on the host: nodes find data sets prepared
 
@@ -54,7 +55,8 @@ def needed(name: str) -> Iterator[str]:
     for text in distribution(name).requires or ():
         requirement = Requirement(text)
         wanted = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-        if wanted and canonicalize_name(requirement.name) not in NOT_TO_RUN:
+        found = canonicalize_name(requirement.name)
+        if wanted and found not in NOT_TO_RUN and not FOR_GPUS.match(found):
             yield from needed(requirement.name)
 
 

@@ -23,9 +23,9 @@ from orchestrator.results.history import History
 from orchestrator.run import Outcome, execute
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario, effective
-from orchestrator.view import Clock, View
+from orchestrator.view import View
 
-OpenView = Callable[[Clock | None], View]
+OpenView = Callable[[bool], View]
 
 
 def prepared_plan(scenario: Scenario, file: Path) -> Plan:
@@ -39,8 +39,8 @@ def launch(
 ) -> tuple[Outcome, RunDirectory]:  # fmt: skip
     """Carry out the plan of a scenario, in a fresh directory below ``runs``.
 
-    ``file`` and ``overrides`` are what the scenario was read from. ``open_view`` is given the run's own clock, where
-    that is not the host's. ``workers`` processes train where nodes are simulated: by default one for each processor.
+    ``file`` and ``overrides`` are what the scenario was read from. ``open_view`` is told whether the
+    run's clock is virtual. ``workers`` processes train where nodes are simulated: by default one for each processor.
     HostError, and nothing is made, if this host lacks what the driver needs.
     """
     require(plan.driver)
@@ -105,7 +105,7 @@ def _plan_of(directory: RunDirectory) -> Plan:
 def _run(driver: str, open_view: OpenView, start: Callable[[View], Coroutine[Any, Any, Outcome]]) -> Outcome:
     """Carry out what ``start`` makes, on the clock of the driver."""
     loop = VirtualLoop() if driver == "sim" else None
-    view = open_view(loop.time if loop else None)
+    view = open_view(loop is not None)
     try:
         return run_virtual(start(view), loop) if loop else asyncio.run(start(view))
     finally:

@@ -61,6 +61,7 @@ async def execute(
     processes train where nodes are simulated. ``calibrate``: measure the links at length, and do not train.
     """
     clock, started = RunClock(asyncio.get_running_loop(), past), time.monotonic()
+    view.keep_time(clock)
     # 1. The record comes first, so that whatever happens next is written down.
     if past is None:
         record = Record.create(directory.path, json.dumps(plan.to_json(), indent=1) + "\n", meta)

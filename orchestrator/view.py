@@ -57,6 +57,9 @@ class Snapshot:
 class View(Protocol):
     """Shows a run. ``update`` is called a few times a second, ``line`` when something happens."""
 
+    def keep_time(self, clock: Clock) -> None:
+        """Tell lines at the time of this clock from now on: the run's, which is not 0 where a run is continued."""
+
     def update(self, snapshot: Snapshot) -> None: ...
 
     def line(self, text: str) -> None: ...
@@ -64,36 +67,42 @@ class View(Protocol):
     def close(self) -> None: ...
 
 
-def open_view(*, as_json: bool = False, virtual: Clock | None = None) -> View:
+def open_view(*, as_json: bool = False, virtual: bool = False) -> View:
     """The live picture if standard output is a terminal; else plain lines, on standard error under ``--json``.
 
-    ``virtual`` is the run's own clock, where that is not the host's; both are shown then.
+    ``virtual``: the run's clock is not the host's; both are shown then.
     """
     if as_json:
-        return PlainView(sys.stderr, virtual)
+        return PlainView(sys.stderr, virtual=virtual)
     console = Console()
-    return LiveView(console, virtual) if console.is_terminal else PlainView(sys.stdout, virtual)
+    return LiveView(console, virtual=virtual) if console.is_terminal else PlainView(sys.stdout, virtual=virtual)
 
 
 class Stamp:
-    """Writes the time since it was made: ``12.3 s``, or on two clocks ``640.0 s (2.1 s)``, the host's in brackets."""
+    """Writes the run's time: ``12.3 s``, or if its clock is ``virtual`` ``640.0 s (2.1 s)``, in brackets the host's
+    time since this was made. Until ``run`` is set, that is the run's, too."""
 
-    def __init__(self, virtual: Clock | None, clock: Clock) -> None:
-        self._virtual, self._clock = virtual, clock
-        self._began = clock()
+    def __init__(self, virtual: bool, host: Clock) -> None:
+        self._virtual, self._host = virtual, host
+        self._began = host()
+        self.run: Clock | None = None
 
     def __str__(self) -> str:
-        host = self._clock() - self._began
-        return f"{host:7.1f} s" if self._virtual is None else f"{self._virtual():8.1f} s ({host:6.1f} s)"
+        elapsed = self._host() - self._began
+        t = elapsed if self.run is None else self.run()
+        return f"{t:8.1f} s ({elapsed:6.1f} s)" if self._virtual else f"{t:7.1f} s"
 
 
 class PlainView:
     """One line for each thing that happens and for each round, with the time."""
 
-    def __init__(self, stream: TextIO, virtual: Clock | None = None, clock: Clock = time.monotonic) -> None:
+    def __init__(self, stream: TextIO, *, virtual: bool = False, host: Clock = time.monotonic) -> None:
         self._stream = stream
-        self._stamp = Stamp(virtual, clock)
+        self._stamp = Stamp(virtual, host)
         self._last: Snapshot | None = None
+
+    def keep_time(self, clock: Clock) -> None:
+        self._stamp.run = clock
 
     def update(self, snapshot: Snapshot) -> None:
         last, self._last = self._last, snapshot
@@ -124,13 +133,16 @@ def _round_line(snapshot: Snapshot) -> str:
 class LiveView:
     """A picture that is redrawn in place; the last one stays when the run is over."""
 
-    def __init__(self, console: Console, virtual: Clock | None = None, clock: Clock = time.monotonic) -> None:
-        self._stamp = Stamp(virtual, clock)
+    def __init__(self, console: Console, *, virtual: bool = False, host: Clock = time.monotonic) -> None:
+        self._stamp = Stamp(virtual, host)
         self._lines: deque[tuple[str, str]] = deque(maxlen=LINES)
         self._curve: dict[int, float] = {}
         self._snapshot = Snapshot(t=0.0, round=0, rounds_total=None, nodes_up=0, nodes_total=0)
         self._live = Live(self._picture(), console=console, auto_refresh=False, redirect_stderr=False)
         self._live.start(refresh=True)
+
+    def keep_time(self, clock: Clock) -> None:
+        self._stamp.run = clock
 
     def update(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot

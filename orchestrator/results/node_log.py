@@ -18,8 +18,8 @@ NAMED = 12  # nodes, in an error
 def follow_record(history: History, node: str, go_on: Callable[[], bool]) -> Iterator[str]:
     """The lines of a node, then those that are added, until ``go_on`` says no and all has been read.
 
-    Times are the run's. The traceback of a node that failed, which lies in a file, comes last. RunError if the run has no
-    such node.
+    Times are the run's. The traceback of a node that failed, which lies in a file, comes last.
+    RunError if the run has no such node.
     """
     if node not in history.nodes:
         names = text.some(history.nodes, NAMED)

@@ -7,7 +7,7 @@ from rich.live import Live
 from rich.text import Text
 
 from orchestrator import text
-from orchestrator.view import Snapshot
+from orchestrator.view import Clock, Snapshot
 
 
 class Glimpse:
@@ -21,6 +21,9 @@ class Glimpse:
         self._shown = console.is_terminal
         if self._shown:
             self._live.start(refresh=True)
+
+    def keep_time(self, clock: Clock) -> None:
+        """It tells no times."""
 
     def update(self, snapshot: Snapshot) -> None:
         if not self._shown:

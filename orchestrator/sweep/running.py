@@ -101,7 +101,7 @@ class _Sweeper:
             self._sweep.scenario,
             combination.overrides,
             self._directory,
-            lambda virtual: Glimpse(self._name(combination)),
+            lambda _: Glimpse(self._name(combination)),
             workers=self._workers,
             meta={"sweep": self._sweep.name, "case": combination.case},
         )

@@ -33,7 +33,7 @@ def clock(*times: float) -> Callable[[], float]:
 
 def live(width: int = 100) -> tuple[LiveView, Console]:
     console = Console(file=io.StringIO(), width=width, height=30, force_terminal=True)
-    return LiveView(console, clock=clock(100.0, 103.0, 104.0)), console
+    return LiveView(console, host=clock(100.0, 103.0, 104.0)), console
 
 
 def shown(view: LiveView, width: int = 100) -> str:
@@ -44,15 +44,30 @@ def shown(view: LiveView, width: int = 100) -> str:
 
 def test_plain_lines_have_the_time_since_the_view_was_opened() -> None:
     stream = io.StringIO()
-    view = PlainView(stream, clock=clock(100.0, 100.5, 112.25))
+    view = PlainView(stream, host=clock(100.0, 100.5, 112.25))
     view.line("starting 16 nodes")
     view.line("training")
     assert stream.getvalue().splitlines() == ["[    0.5 s] starting 16 nodes", "[   12.2 s] training"]
 
 
-def test_two_clocks_where_the_run_has_its_own() -> None:
+def test_lines_have_the_runs_own_time_which_may_begin_late() -> None:
     stream = io.StringIO()
-    view = PlainView(stream, virtual=clock(0.0, 640.0), clock=clock(100.0, 100.5, 102.2))
+    view = PlainView(stream, host=clock(100.0, 100.5, 102.5, 104.0))
+    view.line("looking at this host")
+    view.keep_time(clock(61.0, 61.0))  # a run that goes on, and whose clock stands still until all is set up again
+    view.line("starting 16 nodes")
+    view.line("training")
+    assert stream.getvalue().splitlines() == [
+        "[    0.5 s] looking at this host",
+        "[   61.0 s] starting 16 nodes",
+        "[   61.0 s] training",
+    ]
+
+
+def test_two_clocks_where_the_runs_is_virtual() -> None:
+    stream = io.StringIO()
+    view = PlainView(stream, virtual=True, host=clock(100.0, 100.5, 102.2))
+    view.keep_time(clock(0.0, 640.0))
     view.line("starting 16 nodes")
     view.line("training")
     assert stream.getvalue().splitlines() == [
@@ -61,9 +76,17 @@ def test_two_clocks_where_the_run_has_its_own() -> None:
     ]
 
 
+def test_the_picture_has_the_runs_time_too() -> None:
+    view, _ = live()
+    view.keep_time(clock(61.0))
+    view.line("starting 16 nodes")
+    assert "61.0 s  starting 16 nodes" in shown(view)
+    view.close()
+
+
 def test_plain_view_tells_each_round_once() -> None:
     stream = io.StringIO()
-    view = PlainView(stream, clock=clock(0.0, 1.0, 2.0))
+    view = PlainView(stream, host=clock(0.0, 1.0, 2.0))
     for snapshot in (START, START, LATER, LATER):
         view.update(snapshot)
     view.close()
@@ -74,7 +97,7 @@ def test_plain_view_tells_each_round_once() -> None:
 
 def test_plain_view_tells_when_a_check_fails() -> None:
     stream = io.StringIO()
-    view = PlainView(stream, clock=clock(0.0, 1.0))
+    view = PlainView(stream, host=clock(0.0, 1.0))
     failed = Snapshot(t=1.0, round=0, rounds_total=20, nodes_up=16, nodes_total=16, verdict="fail")
     for snapshot in (START, failed, failed):
         view.update(snapshot)

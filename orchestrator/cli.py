@@ -19,7 +19,7 @@ import click
 from rich.console import Console
 
 from orchestrator import text
-from orchestrator.errors import OrchestratorError, PlanError, ScenarioError
+from orchestrator.errors import OrchestratorError, PlanError, RecordError, RunError, ScenarioError
 from orchestrator.host.commands import extend_path
 from orchestrator.layout import open_console, write_table
 
@@ -260,8 +260,12 @@ def logs(node: str, run: str | None, follow: bool, runs: Path, as_json: bool) ->
     def go_on() -> bool:
         return follow and not as_json and directory.holder() is not None
 
-    with History.open(directory.path) as history:
-        if history.driver == "sim":
+    with contextlib.ExitStack() as stack:
+        try:
+            history = stack.enter_context(History.open(directory.path))
+        except RecordError:
+            history = None  # the files of nodes can be read all the same
+        if history is not None and history.driver == "sim":
             pieces = follow_record(history, node, go_on)
         else:
             pieces = follow_file(log_of(directory, node), go_on)
@@ -290,7 +294,10 @@ def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> N
     elif run is not None and run in found:
         targets = {run: found[run]}
     else:
-        directory = find_run(run, runs)
+        try:
+            directory = find_run(run, runs)
+        except RunError as error:
+            raise RunError(f"{error}; on this host are: {', '.join(sorted(found)) or 'none'}") from None
         targets = {directory.run: directory}
     results = [down(name, directory) for name, directory in targets.items()]
     if as_json:
@@ -300,6 +307,8 @@ def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> N
             click.echo(result.told())
         if not results:
             click.echo("nothing of any run is left on this host")
+        if others := sorted(found.keys() - targets.keys()):
+            click.echo(f"other runs are still here: {', '.join(others)}; `down RUN` ends one of them, `down --all` all")
     sys.exit(1 if any(result.left for result in results) else 0)
 
 

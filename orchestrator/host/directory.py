@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import time
@@ -137,7 +138,18 @@ def known_runs(runs: Path) -> list[RunDirectory]:
     if not runs.is_dir():
         return []
     found = [RunDirectory(path.resolve()) for path in runs.iterdir() if (path / "run.db").exists()]
-    return sorted(found, key=lambda each: each.path.stat().st_ctime)
+    return sorted(found, key=_begun)
+
+
+def _begun(directory: RunDirectory) -> tuple[str, float]:
+    """When a run began, by its id, and within a second by its scenario, which nothing writes to later. A directory that
+    was renamed is as old as can be."""
+    stamp = re.search(r"-(\d{8}-\d{6})-[0-9a-f]{4}$", directory.run)
+    try:
+        written = (directory.path / "scenario.yaml").stat().st_mtime
+    except OSError:
+        written = 0.0
+    return stamp[1] if stamp else "", written
 
 
 def find_run(name: str | None, runs: Path) -> RunDirectory:

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator import text
 from orchestrator.errors import RecordError
 from orchestrator.fabric.anchor import removed
 from orchestrator.host import cgroups, containers, processes
@@ -42,9 +43,9 @@ class Removed:
         if not self.anything:
             return f"{self.run}: nothing of it is left on this host"
         parts = ["ended in order"] if self.stopped else []
-        parts += [f"removed {len(self.containers)} containers"] if self.containers else []
-        parts += [f"ended {len(self.processes)} processes"] if self.processes else []
-        parts += [f"removed {len(self.cgroups)} cgroups"] if self.cgroups else []
+        parts += [f"removed {text.count(len(self.containers), 'container')}"] if self.containers else []
+        parts += [f"ended {len(self.processes)} process{'es' * (len(self.processes) != 1)}"] if self.processes else []
+        parts += [f"removed {text.count(len(self.cgroups), 'cgroup')}"] if self.cgroups else []
         return f"{self.run}: {', '.join(parts)}; nothing of it is left on this host"
 
 

@@ -1,64 +1,98 @@
-"""Mistakes of a scenario that show only with its data: told like every other one, with exit code 2."""
+"""The verbs that look after runs, in odd conditions: one clear line, the right exit code, never a traceback."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
-from orchestrator import cli
+from orchestrator.cli import cli
+from orchestrator.errors import RecordError, RunError
+from orchestrator.host import down
+from orchestrator.host.directory import RunDirectory
+from orchestrator.host.down import Removed
+from tests.orchestrator.example_run import Example
 
-SCENARIO = """\
-algorithm: fedavg
-topology: {devices: 2}
-data:
-  dataset: npz:mine.npz
-  partition: iid
-"""
-
-
-def told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str]:
-    monkeypatch.setattr("sys.argv", ["edgebed", *arguments])
-    return cli._carry_out(), capsys.readouterr().err
+OTHERS: dict[str, RunDirectory | None] = {"other-20260101-120000-aaaa": None}
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EDGEBED_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "mine.yaml").write_text(SCENARIO)
-    return tmp_path
+def verb(*words: str | Path) -> Result:
+    return CliRunner().invoke(cli, list(map(str, words)))
 
 
-@pytest.mark.parametrize("verb", [["validate"], ["plan"], ["plan", "--json"], ["up", "--driver", "sim"]])
-def test_a_missing_data_set_has_its_line_and_path(
-    verb: list[str], folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code, text = told(capsys, monkeypatch, *verb, "mine.yaml")
-    assert text == f"error: mine.yaml:4: data.dataset: data set npz:mine.npz: no file at {folder}/mine.npz\n"
-    assert code == 2
-    assert not (folder / "runs").exists()
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """A complete run, and after it one whose record is damaged."""
+    folder = tmp_path / "runs"
+    Example().build(folder / "good-20260101-120000-0000")
+    damaged = folder / "damaged-20260102-120000-0000"
+    (damaged / "logs").mkdir(parents=True)
+    (damaged / "run.db").write_text("garbage" * 100)
+    (damaged / "logs" / "cloud.log").write_text("ready\n")
+    (folder / "a file").touch()
+    (folder / "no run").mkdir()
+    return folder
+
+
+@pytest.fixture
+def quiet_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host on which nothing of any run is alive, whatever else it does."""
+    monkeypatch.setattr(down, "traces", lambda runs: {})
+
+
+@pytest.mark.parametrize("words", [("logs", "edge-0"), ("report",), ("resume",), ("down",)])
+@pytest.mark.usefixtures("quiet_host")
+def test_without_any_run(tmp_path: Path, words: tuple[str, ...]) -> None:
+    result = verb(*words, "--runs", tmp_path / "none")
+    assert isinstance(result.exception, RunError)
+    assert "start one with `up SCENARIO`" in str(result.exception)
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize(
-    ("override", "expected"),
-    [
-        ("data.partition={iid: {min_samples: 5000}}", "data.partition: 1437 samples do not give 2 clients min_samples"),
-        ("data.partition=by-subject", "data.partition: by-subject needs a data set that names people"),
-    ],
+    "words", [("logs", "edge-0", "--run", "x"), ("report", "x"), ("down", "x"), ("compare", "x", "y"), ("resume", "x")]
 )
-def test_what_the_data_does_not_give_has_its_place(
-    override: str, expected: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code, text = told(capsys, monkeypatch, "validate", "mine.yaml", "--set", "data.dataset=digits", "--set", override)
-    assert text.startswith(f"error: --set {override}: {expected}")
-    assert code == 2
+@pytest.mark.usefixtures("quiet_host")
+def test_a_run_that_does_not_exist(runs: Path, words: tuple[str, ...]) -> None:
+    result = verb(*words, "--runs", runs)
+    assert isinstance(result.exception, RunError)
+    assert "good-20260101-120000-0000, damaged-20260102-120000-0000" in str(result.exception)
 
 
-def test_what_a_default_asks_too_much_of_names_the_file(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (folder / "mine.yaml").write_text("algorithm: fedavg\ntopology: {devices: 2000}\n")
-    code, text = told(capsys, monkeypatch, "plan", "mine.yaml")
-    assert text.startswith("error: mine.yaml: data.partition: 1437 samples do not give 2000 clients")
-    assert code == 2
+@pytest.mark.parametrize("words", [("report",), ("resume",), ("compare", "damaged-20260102-120000-0000", "x")])
+def test_a_damaged_record_is_named(runs: Path, words: tuple[str, ...]) -> None:
+    result = verb(*words, "--runs", runs)
+    assert isinstance(result.exception, RecordError)
+    assert "damaged-20260102-120000-0000/run.db cannot be read" in str(result.exception)
+
+
+def test_what_a_node_printed_can_be_read_without_a_record(runs: Path) -> None:
+    result = verb("logs", "cloud", "--runs", runs)
+    assert (result.exit_code, result.output) == (0, "ready\n")
+    assert json.loads(verb("logs", "cloud", "--runs", runs, "--json").output)["lines"] == ["ready"]
+
+
+def test_logs_of_a_simulated_node_are_in_the_record(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.results.history.History.driver", "sim")
+    result = verb("logs", "edge-0", "--run", "good-20260101-120000-0000", "--runs", runs)
+    assert result.exit_code == 0
+    assert "s] round 1: round (phase start" in result.output
+
+
+def test_down_tells_of_other_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(down, "traces", lambda runs: OTHERS)
+    result = verb("down", "good-20260101-120000-0000", "--runs", runs)
+    assert result.exit_code == 0
+    assert "good-20260101-120000-0000: nothing of it is left on this host" in result.output
+    assert "other runs are still here: other-20260101-120000-aaaa" in result.output
+    nowhere = verb("down", "--runs", runs / "elsewhere")
+    assert "on this host are: other-20260101-120000-aaaa" in str(nowhere.exception)
+
+
+def test_what_was_removed_is_counted_in_words() -> None:
+    assert Removed("a", processes=["hub (7)"], cgroups=["x", "y"]).told() == (
+        "a: ended 1 process, removed 2 cgroups; nothing of it is left on this host"
+    )
+    assert "removed 1 container, ended 2 processes;" in Removed("a", containers=["c"], processes=["p", "q"]).told()

@@ -14,6 +14,7 @@ from orchestrator.host.directory import RunDirectory, find_run, known_runs
 def make(runs: Path, name: str) -> RunDirectory:
     directory = RunDirectory.create(runs, name)
     (directory.path / "run.db").touch()
+    (directory.path / "scenario.yaml").touch()
     return directory
 
 
@@ -60,11 +61,22 @@ def test_who_has_just_begun_to_hold_it_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_find_by_name_by_path_and_the_latest(tmp_path: Path) -> None:
-    first, second = make(tmp_path, "a"), make(tmp_path, "b")
-    os.utime(second.path)
+    first, second = make(tmp_path, "b"), make(tmp_path, "a")
+    os.utime(second.path / "scenario.yaml")
     assert find_run(first.run, tmp_path) == first
     assert find_run(str(first.path), tmp_path) == first
-    assert find_run(None, tmp_path) == known_runs(tmp_path)[-1]
+    assert known_runs(tmp_path) == [first, second]
+    assert find_run(None, tmp_path) == second
+
+
+def test_the_latest_is_the_one_that_began_last_whatever_was_written_since(tmp_path: Path) -> None:
+    for run in ("b-20260101-120000-ffff", "a-20260102-080000-0000", "renamed"):
+        (tmp_path / run).mkdir()
+        (tmp_path / run / "run.db").touch()
+    (tmp_path / "b-20260101-120000-ffff" / "report.html").touch()
+    assert [each.run for each in known_runs(tmp_path)] == [
+        *("renamed", "b-20260101-120000-ffff", "a-20260102-080000-0000"),
+    ]
 
 
 def test_an_unknown_run_is_an_error_that_names_the_known_ones(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ From a node:
 To a node:
     start, stop, leave, slow {factor}, beat         beat is the lease: a node that hears nothing ends itself
 
-Events: round {round, phase: "start"|"end"}, joined {peer}, lost {peer, reason}, left {peer}, refused {peer, reason},
-late {peer, kind, round}, superseded {peer, kind}, undelivered {peer, messages}, round_abandoned {round, kind, have,
-need}, bad_message {peer, reason}, overrun {asked s, taken s, mode}, resumed {round}, frozen
-{seconds}. ``edge_round`` stands beside the
-round where edges make several in one (node.numbering).
+Events: round {round, phase: "start"} and {round, phase: "end", gatherings, abandoned: how many of them}, joined {peer},
+lost {peer, reason}, left {peer}, refused {peer, reason}, late {peer, kind, round}, superseded {peer, kind}, undelivered
+{peer, messages}, round_abandoned {round, kind, have, need}, bad_message {peer, reason}, overrun {asked s, taken s,
+mode}, resumed {round}, frozen {seconds}, not_finite {round, what, ...}: NaN or an infinity, in the reported value
+``what`` {scope}, in the tensor ``what`` of a message that the node sends {kind}, or in a peer's, which is left out
+{peer, kind}. ``edge_round`` stands beside the round where edges make several in one (node.numbering).
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from node.assignment import Gathering
 from node.association import BadMessage, Event, Joined, Left, Lost, Received, Refused, Undelivered
 from node.control import Reporter
 from node.errors import Finished
+from node.finite import not_finite
 from node.gathering import Gather, Mailbox, Remark
 from node.membership import Membership
 from node.numbering import EdgeRounds
@@ -47,6 +48,8 @@ class Exchange:
         self._news = asyncio.Event()
         self._stopped = asyncio.Event()
         self._failure: BaseException | None = None
+        self.gatherings = 0  # that need answers
+        self.abandoned = 0  # of these
 
     # What a role does
 
@@ -81,20 +84,29 @@ class Exchange:
         finally:
             self._mailbox.end(gather)
         messages = gather.result(membership.left)
-        need = gather.need(membership.left)
-        if not messages and need:
-            have = len(gather.answers)
-            numbers = self._edge_rounds.numbers(round, min(gather.peers))
-            self._reporter.event("round_abandoned", **numbers, kind=kind, have=have, need=need)
+        if gather.quorum != 0 and gather.peers:
+            self.gatherings += 1
+            if not messages:
+                need = max(1, gather.need(membership.left))
+                self.abandon(kind, round, min(gather.peers), len(gather.answers), need)
         return messages
+
+    def abandon(self, kind: str, round: int | None, peer: str, have: int, need: int) -> None:
+        """A gathering of ``peer`` and others came to nothing: the round goes on without it."""
+        self.abandoned += 1
+        numbers = self._edge_rounds.numbers(round, peer)
+        self._reporter.event("round_abandoned", **numbers, kind=kind, have=have, need=need)
 
     async def receive(self, kinds: Collection[str]) -> Message:
         while True:
             message, remarks = self._mailbox.take(kinds)
             self._report_remarks(remarks)
-            if message is not None and not self._stopped.is_set():
-                return message
-            await self._next_news()
+            if message is None or self._stopped.is_set():
+                await self._next_news()
+            elif message.sender != self._parent and not_finite(message.tensors):
+                self._report_remarks([("not_finite", message)])
+            else:
+                return message  # also a parent's that is not finite, or its children would wait for ever
 
     async def unless_stopped(self, work: Awaitable[T]) -> T:
         """The result of ``work``, or `Finished` as soon as the run is over."""
@@ -183,8 +195,11 @@ class Exchange:
 
     def _report_remarks(self, remarks: Iterable[Remark]) -> None:
         for fate, message in remarks:
-            numbers = self._edge_rounds.numbers(message.round, message.sender)
-            self._reporter.event(fate, **numbers, peer=message.sender, kind=message.kind)
+            which = self._edge_rounds.numbers(message.round, message.sender)
+            which |= {"peer": message.sender, "kind": message.kind}
+            if fate == "not_finite":
+                which["what"] = str(not_finite(message.tensors))
+            self._reporter.event(fate, **which)
 
     async def _until(self, reached: Callable[[], bool]) -> None:
         while self.stopped or not reached():

@@ -4,7 +4,8 @@ The rules. Somebody who gathers waits for every peer that is present, and for a 
 that have not left. A message of a round that was gathered already is *late*: it is thrown away, or kept to stand in for
 a peer that has not answered when the next gathering of its kind ends. A message of a round to come waits for it. Who
 only receives wants the newest message of each sender; older ones are *superseded*. Of two answers of one peer the last
-counts.
+counts. An answer that holds NaN or an infinity is *not finite*: it is left out, and its sender is not waited for any
+longer.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
+from node.finite import not_finite
 from node.wire import Message
 
 KEPT = 16  # messages of one kind and sender that wait to be taken
 
-Fate = Literal["late", "superseded"]
+Fate = Literal["late", "superseded", "not_finite"]
 Remark = tuple[Fate, Message]
 
 
@@ -39,13 +41,18 @@ class Gather:
     count: int | None = None  # in place of the quorum
     answers: dict[str, Message] = field(default_factory=dict)
     missing: set[str] = field(init=False)
+    left_out: set[str] = field(default_factory=set)  # who answered with what is not finite
 
     def __post_init__(self) -> None:
         self.missing = set(self.peers)
 
-    def answer(self, message: Message) -> None:
-        self.answers[message.sender] = message
+    def answer(self, message: Message) -> list[Remark]:
         self.missing.discard(message.sender)
+        if not_finite(message.tensors):
+            self.left_out.add(message.sender)
+            return [("not_finite", message)]
+        self.answers[message.sender] = message
+        return []
 
     def wants(self, message: Message) -> bool:
         return message.kind == self.kind and message.sender in self.peers and message.round in (self.round, None)
@@ -59,7 +66,7 @@ class Gather:
 
     def complete(self, present: Set[str], left: Set[str]) -> bool:
         """Whether there is nobody left worth waiting for: all who are present answered, and they are enough."""
-        return len(self.answers) >= self.need(left) and self.missing.isdisjoint(present)
+        return len(self.answers.keys() | self.left_out) >= self.need(left) and self.missing.isdisjoint(present)
 
     def result(self, left: Set[str]) -> list[Message]:
         """The answers, sorted by sender, if they are enough; else none."""
@@ -83,8 +90,7 @@ class Mailbox:
         """A message arrived."""
         for gather in self._gathers:
             if gather.wants(message):
-                gather.answer(message)
-                return []
+                return gather.answer(message)
         slot = (message.kind, message.sender)
         if message.round is not None and message.round < self._least_round.get(slot, 0):
             return self._put_late(message)
@@ -113,7 +119,7 @@ class Mailbox:
         return remarks
 
     def end(self, gather: Gather) -> None:
-        """The gathering is over: late messages that were kept stand in for those who did not answer."""
+        """The gathering is over: late messages that were kept stand in for those whose answers it does not have."""
         self._gathers.remove(gather)
         for slot in self._slots(gather):
             self._least_round[slot] = max(gather.round + 1, self._least_round.get(slot, 0))
@@ -122,6 +128,8 @@ class Mailbox:
                 gather.answers.setdefault(stand_in.sender, stand_in)
 
     def _put_late(self, message: Message) -> list[Remark]:
+        if not_finite(message.tensors):
+            return [("not_finite", message)]
         if self._late == "keep":
             self._stand_ins[message.kind, message.sender] = message
         return [("late", message)]

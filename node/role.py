@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from node.compute import Compute, Mode
 from node.control import Reporter
 from node.errors import Finished, NodeError
 from node.exchange import FINISH, Exchange
+from node.finite import not_finite, unusual
 from node.numbering import EdgeRounds
 from node.transport import Transport
 from node.wire import Message, Tensors
@@ -102,13 +103,14 @@ class Role:
 
     @contextlib.contextmanager
     def in_round(self, t: int, **numbers: int) -> Iterator[None]:
-        """Mark in the record when a round of this node begins and ends; ``rounds`` does so for its own.
-
-        ``edge_round=r`` marks the edge round r, which belongs to round t.
-        """
+        """Mark in the record when a round of this node begins and ends, and how many of its gatherings came to nothing;
+        ``rounds`` does so for its own. ``edge_round=r`` marks the edge round r, which belongs to round t."""
+        exchange = self._exchange
+        gatherings, abandoned = exchange.gatherings, exchange.abandoned
         self._reporter.event("round", round=t, **numbers, phase="start")
         yield
-        self._reporter.event("round", round=t, **numbers, phase="end")
+        gatherings, abandoned = exchange.gatherings - gatherings, exchange.abandoned - abandoned
+        self._reporter.event("round", round=t, **numbers, phase="end", gatherings=gatherings, abandoned=abandoned)
 
     async def send(
         self, to: str | Iterable[str], kind: str, tensors: Tensors | None = None, *, round: int | None = None,
@@ -142,13 +144,20 @@ class Role:
         """Wait for a message of each peer that is there; sorted by sender.
 
         Returns at the scenario's deadline at the latest, with what there is if that makes the quorum, else with nothing
-        (event round_abandoned). Late messages are treated as the scenario says (event late). A ``quorum`` (a share;
-        0: whoever answers) or a ``deadline`` in seconds (infinity: none) given here takes the place of the scenario's.
+        (event round_abandoned). Late messages are treated as the scenario says (event late); messages with tensors that
+        are not finite are left out (event not_finite). A ``quorum`` (a share; 0: whoever answers) or a ``deadline`` in
+        seconds (infinity: none) given here takes the place of the scenario's.
         """
         return await self._exchange.gather(kind, peers, round, quorum, deadline)
 
+    def abandon(self, messages: Sequence[Message]) -> None:
+        """Say that nothing could be made of the messages that were gathered (event round_abandoned)."""
+        first = messages[0]
+        self._exchange.abandon(first.kind, first.round, first.sender, have=0, need=1)
+
     async def receive(self, *kinds: str) -> Message:
-        """The next message of these kinds. Of several from one sender only the newest is given (event superseded)."""
+        """The next message of these kinds. Of several from one sender only the newest is given (event superseded).
+        Messages with tensors that are not finite are left out (event not_finite), but for the parent's."""
         return await self._exchange.receive(kinds)
 
     @property
@@ -184,8 +193,10 @@ class Role:
 
     def report(self, *, round: int | None = None, **values: float | str) -> None:
         """Put values into the record. ``scope`` says of what: "global", "own" or "train"; the scenario's accuracy to
-        stop at is compared with the global ``accuracy``."""
+        stop at is compared with the global ``accuracy``. What is not finite is told (event not_finite)."""
         self._reporter.metric(round, values)
+        for name in unusual(values):
+            self._reporter.event("not_finite", round=round, what=name, scope=values.get("scope", "train"))
         target = self._assignment.stop.accuracy
         if target is not None and values.get("scope") == "global" and float(values.get("accuracy", -1)) >= target:
             self._finished = True
@@ -249,4 +260,7 @@ class Role:
     def _message(self, kind: str, tensors: Tensors | None, round: int | None, fields: Mapping[str, Any]) -> Message:
         if kind in RESERVED_KINDS:
             raise NodeError(f"{self.name}: messages of kind {kind!r} are the runtime's own; name yours differently")
-        return Message(kind, self.name, round, dict(fields), dict(tensors or {}))
+        message = Message(kind, self.name, round, dict(fields), dict(tensors or {}))
+        if (what := not_finite(message.tensors)) is not None:
+            self._reporter.event("not_finite", round=round, what=what, kind=kind)
+        return message

@@ -40,14 +40,17 @@ def participants(role: Role, share: float, round: int) -> list[str]:
     return drawn(role, role.children, needed(share, len(role.children)), "devices", round)
 
 
-def with_samples(updates: Sequence[Message]) -> list[Message]:
-    """The updates of those who had samples to train on: only theirs count."""
-    return [update for update in updates if update.fields["samples"] > 0]
+def with_samples(role: Role, updates: Sequence[Message]) -> list[Message]:
+    """The updates of those who had samples to train on: only theirs count. The round is abandoned if nobody had any."""
+    holding = [update for update in updates if update.fields["samples"] > 0]
+    if updates and not holding:
+        role.abandon(updates)
+    return holding
 
 
 async def average(role: Role, updates: Sequence[Message], w: State) -> State:
     """Mean of the updates' models, weighted by their field `samples`; `w` itself if nobody has any."""
-    holding = with_samples(updates)
+    holding = with_samples(role, updates)
     if not holding:
         return w
     states, samples = [update.tensors for update in holding], [update.fields["samples"] for update in holding]

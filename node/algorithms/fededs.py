@@ -114,7 +114,7 @@ class Cloud(fednova.Cloud):
             return await average(self, updates, w)
         if self.params.normalisation == "steps":
             return await super().aggregate(updates, w, t)
-        holding = with_samples(updates)
+        holding = with_samples(self, updates)
         a = [fednova.accumulated(update.fields["epochs"], self.params.momentum) for update in holding]
         return algorithm_4(w, [each.tensors for each in holding], a, self.params.learning_rate) if holding else w
 

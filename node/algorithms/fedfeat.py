@@ -185,7 +185,7 @@ class Cloud(fedavg.Cloud):
         if not self.params.retrain_epochs:
             return w
         if self.params.features == "averaged":
-            clients = [update.sender for update in with_samples(updates)]
+            clients = [update.sender for update in with_samples(self, updates)]
             await self.publish(clients, "averaged", w, round=t)
             updates = await self.gather("features", clients, round=t)
         return await self.retrain([update for update in updates if "features" in update.tensors], w, t)

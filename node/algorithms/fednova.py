@@ -54,7 +54,7 @@ class Cloud(fedavg.Cloud):
     """Averages its clients' mean steps; the final accuracy on the global test set is its."""
 
     async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
-        holding = with_samples(updates)
+        holding = with_samples(self, updates)
         if not holding:
             return w
         states, samples = [update.tensors for update in holding], [update.fields["samples"] for update in holding]

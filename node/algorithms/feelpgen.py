@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from node.algorithms.common import average, drawn, evaluate, participants, round_of, train
+from node.algorithms.common import average, drawn, evaluate, participants, round_of, train, with_samples
 from node.catalogue.papers import FEELPGen, FEELPGenMinus, FEELPGenPlus
 from node.learning.aggregation import State, weighted_mean
 from node.learning.generator import (
@@ -232,7 +232,7 @@ class Edge(Role):
         p = self.params
         devices = participants(self, p.participation, r)
         await self.publish(devices, "model", joined(model=self.w, generator=self.g), round=r)
-        updates = [each for each in await self.gather("update", devices, round=r) if each.fields["samples"]]
+        updates = with_samples(self, await self.gather("update", devices, round=r))
         if not updates:
             return
         heads = [{name: update.tensors[name] for name in CLASSIFIER} for update in updates]

@@ -60,7 +60,7 @@ class Cloud(Role):
         async for t in self.rounds():
             await self.publish_each("model", cams, round=t, last=False)
             updates = await self.gather("update", self.children, round=t)
-            eams = with_samples(updates)
+            eams = with_samples(self, updates)
             if eams:
                 gm = await average(self, eams, {})
                 cams = await self.aggregate(eams, gm)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -176,3 +177,54 @@ def test_what_nobody_takes_does_not_pile_up() -> None:
     remarks = [remark for round in range(KEPT + 3) for remark in mailbox.put(message("a", round=round))]
     assert [each.round for _, each in remarks] == [0, 1, 2]
     assert {fate for fate, _ in remarks} == {"superseded"}
+
+
+def diverged(sender: str, round: int | None = 1) -> Message:
+    return Message("update", sender, round, {}, {"w": np.array([1.0, np.nan])})
+
+
+def test_an_answer_that_is_not_finite_is_left_out_and_not_waited_for() -> None:
+    mailbox = Mailbox("discard")
+    gather = begun(mailbox, quorum=0.75)
+    for sender in "abc":
+        mailbox.put(message(sender))
+    assert fates(mailbox.put(diverged("d"))) == [("not_finite", "d")]
+    assert gather.complete(PEERS, set())
+    assert [answer.sender for answer in gather.result(set())] == ["a", "b", "c"]
+
+
+def test_answers_that_are_not_finite_are_no_quorum() -> None:
+    mailbox = Mailbox("discard")
+    gather = begun(mailbox, quorum=0.75)
+    for sender in "cd":
+        mailbox.put(diverged(sender))
+    for sender in "ab":
+        mailbox.put(message(sender))
+    assert gather.complete(PEERS, set())  # all have answered, there is nothing to wait for
+    assert gather.result(set()) == []
+
+
+def test_what_waits_for_its_round_is_left_out_then() -> None:
+    mailbox = Mailbox("discard")
+    assert mailbox.put(diverged("a", round=2)) == []
+    gather = Gather("update", 2, PEERS, 0.5)
+    assert fates(mailbox.begin(gather)) == [("not_finite", "a")]
+    assert gather.missing == {"b", "c", "d"}
+
+
+def test_a_good_answer_makes_up_for_one_that_was_not_finite() -> None:
+    mailbox = Mailbox("discard")
+    gather = begun(mailbox)
+    mailbox.put(diverged("a"))
+    mailbox.put(message("a"))
+    mailbox.put(diverged("a"))
+    assert list(gather.answers) == ["a"]
+
+
+def test_a_late_message_that_is_not_finite_stands_in_for_nobody() -> None:
+    mailbox = Mailbox("keep")
+    mailbox.end(begun(mailbox, 1, quorum=0.25))
+    assert fates(mailbox.put(diverged("a", round=1))) == [("not_finite", "a")]
+    second = begun(mailbox, 2, quorum=0.25)
+    mailbox.end(second)
+    assert second.result(set()) == []

@@ -295,6 +295,96 @@ def test_below_the_quorum_a_round_is_abandoned_at_the_deadline() -> None:
     assert world.notes["cloud"].of("round_abandoned") == [(t, expected) for t in (1, 2, 3)]
 
 
+class Diverged(Device):
+    """Answers with what is not finite, and says so."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        while True:
+            model = await self.receive("model")
+            self.report(round=model.round, scope="train", loss=math.nan, accuracy=0.5)
+            await self.send(self.parent, "update", {"w": np.array([1.0, np.inf, 0.0])}, round=model.round)
+
+
+def test_what_is_not_finite_is_told_and_left_out() -> None:
+    async def work(world: World) -> None:
+        roles = dict(zip(DEVICES, (Device, Diverged, Device), strict=True))
+        for name, kind in roles.items():
+            world.start(world.role(kind, name))
+        cloud: Any = world.start(world.role(Cloud, "cloud", gathering=Gathering(quorum=0.5, deadline=30.0)))
+        await world.over("cloud", *DEVICES)
+        assert cloud.seen == [["device-0", "device-2"]] * 3
+        assert cloud.total == [6.0] * 3
+        assert asyncio.get_running_loop().time() < 10  # nobody waited for another answer of device-1
+
+    world = run(work)
+    refused = {"peer": "device-1", "kind": "update", "what": "w"}
+    assert world.notes["cloud"].of("not_finite") == [(t, refused) for t in (1, 2, 3)]
+    own = [{"what": "loss", "scope": "train"}, {"what": "w", "kind": "update"}]
+    assert world.notes["device-1"].of("not_finite") == [(t, each) for t in (1, 2, 3) for each in own]
+    assert all(math.isnan(values["loss"]) for _, values in world.notes["device-1"].metrics)
+
+
+def test_rounds_tell_how_many_gatherings_came_to_nothing() -> None:
+    async def work(world: World) -> None:
+        for name in DEVICES:
+            world.start(world.role(Diverged if name == "device-0" else Device, name))
+        world.start(world.role(Cloud, "cloud", gathering=Gathering(quorum=1.0, deadline=30.0)))
+        await world.over("cloud", *DEVICES)
+
+    world = run(work)
+    ends = [fields for _, fields in world.notes["cloud"].of("round") if fields["phase"] == "end"]
+    assert ends == [{"phase": "end", "gatherings": 1, "abandoned": 1}] * 3
+    assert world.notes["cloud"].of("round_abandoned")[0] == (1, {"kind": "update", "have": 2, "need": 3})
+
+
+def test_a_round_with_nobody_left_to_ask_is_abandoned() -> None:
+    async def work(world: World) -> None:
+        _, devices = start_all(world)
+        await asyncio.sleep(1.5)  # in the second round
+        for device in devices:
+            device.stop(leaving=True)
+        await world.over("cloud", *DEVICES)
+
+    world = run(work)
+    assert [round for round, _ in world.notes["cloud"].of("round_abandoned")] == [2, 3]
+
+
+class Listener(Role):
+    """Keeps what the devices say."""
+
+    async def run(self) -> None:
+        self.heard = [(await self.receive("word")).sender for _ in DEVICES[1:]]
+
+
+class Speaker(Role):
+    async def run(self) -> None:
+        word = np.array([np.nan if self.name == "device-0" else 0.0])
+        await self.send("cloud", "word", {"w": word})
+
+
+def test_who_receives_leaves_out_what_is_not_finite() -> None:
+    async def work(world: World) -> None:
+        for name in DEVICES:
+            world.start(world.role(Speaker, name))
+        cloud: Any = world.start(world.role(Listener, "cloud"))
+        await world.over("cloud")
+        assert sorted(cloud.heard) == DEVICES[1:]
+
+    world = run(work)
+    assert world.notes["cloud"].of("not_finite") == [(None, {"peer": "device-0", "kind": "word", "what": "w"})]
+
+
+def test_a_parents_message_is_heard_whatever_it_holds() -> None:
+    async def work(world: World) -> None:
+        _, devices = start_all(world, restored=Checkpoint(1, {"w": np.full(3, np.nan)}, {}))
+        await world.over("cloud", *DEVICES)
+        assert [device.rounds_done for device in devices] == [[2, 3]] * 3
+
+    world = run(work)
+    assert world.notes["cloud"].of("not_finite") == [(t, {"what": "w", "kind": "model"}) for t in (2, 3)]
+
+
 def test_whoever_leaves_is_not_waited_for_and_ends_nobody() -> None:
     async def work(world: World) -> None:
         cloud, devices = start_all(world)

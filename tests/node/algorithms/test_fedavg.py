@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from node.assignment import Gathering, derive_seed
-from node.catalogue.baselines import FedAvg
+from node.catalogue.baselines import FedAvg, FedNova, FedProx
 from node.catalogue.partitions import IID
 from node.learning.aggregation import weighted_mean
 from node.learning.datasets import Prepared
@@ -90,6 +90,29 @@ def test_an_abandoned_round_keeps_the_model(digits: Prepared, tmp_path: Path) ->
     assert run.journals["cloud"].rounds("round_abandoned") == [1, 2]
     accuracies = run.journals["cloud"].series("global")
     assert accuracies[1] == accuracies[2]
+
+
+def test_a_round_in_which_nobody_had_samples_is_abandoned(digits: Prepared, tmp_path: Path) -> None:
+    run = Federation(digits, star(2), "fedavg", PARAMS, tmp_path, rounds=1)
+    np.savez(tmp_path / "shards.npz", **dict.fromkeys(run.keys, np.empty(0, np.int64)))
+    run.run()
+    assert run.journals["cloud"].events.count(("round_abandoned", 1, {"kind": "update", "have": 0, "need": 1})) == 1
+    assert ("round", 1, {"phase": "end", "gatherings": 1, "abandoned": 1}) in run.journals["cloud"].events
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedprox", "fednova"])
+def test_training_that_diverges_does_not_reach_the_model(digits: Prepared, tmp_path: Path, algorithm: str) -> None:
+    """At a learning rate of 10^6 weights overflow in the first round; the cloud keeps the model it had."""
+    params = {"fedavg": FedAvg, "fedprox": FedProx, "fednova": FedNova}[algorithm](learning_rate=1e6, epochs=20)
+    run = Federation(digits, star(2), algorithm, params, tmp_path, rounds=2).run()
+    for device in ("device-0", "device-1"):
+        events = [(round, data["what"]) for name, round, data in run.journals[device].events if name == "not_finite"]
+        assert {round for round, _ in events} == {1, 2}
+        assert "loss" in {what for _, what in events}
+    refused = [data["peer"] for name, _, data in run.journals["cloud"].events if name == "not_finite"]
+    assert refused == ["device-0", "device-1"] * 2
+    assert run.journals["cloud"].rounds("round_abandoned") == [1, 2]
+    assert all(np.isfinite(values).all() for values in run.state("cloud").values())
 
 
 @pytest.mark.parametrize("node", ["cloud", "device-1"])

@@ -27,7 +27,7 @@ from node.learning import decoders
 from node.learning.decoders import Arrays
 from node.learning.errors import DataError, DataNotFound
 
-FORMAT = 1  # of the prepared folder; part of its name, so that a change leaves old ones alone
+FORMAT = 2  # of the prepared folder; part of its name, so that a change leaves old ones alone
 log = logging.getLogger(__name__)
 
 
@@ -237,6 +237,10 @@ def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
             raise DataError(f"{source}: {part} has {len(x)} samples and {len(y)} labels; they must be equal and not 0")
         if y.min() < 0:
             raise DataError(f"{source}: {part} has label {y.min()}; labels count from 0")
+        wrong = _not_finite(x)
+        if len(wrong):
+            raise DataError(f"{source}: {len(wrong)} of the {len(x)} {part} samples hold NaN or an infinity, the first "
+                            f"is x_{part}[{wrong[0]}]; leave them out, or fill in what is missing")  # fmt: skip
     if arrays.x_train.shape[1:] != arrays.x_test.shape[1:] or arrays.x_train.dtype != arrays.x_test.dtype:
         raise DataError(f"{source}: train samples are {arrays.x_train.dtype} {arrays.x_train.shape[1:]}, test samples "
                         f"{arrays.x_test.dtype} {arrays.x_test.shape[1:]}; they must be alike")  # fmt: skip
@@ -248,6 +252,13 @@ def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
         raise DataError(f"{source}: samples of shape {shape} and {classes} classes are not {name}, which has "
                         f"{DATASETS[name].shape} and {DATASETS[name].classes}")  # fmt: skip
     return shape, classes
+
+
+def _not_finite(x: NDArray[Any]) -> NDArray[np.intp]:
+    """The indices of the samples that hold NaN or an infinity."""
+    if x.dtype.kind != "f":
+        return np.empty(0, np.intp)
+    return np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))
 
 
 def _normalisation(x: NDArray[Any]) -> tuple[list[float], list[float]]:

@@ -132,6 +132,14 @@ def test_unknown_names(cache: Path, tmp_path: Path) -> None:
         ({"y_train": np.arange(39) % 4}, "train has 40 samples and 39 labels"),
         ({"y_train": np.arange(40) % 4 - 1}, "label -1; labels count from 0"),
         ({"y_train": np.ones(40)}, "y_train must be one axis of whole numbers, not float64"),
+        (
+            {"x_train": np.array([[0.0, 1.0]] * 30 + [[np.nan, 1.0]] * 10), "x_test": np.zeros((8, 2))},
+            r"10 of the 40 train samples hold NaN or an infinity, the first is x_train\[30\]; leave them out",
+        ),
+        (
+            {"x_train": np.zeros((40, 2)), "x_test": np.array([[0.0, -np.inf]] * 8)},
+            r"8 of the 8 test samples hold NaN or an infinity, the first is x_test\[0\]",
+        ),
         ({"x_test": np.zeros((8, 5, 5, 3), np.uint8)}, "they must be alike"),
         ({"x_train": np.zeros((40, 6, 5, 3))}, r"x_train is float64 \(40, 6, 5, 3\); take uint8"),
         ({"subject_train": np.arange(3)}, "3 subjects for 40 training samples"),

@@ -25,7 +25,7 @@ from node.catalogue.partitions import PARTITIONS
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
 from orchestrator.planning.deadlines import Workload, deadlines
-from orchestrator.planning.shards import PreparedLabels, Shards, make_shards
+from orchestrator.planning.shards import PreparedLabels, Shards, by_class, make_shards
 from orchestrator.planning.timeline import Fault, FaultTime, expand, joins
 from orchestrator.scenario.checks import algorithm_params, leading_nodes, partition_params
 from orchestrator.scenario.hardware import HardwareClass
@@ -46,8 +46,9 @@ PORT = 7000  # of every node, since each has a network namespace of its own
 class NodePlan:
     """A node: who it is, where it is reached, whom it may talk to, what it runs on and what it holds.
 
-    ``samples`` and ``label_counts`` (by class) are its own training data. ``leads``: its rounds are the rounds of the
-    run. ``joins``: it is started then, not at the beginning. ``model`` and ``model_params`` are the scenario's, or the
+    ``samples`` and ``label_counts`` (by class) are its own training data, ``test_counts`` (by class) is the test set of
+    its own that it is scored on. ``leads``: its rounds are the rounds of the run. ``joins``: it is started then, not at
+    the beginning. ``model`` and ``model_params`` are the scenario's, or the
     member of its group that falls to the node. ``image``: the one that its container is made from; None: the run's.
     """
 
@@ -63,6 +64,7 @@ class NodePlan:
     hardware: HardwareClass
     samples: int
     label_counts: tuple[int, ...]
+    test_counts: tuple[int, ...]
     leads: bool
     joins: FaultTime | None
     model: str
@@ -99,7 +101,8 @@ class DataPlan:
     """The data set and how it is divided. Without labels (the data set is not on this host) counts are 0, hashes empty.
 
     ``sha256`` is of the data set, ``shards_sha256`` of the index lists. ``moves`` are the repairs of the partition:
-    from, to, label, number of samples. ``used_samples`` of ``train_samples`` went to some node.
+    from, to, label, number of samples. ``used_samples`` of ``train_samples`` went to some node. ``test_counts`` are the
+    test samples of each class.
     """
 
     dataset: str
@@ -111,6 +114,7 @@ class DataPlan:
     train_samples: int
     used_samples: int
     test_samples: int
+    test_counts: tuple[int, ...]
     shards_sha256: str
     moves: tuple[tuple[str, str, int, int], ...]
 
@@ -286,6 +290,7 @@ def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) ->
             hardware=spec.resolve(),
             samples=sum(counts),
             label_counts=counts,
+            test_counts=shards.test_counts.get(member.name, ()),
             leads=member.name in leading,
             joins=late.get(member.name),
             model=model,
@@ -341,6 +346,7 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
         train_samples=len(data.train) if data is not None else 0,
         used_samples=sum(len(part) for part in shards.train.values()),
         test_samples=len(data.test) if data is not None else 0,
+        test_counts=by_class(data.test, data.classes) if data is not None else (),
         shards_sha256=shards.sha256,
         moves=shards.moves,
     )

@@ -56,13 +56,14 @@ class Shards:
     """Indices of each node that holds data, and of each node that has a test set of its own.
 
     ``personal`` holds what was set apart of edges' own test sets to personalise by, ``counts`` the training samples of
-    each class for these nodes, of an edge those of its devices together.
+    each class for these nodes, of an edge those of its devices together, ``test_counts`` those of ``own_test``.
     """
 
     train: Mapping[str, Indices] = field(default_factory=dict)
     own_test: Mapping[str, Indices] = field(default_factory=dict)
     personal: Mapping[str, Indices] = field(default_factory=dict)
     counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    test_counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     moves: tuple[tuple[str, str, int, int], ...] = ()  # repairs: from, to, label, how many samples
     sha256: str = ""
 
@@ -121,7 +122,14 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
             raise PlanError(("data", "personalisation"), f"{share} is none, and {algorithm} needs some: raise it")
     personal = {edge: indices for edge, indices in personal.items() if len(indices)}
     moves = tuple((names[move.source], names[move.target], move.label, move.count) for move in partition.moves)
-    return Shards(dict(zip(names, partition.parts, strict=True)), tests, personal, counts, moves, partition.sha256)
+    parts = dict(zip(names, partition.parts, strict=True))
+    test_counts = {node: by_class(data.test[indices], data.classes) for node, indices in tests.items() if len(indices)}
+    return Shards(parts, tests, personal, counts, test_counts, moves, partition.sha256)
+
+
+def by_class(labels: Indices, classes: int) -> tuple[int, ...]:
+    """How many of the labels are of each class."""
+    return tuple(np.bincount(labels, minlength=classes).tolist())
 
 
 def _groups(holders: list[Member]) -> list[int]:

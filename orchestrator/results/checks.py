@@ -18,6 +18,7 @@ from orchestrator.looks import EVENT as LOOKED
 from orchestrator.overload import EVENT as OVERLOAD
 from orchestrator.overload import FULL_BACKLOG, FULL_HOST, Overload, merged
 from orchestrator.results.history import History
+from orchestrator.results.learned import learned
 from orchestrator.results.rates import busiest
 from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import FaultSpan, Probe
@@ -309,6 +310,7 @@ def nodes_answered(history: History) -> Finding:
 
 CHECKS: dict[str, Callable[[History], Finding | None]] = {
     "finished": finished,
+    "learned": learned,
     "result as expected": came_to_what_was_expected,
     "links as asked": links_as_asked,
     "faults took effect": faults_took_effect,

@@ -81,6 +81,7 @@ def plan_of(example: Example) -> dict[str, Any]:
         "engine": "auto",
         "algorithm": {"name": "hierfavg", "params": {"rate": 0.05}},
         "model": "cnn",
+        "data": {"classes": 10, "test_samples": 10_000, "test_counts": [1000] * 10},
         "stop": {"rounds": example.rounds, "accuracy": None, "after": None},
         "nodes": nodes,
         "links": links,
@@ -238,7 +239,8 @@ class _Builder:
         for edge in edges:
             self.end_edge_round(start, round, edge)
         self.evaluate("cloud", "global", round, start + ROUND - 0.12, 0.91)
-        self.record.event(start + ROUND - 0.1, "cloud", "round", round, {"phase": "end"})
+        ended = {"phase": "end", "gatherings": 1, "abandoned": 0}
+        self.record.event(start + ROUND - 0.1, "cloud", "round", round, ended)
         self.write_traffic(start + ROUND - 0.05)
         if round <= self.example.overruns:
             data = {"asked": 1.2, "taken": 1.2 + 0.8 * round}
@@ -247,12 +249,14 @@ class _Builder:
 
     def end_edge_round(self, start: float, round: int, edge: Mapping[str, Any]) -> None:
         lost = [device for device in edge["children"] if self.is_cut(device, edge["name"]) or device in self.down]
-        if len(lost) * 2 > len(edge["children"]):
+        abandoned = len(lost) * 2 > len(edge["children"])
+        if abandoned:
             self.record.event(start + 3.0, edge["name"], "round_abandoned", round, {"answered": 0})
         for device in lost[:1]:
             self.record.event(start + 3.1, edge["name"], "late", round, {"peer": device, "kind": "update"})
         self.evaluate(edge["name"], "own", round, start + ROUND - 0.5, 0.84 - 0.015 * (int(edge["name"][5:]) % 5))
-        self.record.event(start + ROUND - 0.4, edge["name"], "round", round, {"phase": "end"})
+        ended = {"phase": "end", "gatherings": 1, "abandoned": int(abandoned)}
+        self.record.event(start + ROUND - 0.4, edge["name"], "round", round, ended)
 
     def evaluate(self, node: str, scope: str, round: int, t: float, ceiling: float) -> None:
         share = 1 - math.exp(-self.example.gain * round)

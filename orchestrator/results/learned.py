@@ -1,0 +1,162 @@
+"""Did anybody learn? Links and nodes may do all that was asked of them, and the run still says nothing about learning.
+
+That is so where training diverged (NaN or an infinity), where rounds were averages of nobody, and where the models are
+no better than a guess. The first two fail; a model at chance may be what the scenario asks about, so it is unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from netem.units import parse_fraction
+from orchestrator import text
+from orchestrator.results.history import History
+from orchestrator.results.rows import Event, Metric
+from orchestrator.results.targets import own_series
+
+Finding = tuple[Literal["pass", "fail", "unknown"], str]
+
+ABANDONED_SHARE = (
+    0.5  # of a node's gatherings that may come to nothing, unless the scenario's expect.abandoned is given
+)
+DEVIATIONS = 3.0  # standard deviations by which an accuracy must be above chance
+
+
+class Chance(NamedTuple):
+    """The accuracy of a guess: of the most frequent label, always. ``deviation`` is the standard deviation of the
+    accuracy of a guesser who is right so often, on a test set of that size."""
+
+    accuracy: float
+    deviation: float
+
+    @property
+    def limit(self) -> float:
+        """What only somebody exceeds who has learned."""
+        return self.accuracy + DEVIATIONS * self.deviation
+
+
+class Score(NamedTuple):
+    """The best accuracy that was reported on some test sets, and what a guess reaches there."""
+
+    where: str
+    accuracy: float
+    round: int | None
+    chance: Chance
+
+
+def learned(history: History) -> Finding | None:
+    """Nothing diverged, enough rounds were averages of somebody, and the accuracy left chance behind."""
+    if history.outcome is not None and history.outcome.ended == "calibrated":
+        return None
+    if said := diverged(history.events("not_finite")):
+        return "fail", said
+    asked = (history.effective.get("expect") or {}).get("abandoned")
+    limit = ABANDONED_SHARE if asked is None else parse_fraction(asked)
+    shares = abandoned(history.events("round"))
+    listed = text.some(f"{of} of {every} at {node}" for node, (of, every) in shares.items())
+    if any(of > limit * every for of, every in shares.values()):
+        return "fail", f"rounds came to nothing for want of answers: {listed}; at most {limit:.0%} may"
+    if not history.rounds_done():
+        return "unknown", "no round was finished, so nobody can have learned"
+    verdict, detail = judged(list(_scores(history)))
+    return verdict, f"{detail}; rounds came to nothing for want of answers: {listed}" if listed else detail
+
+
+def diverged(events: Iterable[Event]) -> str | None:
+    """Where and when something was first not finite (events ``not_finite``), and how many messages were left out."""
+    first: dict[str, str] = {}
+    left_out: Counter[str] = Counter()
+    for event in events:
+        if (peer := event.data.get("peer")) is not None:
+            left_out[peer] += 1
+        else:
+            first.setdefault(event.node or "?", _where(event))
+    said = [f"NaN or an infinity, first at {text.some(first.values())}"] if first else []
+    if left_out:
+        said.append(f"{text.count(left_out.total(), 'message')} of {text.some(left_out)} left out of averages")
+    return "; ".join(said) or None
+
+
+def _where(event: Event) -> str:
+    what, kind, scope = (event.data.get(key, "") for key in ("what", "kind", "scope"))
+    when = "" if event.round is None else f" in round {event.round}"
+    return f"{event.node}{when} ({f'{what} of its {kind}' if kind else f'{scope} {what}'})"
+
+
+def abandoned(events: Iterable[Event]) -> dict[str, tuple[int, int]]:
+    """Of each node that had any: how many of its gatherings came to nothing, of how many (events ``round``)."""
+    counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for event in events:
+        if event.node is not None and event.data.get("gatherings"):
+            counts[event.node][0] += event.data["abandoned"]
+            counts[event.node][1] += event.data["gatherings"]
+    return {node: (of, every) for node, (of, every) in counts.items() if of}
+
+
+def judged(scores: Sequence[Score]) -> Finding:
+    """What the accuracies come to: one of them must exceed chance by more than chance explains."""
+    if not scores:
+        return "unknown", "no accuracy was reported, so nobody can say"
+    above = next((score for score in scores if score.accuracy > score.chance.limit), None)
+    if above is None:
+        best = text.some(f"{each.accuracy:.1%} {each.where}, where a guess reaches {each.chance.accuracy:.1%}, "
+                         f"by luck {each.chance.limit:.1%}" for each in scores)  # fmt: skip
+        return "unknown", f"no accuracy was better than a guess: at best {best}"
+    when = "" if above.round is None else f" in round {above.round}"
+    return (
+        "pass",
+        f"accuracy {above.accuracy:.1%} {above.where}{when}, where a guess reaches {above.chance.accuracy:.1%}",
+    )
+
+
+def chance(counts: Sequence[float], samples: int) -> Chance:
+    """Of a guess on ``samples`` samples of a test set with so many of each class."""
+    share = max(counts) / sum(counts)
+    return Chance(share, math.sqrt(share * (1 - share) / samples))
+
+
+def mean_chance(each: Sequence[Chance]) -> Chance:
+    """Of the mean of accuracies on several test sets."""
+    deviation = math.sqrt(sum(one.deviation**2 for one in each)) / len(each)
+    return Chance(sum(one.accuracy for one in each) / len(each), deviation)
+
+
+def _scores(history: History) -> Iterator[Score]:
+    """On the global test set; and the mean of the nodes that average others, each on its own test set.
+
+    What others reach on their own test sets tells of their own training, which needs no federation.
+    """
+    limit = ((history.plan.get("algorithm") or {}).get("params") or {}).get("evaluate_samples")
+    data = history.plan.get("data") or {}
+    if counts := _test_counts(data):
+        yield from _best("on the global test set", history.global_series("accuracy"), _chance(counts, limit))
+    coordinators = {
+        name: node["test_counts"]
+        for name, node in history.nodes.items()
+        if node.get("children") and node.get("test_counts")
+    }
+    reporting = {metric.node for metric in history.metrics("accuracy", "own")} & coordinators.keys()
+    if reporting:
+        guess = mean_chance([_chance(coordinators[name], limit) for name in sorted(reporting)])
+        yield from _best("on coordinators' own test sets", own_series(history, "accuracy", [*reporting]), guess)
+
+
+def _test_counts(data: Mapping[str, Any]) -> Sequence[float]:
+    """Test samples of each class; equally many where the plan does not tell. Empty if it does not know the classes."""
+    classes, samples = data.get("classes", 0), data.get("test_samples", 0)
+    return data.get("test_counts") or ([samples / classes] * classes if classes and samples else [])
+
+
+def _chance(counts: Sequence[float], limit: int | None) -> Chance:
+    held = round(sum(counts))
+    return chance(counts, held if limit is None else min(limit, held))
+
+
+def _best(where: str, series: Iterable[Metric], guess: Chance) -> Iterator[Score]:
+    if best := max(
+        (metric for metric in series if math.isfinite(metric.value)), key=lambda each: each.value, default=None
+    ):
+        yield Score(where, best.value, best.round, guess)

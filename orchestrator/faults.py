@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.links import Links
@@ -44,7 +44,7 @@ class FaultInjector:
 
     def __init__(
         self, plan: Plan, powers: Powers, links: Links, note: Callable[[Fault, str, str], None],
-        spawn: Callable[[Awaitable[None]], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:  # fmt: skip
         self._faults = plan.faults
         self._powers = powers

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -82,7 +82,7 @@ class Schedules:
         plan: Plan,
         links: Links,
         note: Callable[[str, dict[str, Any]], None],
-        spawn: Callable[[Awaitable[None]], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self.courses = courses(plan.links)
         self._links = links

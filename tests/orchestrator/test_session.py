@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -239,5 +240,15 @@ def test_a_broken_helper_ends_the_run_with_one_error(play: Play) -> None:
         stage.session.spawn(broken())
         ending = await stage.session.ended
         assert (ending.reason, ending.error) == ("failed", "no space left on device")
+
+    play(act, SCENARIO)
+
+
+def test_a_helper_that_has_not_begun_when_the_session_closes_is_closed_with_it(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        work = asyncio.sleep(1.0)
+        stage.session.spawn(work)
+        await stage.session.close()
+        assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
 
     play(act, SCENARIO)

@@ -229,6 +229,7 @@ class Session:
         match message["type"]:
             case "register":
                 self._record.resources(t, name, 0.0, 0, message.get("memory_pss"))
+                self._record.traffic_from_zero(t, name)
                 state.registered.set()
             case "beat":
                 self._record.resources(

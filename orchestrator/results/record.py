@@ -82,6 +82,7 @@ _SCHEMA = {
     ),
     "outcome": ("t REAL NOT NULL", "facts TEXT NOT NULL"),
 }
+_COUNTS = {"counters": COUNTERS, "traffic": ("messages", "bytes")}  # by table; they only grow until they begin anew
 _INSERT = {
     table: f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(columns))})"
     for table, columns in _SCHEMA.items()
@@ -138,13 +139,8 @@ class Record:
             connection = _begun(directory)
             connection.execute("DELETE FROM outcome")
             connection.execute(_INSERT["event"], (t, None, CONTINUED, round, None, _json({"ended": ended})))
-            for table, counts in (("counters", COUNTERS), ("traffic", ("messages", "bytes"))):
-                keys = [name for each in _SCHEMA[table] if (name := each.split()[0]) not in ("t", *counts)]
-                zeros = ", ".join("0" for _ in counts)
-                connection.execute(
-                    f"INSERT INTO {table} SELECT ?, {', '.join(keys)}, {zeros} FROM {table} GROUP BY {', '.join(keys)}",
-                    (t,),
-                )
+            for table in _COUNTS:
+                connection.execute(_from_zero(table), (t,))
             connection.commit()
         except sqlite3.Error as error:
             raise _refused(directory, error) from error
@@ -214,6 +210,12 @@ class Record:
         keys = ("peer", "kind", "direction", "messages", "bytes")
         self._write("traffic", [(t, node, *(row[key] for key in keys)) for row in rows])
 
+    def traffic_from_zero(self, t: float, node: str) -> None:
+        """A node's process has begun, and counts its traffic anew."""
+        if not self._broken:
+            with self._refusals():
+                self._connection.execute(_from_zero("traffic", "WHERE node = ?"), (t, node))
+
     def resources(self, t: float, node: str, cpu_seconds: float, rss: int, pss: int | None = None) -> None:
         """What a node's process has used: CPU since it began, resident and proportional memory in bytes."""
         self._write("resources", [(t, node, cpu_seconds, rss, pss)])
@@ -260,6 +262,13 @@ class Record:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.rollback()
             raise _refused(self.directory, error) from error
+
+
+def _from_zero(table: str, which: str = "") -> str:
+    """Insert a row of zeros at a time for each row's key: a reader sees counts begin anew where they fall."""
+    keys = [name for each in _SCHEMA[table] if (name := each.split()[0]) not in ("t", *_COUNTS[table])]
+    zeros = ", ".join("0" for _ in _COUNTS[table])
+    return f"INSERT INTO {table} SELECT ?, {', '.join(keys)}, {zeros} FROM {table} {which} GROUP BY {', '.join(keys)}"
 
 
 def environment() -> dict[str, Any]:

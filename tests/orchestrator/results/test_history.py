@@ -145,6 +145,20 @@ def test_totals_go_on_over_a_restart(tmp_path: Path) -> None:
     record.close()
 
 
+def test_a_second_life_that_sends_more_than_the_first_counts_beside_it(tmp_path: Path) -> None:
+    record = begin(tmp_path)
+    row = {"peer": "cloud", "kind": "update", "direction": "sent"}
+    record.traffic(1.0, "edge-0", [row | {"messages": 3, "bytes": 30}])
+    record.traffic(1.0, "edge-1", [row | {"messages": 1, "bytes": 10}])
+    record.traffic_from_zero(2.0, "edge-0")
+    record.traffic(3.0, "edge-0", [row | {"messages": 5, "bytes": 50}])
+    record.traffic(3.0, "edge-1", [row | {"messages": 2, "bytes": 20}])
+    record.flush()
+    totals = {row.node: (row.messages, row.bytes) for row in History.open(tmp_path).traffic()}
+    assert totals == {"edge-0": (8, 80), "edge-1": (2, 20)}
+    record.close()
+
+
 def test_global_accuracy_is_the_leaders(finished: History) -> None:
     rows = finished.global_series("accuracy")
     assert [row.round for row in rows] == list(range(1, 11))

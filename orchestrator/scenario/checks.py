@@ -50,6 +50,10 @@ def _algorithm(scenario: Scenario) -> Iterator[Finding]:
     if topology.device_count and 0 in topology.per_edge:
         edge = topology.per_edge.index(0)
         yield ("topology", "devices_per_edge"), f"edge-{edge} has no devices, the other edges have: give it at least 1"
+    params = read_parameters(algorithm.params, scenario.algorithm.params)
+    if topology.edges == 1 and params.between_clients(1, 1):
+        message = f"1, but edges of {algorithm.name} learn from one another: give 2 or more, or switch the exchange off"
+        yield ("topology", "edges"), message
     asked, allowed = scenario.stop.rounds, scenario.algorithm.rounds
     if asked is not None and allowed is not None and asked > allowed:
         yield ("stop", "rounds"), f"{asked} is more than algorithm.rounds, {allowed}"

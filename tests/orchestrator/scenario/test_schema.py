@@ -125,6 +125,11 @@ def test_quantities_are_typed() -> None:
     assert scenario.gathering.deadline == 30.0
 
 
+@pytest.mark.parametrize("off", ["{name: fededs, exchange: false}", "{name: dffke, exchange_epochs: 0}"])
+def test_without_an_exchange_one_edge_is_enough(off: str) -> None:
+    assert parse(f"algorithm: {off}\ntopology: {{edges: 1, devices_per_edge: 0}}\n", "f.yaml").topology.edges == 1
+
+
 def test_the_algorithm_alone_is_a_scenario() -> None:
     scenario = parse("algorithm: hierfavg\n", "some/Nice name.yaml")
     assert scenario.name == "nice-name"
@@ -281,6 +286,13 @@ MISTAKES = [
             "raspberry-pi-3, raspberry-pi-4, raspberry-pi-5, jetson-nano, jetson-orin-nano, edge-server, phone)",
             "f.yaml:4: hardware.gateway: there is no node 'gateway' (nodes: cloud, device-0-0, device-0-1, device-1-0, "
             "device-1-1, edge-0, edge-1); tiers are device, edge, cloud",
+        ],
+    ),
+    (
+        "algorithm: dffke\ntopology: {edges: 1, devices_per_edge: 0}\n",
+        [
+            "f.yaml:2: topology.edges: 1, but edges of dffke learn from one another: give 2 or more, or switch the "
+            "exchange off",
         ],
     ),
     (

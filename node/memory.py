@@ -30,6 +30,7 @@ class MemoryNetwork:
 
     def __init__(self, flow: Callable[[str, str], Flow] = lambda source, target: Delay()) -> None:
         self.endpoints: dict[str, MemoryTransport] = {}
+        self.frozen: set[str] = set()
         self._flow = flow
         self._ties: dict[frozenset[str], Tie] = {}
 
@@ -37,6 +38,7 @@ class MemoryNetwork:
         self, node: str, peers: Iterable[str], *, timeouts: Timeouts = _DEFAULT_TIMEOUTS, limits: Limits = LIMITS
     ) -> MemoryTransport:
         """A transport for ``node``; a node that starts again takes a new one."""
+        self.frozen.discard(node)
         return MemoryTransport(self, node, peers, timeouts, limits)
 
     def cut(self, source: str, target: str) -> None:
@@ -51,8 +53,10 @@ class MemoryNetwork:
             self.tie(source, target).update()
 
     def freeze(self, node: str, frozen: bool) -> None:
-        """Stop a node, or let it go on: nothing reaches or leaves it meanwhile."""
-        self.endpoints[node].freeze(frozen)
+        """Stop a node, or let it go on: nothing reaches or leaves it meanwhile, nor is it met if it begins then."""
+        (self.frozen.add if frozen else self.frozen.discard)(node)
+        if node in self.endpoints:
+            self.endpoints[node].freeze(frozen)
 
     def line(self, source: str, target: str) -> Line:
         return self.tie(source, target).line_to[target]
@@ -100,6 +104,7 @@ class MemoryTransport:
         if self.node in self._network.endpoints:
             raise TransportError(f"{self.node} is in this network already; close it first")
         self._network.endpoints[self.node] = self
+        self.frozen = self.node in self._network.frozen
         for peer in self._states:
             self._ties[peer] = tie = self._network.tie(self.node, peer)
             tie.ends[self.node] = self

@@ -229,3 +229,30 @@ def test_a_connection_that_gave_up_is_made_anew() -> None:
         assert (await message(b)).round == 2
 
     run(work())
+
+
+def test_a_node_frozen_before_it_starts_is_met_when_it_is_thawed() -> None:
+    async def work() -> None:
+        network = MemoryNetwork()
+        a, b = (network.transport(name, [peer]) for name, peer in (("a", "b"), ("b", "a")))
+        network.freeze("b", True)
+        await a.start()
+        await b.start()
+        asyncio.get_running_loop().call_later(3.0, network.freeze, "b", False)
+        assert await a.receive() == Joined("b")
+        assert now() == pytest.approx(3.0)
+
+    run(work())
+
+
+def test_a_node_that_was_ended_while_it_was_frozen_begins_thawed() -> None:
+    async def work() -> None:
+        network = MemoryNetwork()
+        a, b = await pair(network)
+        network.freeze("b", True)
+        await b.close()
+        again = network.transport("b", ["a"])
+        await again.start()
+        assert await again.receive() == Joined("a")
+
+    run(work())

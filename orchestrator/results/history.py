@@ -242,6 +242,8 @@ class History:
         """How many rounds every leading node has finished. Those that a checkpoint held count, on record or not."""
         kept = max((event.round or 0 for event in self.events(CONTINUED)), default=0)
         done: defaultdict[str, set[int]] = defaultdict(lambda: set(range(1, kept + 1)))
+        for event in self.events("resumed"):
+            done[event.node or ""].update(range(1, (event.round or 0) + 1))
         for each in self.rounds():
             if each.end is not None:
                 done[each.node].add(each.round)

@@ -127,6 +127,24 @@ def test_edge_rounds_stand_beside_the_rounds_that_they_belong_to(tmp_path: Path)
     record.close()
 
 
+def test_rounds_that_only_a_leaders_checkpoint_knows_are_done(tmp_path: Path) -> None:
+    record = begin(tmp_path)
+    for node in ("edge-0", "edge-1"):
+        record.event(0.0, node, "round", 1, {"phase": "start"})
+    record.close()  # as it was killed: what happened since is lost
+    nodes = json.loads((tmp_path / "plan.json").read_text())["nodes"]
+    plan = {"nodes": [node | {"name": f"edge-{index}", "leads": index < 2} for index, node in enumerate(nodes)]}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    again = Record.resume(tmp_path, 1.0, "killed", 0)  # edge-1 had no checkpoint
+    again.event(1.0, "edge-0", "resumed", 2, {})
+    for round in (1, 2):
+        for phase in ("start", "end"):
+            again.event(2.0, "edge-1", "round", round, {"phase": phase})
+    again.flush()
+    assert History.open(tmp_path).rounds_done() == 2
+    again.close()
+
+
 def test_totals_go_on_over_a_restart(tmp_path: Path) -> None:
     record = begin(tmp_path)
     for t, messages in enumerate((3, 5, 2, 4)):  # 5 in the first life of the process, 4 in the second

@@ -42,6 +42,11 @@ class RunDirectory:
         return self.path / "nodes"
 
     @property
+    def scenario(self) -> Path:
+        """As it was given."""
+        return self.path / "scenario.yaml"
+
+    @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
@@ -72,12 +77,17 @@ class RunDirectory:
     @classmethod
     def create(cls, runs: Path, name: str) -> RunDirectory:
         """Make a fresh one: ``<name>-<date>-<time>-<4 hex digits>``."""
-        run = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
-        directory = cls((runs / run).resolve())
         try:
-            for folder in (directory.path, directory.logs, directory.nodes, directory.checkpoints, directory.control):
-                folder.mkdir(parents=True, mode=0o700 if folder in (directory.nodes, directory.control) else 0o755)
+            runs.mkdir(parents=True, exist_ok=True)
+            directory = _made(runs.resolve(), name)
         except OSError as error:
+            raise RunError(f"cannot make a run's directory in {runs}: {error.strerror}; choose --runs") from None
+        try:
+            for folder in (directory.logs, directory.checkpoints):
+                folder.mkdir(mode=0o755)
+            directory.reopen()
+        except OSError as error:
+            directory.remove()
             raise RunError(
                 f"cannot make the run's directory {directory.path}: {error.strerror}; choose --runs"
             ) from None
@@ -85,9 +95,18 @@ class RunDirectory:
 
     def reopen(self) -> None:
         """Make the folders anew that go with the end of a run."""
+        self.remove_keys()
+        for folder in (self.nodes, self.control):
+            folder.mkdir(mode=0o700)
+
+    def remove_keys(self) -> None:
+        """Remove what goes with the end of a run: the assignments hold its secret keys."""
         for folder in (self.nodes, self.control):
             shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(mode=0o700)
+
+    def remove(self) -> None:
+        """Remove all of it: the run did not begin."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -122,6 +141,27 @@ class RunDirectory:
         """RunError if its orchestrator lives."""
         if (holder := self.holder()) is not None:
             raise RunError(f"{self.run} is still running (process {holder}): wait for its end, or `down` it first")
+
+
+def _made(runs: Path, name: str) -> RunDirectory:
+    """A directory that no other run has; two runs of one second may draw the same digits."""
+    while True:
+        run = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+        with contextlib.suppress(FileExistsError):
+            (runs / run).mkdir(mode=0o755)
+            return RunDirectory(runs / run)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file in one step (rename(2)), so that there is never a part of it. OSError if that cannot be done."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with part.open("x", encoding="utf-8") as file:
+            file.write(text)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _locked(descriptor: int, kind: int) -> bool:

@@ -25,6 +25,7 @@ import torch
 
 from node.learning.training import Learner
 from orchestrator.errors import RunError
+from orchestrator.host.signals import ignore_signals
 from orchestrator.simulation.codec import CannotCrossError, read, write
 
 SLOTS = 2  # of each worker
@@ -161,8 +162,7 @@ def _become_worker(parent: int, link: socket.socket) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the parent decides what becomes of the run
+    ignore_signals()  # the parent decides what becomes of the run
     signal.set_wakeup_fd(-1)
     gc.freeze()  # what came along is the parent's to look after
     gc.set_threshold(*COLLECTING)

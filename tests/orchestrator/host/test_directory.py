@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RunError
-from orchestrator.host.directory import RunDirectory, find_run, known_runs
+from orchestrator.host.directory import RunDirectory, find_run, known_runs, write_whole
 
 
 def make(runs: Path, name: str) -> RunDirectory:
@@ -27,6 +27,21 @@ def test_a_fresh_directory_hides_keys_and_socket_from_others(tmp_path: Path) -> 
 
 def test_two_runs_in_one_second_have_two_directories(tmp_path: Path) -> None:
     assert make(tmp_path, "hello").path != make(tmp_path, "hello").path
+
+
+def test_digits_that_another_run_has_are_drawn_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.strftime", lambda format: "20260101-000000")
+    drawn = iter(["aaaa", "aaaa", "aaaa", "bbbb"])
+    monkeypatch.setattr("secrets.token_hex", lambda size: next(drawn))
+    assert [make(tmp_path, "hello").run[-4:] for _ in range(2)] == ["aaaa", "bbbb"]
+
+
+def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    write_whole(path, "first")
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(path, "\ud800")
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("first", [path])
 
 
 def test_the_holder_is_known_while_it_lives(tmp_path: Path) -> None:

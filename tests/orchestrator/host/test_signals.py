@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from orchestrator.host import signals
+from orchestrator.host.signals import INTERRUPTED, Interruption, interruptible
+
+
+class EndedError(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What happened; the process of the test goes on."""
+    happened: list[str] = []
+
+    def end(code: int) -> None:
+        happened.append(f"exit {code}")
+        raise EndedError
+
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(signals, "_asked", False)
+    return happened
+
+
+def send(interruption: Interruption, *numbers: signal.Signals) -> None:
+    for number in numbers:
+        try:
+            interruption.handle(number, None)
+        except EndedError:
+            return
+
+
+def hear(said: list[str], *numbers: signal.Signals) -> Interruption:
+    interruption = Interruption()
+    with interruption.heard_by(lambda: said.append("in order"), lambda: said.append("at once")):
+        send(interruption, *numbers)
+    return interruption
+
+
+def test_the_first_signal_ends_in_order_and_the_second_at_once(said: list[str]) -> None:
+    hear(said, signal.SIGINT, signal.SIGTERM)
+    assert said == ["in order", "at once", f"exit {INTERRUPTED}"]
+
+
+def test_sigquit_ends_at_once(said: list[str]) -> None:
+    hear(said, signal.SIGQUIT)
+    assert said == ["at once", f"exit {INTERRUPTED}"]
+
+
+def test_a_terminal_that_goes_away_is_told_more_than_once(said: list[str]) -> None:
+    hear(said, signal.SIGHUP, signal.SIGHUP)
+    assert said == ["in order"]
+
+
+def test_what_is_asked_before_anybody_hears_is_heard(said: list[str]) -> None:
+    interruption = Interruption()
+    send(interruption, signal.SIGINT)
+    with interruption.heard_by(lambda: said.append("in order"), lambda: None):
+        assert said == ["in order"]
+
+
+def test_a_third_signal_does_not_wait(said: list[str]) -> None:
+    interruption = Interruption()
+    interruption.at_once = lambda: interruption.handle(signal.SIGINT, None)  # it comes in the middle
+    send(interruption, signal.SIGINT, signal.SIGINT)
+    assert said[0] == f"exit {INTERRUPTED}"
+
+
+def test_handlers_are_those_of_before_when_the_run_is_over(said: list[str]) -> None:
+    before = [signal.getsignal(number) for number in signals.ENDING]
+    with interruptible() as interruption:
+        assert [signal.getsignal(number) for number in signals.ENDING] == [interruption.handle] * 4
+        signal.raise_signal(signal.SIGTERM)
+        assert interruption.asked
+    assert [signal.getsignal(number) for number in signals.ENDING] == before
+    with pytest.raises(KeyboardInterrupt), interruptible():  # no further run begins
+        pass

@@ -1,13 +1,13 @@
 """The command line: each verb parses, calls one function, prints, and ends with an exit code.
 
-Exit codes: 0 done and trusted; 1 failed; 2 bad usage or scenario; 3 done, but a fidelity or health check failed.
+Exit codes: 0 done and trusted; 1 failed; 2 bad usage or scenario; 3 done, but a fidelity or health check failed;
+130 interrupted by a signal, with a report if there is a record.
 With ``--json`` a command prints one JSON object on standard output, and everything for people on standard error.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import sys
@@ -19,8 +19,7 @@ import click
 from rich.console import Console
 
 from orchestrator import text
-from orchestrator.errors import OrchestratorError, PlanError, RecordError, RunError, ScenarioError
-from orchestrator.host.commands import extend_path
+from orchestrator.errors import OrchestratorError, PlaceError, PlanError, RecordError, RunError, ScenarioError
 from orchestrator.layout import open_console, write_table
 
 if TYPE_CHECKING:
@@ -33,33 +32,25 @@ RUNS = Path("runs")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def main() -> NoReturn:
-    """The entry point: errors raised on purpose become one message and an exit code, never a traceback."""
-    extend_path()
-    code = _carry_out()
-    with contextlib.suppress(OSError):  # whoever read what we print may be gone
-        sys.stdout.flush()
-        sys.stderr.flush()
-    if "torch" in sys.modules:
-        os._exit(code)  # taking torch down object by object takes half a second
-    sys.exit(code)
-
-
-def _carry_out() -> int:
-    """Run the verb; the exit code."""
+def carry_out() -> int:
+    """Carry out the command line; the exit code. KeyboardInterrupt if it was interrupted before a run began."""
     try:
-        cli(standalone_mode=False)
+        os.getcwd()
+    except OSError as error:
+        return _fail(f"the working directory is gone ({error.strerror}): change to one that exists", 2)
+    try:
+        cli.main(standalone_mode=False)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
-    except (ScenarioError, PlanError) as error:
+    except (ScenarioError, PlanError, PlaceError) as error:
         return _fail(str(error), 2)
     except OrchestratorError as error:
         return _fail(str(error), 1)
     except click.ClickException as error:
         error.show()
         return 2
-    except (KeyboardInterrupt, click.Abort):
-        return _fail("interrupted", 1)
+    except click.Abort:  # what click makes of KeyboardInterrupt
+        raise KeyboardInterrupt from None
     return 0
 
 
@@ -393,18 +384,18 @@ def _end(outcome: Outcome, directory: RunDirectory, junit: Path | None, *, as_js
     from orchestrator.results.junit import write_junit
     from orchestrator.results.summary import print_summary
 
-    if junit is not None:
-        write_junit(outcome.summary, junit)
     if as_json:
         click.echo(json.dumps(outcome.summary))
     else:
         print_summary(outcome.summary, directory.report, open_console())
+    if junit is not None:
+        write_junit(outcome.summary, junit)
     _leave(outcome)
 
 
 def _leave(outcome: Outcome) -> NoReturn:
-    if outcome.summary["error"]:
-        print(f"error: {outcome.summary['error']}", file=sys.stderr)
+    if outcome.error:
+        _fail(outcome.error, outcome.exit_code)
     sys.exit(outcome.exit_code)
 
 

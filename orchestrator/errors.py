@@ -4,6 +4,7 @@
 
   * ScenarioError: the scenario or an override is wrong; lists every problem with file, line and YAML path
   * PlanError: the scenario is right by itself but cannot be planned, e.g. too few samples, or no data set
+  * PlaceError: a run or a file cannot be written where it was asked for; found before anything is made
   * HostError: this host lacks something the run needs; the text says what to install or allow
   * ChildError: a helper process refused a request, or ended
   * DriverError: a node could not be started, told something or stopped
@@ -51,6 +52,10 @@ class PlanError(OrchestratorError):
     def __init__(self, path: tuple[str | int, ...], message: str) -> None:
         super().__init__(": ".join([".".join(str(part) for part in path), message]))
         self.path, self.message = path, message
+
+
+class PlaceError(OrchestratorError):
+    """A run or a file cannot be written where it was asked for."""
 
 
 class HostError(OrchestratorError):

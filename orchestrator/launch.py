@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -11,15 +12,17 @@ from typing import Any
 
 from node.clock import VirtualLoop, run_virtual
 from orchestrator.attachments import keep_files
-from orchestrator.errors import RunError
+from orchestrator.errors import HostError, RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.down import clear
+from orchestrator.host.signals import interruptible
 from orchestrator.past import past_of
 from orchestrator.planning.data import prepare_data
 from orchestrator.planning.plan import Plan, make_plan
 from orchestrator.planning.shards import PreparedLabels
 from orchestrator.requirements import require
 from orchestrator.results.history import History
+from orchestrator.results.record import Record
 from orchestrator.run import Outcome, execute
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario, effective
@@ -44,24 +47,28 @@ def launch(
     HostError, and nothing is made, if this host lacks what the driver needs.
     """
     require(plan.driver)
-    directory = RunDirectory.create(runs, plan.name)
-    plan.write_shards(directory.shards)
-    (directory.path / "scenario.yaml").write_bytes(file.read_bytes())
-    keep_files(plan.links, file.parent, directory.path)
-    facts = {
-        "scenario": str(file), "folder": str(file.parent.absolute()), "overrides": list(overrides),
-        "effective": effective(scenario), **(meta or {}),
-    }  # fmt: skip
+    with interruptible() as interruption:
+        directory = RunDirectory.create(runs, plan.name)
+        interruption.at_once = directory.remove
+        with contextlib.ExitStack() as holding:
+            try:
+                holding.enter_context(directory.held())
+                record = _begin(directory, plan, scenario, file, overrides, meta or {})
+            except Exception:
+                directory.remove()
+                raise
 
-    with contextlib.ExitStack() as holding:
-        holding.enter_context(directory.held())
+            def start(view: View) -> Coroutine[Any, Any, Outcome]:
+                return execute(
+                    plan, directory, record, view, interruption,
+                    holding=holding, workers=_workers(workers), calibrate=calibrate,
+                )  # fmt: skip
 
-        def start(view: View) -> Coroutine[Any, Any, Outcome]:
-            return execute(
-                plan, directory, facts, view, holding=holding, workers=_workers(workers), calibrate=calibrate
-            )
-
-        return _run(plan.driver, open_view, start), directory
+            try:
+                return _run(plan.driver, open_view, start), directory
+            except HostError:  # nothing was started
+                directory.remove()
+                raise
 
 
 def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None = None) -> Outcome:
@@ -70,18 +77,45 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
     RunError if it is running, complete, or kept none, or if this version or this host's data make another plan of its
     scenario.
     """
-    with contextlib.ExitStack() as holding:
+    with interruptible() as interruption, contextlib.ExitStack() as holding:
         holding.enter_context(directory.held())
         past = past_of(directory)
         plan = _plan_of(directory)
         require(plan.driver)
         clear(directory.run, directory)  # what is left where its orchestrator was killed
-        directory.reopen()
+        try:
+            directory.reopen()
+            plan.write_shards(directory.shards)
+        except OSError as error:
+            raise RunError(f"{directory.run} cannot be continued: {error}") from None
+        record = Record.resume(directory.path, past.seconds, past.ended, min(past.kept))
 
         def start(view: View) -> Coroutine[Any, Any, Outcome]:
-            return execute(plan, directory, {}, view, holding=holding, workers=_workers(workers), past=past)
+            return execute(
+                plan, directory, record, view, interruption, holding=holding, workers=_workers(workers), past=past
+            )
 
         return _run(plan.driver, open_view, start)
+
+
+def _begin(
+    directory: RunDirectory, plan: Plan, scenario: Scenario, file: Path, overrides: Sequence[str],
+    meta: Mapping[str, Any],
+) -> Record:  # fmt: skip
+    """Write down what is to be done. RunError or RecordError if there is no room for it."""
+    facts = {
+        "scenario": str(file), "folder": str(file.parent.absolute()), "overrides": list(overrides),
+        "effective": effective(scenario), **meta,
+    }  # fmt: skip
+    try:
+        plan.write_shards(directory.shards)
+        directory.scenario.write_bytes(file.read_bytes())
+    except OSError as error:
+        raise RunError(
+            f"cannot make the run's directory {directory.path}: {error.strerror}; make room, or choose --runs"
+        ) from None
+    keep_files(plan.links, file.parent, directory.path)
+    return Record.create(directory.path, json.dumps(plan.to_json(), indent=1) + "\n", facts)
 
 
 def _plan_of(directory: RunDirectory) -> Plan:
@@ -90,7 +124,7 @@ def _plan_of(directory: RunDirectory) -> Plan:
         planned, meta = history.plan, history.meta
     file = Path(meta.get("folder", "."), Path(meta["scenario"]).name)
     try:
-        text = (directory.path / "scenario.yaml").read_text(encoding="utf-8")
+        text = directory.scenario.read_text(encoding="utf-8")
     except OSError as error:
         raise RunError(f"{directory.run} cannot be continued: {error}") from None
     plan = prepared_plan(parse(text, str(file), meta["overrides"]), file)

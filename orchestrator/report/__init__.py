@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.errors import RecordError
+from orchestrator.host.directory import write_whole
 from orchestrator.report.page import render
 from orchestrator.results.history import History
 
@@ -15,7 +16,7 @@ def write_report(history: History, path: Path) -> None:
     """Write the report of a run, of whatever there is of it. Raises RecordError if the file cannot be written."""
     page = render(history)
     try:
-        path.write_text(page, encoding="utf-8")
+        write_whole(path, page)
     except OSError as error:
         raise RecordError(
             f"the report {path} cannot be written ({error.strerror}): free space, then `report`"

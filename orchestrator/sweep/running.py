@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator import text
 from orchestrator.errors import OrchestratorError, RunError
 from orchestrator.host.directory import known_runs
+from orchestrator.host.signals import INTERRUPTED, interrupted
 from orchestrator.launch import launch, prepared_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.results.checks import checks, overall
@@ -34,7 +35,9 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        if self.interrupted or any(result.failed for result in self.results):
+        if self.interrupted:
+            return INTERRUPTED
+        if any(result.failed for result in self.results):
             return 1
         return 3 if any(result.verdict == "fail" for result in self.results) else 0
 
@@ -105,7 +108,7 @@ class _Sweeper:
             workers=self._workers,
             meta={"sweep": self._sweep.name, "case": combination.case},
         )
-        self.interrupted = outcome.summary["ended"] == "interrupted"
+        self.interrupted = outcome.exit_code == INTERRUPTED or interrupted()
         if outcome.summary["ended"] not in COMPLETE:
             error = outcome.summary["error"] or outcome.summary["ended"]
             self._say(combination, f"failed: {error}; see {directory.path}")

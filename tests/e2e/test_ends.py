@@ -1,0 +1,189 @@
+"""However a command ends: nobody reads it, a signal comes at any moment, its terminal goes away."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.host.directory import RunDirectory, known_runs
+from orchestrator.host.signals import INTERRUPTED
+from orchestrator.results.history import History
+from tests.e2e.harness import ROOT, SMALL, Background, command, traces_of, up, wait_for, write
+
+pytestmark = pytest.mark.e2e
+
+LONG = SMALL.replace("rounds: 3", "rounds: 100000")
+SHORT = SMALL.replace("rounds: 3", "rounds: 1")
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
+
+
+def only_run(runs: Path) -> RunDirectory:
+    (directory,) = known_runs(runs)
+    return directory
+
+
+def is_tidy(directory: RunDirectory) -> bool:
+    """No secret key is left, nor a complaint of a defect, nor anything on the host."""
+    assert not directory.nodes.exists()
+    assert not directory.control.exists()
+    assert not (directory.logs / "orchestrator.log").exists()
+    return traces_of(directory.run) == []
+
+
+def ended(directory: RunDirectory) -> str:
+    with History.open(directory.path) as history:
+        assert history.outcome is not None
+        return history.outcome.ended
+
+
+@pytest.mark.parametrize("redirected", ["| head -1", "--json 2>&1 | true", ">&- 2>&- <&-"])
+def test_output_that_nobody_reads_ends_nothing(tmp_path: Path, redirected: str) -> None:
+    path = write(tmp_path, SHORT)
+    line = f'set -o pipefail; "$@" {redirected}'
+    done = subprocess.run(
+        ["bash", "-c", line, "bash", *command("up", path, "--runs", tmp_path / "runs", "--driver", "sim")],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert ended(only_run(tmp_path / "runs")) == "rounds"
+    assert is_tidy(only_run(tmp_path / "runs"))
+
+
+def test_a_full_disk_under_standard_output_is_told(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command("validate", write(tmp_path, SHORT)),
+            cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "error: standard output cannot be written (No space left on device)\n")
+
+
+@pytest.mark.parametrize("controlling", [False, True])
+def test_a_terminal_that_goes_away(tmp_path: Path, controlling: bool) -> None:
+    """Without more it is output that nobody reads; to whom it is the controlling terminal the kernel sends SIGHUP."""
+    runs, path = tmp_path / "runs", write(tmp_path, LONG if controlling else SMALL)
+    master, slave = os.openpty()
+    arguments = command("up", path, "--runs", runs, "--driver", "sim")
+    process = subprocess.Popen(
+        ["setsid", *(["--ctty"] if controlling else []), *arguments], cwd=ROOT, stdin=slave, stdout=slave, stderr=slave
+    )
+    os.close(slave)
+    wait_for(lambda: known_runs(runs) or None, "the run's directory")
+    os.close(master)
+    assert process.wait(30) == (INTERRUPTED if controlling else 0)
+    assert ended(only_run(runs)) == ("interrupted" if controlling else "rounds")
+    assert is_tidy(only_run(runs))
+    assert only_run(runs).report.exists()
+
+
+def test_a_signal_at_any_moment(tmp_path: Path) -> None:
+    """From the imports over planning and starting the nodes to the training, and while the run is being judged."""
+    path = write(tmp_path, SHORT)
+    began = time.monotonic()
+    subprocess.run(
+        command("up", path, "--runs", tmp_path / "whole", "--driver", "sim"), cwd=ROOT, capture_output=True, check=True
+    )
+    whole = time.monotonic() - began
+    for part in range(8):
+        runs = tmp_path / f"runs-{part}"
+        # Python's own start is not ours to guard: the command says when it has begun.
+        process = subprocess.Popen(
+            [sys.executable, "-c", STARTED, "up", str(path), "--runs", str(runs), "--driver", "sim"],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        time.sleep(whole * part / 8)
+        process.send_signal(SIGNALS[part % len(SIGNALS)])
+        _, errors = process.communicate(timeout=30)
+        assert process.returncode in (INTERRUPTED, 0), errors
+        assert "Traceback" not in errors
+        assert "Exception ignored" not in errors
+        if process.returncode == INTERRUPTED:
+            assert re.fullmatch(r"(\s*error: interrupted\n)?", errors), errors
+        for directory in known_runs(runs):
+            assert is_tidy(directory)
+            assert directory.report.exists()
+        assert [path.name for path in runs.glob("*")] == [each.run for each in known_runs(runs)]
+
+
+STARTED = """
+import sys
+from orchestrator.host import signals
+install = signals.raise_on_signals
+def told():
+    install()
+    print("started", flush=True)
+signals.raise_on_signals = told
+from orchestrator.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_in_the_middle_of_a_run(tmp_path: Path, number: signal.Signals) -> None:
+    with Background(tmp_path, LONG, "--driver", "sim") as run:
+        run.wait_round(2)
+        run.process.send_signal(number)
+        result = run.result(timeout=30)
+        assert result.code == INTERRUPTED
+        assert "error" not in result.errors
+        assert "Traceback" not in result.errors
+        assert ended(run.directory) == "interrupted"
+        assert run.directory.report.exists()
+        assert is_tidy(run.directory)
+
+
+def test_a_second_ctrl_c_ends_a_run_at_once_and_leaves_nothing(tmp_path: Path) -> None:
+    with Background(tmp_path, SMALL.replace("rounds: 3", "rounds: 1000")) as run:
+        run.wait_round(2)
+        name = run.directory.run
+        node = run.pid_of("cloud")
+        os.kill(node, signal.SIGSTOP)  # it does not hear that it should end: the first Ctrl-C waits for it
+        run.process.send_signal(signal.SIGINT)
+        wait_for(lambda: run.directory.nodes.exists() or None, "the first to be heard", 5.0)
+        run.process.send_signal(signal.SIGINT)
+        asked = time.monotonic()
+        assert run.process.wait(30) == INTERRUPTED
+        assert time.monotonic() - asked < 5.0
+        assert traces_of(name) == []
+        assert ended(run.directory) == "interrupted"
+        assert run.directory.report.exists()
+        assert is_tidy(run.directory)
+
+
+def test_an_interrupted_sweep_has_the_same_exit_code(tmp_path: Path) -> None:
+    write(tmp_path, LONG)
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text("scenario: scenario.yaml\nseeds: [1, 2]\n")
+    runs = tmp_path / "runs"
+    process = subprocess.Popen(
+        command("sweep", sweep, "--runs", runs, "--driver", "sim"),
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(lambda: known_runs(runs / "sweep") or None, "the first run")
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == INTERRUPTED, errors
+    assert len(known_runs(runs / "sweep")) == 1
+
+
+def test_what_the_host_lacks_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool in ("unshare", "nsenter", "ip", "env"):
+        found = subprocess.run(["which", tool], capture_output=True, text=True, check=True).stdout.strip()
+        (tools / tool).symlink_to(found)
+    result = up(tmp_path, SHORT, prefix=("env", f"PATH={tools}"))
+    assert (result.code, result.summary) == (1, {})
+    assert result.errors.count("error: ") == 1
+    assert "'tc' is missing" in result.errors
+    assert list((tmp_path / "runs").glob("*")) == []

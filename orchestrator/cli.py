@@ -8,6 +8,7 @@ With ``--json`` a command prints one JSON object on standard output, and everyth
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -215,7 +216,7 @@ def schema() -> None:
 @runs_option
 @json_option
 def list_runs(runs: Path, as_json: bool) -> None:
-    """List the runs that live on this host, with their nodes."""
+    """List this user's runs that live on this host, with their nodes."""
     from orchestrator.host.ps import living
 
     found = living(runs)
@@ -271,7 +272,7 @@ def logs(node: str, run: str | None, follow: bool, runs: Path, as_json: bool) ->
 
 @cli.command("down")
 @click.argument("run", required=False)
-@click.option("--all", "everything", is_flag=True, help="Every run that left a trace on this host.")
+@click.option("--all", "everything", is_flag=True, help="Every run of this user's that left a trace on this host.")
 @runs_option
 @json_option
 def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> None:

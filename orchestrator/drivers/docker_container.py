@@ -10,9 +10,9 @@ from typing import Any
 from docker.types import LogConfig
 
 from orchestrator.drivers.docker_files import INSIDE, Given, User
-from orchestrator.fabric.hub import labels
 from orchestrator.host.cgroups import CAN_SWAP
 from orchestrator.host.daemon import DIRECTORY, NODE, RUN
+from orchestrator.host.processes import labels
 from orchestrator.planning.plan import HardwareClass, NodePlan
 
 COMMAND = [str(INSIDE / "assignment.json")]

@@ -14,9 +14,10 @@ from typing import Any
 
 from orchestrator.drivers.base import Exit
 from orchestrator.errors import HostError
-from orchestrator.fabric.hub import Hub, labels
+from orchestrator.fabric.hub import Hub
 from orchestrator.host.cgroups import CAN_SWAP, NodeGroups, may_swap, writable_hierarchies
 from orchestrator.host.child import JsonChild
+from orchestrator.host.processes import labels
 from orchestrator.planning.plan import NodePlan
 
 WARM_UP_TIMEOUT = 120.0  # s; the first import of torch from a cold disk is slow

@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.errors import HostError
-from orchestrator.fabric.hub import ANCHOR, Hub, labels
+from orchestrator.fabric.hub import ANCHOR, Hub
 from orchestrator.host.daemon import DIRECTORY, NODE, RUN
+from orchestrator.host.processes import TOKEN, labels
 
 PART = "hub"
 RIGHTS = ("SYS_ADMIN", "SYS_PTRACE", "NET_ADMIN", "SYS_NICE")
@@ -48,7 +49,7 @@ class HelperHub(Hub):
             "--user", "0:0", "--pid", "host", "--network", "none", "--log-driver", "none", "--no-healthcheck",
             *_environment(label), "--entrypoint", "nsenter", image, *_as_seen_here(), *ANCHOR,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
+            env={**os.environ, **label}, start_new_session=True,
         )  # fmt: skip
         hub = cls(anchor, name, label)
         await hub.confirm(PATIENCE)
@@ -80,4 +81,5 @@ def _as_seen_here() -> list[str]:
 
 
 def _environment(variables: Mapping[str, str]) -> list[str]:
-    return [word for key, value in variables.items() for word in ("--env", f"{key}={value}")]
+    """For `docker`: these variables, of which TOKEN is taken from its own environment."""
+    return [word for key, value in variables.items() for word in ("--env", key if key == TOKEN else f"{key}={value}")]

@@ -15,15 +15,11 @@ from pathlib import Path
 from orchestrator.errors import HostError
 from orchestrator.host.commands import absent
 from orchestrator.host.namespaces import refused
+from orchestrator.host.processes import TOKEN, labels
 
 ANCHOR = (sys.executable, "-I", "-S", str(Path(__file__).with_name("anchor.py")))
 START_TIMEOUT = 10.0
 LONGEST_LINE = 1 << 26  # bytes; tc shows all queues of an interface in one
-
-
-def labels(run: str, directory: Path, part: str) -> dict[str, str]:
-    """The environment that marks a process as the run's: `ps` and `down` find processes by it."""
-    return {"EDGEBED_RUN": run, "EDGEBED_DIRECTORY": str(directory), "EDGEBED_PART": part}
 
 
 class Hub:
@@ -117,13 +113,14 @@ class Hub:
     ) -> asyncio.subprocess.Process:
         """Start a command as ``run`` does, to talk with; ``errors`` as of subprocess.
 
-        The environment is set where the command runs: not every way in hands on that of whoever enters.
+        The environment is set where the command runs: not every way in hands on that of whoever enters, but for TOKEN.
         """
-        settings = ["env", *(f"{key}={value}" for key, value in environment.items())] if environment else []
+        environment = environment or {}
+        settings = ["env", *(f"{key}={value}" for key, value in environment.items() if key != TOKEN)]
         return await asyncio.create_subprocess_exec(
             *self.enter(pid), *settings, *argv,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors, limit=LONGEST_LINE,
-            start_new_session=True,
+            env={**os.environ, **environment}, start_new_session=True,
         )  # fmt: skip
 
     async def close(self) -> None:

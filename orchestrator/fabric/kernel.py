@@ -26,8 +26,9 @@ from orchestrator.errors import FabricError, HostError
 from orchestrator.fabric import wiring
 from orchestrator.fabric.base import Counted, LinkChange, LinkRow
 from orchestrator.fabric.gathering import Gathering
-from orchestrator.fabric.hub import Hub, labels
+from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.traffic_control import Command, TrafficControl
+from orchestrator.host.processes import labels
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 
 BRIDGE = "br0"

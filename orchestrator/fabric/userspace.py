@@ -12,8 +12,9 @@ from orchestrator.errors import FabricError
 from orchestrator.fabric import wiring
 from orchestrator.fabric.base import Counted, LinkChange
 from orchestrator.fabric.gathering import Gathering
-from orchestrator.fabric.hub import Hub, labels
+from orchestrator.fabric.hub import Hub
 from orchestrator.host.child import JsonChild
+from orchestrator.host.processes import labels
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 
 START_TIMEOUT = 20.0

@@ -2,24 +2,30 @@
 
 The orchestrator of a run holds a lock on ``lock`` for as long as it lives, so anybody can tell a running run from
 one whose orchestrator was killed.
+
+What a directory says of processes is believed only where nobody but this user can have written it (`is_ours`): root
+would otherwise end whatever process a stranger names.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hmac
 import os
 import re
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import RunError
+from orchestrator.errors import RecordError, RunError
 
 _GLANCE = 0.001  # s
+_PATIENCE = 1.0  # s between taking the lock and writing who has it
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,38 @@ class RunDirectory:
     def lock(self) -> Path:
         return self.path / "lock"
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether this user has made it, and nobody else can write to it."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return False
+        return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+    def refuse_foreign(self) -> None:
+        """RunError if it belongs to another user."""
+        if not self.is_ours:
+            raise RunError(f"{self.path} belongs to another user, or others may write to it: `down` it as its user")
+
+    def token(self) -> str:
+        """A secret that the run's processes carry, made when it is first asked for. Only this user can read it."""
+        path = self.path / "token"
+        with contextlib.suppress(FileExistsError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "w") as file:
+                file.write(secrets.token_hex(16))
+        return path.read_text()
+
+    def knows(self, token: str) -> bool:
+        """Whether a process that carries this token is the run's."""
+        path = self.path / "token"
+        try:
+            own = self.is_ours and path.lstat().st_uid == os.geteuid()
+            return own and token != "" and hmac.compare_digest(path.read_bytes(), os.fsencode(token))
+        except OSError:
+            return False
+
     @classmethod
     def create(cls, runs: Path, name: str) -> RunDirectory:
         """Make a fresh one: ``<name>-<date>-<time>-<4 hex digits>``."""
@@ -126,16 +164,28 @@ class RunDirectory:
         """The process id of the living orchestrator, None if there is none."""
         try:
             descriptor = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except OSError:
             return None
+        deadline = time.monotonic() + _PATIENCE
         try:
             while not _locked(descriptor, fcntl.LOCK_SH):
-                if written := os.pread(descriptor, 32, 0).split():
-                    return int(written[0])
+                if (written := os.pread(descriptor, 32, 0).strip()).isdigit():
+                    return int(written)
+                if written or time.monotonic() > deadline:
+                    raise RecordError(f"{self.lock} is damaged: end the process that holds it, then remove it")
                 time.sleep(_GLANCE)  # it has the lock and is about to write its id
         finally:
             os.close(descriptor)
         return None
+
+    def is_held_by(self, pid: int) -> bool:
+        """Whether this very process holds the lock (proc(5), /proc/pid/fdinfo), whatever the file says."""
+        process = Path(f"/proc/{pid}")
+        try:
+            locked = [each.name for each in (process / "fdinfo").iterdir() if " FLOCK " in each.read_text()]
+            return any(self.lock.samefile(process / "fd" / name) for name in locked)
+        except OSError:  # it has ended, or is another user's
+            return False
 
     def refuse_held(self) -> None:
         """RunError if its orchestrator lives."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import time
 from dataclasses import dataclass, field
@@ -50,17 +49,36 @@ class Removed:
 
 
 def down(run: str, directory: RunDirectory | None) -> Removed:
-    """End a run: in order if its orchestrator lives, else by its labels. Safe to repeat."""
+    """End a run: in order if its orchestrator lives, else by its labels. Safe to repeat.
+
+    RunError if the directory belongs to another user.
+    """
     stopped = False
+    if directory is not None:
+        directory.refuse_foreign()
+        if _signal_holder(directory, signal.SIGTERM):
+            stopped = _wait_released(directory, ORDERLY)
+            if not stopped and _signal_holder(directory, signal.SIGKILL):
+                _wait_released(directory, 5.0)
+    result = clear(run, directory, stopped=stopped)
     if directory is not None and (holder := directory.holder()) is not None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(holder, signal.SIGTERM)
-        stopped = _wait_released(directory, ORDERLY)
-        if not stopped:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(holder, signal.SIGKILL)
-            _wait_released(directory, 5.0)
-    return clear(run, directory, stopped=stopped)
+        result.left.append(f"process {holder}, which {directory.lock} names and somebody holds")
+    return result
+
+
+def _signal_holder(directory: RunDirectory, number: signal.Signals) -> bool:
+    """Send a signal to the orchestrator that holds a directory, if there is one."""
+    if (holder := directory.holder()) is None:
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(holder)
+        try:
+            if directory.is_held_by(holder):
+                signal.pidfd_send_signal(descriptor, number)
+                return True
+        finally:
+            os.close(descriptor)
+    return False
 
 
 def clear(run: str, directory: RunDirectory | None, *, stopped: bool = False) -> Removed:
@@ -72,8 +90,7 @@ def clear(run: str, directory: RunDirectory | None, *, stopped: bool = False) ->
     result.left = [f"process {process.pid} ({process.command})" for process in processes.end(found)]
     _remove_cgroups(run, result)
     if directory is not None:
-        for folder in (directory.nodes, directory.control):
-            shutil.rmtree(folder, ignore_errors=True)
+        directory.remove_keys()
     return result
 
 
@@ -116,17 +133,19 @@ def _wait_released(directory: RunDirectory, timeout: float) -> bool:
 
 
 def traces(runs: Path) -> dict[str, RunDirectory | None]:
-    """Every run of which this host still shows something: a living orchestrator, a process, a container, a cgroup."""
+    """Every run of this user's that shows on this host: a living orchestrator, a process, a container, a cgroup."""
     found: dict[str, RunDirectory | None] = {}
     labelled = [(each.run, each.directory) for each in processes.run_processes()]
     labelled += [(each.run, each.directory) for each in containers.listed()]
     for run, path in labelled:
-        found[run] = RunDirectory(path) if (path / "run.db").exists() else None
+        directory = RunDirectory(path)
+        if not path.exists() or directory.is_ours:
+            found[run] = directory if (path / "run.db").exists() else None
     for group in cgroups.left_behind():
         found.setdefault(group.name.removeprefix(cgroups.PREFIX), None)
     if runs.is_dir():
         for path in runs.iterdir():
             directory = RunDirectory(path.resolve())
-            if directory.lock.exists() and directory.holder() is not None:
+            if directory.is_ours and directory.lock.exists() and directory.holder() is not None:
                 found[directory.run] = directory
     return found

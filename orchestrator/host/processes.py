@@ -1,7 +1,8 @@
 """Find a run's processes by the label in their environment, and end them.
 
 Labels are the only state: what a fresh `ps` or `down` knows of a run whose orchestrator is gone is what the kernel
-tells about living processes (/proc/<pid>/environ, proc(5)).
+tells about living processes (/proc/<pid>/environ, proc(5)). Anybody can write any label: a process is the run's if it
+carries the token of the run's directory, or if it is this user's own, who is not root.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from orchestrator.host.directory import RunDirectory
+
+TOKEN = "EDGEBED_TOKEN"  # the variable; its value must not be seen on a command line, which everybody can read
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class RunProcess:
 
 
 def run_processes(run: str | None = None) -> list[RunProcess]:
-    """Every process of one run, or of all runs, that this user may see; zombies left out."""
+    """Every process of one run, or of all runs, that is this user's; zombies left out."""
     return [process for process in _labelled() if run is None or process.run == run]
 
 
@@ -45,10 +50,25 @@ def _labelled() -> Iterator[RunProcess]:
             continue
         label = dict(item.partition(b"=")[::2] for item in environment.split(b"\0"))
         if b"EDGEBED_PART" in label:
-            run, directory, part = (
-                os.fsdecode(label.get(b"EDGEBED_" + key, b"")) for key in (b"RUN", b"DIRECTORY", b"PART")
+            run, directory, part, token = (
+                os.fsdecode(label.get(b"EDGEBED_" + key, b"")) for key in (b"RUN", b"DIRECTORY", b"PART", b"TOKEN")
             )
-            yield RunProcess(int(entry.name), run, Path(directory), part, command)
+            if _is_ours(entry, run, RunDirectory(Path(directory)), token):
+                yield RunProcess(int(entry.name), run, Path(directory), part, command)
+
+
+def _is_ours(process: Path, run: str, directory: RunDirectory, token: str) -> bool:
+    if os.geteuid() != 0:
+        with contextlib.suppress(OSError):
+            if process.stat().st_uid == os.geteuid():
+                return True
+    return directory.run == run and directory.knows(token)
+
+
+def labels(run: str, directory: Path, part: str) -> dict[str, str]:
+    """The environment that marks a process as the run's: `ps` and `down` find processes by it."""
+    token = RunDirectory(directory).token()
+    return {"EDGEBED_RUN": run, "EDGEBED_DIRECTORY": str(directory), "EDGEBED_PART": part, TOKEN: token}
 
 
 def end(processes: list[RunProcess], grace: float = 5.0) -> list[RunProcess]:

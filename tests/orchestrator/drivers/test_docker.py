@@ -464,7 +464,7 @@ def test_paths_inside_are_those_that_are_mounted(directory: RunDirectory, plan: 
     assert targets[inside.data.shards] == "/there/s"
     assert targets[inside.checkpoint_directory] == "/there/checkpoints"
     assert targets[str(Path(inside.control_endpoint.removeprefix("ipc://")).parent)] == "/there/control"
-    asked = options(plan.nodes[0], "run", Path("/there"), 1, User(5, 6), given, Limits())
+    asked = options(plan.nodes[0], "run", directory.path, 1, User(5, 6), given, Limits())
     assert (asked["user"], asked["name"]) == ("5:6", "run-cloud-1")
 
 

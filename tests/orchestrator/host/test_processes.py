@@ -5,18 +5,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-from orchestrator.fabric.hub import labels
-from orchestrator.host.processes import end, run_processes
+from orchestrator.host.processes import end, labels, run_processes
 
 WAIT = "import sys; print('here', flush=True); sys.stdin.read()"
 
 
 def start(run: str, tmp_path: Path) -> subprocess.Popen[bytes]:
+    (tmp_path / run).mkdir()
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", WAIT],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, **labels(run, tmp_path, "node")},
+        env={**os.environ, **labels(run, tmp_path / run, "node")},
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"here\n"
@@ -27,7 +27,7 @@ def test_processes_are_found_by_label_and_ended_by_run(tmp_path: Path) -> None:
     run, other = f"test-{os.getpid()}-a", f"test-{os.getpid()}-b"
     with start(run, tmp_path) as mine, start(other, tmp_path) as theirs:
         (found,) = run_processes(run)
-        assert (found.pid, found.part, found.directory) == (mine.pid, "node", tmp_path)
+        assert (found.pid, found.part, found.directory) == (mine.pid, "node", tmp_path / run)
         assert end([found]) == []
         assert mine.wait() == -9
         assert run_processes(run) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import traceback
 from collections.abc import Callable, Mapping
@@ -100,7 +101,8 @@ class SimulatedNode:
                 self._reporter.say("done", reason=self._role.ended_by)
             return EXIT_DONE
         except Exception as error:
-            log.write_text("".join(traceback.format_exception(error)))  # noqa: ASYNC240 - time stands still here
+            with contextlib.suppress(OSError):  # what goes wrong may be that the disk is full
+                log.write_text("".join(traceback.format_exception(error)))  # noqa: ASYNC240 - time stands still here
             self._reporter.say("failed", error=f"{type(error).__name__}: {error}")
             return EXIT_FAILED
         finally:

@@ -108,6 +108,7 @@ def up(
     """Run SCENARIO: start its nodes, shape its links, train, inject its faults, report."""
     overrides += (f"driver={driver}",) if driver else ()
     overrides += (f"engine={engine}",) if engine else ()
+    _check_places(runs, junit)
     outcome, directory = _execute(scenario, overrides, runs, as_json=as_json, workers=workers)
     _end(outcome, directory, junit, as_json=as_json)
 
@@ -121,11 +122,14 @@ def up(
 def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | None, as_json: bool) -> None:
     """Go on with RUN (the latest by default), which was interrupted, killed or failed, from its checkpoints."""
     from orchestrator.host.directory import find_run
+    from orchestrator.host.places import check_folder
     from orchestrator.launch import resume
     from orchestrator.results.history import History
     from orchestrator.view import open_view
 
     directory = find_run(run, runs)
+    check_folder(directory.path, "make it writable, or resume a copy of it elsewhere")
+    _check_places(runs, junit)
     with History.open(directory.path) as history:
         _check_workers(workers, history.driver)
     outcome = resume(directory, lambda virtual: open_view(as_json=as_json, virtual=virtual), workers=workers)
@@ -147,6 +151,7 @@ def sweep_runs(
     from orchestrator.sweep.running import carry_out
     from orchestrator.sweep.tables import print_tables
 
+    _check_places(runs)
     sweep = load(file, (f"driver={driver}",) if driver else ())
     for each in sweep.combinations:
         _check_workers(workers, each.scenario.driver)
@@ -171,6 +176,7 @@ def calibrate(scenario: Path, overrides: tuple[str, ...], runs: Path, engine: st
     from orchestrator.calibration import measured, print_measured
 
     overrides += (f"engine={engine}",) if engine else ()
+    _check_places(runs)
     outcome, directory = _execute(scenario, overrides, runs, as_json=as_json, calibrate=True)
     rows = measured(directory)
     if as_json:
@@ -373,6 +379,15 @@ def _execute(
         plan, loaded, scenario, overrides, runs,
         lambda virtual: open_view(as_json=as_json, virtual=virtual), workers=workers, calibrate=calibrate,
     )  # fmt: skip
+
+
+def _check_places(runs: Path, junit: Path | None = None) -> None:
+    """PlaceError, before anything is made, if what a run writes has no place."""
+    from orchestrator.host.places import check_file, check_folder
+
+    check_folder(runs, "choose another folder with --runs")
+    if junit is not None:
+        check_file(junit, "choose another file with --junit")
 
 
 def _check_workers(workers: int | None, driver: str) -> None:

@@ -1,0 +1,42 @@
+"""Whether files can be written where they are asked for, found out before anything is made."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from orchestrator.errors import PlaceError
+
+
+def check_folder(folder: Path, remedy: str) -> None:
+    """PlaceError with this remedy if files could not be made in a folder, which need not exist yet."""
+    try:
+        place = _nearest(folder)
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise PlaceError(f"nothing can be written in {folder} ({error.strerror}): {remedy}") from None
+
+
+def check_file(file: Path, remedy: str) -> None:
+    """PlaceError with this remedy if a file could not be written, or replaced if it is there."""
+    try:
+        if file.exists():
+            os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
+            return
+        with tempfile.TemporaryFile(dir=_nearest(file.parent)):
+            pass
+    except OSError as error:
+        raise PlaceError(f"{file} cannot be written ({error.strerror}): {remedy}") from None
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder itself, or the nearest one above it that exists. OSError if no folder can be made there."""
+    while True:
+        try:
+            folder.stat()
+        except FileNotFoundError:
+            folder = folder.parent
+        else:
+            return folder

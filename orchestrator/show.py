@@ -74,8 +74,9 @@ def _facts(plan: Plan) -> Table:
     params = ", ".join(f"{key} {value}" for key, value in plan.params.items() if value is not None)
     quorum = f"quorum {Quorum(plan.gathering.quorum, plan.gathering.count)}, late answers: {plan.gathering.late}"
     facts = Table.grid(padding=(0, 2))
-    facts.add_row("algorithm", f"{plan.algorithm} ({params})")
-    facts.add_row("model", f"{plan.model}, {text.size(plan.model_bytes)}" if plan.model_bytes else plan.model)
+    facts.add_row("algorithm", escape(f"{plan.algorithm} ({params})"))
+    size = f", {text.size(plan.model_bytes)}" if plan.model_bytes else ""
+    facts.add_row("model", escape(f"{plan.model}{size}"))
     facts.add_row("ends after", " or ".join(stop))
     facts.add_row("gathering", f"{quorum}, deadline: {waits}")
     facts.add_row("runs on", f"driver {plan.driver}, engine {plan.engine}")
@@ -160,7 +161,7 @@ def _link_table(plan: Plan) -> Table:
     for links in _alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile)):
         first = links[0]
         ends = (first.source, first.target) if len(links) == 1 else (tiers[first.source], tiers[first.target])
-        table.add_row(first.link_class, " -> ".join(ends), str(len(links)), first.profile.describe())
+        table.add_row(escape(first.link_class), " -> ".join(ends), str(len(links)), escape(first.profile.describe()))
     return table
 
 
@@ -172,7 +173,7 @@ def _print_schedules(console: Console, plan: Plan) -> None:
     _title(console, "Links over time, from the start of training")
     table = _table("links", "count", "schedule", right=["count"])
     for course in found:
-        table.add_row(course.name, str(len(course.pairs)), course.schedule.describe())
+        table.add_row(escape(course.name), str(len(course.pairs)), escape(course.schedule.describe()))
     console.print(table)
 
 

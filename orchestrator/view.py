@@ -222,7 +222,7 @@ def _accuracy(snapshot: Snapshot, curve: Mapping[int, float]) -> Text:
 
 
 def _traffic(traffic: Mapping[str, float]) -> Text:
-    return Text.from_markup("   ".join(f"[dim]{name}[/] {text.size(rate)}/s" for name, rate in traffic.items()))
+    return Text.from_markup("   ".join(f"[dim]{escape(name)}[/] {text.size(rate)}/s" for name, rate in traffic.items()))
 
 
 def _line(stamp: str, said: str) -> Text:

@@ -69,7 +69,7 @@ def finite(value: float) -> float | None:
 
 
 def print_summary(summary: Mapping[str, Any], report: Path, console: Console) -> None:
-    """Write a run's summary; ``report`` is where its page lies."""
+    """Write a run's summary; ``report`` is where its page lies, if it could be written."""
     accuracy = summary["accuracy"]["global"]
     ended = {"rounds": "all rounds done", "accuracy": "accuracy reached", "after": "time is up", None: "not yet"}
     delivered = ", ".join(f"{name} {text.size(size)}" for name, size in summary["bytes"].items())
@@ -83,7 +83,7 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
         rows.append(("accuracy", text.percent(accuracy)))
     rows.append(("links", f"{summary['links']}: {delivered}" if delivered else summary["links"]))
     rows.append(("faults", str(sum(fault["at"] is not None for fault in summary["faults"]))))
-    write_entries(console, [*rows, ("report", str(report))])
+    write_entries(console, [*rows, ("report", str(report) if report.exists() else "not written")])
 
 
 def _fault(span: FaultSpan, began: float) -> dict[str, Any]:

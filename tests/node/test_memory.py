@@ -248,7 +248,7 @@ def test_a_node_frozen_before_it_starts_is_met_when_it_is_thawed() -> None:
 def test_a_node_that_was_ended_while_it_was_frozen_begins_thawed() -> None:
     async def work() -> None:
         network = MemoryNetwork()
-        a, b = await pair(network)
+        _, b = await pair(network)
         network.freeze("b", True)
         await b.close()
         again = network.transport("b", ["a"])

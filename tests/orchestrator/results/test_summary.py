@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import io
 import json
 import math
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
@@ -41,6 +43,16 @@ def test_summary_of_a_run_that_never_trained(tmp_path: Path) -> None:
     assert result["verdict"] == "fail"
 
 
+def test_a_summary_in_words_shows_what_names_and_details_hold(tmp_path: Path) -> None:
+    result = summary(History.open(Example().build(tmp_path / "run[/x]")))
+    result["checks"][0]["detail"] = "[red] [/nothing]"
+    console = Console(file=io.StringIO(), width=200)
+    print_summary(result, tmp_path / "run[/x]" / "run.db", console)
+    assert isinstance(console.file, io.StringIO)
+    assert "[red] [/nothing]" in console.file.getvalue()
+    assert "run[/x]/run.db" in console.file.getvalue()
+
+
 def test_summary_has_no_numbers_that_json_lacks(tmp_path: Path) -> None:
     record = Record.create(tmp_path, json.dumps(plan_of(Example(edges=1, devices_per_edge=1))), {})
     record.metric(1.0, "cloud", 1, "global", "accuracy", math.nan)
@@ -55,6 +67,8 @@ def test_summary_has_no_numbers_that_json_lacks(tmp_path: Path) -> None:
 def test_the_reports_path_is_printed_whole(tmp_path: Path, width: int) -> None:
     result = summary(History.open(Example().build(tmp_path / "run")))
     report = tmp_path / "runs" / "dropout-20261122-154058-1ef8" / "report.html"  # wider than 60 columns
+    report.parent.mkdir(parents=True)
+    report.touch()
     shown = printed(width, lambda console: print_summary(result, report, console))
     assert str(report) in shown.split()
     assert "…" not in shown

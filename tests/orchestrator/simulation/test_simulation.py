@@ -183,3 +183,12 @@ def test_there_is_nothing_to_calibrate(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["calibrate", str(path), "--set", "driver=sim"])
     assert done.exit_code == 2
     assert "a simulation computes its links" in done.stderr
+
+
+def test_what_a_path_has_in_brackets_is_not_taken_for_a_style(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(SMALL.replace("rounds: 6", "rounds: 1"))
+    runs = tmp_path / "r[/x]"
+    done = CliRunner().invoke(cli, ["up", str(path), "--driver", "sim", "--runs", str(runs)], env={"COLUMNS": "300"})
+    assert done.exit_code == 0, done.exception
+    assert f"{runs}/small-" in done.stdout

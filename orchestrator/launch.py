@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from node.clock import VirtualLoop, run_virtual
-from orchestrator.attachments import keep_files
+from orchestrator.attachments import keep_files, kept_files
 from orchestrator.errors import HostError, RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.down import clear
@@ -122,12 +122,13 @@ def _plan_of(directory: RunDirectory) -> Plan:
     """The plan that a run was carried out by, made anew. RunError if it comes out otherwise."""
     with History.open(directory.path) as history:
         planned, meta = history.plan, history.meta
-    file = Path(meta.get("folder", "."), Path(meta["scenario"]).name)
+        file = Path(meta.get("folder", "."), Path(meta["scenario"]).name)
+        overrides, files = [str(each) for each in meta["overrides"]], kept_files(planned, directory.path)
     try:
         text = directory.scenario.read_text(encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"{directory.run} cannot be continued: {error}") from None
-    plan = prepared_plan(parse(text, str(file), meta["overrides"]), file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"{directory.run} cannot be continued: {directory.scenario} cannot be read ({error})") from None
+    plan = prepared_plan(parse(text, str(file), overrides, files), file)
     if differing := [key for key, value in plan.recorded.items() if planned.get(key) != value]:
         raise RunError(
             f"{directory.run} cannot be continued: this version, or the data on this host, makes another plan of its "

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
+from types import MappingProxyType
 
 from pydantic import ValidationError
 
@@ -13,7 +14,7 @@ from orchestrator.scenario import document
 from orchestrator.scenario.checks import check
 from orchestrator.scenario.files import text_of
 from orchestrator.scenario.names import name_from
-from orchestrator.scenario.schedules import DIRECTORY
+from orchestrator.scenario.schedules import DIRECTORY, FILES
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import problems
 from orchestrator.scenario.syntax import MAX_CHARACTERS, Path, too_long
@@ -45,13 +46,15 @@ def placed(path: FilePath, overrides: Sequence[str] = ()) -> Iterator[None]:
         raise ScenarioError([Problem(source.place(error.path), dotted(error.path), error.message)]) from None
 
 
-def parse(text: str, name: str, overrides: Sequence[str] = ()) -> Scenario:
+def parse(
+    text: str, name: str, overrides: Sequence[str] = (), files: Mapping[str, str] = MappingProxyType({})
+) -> Scenario:
     """As `load`, from text; ``name`` stands for the file in messages, is where relative paths begin and, if need be,
-    gives the scenario its name."""
+    gives the scenario its name. ``files`` has the texts of files of schedules that need not be read."""
     source = document.override(document.read(text, name), overrides, shorthand)
     try:
         data = {"name": name_from(FilePath(name).stem, "scenario")} | source.data
-        scenario = Scenario.model_validate(data, context={DIRECTORY: FilePath(name).parent})
+        scenario = Scenario.model_validate(data, context={DIRECTORY: FilePath(name).parent, FILES: files})
     except ValidationError as error:
         raise ScenarioError(problems(error, Scenario, source)) from None
     found = [Problem(source.place(path), dotted(path), message) for path, message in check(scenario)]

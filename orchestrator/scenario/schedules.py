@@ -27,6 +27,7 @@ from orchestrator.scenario.quantities import Duration
 from orchestrator.scenario.strict import Strict
 
 DIRECTORY = "directory"  # the key of the validation context that says where relative paths begin
+FILES = "files"  # the key of the validation context that has texts of files, by name, which then are not read
 LARGEST_FILE = 64_000_000  # characters; an hour of a trace of 100 Mbit/s
 
 
@@ -116,11 +117,12 @@ class ScheduleSpec(Strict):
         if written:
             self._written(upward=False)
         directory = FilePath((info.context or {}).get(DIRECTORY, "."))
+        known = (info.context or {}).get(FILES, {})
         for kind in ("trace", "csv"):
             files: FilesSpec | None = getattr(self, kind)
             for key, path in files.given() if files is not None else ():
                 try:
-                    text = _text(directory / path)
+                    text = known[path] if path in known else _text(directory / path)
                     self._files[key] = (
                         Trace.read(text, path, WINDOW if self.window is None else self.window)
                         if kind == "trace"

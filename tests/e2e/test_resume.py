@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.results.history import History
-from tests.e2e.harness import SMALL, Background, resume, traces_of, up
+from tests.e2e.harness import ROOT, SMALL, Background, command, json_of, resume, traces_of, up, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -79,6 +81,25 @@ def test_an_interrupted_run_has_its_faults_again(tmp_path: Path) -> None:
             assert [event.data for event in history.events("continued")] == [{"ended": "interrupted"}]
         assert "continued after round" in (run.directory.path / "report.html").read_text()
         assert traces_of(run.directory.run) == []
+
+
+def test_a_run_is_continued_without_the_files_that_its_scenario_names(tmp_path: Path) -> None:
+    trace = tmp_path / "run.db"  # a name that the run's directory has for something else
+    trace.write_text("1\n5\n9\n")
+    scheduled = LONGER.replace("rounds: 12", "rounds: 100000").replace(
+        "rate: 20mbit}", "rate: 20mbit, schedule: {trace: run.db}}"
+    )
+    with Background(tmp_path, scheduled, "--driver", "sim") as run:
+        run.wait_round(3)
+        run.process.send_signal(signal.SIGINT)
+        assert run.result().summary["ended"] == "interrupted"
+        trace.unlink()
+        again = subprocess.Popen(command("resume", run.directory.path, "--json"), cwd=ROOT, stdout=subprocess.PIPE)
+        wait_for(lambda: json_of("report", run.directory.path)["ended"] is None or None, "the run to go on")
+        run.wait_round(5)
+        again.send_signal(signal.SIGINT)
+        output, _ = again.communicate(timeout=30)
+        assert (again.returncode, json.loads(output)["ended"]) == (130, "interrupted")
 
 
 def test_another_plan_is_not_continued(tmp_path: Path) -> None:

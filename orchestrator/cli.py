@@ -350,10 +350,14 @@ def report_run(run: str | None, runs: Path, as_json: bool) -> None:
 def compare_runs(run_a: str, run_b: str, runs: Path, as_json: bool) -> None:
     """Hold two runs against each other: settings, accuracy, time, bytes, faults, verdicts."""
     from orchestrator.host.directory import find_run
-    from orchestrator.results.compare import compare, print_comparison
+    from orchestrator.results.compare import Side, compare, print_comparison, side
     from orchestrator.results.history import History
 
-    result = compare(*(History.open(find_run(run, runs).path) for run in (run_a, run_b)))
+    def read(run: str) -> Side:
+        with History.open(find_run(run, runs).path) as history:
+            return side(history)
+
+    result = compare(read(run_a), read(run_b))
     if as_json:
         click.echo(json.dumps(result.to_json()))
     else:

@@ -86,7 +86,7 @@ def _kept(directory: RunDirectory, leaders: tuple[str, ...], rounds: int | None)
     """The round that each leading node's checkpoint holds, 0 without one. RunError if none has one."""
     try:
         checkpoints = [load(checkpoint_path(directory.checkpoints_of(node), node), rounds) for node in leaders]
-    except CheckpointError as error:
+    except (CheckpointError, OSError) as error:
         raise RunError(f"{directory.run} cannot be continued: {error}") from None
     if not any(checkpoints):
         raise RunError(

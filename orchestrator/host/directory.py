@@ -148,8 +148,11 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Lock the directory for this process. RunError if another process holds it."""
-        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        """Lock the directory for this process. RunError if another process holds it, or if it cannot be locked."""
+        try:
+            descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise RunError(f"{self.lock} cannot be written: {error.strerror}") from None
         try:
             while not _locked(descriptor, fcntl.LOCK_EX):
                 self.refuse_held()

@@ -24,8 +24,12 @@ def log_of(directory: RunDirectory, node: str) -> Path:
 
 
 def follow_file(path: Path, go_on: Callable[[], bool]) -> Iterator[str]:
-    """The file's text, then what is added, until ``go_on`` says no and all has been read."""
-    with path.open(errors="replace") as file:
+    """The file's text, then what is added, until ``go_on`` says no and all has been read. RunError if it cannot be."""
+    try:
+        opened = path.open(errors="replace")
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror}") from None
+    with opened as file:
         while True:
             last = not go_on()
             if text := file.read():

@@ -62,10 +62,36 @@ class Comparison:
         return {**asdict(self), "rows": [{**asdict(row), "change": row.change} for row in self.rows]}
 
 
-def compare(a: History, b: History) -> Comparison:
-    """Compare two runs, of the same scenario or not, finished or not."""
+@dataclass(frozen=True)
+class Side:
+    """What is compared of a run: ``accuracy`` by round, ``reached``: seconds of training to those targets."""
+
+    run: str
+    status: str
+    effective: dict[str, Any]
+    summary: dict[str, Any]
+    accuracy: dict[int, float]
+    reached: dict[float, float]
+
+
+def side(history: History) -> Side:
+    """Read a run, finished or not."""
+    began, series = history.training_began or 0.0, accuracy_series(history, "global")
+    reached = {target: first_at(series, target) for target in TARGETS}
+    return Side(
+        history.run,
+        history.status,
+        history.effective,
+        summary(history),
+        {row.round: row.value for row in history.global_series("accuracy") if row.round is not None},
+        {target: first.t - began for target, first in reached.items() if first is not None},
+    )
+
+
+def compare(a: Side, b: Side) -> Comparison:
+    """Compare two runs, of the same scenario or not."""
     differences = _differences(a.effective, b.effective)
-    one, other = summary(a), summary(b)
+    one, other = a.summary, b.summary
     rows = [
         Row("verdict", "text", one["verdict"], other["verdict"]),
         Row("ended", "text", one["ended"] or a.status, other["ended"] or b.status),
@@ -97,25 +123,22 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     write_table(console, ("", "a", "b", "b − a"), results, title="results", right={1, 2, 3})
 
 
-def _accuracy_at_rounds(a: History, b: History) -> list[Row]:
+def _accuracy_at_rounds(a: Side, b: Side) -> list[Row]:
     """At the last round that both reached, and at half of it."""
-    of_a, of_b = ({row.round: row.value for row in run.global_series("accuracy")} for run in (a, b))
-    common = sorted(round for round in of_a.keys() & of_b.keys() if round is not None)
+    common = sorted(a.accuracy.keys() & b.accuracy.keys())
     if not common:
         return []
     chosen = sorted({common[(len(common) - 1) // 2], common[-1]})
-    return [Row(f"accuracy at round {round}", "fraction", finite(of_a[round]), finite(of_b[round])) for round in chosen]
+    return [
+        Row(f"accuracy at round {round}", "fraction", finite(a.accuracy[round]), finite(b.accuracy[round]))
+        for round in chosen
+    ]
 
 
-def _time_to_accuracy(a: History, b: History) -> list[Row]:
+def _time_to_accuracy(a: Side, b: Side) -> list[Row]:
     """Seconds of training to each target that at least one run reached; the three highest."""
-    rows = [Row(f"time to {target:.0%}", "s", _reached(a, target), _reached(b, target)) for target in TARGETS]
+    rows = [Row(f"time to {target:.0%}", "s", a.reached.get(target), b.reached.get(target)) for target in TARGETS]
     return [row for row in rows if row.a is not None or row.b is not None][-3:]
-
-
-def _reached(history: History, target: float) -> float | None:
-    first = first_at(accuracy_series(history, "global"), target)
-    return None if first is None else first.t - (history.training_began or 0.0)
 
 
 def _by_key(name: str, unit: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Row]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+import traceback
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal, Self
 
 from orchestrator import text
@@ -34,9 +36,15 @@ from orchestrator.results.rows import (
     Traffic,
 )
 
+_DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, sqlite3.Error)
+
 
 class History:
-    """The reader over one run directory. Opening it raises RecordError if there is no run in it that can be read."""
+    """The reader over one run directory. Opening it raises RecordError if there is no run in it that can be read.
+
+    A record may be damaged in more ways than can be looked for beforehand. Whoever reads one that may have been changed
+    does so in a ``with``, which ends with RecordError where the record cannot be understood.
+    """
 
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
         self.directory = directory
@@ -66,8 +74,16 @@ class History:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        """What goes wrong in the body because the record is not as it was written becomes a RecordError."""
         self.close()
+        if isinstance(error, _DAMAGE):
+            *_, place = traceback.extract_tb(trace)
+            found = f"{type(error).__name__}: {error}; {Path(place.filename).name}, line {place.lineno}"
+            raise RecordError(
+                f"{self.directory} cannot be read ({found}): a file in it is damaged or was changed; restore it from a"
+                " copy, or `up` its scenario anew"
+            ) from error
 
     # What was planned
 

@@ -99,8 +99,8 @@ class ZmqTransport:
             socket.setsockopt(zmq.TCP_ACCEPT_FILTER, host.encode())
         set_server_keys(socket, self._assignment.keys)
         self._gate = Gate(self._context, socket)
-        await self._bind(socket)
         self._listener = _Connection(socket, watch(socket, self._read))
+        await self._bind(socket)
         self._peers.start()
 
     async def send(self, to: Iterable[str], message: Message, *, replace: bool = False) -> None:
@@ -139,7 +139,6 @@ class ZmqTransport:
                 return
             except zmq.ZMQError as error:
                 if loop.time() > patience:
-                    socket.close(0)
                     raise TransportError(
                         f"{self._assignment.node}: cannot listen on {address} ({error}); is data0 attached?"
                     ) from None

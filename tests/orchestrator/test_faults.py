@@ -151,7 +151,7 @@ def test_a_link_is_restored_when_the_last_fault_that_cut_it_is_over() -> None:
 def test_overlapping_degradations_add_up_and_come_off_one_by_one() -> None:
     powers = Diary()
     faults = [
-        fault(1, "degrade", node="edge-0", at=1.0, duration=4.0, links=BOTH[:1], profile={"loss": 0.1}),
+        fault(1, "degrade", node="edge-0", at=1.0, duration=4.0, links=BOTH[:1], profile={"loss": "10%"}),
         fault(2, "degrade", node="edge-0", at=2.0, duration=1.0, links=BOTH[:1], profile={"latency": "50ms"}),
     ]
     play(faults, powers)

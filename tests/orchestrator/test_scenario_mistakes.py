@@ -19,7 +19,7 @@ data:
 
 def told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str]:
     monkeypatch.setattr("sys.argv", ["edgebed", *arguments])
-    return cli._carry_out(), capsys.readouterr().err
+    return cli.carry_out(), capsys.readouterr().err
 
 
 @pytest.fixture(autouse=True)

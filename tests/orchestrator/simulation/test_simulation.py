@@ -80,7 +80,10 @@ def test_every_scenario_that_is_shipped(tmp_path: Path, path: Path, noise: dict[
     result = simulate(tmp_path, path, *changes)
     assert result.code == 0, result.errors
     summary = result.summary
-    assert (summary["driver"], summary["links"], summary["verdict"]) == ("sim", "model", "pass"), summary["checks"]
+    assert (summary["driver"], summary["links"]) == ("sim", "model")
+    doubts = {check["name"] for check in summary["checks"] if check["verdict"] not in ("pass", "modelled")}
+    learns_nothing = any("{" in each for each in SHORTER.get(path.stem, ()))  # from noise
+    assert doubts == ({"learned"} if learns_nothing else set()), summary["checks"]
     assert summary["rounds"] > 0
     assert (result.directory / "report.html").exists()
 

@@ -39,6 +39,8 @@ def print_plan(plan: Plan, console: Console) -> None:
     console.print(_node_table(plan, few))
     _title(console, _data_title(plan))
     console.print(_data_table(plan, few))
+    for note in plan.notes():
+        console.print(f"[yellow]note:[/yellow] {escape(note)}", highlight=False)
     _title(console, f"Links ({len(plan.links)} directions)")
     console.print(_link_table(plan))
     _print_schedules(console, plan)

@@ -71,7 +71,7 @@ def divide(
     clients = sum(groups)
     if clients < 1 or min(groups) < 1:
         raise PartitionError(f"no clients to divide the data over: groups are {tuple(groups)}")
-    if len(labels) < max(1, scheme.min_samples) * clients:
+    if len(labels) < scheme.min_samples * clients:
         raise PartitionError(
             f"{len(labels)} samples do not give {clients} clients min_samples {scheme.min_samples} each: "
             "lower min_samples or take fewer clients"

@@ -25,6 +25,7 @@ from node.catalogue.partitions import PARTITIONS
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
 from orchestrator.planning.deadlines import Workload, deadlines
+from orchestrator.planning.notes import of_data, of_images
 from orchestrator.planning.shards import PreparedLabels, Shards, by_class, make_shards
 from orchestrator.planning.timeline import Fault, FaultTime, expand, joins
 from orchestrator.scenario.checks import algorithm_params, leading_nodes, partition_params
@@ -102,7 +103,7 @@ class DataPlan:
 
     ``sha256`` is of the data set, ``shards_sha256`` of the index lists. ``moves`` are the repairs of the partition:
     from, to, label, number of samples. ``used_samples`` of ``train_samples`` went to some node. ``test_counts`` are the
-    test samples of each class.
+    test samples of each class, ``unheld`` the classes among them of which no node holds a training sample.
     """
 
     dataset: str
@@ -117,6 +118,7 @@ class DataPlan:
     test_counts: tuple[int, ...]
     shards_sha256: str
     moves: tuple[tuple[str, str, int, int], ...]
+    unheld: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -180,11 +182,9 @@ class Plan:
         return sorted({node.image for node in self.nodes if node.image is not None})
 
     def notes(self) -> list[str]:
-        """What of the plan its driver has no use for, in words for the record."""
-        if self.driver == "docker" or not self.images:
-            return []
-        names = ", ".join(self.images)
-        return [f"nodes are not made from their images ({names}), but from this host's Python: only docker makes them"]
+        """What a reader of the results has to know of the plan, in words for the record."""
+        empty = [node.name for node in self.nodes if node.label_counts and not node.samples]
+        return [*of_data(self.data.unheld, empty), *of_images(self.images, self.driver)]
 
     def to_json(self) -> dict[str, Any]:
         """What plan.json holds: plain data, times in seconds, profiles with units."""
@@ -193,6 +193,7 @@ class Plan:
             "nodes": [asdict(node) for node in self.nodes],
             "links": [link.to_json() for link in self.links],
             "faults": [asdict(fault) for fault in self.faults],
+            "notes": self.notes(),
         }
         data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}
         return {key: value for key, value in data.items() if key not in ("params", "shards", "data_directory")}
@@ -349,7 +350,14 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
         test_counts=by_class(data.test, data.classes) if data is not None else (),
         shards_sha256=shards.sha256,
         moves=shards.moves,
+        unheld=_unheld(data, shards) if data is not None else (),
     )
+
+
+def _unheld(data: PreparedLabels, shards: Shards) -> tuple[int, ...]:
+    """The classes of the test set of which no node holds a training sample."""
+    held = [sum(column) for column in zip(*(shards.counts[node] for node in shards.train), strict=True)]
+    return tuple(sorted(label for label in set(data.test.tolist()) if not held[label]))
 
 
 def _gathering(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 import json
 
@@ -94,6 +95,45 @@ def test_images_are_those_of_the_hardware_and_only_docker_has_a_use_for_them() -
     assert plan().notes() == []
     (said,) = plan(IMAGES, "driver=sim").notes()
     assert "not made from their images (jetson, pi)" in said
+
+
+def test_a_class_that_nobody_holds_is_noted() -> None:
+    """D1: edge e has the label e alone, so that three edges hold 0, 1 and 2 of ten."""
+    made = plan("algorithm: hierfavg\ndata: {partition: labels-per-edge}\ntopology: {edges: 3}")
+    said = "nobody holds training samples of classes 3, 4, 5, 6, 7, 8, 9 of the test set: nobody can learn to tell them"
+    assert made.data.unheld == (3, 4, 5, 6, 7, 8, 9)
+    assert made.notes() == made.recorded["notes"] == [said]
+    assert plan("algorithm: hierfavg\ntopology: {edges: 3}").notes() == []
+
+
+def test_what_a_small_share_leaves_out_is_noted() -> None:
+    """Of 1000 samples, a hundred of each class, two clients keep two each: at most four classes."""
+    made = plan("algorithm: fedavg\ntopology: {devices: 2}\ndata: {partition: iid, samples_per_client: 2}")
+    held = {label for node in made.nodes for label, count in enumerate(node.label_counts) if count}
+    assert set(made.data.unheld) == set(range(10)) - held
+    assert len(made.data.unheld) >= 6
+
+
+def test_a_class_without_test_samples_is_not_missed() -> None:
+    data = prepared()
+    lacking = dataclasses.replace(data, test=data.test[data.test < 4])
+    text = "algorithm: hierfavg\ndata: {partition: labels-per-edge}\ntopology: {edges: 3}"
+    assert make_plan(parse(text, "f.yaml"), lacking).data.unheld == (3,)
+
+
+def test_clients_with_nothing_are_noted_by_name() -> None:
+    text = "algorithm: fedavg\ntopology: {devices: %d}\ndata: {partition: {iid: {min_samples: 0}}}"
+    few = make_plan(parse(text % 5, "f.yaml"), prepared(train=3))
+    assert few.notes()[1] == "device-3, device-4 hold no training samples: they train nothing and count in no average"
+    one = make_plan(parse(text % 4, "f.yaml"), prepared(train=3))
+    assert one.notes()[1] == "device-3 holds no training samples: it trains nothing and counts in no average"
+    many = make_plan(parse(text % 60, "f.yaml"), prepared(train=3)).notes()[1]
+    assert many.startswith("device-3, device-4, ")
+    assert "device-21 and 38 more hold no training samples" in many
+
+
+def test_without_data_nothing_is_noted() -> None:
+    assert make_plan(parse("algorithm: hierfavg", "f.yaml"), None).notes() == []
 
 
 def test_every_pair_has_a_link_each_way_with_a_seed_of_its_own() -> None:

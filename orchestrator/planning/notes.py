@@ -1,0 +1,27 @@
+"""What a reader of the results has to know of a plan, in words for the record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from orchestrator import text
+
+SHOWN_NAMES = 20
+
+
+def of_data(unheld: Sequence[int], empty: Sequence[str]) -> Iterator[str]:
+    """What the division of the data leaves out: classes of the test set, and clients without a sample."""
+    if unheld:
+        classes = f"{'class' if len(unheld) == 1 else 'classes'} {', '.join(str(label) for label in unheld)}"
+        yield f"nobody holds training samples of {classes} of the test set: nobody can learn to tell them"
+    if empty:
+        one = len(empty) == 1
+        verb, what = ("holds", "it trains nothing and counts") if one else ("hold", "they train nothing and count")
+        yield f"{text.some(empty, limit=SHOWN_NAMES)} {verb} no training samples: {what} in no average"
+
+
+def of_images(images: Sequence[str], driver: str) -> Iterator[str]:
+    """Images that the driver has no use for."""
+    if images and driver != "docker":
+        names = ", ".join(images)
+        yield f"nodes are not made from their images ({names}), but from this host's Python: only docker makes them"

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
-from rich.console import Console
 
 from orchestrator import text
 from orchestrator.errors import OrchestratorError, PlaceError, PlanError, RecordError, RunError, ScenarioError
@@ -207,7 +206,7 @@ def show_plan(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None
     if as_json:
         click.echo(json.dumps(plan.to_json()))
     else:
-        print_plan(plan, Console())
+        print_plan(plan, open_console())
 
 
 @cli.command()

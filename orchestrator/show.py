@@ -1,4 +1,4 @@
-"""The plan in a terminal: nodes, data, links with the commands that make them, faults. Fits 100 columns.
+"""The plan in a terminal: nodes, data, links with the commands that make them, faults.
 
 Nodes that are alike are shown together where there are many; `plan.json` holds every one.
 """
@@ -10,14 +10,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from netem import tc
 from netem.profile import LinkProfile
 from netem.units import format_duration, format_fraction, format_size
 from orchestrator import text
 from orchestrator.fabric import wiring
+from orchestrator.layout import write, write_entries, write_line, write_table
 from orchestrator.planning.plan import Fault, LinkPlan, NodePlan, Plan
 from orchestrator.scenario.profiles import PROFILE_KEYS
 from orchestrator.scenario.quantities import Quorum
@@ -33,20 +33,16 @@ _BARS = " ▁▂▃▄▅▆▇█"
 def print_plan(plan: Plan, console: Console) -> None:
     """Print the whole plan."""
     few = len(plan.nodes) <= FEW_NODES
-    console.print(f"[bold]{escape(plan.name)}[/bold], seed {plan.seed}", highlight=False)
-    console.print(_facts(plan))
-    _title(console, f"Nodes ({len(plan.nodes)})")
-    console.print(_node_table(plan, few))
-    _title(console, _data_title(plan))
-    console.print(_data_table(plan, few))
+    write(console, Text.assemble((plan.name, "bold"), f", seed {plan.seed}"))
+    write_entries(console, _facts(plan))
+    _print_nodes(console, plan, few)
+    _print_data(console, plan, few)
     for note in plan.notes():
-        console.print(f"[yellow]note:[/yellow] {escape(note)}", highlight=False)
-    _title(console, f"Links ({len(plan.links)} directions)")
-    console.print(_link_table(plan))
+        write(console, Text.assemble(("note: ", "yellow"), note))
+    _print_links(console, plan)
     _print_schedules(console, plan)
     _print_commands(console, plan)
-    _title(console, f"Faults ({len(plan.faults)})")
-    console.print(_fault_table(plan))
+    _print_faults(console, plan)
 
 
 def switch_request(link: LinkPlan) -> dict[str, Any]:
@@ -68,51 +64,47 @@ def kernel_commands(target: NodePlan, links: Sequence[LinkPlan], hosts: dict[str
     return [" ".join(command) for command in tc.setup_commands(device, shaped, tc.Capabilities(seed=True))]
 
 
-def _facts(plan: Plan) -> Table:
+def _facts(plan: Plan) -> list[tuple[str, str]]:
     stop = [text.count(plan.stop.rounds, "round")]
     stop += [f"accuracy {format_fraction(plan.stop.accuracy)}"] if plan.stop.accuracy is not None else []
     stop += [f"{format_duration(plan.stop.after)} of training"] if plan.stop.after is not None else []
     waits = ", ".join(f"{tier} {format_duration(wait)}" for tier, wait in plan.gathering.deadlines.items())
     params = ", ".join(f"{key} {value}" for key, value in plan.params.items() if value is not None)
     quorum = f"quorum {Quorum(plan.gathering.quorum, plan.gathering.count)}, late answers: {plan.gathering.late}"
-    facts = Table.grid(padding=(0, 2))
-    facts.add_row("algorithm", escape(f"{plan.algorithm} ({params})"))
     size = f", {text.size(plan.model_bytes)}" if plan.model_bytes else ""
-    facts.add_row("model", escape(f"{plan.model}{size}"))
-    facts.add_row("ends after", " or ".join(stop))
-    facts.add_row("gathering", f"{quorum}, deadline: {waits}")
-    facts.add_row("runs on", f"driver {plan.driver}, engine {plan.engine}")
-    return facts
+    return [
+        ("algorithm", f"{plan.algorithm} ({params})"),
+        ("model", f"{plan.model}{size}"),
+        ("ends after", " or ".join(stop)),
+        ("gathering", f"{quorum}, deadline: {waits}"),
+        ("runs on", f"driver {plan.driver}, engine {plan.engine}"),
+    ]
 
 
 def _title(console: Console, title: str) -> None:
-    console.print(f"\n[bold]{escape(title)}[/bold]", highlight=False)
+    write(console, "", Text(title, style="bold"))
 
 
-def _table(*columns: str, right: Sequence[str] = ()) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return table
-
-
-def _node_table(plan: Plan, few: bool) -> Table:
-    table = _table("name", "address", "hardware", "speed", "below", "remarks", right=["speed"])
+def _print_nodes(console: Console, plan: Plan, few: bool) -> None:
+    _title(console, f"Nodes ({len(plan.nodes)})")
+    rows = []
     key: Callable[[NodePlan], Hashable] = lambda node: (  # noqa: E731
         node.name if few else (node.tier, node.parent, node.hardware, node.image, node.joins)
     )
     for nodes in _alike(plan.nodes, key):
         first, last = nodes[0], nodes[-1]
         hardware = first.hardware
-        table.add_row(
-            _span([node.name for node in nodes]),
-            f"{first.host}:{first.port}" if len(nodes) == 1 else f"{first.host} ... {last.host}",
-            hardware.name,
-            "" if hardware.speed is None else f"{hardware.speed:g}",
-            first.parent or "",
-            ", ".join(_remarks(first)),
+        rows.append(
+            [
+                _span([node.name for node in nodes]),
+                f"{first.host}:{first.port}" if len(nodes) == 1 else f"{first.host} ... {last.host}",
+                hardware.name,
+                "" if hardware.speed is None else f"{hardware.speed:g}",
+                first.parent or "",
+                ", ".join(_remarks(first)),
+            ]
         )
-    return table
+    write_table(console, ("name", "address", "hardware", "speed", "below", "remarks"), rows, right={3})
 
 
 def _remarks(node: NodePlan) -> Iterator[str]:
@@ -125,7 +117,7 @@ def _remarks(node: NodePlan) -> Iterator[str]:
     if node.hardware.memory is not None:
         yield format_size(node.hardware.memory)
     if node.image is not None:
-        yield f"image {escape(node.image)}"
+        yield f"image {node.image}"
 
 
 def _data_title(plan: Plan) -> str:
@@ -138,18 +130,19 @@ def _data_title(plan: Plan) -> str:
     return f"{title}; {used}, {text.count(len(data.moves), 'repair')}"
 
 
-def _data_table(plan: Plan, few: bool) -> Table:
+def _print_data(console: Console, plan: Plan, few: bool) -> None:
+    _title(console, _data_title(plan))
     data = plan.data
     holders = [node for node in plan.nodes if node.label_counts]
     classes = [str(label) for label in range(data.classes)] if data.classes <= COUNTED_CLASSES else ["labels"]
-    table = _table("node", "samples", *classes, right=["samples", *classes])
+    rows = []
     for nodes in _alike(holders, lambda node: node.name if few else node.parent):
         sizes = [node.samples for node in nodes]
         counts = [sum(column) for column in zip(*(node.label_counts for node in nodes), strict=True)]
         samples = f"{sizes[0]:,}" if len(set(sizes)) == 1 else f"{min(sizes):,} ... {max(sizes):,}"
         shown = [str(count or "·") for count in counts] if data.classes <= COUNTED_CLASSES else [_bars(counts)]
-        table.add_row(_span([node.name for node in nodes]), samples, *shown)
-    return table
+        rows.append([_span([node.name for node in nodes]), samples, *shown])
+    write_table(console, ("node", "samples", *classes), rows, right=range(1, 2 + len(classes)))
 
 
 def _bars(counts: Sequence[int]) -> str:
@@ -157,14 +150,15 @@ def _bars(counts: Sequence[int]) -> str:
     return "".join(_BARS[-(-8 * count // most)] for count in counts)
 
 
-def _link_table(plan: Plan) -> Table:
-    table = _table("class", "direction", "count", "profile", right=["count"])
+def _print_links(console: Console, plan: Plan) -> None:
+    _title(console, f"Links ({len(plan.links)} directions)")
+    rows = []
     tiers = {node.name: node.tier for node in plan.nodes}
     for links in _alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile)):
         first = links[0]
         ends = (first.source, first.target) if len(links) == 1 else (tiers[first.source], tiers[first.target])
-        table.add_row(escape(first.link_class), " -> ".join(ends), str(len(links)), escape(first.profile.describe()))
-    return table
+        rows.append([first.link_class, " -> ".join(ends), str(len(links)), first.profile.describe()])
+    write_table(console, ("class", "direction", "count", "profile"), rows, right={2})
 
 
 def _print_schedules(console: Console, plan: Plan) -> None:
@@ -173,10 +167,8 @@ def _print_schedules(console: Console, plan: Plan) -> None:
     if not found:
         return
     _title(console, "Links over time, from the start of training")
-    table = _table("links", "count", "schedule", right=["count"])
-    for course in found:
-        table.add_row(escape(course.name), str(len(course.pairs)), escape(course.schedule.describe()))
-    console.print(table)
+    rows = [[course.name, str(len(course.pairs)), course.schedule.describe()] for course in found]
+    write_table(console, ("links", "count", "schedule"), rows, right={1})
 
 
 def _print_commands(console: Console, plan: Plan) -> None:
@@ -185,11 +177,12 @@ def _print_commands(console: Console, plan: Plan) -> None:
     hosts = {node.name: node.host for node in plan.nodes}
 
     def say(line: str) -> None:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        write_line(console, Text(line))
 
     if plan.engine in ("auto", "kernel"):
         where = ", where this host's netem works" if plan.engine == "auto" else ""
-        say(f"\nKernel engine{where}: tc on the hub's interface of each node, one class for each link to it")
+        write(console, "")
+        say(f"Kernel engine{where}: tc on the hub's interface of each node, one class for each link to it")
         arriving = [(node, [link for link in plan.links if link.target == node.name]) for node in plan.nodes]
         kind: Callable[[tuple[NodePlan, list[LinkPlan]]], Hashable] = lambda pair: (  # noqa: E731
             pair[0].tier,
@@ -205,7 +198,8 @@ def _print_commands(console: Console, plan: Plan) -> None:
                 say(f"    ... {len(commands) - len(shown)} more: the class, the leaf and the filter of each other link")
     if plan.engine in ("auto", "userspace"):
         where = ", otherwise" if plan.engine == "auto" else ""
-        say(f"\nUserspace engine{where}: requests to the switch")
+        write(console, "")
+        say(f"Userspace engine{where}: requests to the switch")
         for links in _alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile)):
             say(f"  {json.dumps(switch_request(links[0]))}{_like_it(len(links), 'link')}")
 
@@ -214,23 +208,26 @@ def _like_it(count: int, noun: str) -> str:
     return f"  (and {text.count(count - 1, noun)} like it)" if count > 1 else ""
 
 
-def _fault_table(plan: Plan) -> Table:
-    table = _table("number", "when", "action", "target", "until", "detail")
+def _print_faults(console: Console, plan: Plan) -> None:
+    _title(console, f"Faults ({len(plan.faults)})")
+    rows = []
     key: Callable[[Fault], Hashable] = lambda fault: (  # noqa: E731
         *(fault.action, fault.at, fault.round, fault.duration, fault.lasts_a_round, fault.factor),
         json.dumps(fault.profile),
     )
     for faults in _alike(plan.faults, key):
         first = faults[0]
-        table.add_row(
-            _span([str(fault.id) for fault in faults], mark="-"),
-            _moment(first.at, first.round),
-            first.action,
-            text.some((fault.target for fault in faults), limit=6),
-            _until(first),
-            _detail(first),
+        rows.append(
+            [
+                _span([str(fault.id) for fault in faults], mark="-"),
+                _moment(first.at, first.round),
+                first.action,
+                text.some((fault.target for fault in faults), limit=6),
+                _until(first),
+                _detail(first),
+            ]
         )
-    return table
+    write_table(console, ("number", "when", "action", "target", "until", "detail"), rows)
 
 
 def _moment(at: float | None, round: int | None) -> str:

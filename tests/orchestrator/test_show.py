@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from orchestrator.planning.plan import Plan, make_plan
@@ -39,11 +41,12 @@ def plan(text: str, *overrides: str) -> Plan:
     return make_plan(parse(text, "f.yaml", overrides), prepared())
 
 
-def printed(shown: Plan) -> list[str]:
-    console = Console(width=100, file=io.StringIO(), color_system=None)
+def printed(shown: Plan, width: int = 100) -> list[str]:
+    console = Console(width=width, file=io.StringIO(), color_system=None)
     print_plan(shown, console)
     assert isinstance(console.file, io.StringIO)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    return [line for line in lines if set(line) != {"─"}]  # what lies under the headings of a table
 
 
 def after(lines: list[str], start: str) -> list[str]:
@@ -167,3 +170,28 @@ def test_links_over_time_are_told_in_words() -> None:
 
 def test_without_schedules_nothing_is_said_of_them() -> None:
     assert not [line for line in printed(plan(DOZEN)) if "over time" in line]
+
+
+IMAGE = "registry.example.org/a/long/name/of/an/image-for-boards-that-no-terminal-holds-in-one-row:arm64-2026"
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_names_and_paths_stay_whole_in_a_narrow_terminal(width: int, tmp_path: Path) -> None:
+    """Every word of a wide plan is a word of the narrow one, in every table."""
+    folder = tmp_path / "a-folder-with-a-name-of-some-length" / "and-another-one-below-it-that-is-as-long"
+    folder.mkdir(parents=True)
+    (folder / "drive.csv").write_text("t_s,rate_mbit\n0,1\n9,2\n")
+    schedule = f"{{latency: 2ms, schedule: {{csv: {folder}/drive.csv}}}}"
+    overrides = [f"hardware.edge={{image: {IMAGE}}}", f"links.edge-cloud={schedule}", "data.partition=labels-per-edge"]
+    shown = plan(DOZEN, *overrides)
+    wide = {word for line in printed(shown, 500) for word in line.split()}
+    narrow = {word for line in printed(shown, width) for word in line.split()}
+    assert wide - narrow <= {"name", "number"}  # headings of first columns, which a block of lines does without
+    assert {IMAGE, "device-1-2", "10.77.0.11:7000", "raspberry-pi-4"} <= narrow
+    assert any(str(folder) in word for word in narrow)
+    assert not any("…" in word for word in narrow)
+
+
+def test_what_the_data_leaves_out_is_shown() -> None:
+    shown = "\n".join(printed(plan(DOZEN, "data.partition=labels-per-edge"), 80))
+    assert "note: nobody holds training samples of classes 3, 4, 5, 6, 7, 8, 9 of the test" in shown

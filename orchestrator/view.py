@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
@@ -24,6 +24,8 @@ Clock = Callable[[], float]
 
 LINES = 6  # of what happened last, under the live picture
 CURVE = 40  # rounds in the little curve of the accuracy
+LABEL, GAP = 8, 2  # columns of the labels, and between two columns
+AROUND = LABEL + GAP + 2 * (1 + 2)  # columns that the labels, the border and its padding take
 BLOCKS = "▁▂▃▄▅▆▇█"
 VERDICTS: dict[Verdict, tuple[str, str]] = {
     "pass": ("✓ all well so far", "green"),
@@ -134,6 +136,7 @@ class LiveView:
     """A picture that is redrawn in place; the last one stays when the run is over."""
 
     def __init__(self, console: Console, *, virtual: bool = False, host: Clock = time.monotonic) -> None:
+        self._console = console
         self._stamp = Stamp(virtual, host)
         self._lines: deque[tuple[str, str]] = deque(maxlen=LINES)
         self._curve: dict[int, float] = {}
@@ -161,23 +164,32 @@ class LiveView:
         self._live.update(self._picture(), refresh=True)
 
     def _picture(self) -> RenderableType:
-        table = Table.grid(padding=(0, 2), expand=True)
-        table.add_column(style="dim", width=8, no_wrap=True)
+        """With as many of the latest lines as the terminal has rows for, each whole."""
+        for first in range(len(self._lines)):
+            picture = self._with(list(self._lines)[first:])
+            if len(self._console.render_lines(picture)) < self._console.height:
+                return picture
+        return self._with(list(self._lines)[-1:])
+
+    def _with(self, lines: Sequence[tuple[str, str]]) -> RenderableType:
+        table = Table.grid(padding=(0, GAP), expand=True)
+        table.add_column(style="dim", width=LABEL, no_wrap=True)
         table.add_column(ratio=1)
-        for label, content in _rows(self._snapshot, self._curve):
+        for label, content in _rows(self._snapshot, self._curve, self._console.width - AROUND):
             table.add_row(label, content)
-        said = [_line(*line) for line in self._lines] or [Text("starting", style="dim")]
-        parts: list[RenderableType] = [table, Text(), *said] if self._snapshot.nodes_total else [*said]
+        parts: list[RenderableType] = [table, Text()] if self._snapshot.nodes_total else []
+        parts.append(_said(lines) if lines else Text("starting", style="dim"))
         title = f"[bold]edgebed[/] [dim]·[/] {text.duration(self._snapshot.t)}"
         return Panel(Group(*parts), title=title, title_align="left", border_style="blue", padding=(1, 2))
 
 
-def _rows(snapshot: Snapshot, curve: Mapping[int, float]) -> list[tuple[str, RenderableType]]:
+def _rows(snapshot: Snapshot, curve: Mapping[int, float], room: int) -> list[tuple[str, RenderableType]]:
+    """What stands beside each label, in ``room`` columns."""
     rows: list[tuple[str, RenderableType]] = []
     if snapshot.nodes_total:
-        rows += [("rounds", _progress(snapshot)), ("nodes", _nodes(snapshot))]
+        rows += [("rounds", _progress(snapshot, room)), ("nodes", _nodes(snapshot))]
     if snapshot.accuracy is not None:
-        rows.append(("accuracy", _accuracy(snapshot, curve)))
+        rows.append(("accuracy", _accuracy(snapshot, curve, room)))
     if snapshot.traffic:
         rows.append(("links", _traffic(snapshot.traffic)))
     if snapshot.faults_total:
@@ -190,19 +202,20 @@ def _rows(snapshot: Snapshot, curve: Mapping[int, float]) -> list[tuple[str, Ren
     return rows
 
 
-def _progress(snapshot: Snapshot) -> RenderableType:
+def _progress(snapshot: Snapshot, room: int) -> RenderableType:
     if snapshot.rounds_total is None:
         return Text(str(snapshot.round))
-    grid = Table.grid(padding=(0, 2))
+    done = Text.from_markup(f"{snapshot.round} [dim]of[/] {snapshot.rounds_total}")
+    grid = Table.grid(padding=(0, GAP))
     bar = ProgressBar(
         total=max(1, snapshot.rounds_total),
         completed=snapshot.round,
-        width=CURVE,
+        width=max(1, min(CURVE, room - GAP - done.cell_len)),
         style="dim",
         complete_style="blue",
         finished_style="green",
     )
-    grid.add_row(bar, Text.from_markup(f"{snapshot.round} [dim]of[/] {snapshot.rounds_total}"))
+    grid.add_row(bar, done)
     return grid
 
 
@@ -214,16 +227,22 @@ def _nodes(snapshot: Snapshot) -> Text:
     return Text.from_markup("   ".join(parts) or f"{snapshot.nodes_up} [dim]of[/] {snapshot.nodes_total}")
 
 
-def _accuracy(snapshot: Snapshot, curve: Mapping[int, float]) -> Text:
-    values = list(curve.values())[-CURVE:]
+def _accuracy(snapshot: Snapshot, curve: Mapping[int, float], room: int) -> Text:
+    latest = text.percent(snapshot.accuracy)
+    values = list(curve.values())[-max(1, min(CURVE, room - GAP - len(latest))) :]
     marks = "".join(BLOCKS[min(len(BLOCKS) - 1, int(max(0.0, value) * len(BLOCKS)))] for value in values)
     loss = f"   [dim]loss[/] {text.number(snapshot.loss)}" if snapshot.loss is not None else ""
-    return Text.from_markup(f"[bold]{text.percent(snapshot.accuracy)}[/]  [cyan]{marks}[/]{loss}")
+    return Text.from_markup(f"[bold]{latest}[/]  [cyan]{marks}[/]{loss}")
 
 
 def _traffic(traffic: Mapping[str, float]) -> Text:
     return Text.from_markup("   ".join(f"[dim]{escape(name)}[/] {text.size(rate)}/s" for name, rate in traffic.items()))
 
 
-def _line(stamp: str, said: str) -> Text:
-    return Text.assemble((f"{stamp}  ", "dim"), said, no_wrap=True, overflow="ellipsis")
+def _said(lines: Sequence[tuple[str, str]]) -> RenderableType:
+    grid = Table.grid(padding=(0, GAP))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for stamp, said in lines:
+        grid.add_row(stamp, Text(said))
+    return grid

@@ -132,15 +132,35 @@ def test_live_view_takes_words_as_they_are() -> None:
     view.close()
 
 
-@pytest.mark.parametrize("width", [40, 200])
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_live_view_fits_the_terminal(width: int) -> None:
     view, console = live(width)
     view.update(LATER)
     view.line("x" * 300)
-    assert max(len(line) for line in shown(view, width).splitlines()) <= width
+    picture = shown(view, width).splitlines()
+    assert max(len(line) for line in picture) <= width
+    assert len(picture) < console.height
+    assert sum(line.count("x") for line in picture) >= 300  # all of it
+    assert "12 of 20" in "\n".join(picture)
     view.close()
     assert isinstance(console.file, io.StringIO)
     assert "83.8%" in console.file.getvalue()
+
+
+def test_where_rows_are_few_the_latest_lines_are_shown_whole() -> None:
+    console = Console(file=io.StringIO(), width=60, height=24, force_terminal=True)
+    view = LiveView(console, host=lambda: 0.0)
+    view.update(LATER)
+    names = [f"device-{number}-{number} ended unexpectedly ({'and so on ' * 8}device-{number})" for number in range(6)]
+    for name in names:
+        view.line(name)
+    picture = shown(view, 60)
+    assert len(picture.splitlines()) < 24
+    words = " ".join(picture.replace("│", "").split())
+    assert names[-1] in words
+    assert names[0] not in words
+    assert "…" not in picture
+    view.close()
 
 
 def test_without_a_terminal_lines_go_to_standard_output_and_under_json_to_standard_error(

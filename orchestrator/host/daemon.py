@@ -52,6 +52,6 @@ def reach() -> None:
         except OSError as error:
             raise HostError(
                 f"no Docker Engine answers at {path} ({error.strerror or error})",
-                "install the package docker.io and start it as root, or say in DOCKER_HOST where it is",
+                "say in DOCKER_HOST where it is, or install the package docker.io and start it as root",
                 ["systemctl start docker"],
             ) from None

@@ -16,6 +16,7 @@ from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.signals import INTERRUPTED
 from orchestrator.results.history import History
 from tests.e2e.harness import ROOT, SMALL, Background, command, traces_of, up, wait_for, write
+from tests.orchestrator.example_run import Example
 
 pytestmark = pytest.mark.e2e
 
@@ -142,6 +143,20 @@ def test_a_signal_in_the_middle_of_a_run(tmp_path: Path, number: signal.Signals)
         assert is_tidy(run.directory)
 
 
+@pytest.mark.parametrize("wait", [0.0, 0.3, 0.8])
+def test_a_signal_before_any_node_has_started(tmp_path: Path, wait: float) -> None:
+    """While the hub, the fork server and the link engine are being opened."""
+    with Background(tmp_path, SMALL) as run:
+        name = run.directory.run
+        time.sleep(wait)
+        run.process.send_signal(signal.SIGTERM)
+        result = run.result(timeout=30)
+        assert (result.code, result.summary["ended"]) == (INTERRUPTED, "interrupted"), result.errors
+        assert "error" not in result.errors
+        assert traces_of(name) == []
+        assert is_tidy(run.directory)
+
+
 def test_a_second_ctrl_c_ends_a_run_at_once_and_leaves_nothing(tmp_path: Path) -> None:
     with Background(tmp_path, SMALL.replace("rounds: 3", "rounds: 1000")) as run:
         run.wait_round(2)
@@ -174,6 +189,22 @@ def test_an_interrupted_sweep_has_the_same_exit_code(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=30)
     assert process.returncode == INTERRUPTED, errors
     assert len(known_runs(runs / "sweep")) == 1
+
+
+@pytest.mark.parametrize("verb", ["resume", "report"])
+def test_a_run_in_a_folder_that_may_only_be_read(tmp_path: Path, verb: str) -> None:
+    runs = tmp_path / "runs"
+    directory = Example(edges=1, devices_per_edge=1, rounds=2, ending="interrupted").build(runs / "old")
+    script = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "--", "sh", "-c", script, runs,
+         *command(verb, "old", "--runs", runs)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == (2 if verb == "resume" else 1)
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"error: {'nothing can be written in ' if verb == 'resume' else ''}{directory}")
+    assert "Read-only file system" in done.stderr
 
 
 def test_what_the_host_lacks_is_told_before_anything_is_made(tmp_path: Path) -> None:

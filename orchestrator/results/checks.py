@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from itertools import pairwise
-from typing import TypedDict
+from typing import Literal, TypedDict
 
-from netem.units import parse_fraction
 from orchestrator import text
 from orchestrator.looks import EVENT as LOOKED
 from orchestrator.overload import EVENT as OVERLOAD
 from orchestrator.overload import FULL_BACKLOG, FULL_HOST, Overload, merged
+from orchestrator.results.expectations import as_expected
 from orchestrator.results.history import History
 from orchestrator.results.learned import learned
 from orchestrator.results.rates import busiest
@@ -24,6 +24,7 @@ from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import FaultSpan, Probe
 from orchestrator.results.undisturbed import undisturbed
 from orchestrator.results.verdicts import Finding, Verdict, worst
+from orchestrator.scenario.expectations import CheckName
 
 AWAY = ("crashed", "paused", "restarting", "left", "planned", "starting")
 SETTLING = 0.2  # s after a cut and before its end in which a sample may still count packets that crossed in time
@@ -47,15 +48,15 @@ class Check(TypedDict):
 
 def checks(history: History) -> list[Check]:
     """Every check of ``CHECKS`` that has something to say; one that crashes is unknown."""
-    results = []
-    for name, check in CHECKS.items():
-        try:
-            finding = check(history)
-        except Exception as error:  # a broken check must not hide the others, nor the run
-            finding = "unknown", f"the check itself broke: {type(error).__name__}: {error}"
-        if finding is not None:
-            results.append(Check(name=name, verdict=finding[0], detail=finding[1]))
-    return results
+    findings = {name: _finding(check, history) for name, check in CHECKS.items()}
+    return [Check(name=name, verdict=found[0], detail=found[1]) for name, found in findings.items() if found]
+
+
+def _finding(check: Callable[[History], Finding | None], history: History) -> Finding | None:
+    try:
+        return check(history)
+    except Exception as error:  # a broken check must not hide the others, nor the run
+        return "unknown", f"the check itself broke: {type(error).__name__}: {error}"
 
 
 def overall(results: Iterable[Check]) -> Verdict:
@@ -94,15 +95,13 @@ def finished(history: History) -> Finding:
 
 
 def came_to_what_was_expected(history: History) -> Finding | None:
-    """The accuracy at the end is at least what the scenario expects, if it expects any and somebody was to train."""
-    asked = history.effective.get("expect", {}).get("accuracy")
-    if asked is None or (history.outcome and history.outcome.ended == "calibrated"):
-        return None
-    series = history.global_series("accuracy")
-    if not series:
-        return "fail", f"an accuracy of {asked} was expected, and none was reported"
-    reached = series[-1].value
-    return "pass" if reached >= parse_fraction(asked) else "fail", f"accuracy {reached:.1%}, expected {asked} at least"
+    """The run came to all that the scenario expects, if it expects anything and somebody was to train."""
+
+    def verdict(name: CheckName) -> Verdict | None:
+        found = _finding(CHECKS[name], history)
+        return found[0] if found else None
+
+    return as_expected(history, verdict)
 
 
 def links_as_asked(history: History) -> Finding:
@@ -308,7 +307,7 @@ def nodes_answered(history: History) -> Finding:
     return "pass", f"{len(states) - away} of {text.count(len(states), 'node')} answered at the end{note}"
 
 
-CHECKS: dict[str, Callable[[History], Finding | None]] = {
+CHECKS: dict[CheckName | Literal["result as expected"], Callable[[History], Finding | None]] = {
     "finished": finished,
     "learned": learned,
     "result as expected": came_to_what_was_expected,

@@ -205,6 +205,10 @@ class History:
             for t, node, round, scope, name, value in rows
         ]
 
+    def metric_names(self) -> list[tuple[str, str]]:
+        """Scope and name of every figure that was reported, in alphabetical order."""
+        return [(scope, name) for scope, name in self._rows("SELECT DISTINCT scope, name FROM metric ORDER BY 1, 2")]
+
     def states(self, node: str | None = None) -> list[State]:
         """Every change of a node's state, in order; of one node, or of all."""
         rows = self._rows("SELECT t, node, state, detail FROM state WHERE ?1 IS NULL OR node = ?1", node)

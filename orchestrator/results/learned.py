@@ -9,15 +9,14 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from netem.units import parse_fraction
 from orchestrator import text
 from orchestrator.results.history import History
 from orchestrator.results.rows import Event, Metric
 from orchestrator.results.targets import own_series
-
-Finding = tuple[Literal["pass", "fail", "unknown"], str]
+from orchestrator.results.verdicts import Finding
+from orchestrator.scenario.expectations import expectations
 
 ABANDONED_SHARE = (
     0.5  # of a node's gatherings that may come to nothing, unless the scenario's expect.abandoned is given
@@ -53,8 +52,8 @@ def learned(history: History) -> Finding | None:
         return None
     if said := diverged(history.events("not_finite")):
         return "fail", said
-    asked = (history.effective.get("expect") or {}).get("abandoned")
-    limit = ABANDONED_SHARE if asked is None else parse_fraction(asked)
+    asked = expectations(history.effective).abandoned
+    limit = ABANDONED_SHARE if asked is None else asked
     shares = abandoned(history.events("round"))
     listed = text.some(f"{of} of {every} at {node}" for node, (of, every) in shares.items())
     if any(of > limit * every for of, every in shares.values()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import fields
 from typing import Any
 
@@ -20,7 +20,7 @@ from orchestrator.scenario.hardware import HARDWARE
 from orchestrator.scenario.links import Finding, Resolved, resolve
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import unknown
-from orchestrator.scenario.topology import Tier, unknown_node
+from orchestrator.scenario.topology import LINK_CLASSES, Tier, unknown_node
 
 _TIERS = ("device", "edge", "cloud")
 
@@ -40,6 +40,7 @@ def check(scenario: Scenario) -> list[Finding]:
         *_waiting(scenario, links),
         *_quorum(scenario),
         *check_faults(scenario, links, leading_nodes(scenario)),
+        *_expectations(scenario, {pair.link_class for pair in scenario.topology.pairs(scenario.mesh)}),
     ]
 
 
@@ -153,6 +154,19 @@ def _quorum(scenario: Scenario) -> Iterator[Finding]:
     if algorithm.levels and count > topology.edges - 1:
         others = text.count(topology.edges - 1, "other edge")
         yield ("gathering", "quorum"), f"edge-0 cannot wait for {count} answers: it asks {others} too"
+
+
+def _expectations(scenario: Scenario, link_classes: Set[str]) -> Iterator[Finding]:
+    expect, names = scenario.expect, {member.name for member in scenario.topology.members()}
+    if expect.rounds is not None and expect.rounds > scenario.rounds:
+        yield ("expect", "rounds"), f"{expect.rounds} is more than the run has, {scenario.rounds}"
+    for key in expect.bytes.given():
+        if key not in link_classes | {"total"}:
+            classes = ", ".join(each for each in LINK_CLASSES if each in link_classes)
+            yield ("expect", "bytes", key), f"the topology has no such links; it has {classes}"
+    for index, metric in enumerate(expect.metrics):
+        if metric.node is not None and metric.node not in names:
+            yield ("expect", "metrics", index, "node"), unknown_node(metric.node, names)
 
 
 def leading_nodes(scenario: Scenario) -> list[str]:

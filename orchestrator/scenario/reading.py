@@ -76,5 +76,7 @@ def shorthand(path: Path) -> str | None:
             return "file"
         case ("hardware", _):
             return "class"
+        case ("expect", "bytes"):
+            return "total"
         case _:
             return None

@@ -24,6 +24,7 @@ from orchestrator.scenario.catalogue import (
     PartitionField,
     PartitionSpec,
 )
+from orchestrator.scenario.expectations import ExpectSpec
 from orchestrator.scenario.faults import FaultSpec
 from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.links import DEFAULT_PROFILE, LinkSpec
@@ -111,12 +112,6 @@ class StopSpec(Strict):
     rounds: int | None = Field(default=None, ge=1, le=MAX_ROUNDS, description="default: algorithm.rounds")
     accuracy: Fraction | None = Field(default=None, gt=0, description="reached on the global test set")
     after: Duration | None = Field(default=None, gt=0, description="time after training started")
-
-
-class ExpectSpec(Strict):
-    """What the run must come to; it fails its check otherwise, and ends with exit code 3."""
-
-    accuracy: Fraction | None = Field(default=None, gt=0, description="at least, on the global test set, at the end")
 
 
 class ProbeSpec(Strict):

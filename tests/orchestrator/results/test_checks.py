@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -13,6 +13,7 @@ from orchestrator.results import checks as module
 from orchestrator.results.checks import Check, checks, overall
 from orchestrator.results.history import History
 from orchestrator.results.record import COUNTERS, Record
+from orchestrator.scenario.expectations import CheckName
 from tests.orchestrator.example_run import Example, plan_of
 
 FAULT: dict[str, Any] = {
@@ -124,7 +125,7 @@ def test_finished(tmp_path: Path, ended: str, rounds: int, expected: str, words:
     [
         ([0.9, 0.8], "pass", "accuracy 80.0%, expected 80% at least"),
         ([0.9, 0.79], "fail", "accuracy 79.0%, expected 80% at least"),
-        ([], "fail", "none was reported"),
+        ([], "fail", "no accuracy was reported, expected 80% at least"),
     ],
 )
 def test_what_was_expected(tmp_path: Path, accuracies: list[float], expected: str, words: str) -> None:
@@ -134,6 +135,18 @@ def test_what_was_expected(tmp_path: Path, accuracies: list[float], expected: st
     verdict, detail = run.ended().verdict("result as expected")
     assert verdict == expected
     assert words in detail
+
+
+def test_checks_that_are_expected_to_pass_are_asked(tmp_path: Path) -> None:
+    run = Run(tmp_path, meta={"effective": {"expect": {"checks": ["finished", "learned"]}}}).rounds(2).ended()
+    assert run.verdict("result as expected") == (
+        "fail",
+        "check 'learned': unknown, expected pass; as expected: check 'finished': pass, expected pass",
+    )
+
+
+def test_every_check_may_be_expected_to_pass_but_the_one_that_asks() -> None:
+    assert set(get_args(CheckName)) == module.CHECKS.keys() - {"result as expected"}
 
 
 def test_finished_without_an_outcome(tmp_path: Path) -> None:

@@ -76,13 +76,23 @@ stop: {rounds: 20, accuracy: 85%, after: 10min}
 driver: namespaces
 engine: userspace
 probe: {before: false}
-expect: {accuracy: 50%}
+expect:
+  accuracy: 50%
+  rounds: 15
+  duration: 9min
+  bytes: {total: 1gb, device-edge: 500mb, edge-edge: 0b, edge-cloud: 100mb}
+  abandoned: 25%
+  metrics:
+    - {name: loss, scope: train, node: device-0-0, at_least: 0, at_most: 2.5}
+    - {name: accuracy, scope: own, at_least: 70%}
+  checks: [links kept up, nodes kept pace]
 """
 
 DEVICES = """\
 algorithm: fedavg
 topology: {devices: 3, edges: 0, cloud: true}
 links: {device-cloud: lte}
+expect: {bytes: {device-cloud: 20mb}}
 """
 
 
@@ -123,6 +133,13 @@ def test_quantities_are_typed() -> None:
     assert scenario.faults[4].random is not None
     assert scenario.faults[4].random.mean == 30.0
     assert scenario.gathering.deadline == 30.0
+    assert scenario.expect.duration == 540.0
+    assert scenario.expect.bytes.given() == {
+        "total": 10**9, "device-edge": 5 * 10**8, "edge-edge": 0, "edge-cloud": 10**8,
+    }  # fmt: skip
+    assert scenario.expect.metrics[1].at_least == 0.7
+    assert parse("algorithm: hierfavg\nexpect: {bytes: 3mb}", "f.yaml").expect.bytes.given() == {"total": 3 * 10**6}
+    assert not parse("algorithm: hierfavg\nexpect: {abandoned: 0%}", "f.yaml").expect.asks()
 
 
 @pytest.mark.parametrize("off", ["{name: fededs, exchange: false}", "{name: dffke, exchange_epochs: 0}"])
@@ -177,10 +194,10 @@ def test_what_is_said_of_two_nodes_goes_over_their_class() -> None:
 
 def test_overrides_reach_below_short_forms_and_defaults() -> None:
     scenario = parse(
-        "algorithm: hierfavg\nlinks: {device-edge: wifi}\nhardware: {device: phone}\n",
+        "algorithm: hierfavg\nlinks: {device-edge: wifi}\nhardware: {device: phone}\nexpect: {bytes: 5mb}\n",
         "f.yaml",
         ["algorithm.rounds=3", "links.device-edge.latency=9ms", "hardware.device.cores=2", "topology.edges=5",
-         "links.edge-cloud.rate=1mbit", "data.partition={dirichlet: 0.2}"],
+         "links.edge-cloud.rate=1mbit", "data.partition={dirichlet: 0.2}", "expect.bytes.edge-cloud=1mb"],
     )  # fmt: skip
     assert scenario.rounds == 3
     assert scenario.links["device-edge"].changes()["latency"] == "9ms"
@@ -188,6 +205,7 @@ def test_overrides_reach_below_short_forms_and_defaults() -> None:
     assert scenario.hardware["device"].resolve().cores == 2
     assert scenario.topology.edges == 5
     assert scenario.data.partition.params == {"alpha": 0.2}
+    assert scenario.expect.bytes.given() == {"total": 5 * 10**6, "edge-cloud": 10**6}
 
 
 LINK_KEYS = (
@@ -199,6 +217,39 @@ SECTIONS = (
 )
 
 MISTAKES = [
+    (
+        "algorithm: {name: hierfavg, rounds: 5}\nexpect:\n  acuracy: 3\n  rounds: many\n  duration: 5\n"
+        "  bytes: {edge-clod: 1mb, total: 5}\n  checks: [links keptup]\n  metrics:\n    - {name: loss}\n"
+        "    - {name: loss, at_least: 3, at_most: 2}\n    - {at_most: much}\n    - {name: loss, atmost: 1}\n",
+        [
+            "f.yaml:3: expect.acuracy: unknown key; did you mean 'accuracy'? (allowed here: accuracy, rounds, "
+            "duration, bytes, abandoned, metrics, checks)",
+            "f.yaml:4: expect.rounds: write a whole number, not the text 'many'",
+            "f.yaml:5: expect.duration: 5 has no unit; write a duration like 20ms (units: ns us ms s min h)",
+            "f.yaml:6: expect.bytes.total: 5 has no unit; write a size like 64kb (units: b kb kib mb mib gb gib)",
+            "f.yaml:6: expect.bytes.edge-clod: unknown key; did you mean 'edge-cloud'? (allowed here: total, "
+            "device-edge, device-cloud, edge-edge, edge-cloud)",
+            "f.yaml:7: expect.checks.0: 'links keptup' is not one of: finished, learned, links as asked, faults took "
+            "effect, links over time, links during the run, rates during the run, nodes kept pace, links kept up, "
+            "nodes answered; did you mean 'links kept up'?",
+            "f.yaml:9: expect.metrics.0: say how much, with at_least, at_most or both",
+            "f.yaml:10: expect.metrics.1.at_least: 3 is more than at_most, 2",
+            "f.yaml:11: expect.metrics.2: 'name' is missing",
+            "f.yaml:11: expect.metrics.2.at_most: write a number, not the text 'much'",
+            "f.yaml:12: expect.metrics.3.atmost: unknown key; did you mean 'at_most'? (allowed here: name, scope, "
+            "node, at_least, at_most)",
+        ],
+    ),
+    (
+        "algorithm: {name: hierfavg, rounds: 5}\nexpect:\n  rounds: 6\n  bytes: {device-cloud: 1mb}\n  metrics:\n"
+        "    - {name: loss, node: edge-7, at_most: 1}\n",
+        [
+            "f.yaml:3: expect.rounds: 6 is more than the run has, 5",
+            "f.yaml:4: expect.bytes.device-cloud: the topology has no such links; it has device-edge, edge-cloud",
+            "f.yaml:6: expect.metrics.0.node: there is no node 'edge-7'; did you mean 'edge-1'? (nodes: cloud, "
+            "device-0-0, device-0-1, device-1-0, device-1-1, edge-0, edge-1)",
+        ],
+    ),
     (
         "algoritm: hierfavg\n",
         [

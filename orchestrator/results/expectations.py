@@ -32,7 +32,7 @@ def as_expected(history: History, verdict: Callable[[CheckName], str | None]) ->
     right = [each.sentence for each in compared if each.met]
     if not wrong:
         return "pass", "; ".join(right)
-    return "fail", "; ".join([*wrong, *(f"as expected: {each}" for each in right)])
+    return "fail", "; ".join(wrong) + (f"; the others were met: {'; '.join(right)}" if right else "")
 
 
 def _compared(history: History, asked: ExpectSpec) -> Iterator[Compared]:

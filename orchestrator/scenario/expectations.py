@@ -4,7 +4,7 @@ expect:
   accuracy: 80%                       # at least
   rounds: 10                          # at least
   duration: 2min                      # at most
-  bytes: {total: 20mb, edge-cloud: 2mb}
+  bytes: {total: 20mb, edge-cloud: 5mb}
   abandoned: 25%                      # at most
   metrics:
     - {name: loss, scope: train, at_most: 0.5}

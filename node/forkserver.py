@@ -14,9 +14,11 @@ when standard input closes or its parent dies.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
+import select
 import selectors
 import signal
 import socket
@@ -88,6 +90,9 @@ class ForkServer:
         The process in between tells the node's id and ends; the node, now the server's own child, is let go only
         after that, since the end of the process in between would trip its parent-death signal. It answers once it
         has left the server's network namespace: only then may somebody attach an interface to it.
+
+        Neither holds the server's input or output, nor the server's ends of the pipes: if the server is killed
+        meanwhile, whoever reads its output sees that, and the node ends with it.
         """
         server = os.getpid()
         turn = self.turns.of_a_node()
@@ -95,22 +100,24 @@ class ForkServer:
         hold, let_go = os.pipe2(os.O_CLOEXEC)
         between = os.fork()
         if between == 0:
+            _leave_to_the_server(told, let_go)
+            namespaces.die_with_parent(server)
             _fork_again(node, assignment, log, turn, server, hold, tell)
         os.close(hold)
         os.close(tell)
-        with open(told, "rb") as answers, open(let_go, "wb") as permission:
+        with open(told, "rb") as answers, open(let_go, "wb", buffering=0) as permission:
             os.waitpid(between, 0)
             line = answers.readline().decode().strip()
             if not line.isdigit():
-                raise OSError(line or "the process ended at once")
+                raise OSError(line or "the process in between was killed")
             pid = int(line)
-            permission.write(b"go\n")
-            permission.flush()
+            with contextlib.suppress(BrokenPipeError):
+                permission.write(b"go")
             line = answers.readline().decode().strip()
-            if line != "ready":
+            if line not in ("ready", ""):
                 os.waitpid(pid, 0)
-                raise OSError(line or "the process ended at once")
-        self.nodes[pid] = node, turn
+                raise OSError(line)
+        self.nodes[pid] = node, turn  # also one that was killed before it was ready: `reap` tells of its end
         return pid
 
     def reap(self) -> None:
@@ -119,6 +126,8 @@ class ForkServer:
             pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             if pid == 0:
                 return
+            if pid not in self.nodes:
+                continue  # it was never let go: the process in between was killed
             node, turn = self.nodes[pid]
             turn.give_back()
             if os.WIFSTOPPED(status):
@@ -126,6 +135,15 @@ class ForkServer:
             del self.nodes[pid]
             code = os.waitstatus_to_exitcode(status)
             _write({"event": "exit", "node": node, "pid": pid, "code": code, "signal": -code if code < 0 else None})
+
+
+def _leave_to_the_server(*descriptors: int) -> None:
+    """Close what only the server may hold: its ends of pipes, and its input and output."""
+    for descriptor in descriptors:
+        os.close(descriptor)
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for standard in (0, 1):
+        os.dup2(nothing, standard)
 
 
 def _fork_again(node: str, assignment: str, log: str, turn: Turn, server: int, hold: int, tell: int) -> NoReturn:
@@ -144,13 +162,15 @@ def _fork_again(node: str, assignment: str, log: str, turn: Turn, server: int, h
 def _become_node(node: str, assignment: str, log: str, turn: Turn, server: int, hold: int, tell: int) -> NoReturn:
     code = os.EX_SOFTWARE
     try:
-        os.read(hold, 3)
-        _close_all_but(tell)
+        if os.read(hold, 2) != b"go":
+            os._exit(code)  # the server is gone
+        namespaces.die_with_parent(server)
+        _close_all_but(hold, tell)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
-        _redirect_output(log)
         try:
+            _redirect_output(log)
             namespaces.unshare(NODE_NAMESPACES)
             namespaces.private_mounts()
             socket.sethostname(node)
@@ -159,7 +179,10 @@ def _become_node(node: str, assignment: str, log: str, turn: Turn, server: int, 
         except OSError as error:
             os.write(tell, f"{error}\n".encode())
             os._exit(code)
+        if select.select([hold], [], [], 0)[0]:
+            os._exit(code)  # it ended before the signal was asked for, which getppid() does not show in here
         os.write(tell, b"ready\n")
+        os.close(hold)
         os.close(tell)
         code = run_node(Assignment.load(assignment), turn=turn)
     except BaseException as error:
@@ -171,9 +194,12 @@ def _become_node(node: str, assignment: str, log: str, turn: Turn, server: int, 
         os._exit(code)
 
 
-def _close_all_but(descriptor: int) -> None:
-    os.closerange(3, descriptor)
-    os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))
+def _close_all_but(*kept: int) -> None:
+    first = 3  # the standard ones stay
+    for descriptor in sorted(kept):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
 def _redirect_output(log: str) -> None:

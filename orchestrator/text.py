@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Iterable
 
 
@@ -33,6 +34,16 @@ def rate(bits: float | None) -> str:
 def size(count: float | None) -> str:
     """Bytes as "532 B", "12.4 MB"; "–" for None."""
     return _scaled(count, ("B", "kB", "MB", "GB", "TB"))
+
+
+def how_ended(code: int) -> str:
+    """How a process ended: "exit code 3", or the signal's name where ``code`` is its negative: "SIGKILL"."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
 
 
 def percent(fraction: float | None) -> str:

@@ -8,32 +8,39 @@ itself when the orchestrator dies, however it dies.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from orchestrator.errors import ChildError
+from orchestrator.text import how_ended
 
-_LINE_LIMIT = 64 * 1024 * 1024  # counters of thousands of links come as one line
+LINE_LIMIT = 64 * 1024 * 1024  # bytes; counters of thousands of links come as one line
+LAST_WORDS = 0.5  # s after the child's end for what it said before, where another process keeps its output open
 
 
-class JsonChild:
-    """One helper process: ``request`` awaits its reply, ``on_event`` hears news, ``ended`` is set when it is gone."""
+class JsonChild(asyncio.SubprocessProtocol):
+    """One helper process: ``request`` awaits its reply, ``on_event`` hears news, ``ended`` is set when it is gone.
 
-    def __init__(
-        self, name: str, process: asyncio.subprocess.Process, on_event: Callable[[dict[str, Any]], None]
-    ) -> None:
+    Its end shows by the process itself: its output may stay open in a process that it has forked.
+    """
+
+    def __init__(self, name: str, log: str, on_event: Callable[[dict[str, Any]], None]) -> None:
         self.name = name
-        self.process = process
         self.ended = asyncio.Event()
         self.ready = asyncio.Event()
+        self._log = log
         self._on_event = on_event
         self._ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._reader = asyncio.create_task(self._read(), name=f"read {name}")
+        self._unread = bytearray()
+        self._heard_all = False
+        self._nonsense = ""
+        self._transport: asyncio.SubprocessTransport
 
     @classmethod
     async def start(
@@ -47,34 +54,58 @@ class JsonChild:
     ) -> JsonChild:
         """Start ``argv`` in a session of its own, so that Ctrl-C in a terminal reaches only the orchestrator."""
         with log.open("ab") as errors:
-            process = await asyncio.create_subprocess_exec(
+            _, child = await asyncio.get_running_loop().subprocess_exec(
+                lambda: cls(name, log.stem, on_event),
                 *argv,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, **environment},
                 start_new_session=True,
-                limit=_LINE_LIMIT,
             )
-        return cls(name, process, on_event)
+        return child
 
     @property
     def pid(self) -> int:
-        return self.process.pid
+        return self._transport.get_pid()
+
+    @property
+    def returncode(self) -> int | None:
+        return self._transport.get_returncode()
+
+    @property
+    def ending(self) -> str:
+        """How the child ended, and where to look."""
+        code = self.returncode
+        how = self._nonsense or ("no exit code" if code is None else how_ended(code))
+        return f"{self.name} ended ({how}): see `logs {self._log}`"
 
     async def wait_ready(self, timeout: float) -> None:
-        """Wait for the child's first word, ``{"event": "ready"}``."""
-        await self._wait_for(self.ready, timeout, "did not become ready")
+        """Wait for the child's first word, ``{"event": "ready"}``. ChildError if it ends or takes too long."""
+        waits = [asyncio.create_task(event.wait()) for event in (self.ready, self.ended)]
+        try:
+            await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if self.ended.is_set():
+            raise ChildError(self.ending)
+        if not self.ready.is_set():
+            raise ChildError(f"{self.name} did not become ready within {timeout:.0f} s: see `logs {self._log}`")
+
+    async def watch(self) -> None:
+        """Wait for the child's end, and raise it as ChildError."""
+        await self.ended.wait()
+        raise ChildError(self.ending)
 
     async def request(self, op: str, timeout: float = 30.0, **fields: Any) -> dict[str, Any]:
         """Send one request and return its reply; ChildError if the child refuses, ends or stays silent."""
         if self.ended.is_set():
-            raise ChildError(f"{self.name} has ended (exit code {self.process.returncode})")
+            raise ChildError(self.ending)
         number = next(self._ids)
         reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = reply
-        assert self.process.stdin is not None
-        self.process.stdin.write((json.dumps({"id": number, "op": op, **fields}) + "\n").encode())
+        self._input.write((json.dumps({"id": number, "op": op, **fields}) + "\n").encode())
         try:
             async with asyncio.timeout(timeout):
                 answer = await reply
@@ -88,39 +119,77 @@ class JsonChild:
 
     async def close(self, grace: float = 5.0) -> None:
         """Close the child's input, wait for it to end, and kill it if it does not."""
-        if self.process.stdin is not None:
-            self.process.stdin.close()
+        self._input.close()
         try:
             async with asyncio.timeout(grace):
-                await self.process.wait()
+                await self.ended.wait()
         except TimeoutError:
-            self.process.kill()
-            await self.process.wait()
-        await self._reader
+            self._kill()
+            await self.ended.wait()
+        self._transport.close()
 
-    async def _wait_for(self, event: asyncio.Event, timeout: float, complaint: str) -> None:
-        waits = [asyncio.create_task(event.wait()), asyncio.create_task(self.ended.wait())]
-        try:
-            await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-        if not event.is_set():
-            ending = f" (exit code {self.process.returncode})" if self.ended.is_set() else f" within {timeout:.0f} s"
-            raise ChildError(f"{self.name} {complaint}{ending}")
+    # What asyncio tells
 
-    async def _read(self) -> None:
-        assert self.process.stdout is not None
-        async for line in self.process.stdout:
-            message = json.loads(line)
-            if "event" in message:
-                if message["event"] == "ready":
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._unread += data
+        lines: list[bytearray] = []
+        if b"\n" in data:
+            *lines, self._unread = self._unread.split(b"\n")
+        if len(self._unread) > LINE_LIMIT:
+            lines.append(self._unread)
+        for line in lines:
+            if not self._nonsense:
+                self._hear(line)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self._heard_all = True
+            if self.returncode is not None:
+                self._end()
+
+    def process_exited(self) -> None:
+        if self._heard_all:
+            self._end()
+        else:
+            asyncio.get_running_loop().call_later(LAST_WORDS, self._end)
+
+    @property
+    def _input(self) -> asyncio.WriteTransport:
+        return cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
+
+    def _hear(self, line: bytearray) -> None:
+        match _parsed(line):
+            case {"event": event, **_rest} as message:
+                if event == "ready":
                     self.ready.set()
                 self._on_event(message)
-            elif (reply := self._waiting.get(message["id"])) is not None and not reply.done():
-                reply.set_result(message)
-        await self.process.wait()
+            case {"id": int(number), **_rest} as message:
+                reply = self._waiting.get(number)
+                if reply is not None and not reply.done():
+                    reply.set_result(message)
+            case _:
+                # Nobody should wait for a child that cannot be understood.
+                self._nonsense = f"it wrote {bytes(line[:80]).decode(errors='replace')!r}, which is not a message"
+                self._kill()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._transport.kill()
+
+    def _end(self) -> None:
+        if self.ended.is_set():
+            return
         self.ended.set()
         for reply in self._waiting.values():
             if not reply.done():
-                reply.set_exception(ChildError(f"{self.name} ended (exit code {self.process.returncode})"))
+                reply.set_exception(ChildError(self.ending))
+
+
+def _parsed(line: bytearray) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None

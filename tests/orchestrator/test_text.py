@@ -31,6 +31,11 @@ def test_sizes_and_rates_take_the_unit_that_keeps_three_digits() -> None:
     assert [text.rate(n) for n in (64_000, 48_710_000, 1e9)] == ["64 kbit", "48.7 mbit", "1 gbit"]
 
 
+def test_how_a_process_ended() -> None:
+    assert [text.how_ended(code) for code in (0, 3, -9, -11)] == ["exit code 0", "exit code 3", "SIGKILL", "SIGSEGV"]
+    assert text.how_ended(-40) == "signal 40"  # a real-time signal, without a name
+
+
 def test_fractions() -> None:
     assert text.percent(0.8421) == "84.2%"
     assert text.loss(0.00532) == "0.532%"

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -43,7 +45,7 @@ async def test_a_request_gets_its_own_reply(tmp_path: Path) -> None:
     replies = await asyncio.gather(*(child.request("echo", text=str(i)) for i in range(20)))
     assert [reply["text"] for reply in replies] == [str(i) for i in range(20)]
     await child.close()
-    assert child.process.returncode == 0
+    assert child.returncode == 0
 
 
 async def test_news_reach_the_listener(tmp_path: Path) -> None:
@@ -63,10 +65,10 @@ async def test_a_refusal_is_an_error_with_its_reason(tmp_path: Path) -> None:
 
 async def test_a_child_that_dies_fails_the_request_in_flight_and_every_later_one(tmp_path: Path) -> None:
     child = await start(tmp_path)
-    with pytest.raises(ChildError, match=r"the echo ended \(exit code 7\)"):
+    with pytest.raises(ChildError, match=r"the echo ended \(exit code 7\): see `logs echo`"):
         await child.request("die")
     assert child.ended.is_set()
-    with pytest.raises(ChildError, match="has ended"):
+    with pytest.raises(ChildError, match="exit code 7"):
         await child.request("echo", text="anybody?")
     await child.close()
 
@@ -80,6 +82,42 @@ async def test_a_silent_child_times_out(tmp_path: Path) -> None:
 
 async def test_a_child_that_ends_before_it_is_ready(tmp_path: Path) -> None:
     child = await start(tmp_path, program="import sys; sys.exit(3)")
-    with pytest.raises(ChildError, match=r"did not become ready \(exit code 3\)"):
+    with pytest.raises(ChildError, match=r"ended \(exit code 3\)"):
         await child.wait_ready(20)
     await child.close()
+
+
+async def test_a_child_that_is_killed_ends_though_another_process_holds_its_output(tmp_path: Path) -> None:
+    forks = "import os, time\nif os.fork() == 0: time.sleep(60)\n"
+    child = await start(tmp_path, program=forks + ECHO)
+    await child.wait_ready(20)
+    request = asyncio.create_task(child.request("unheard of", timeout=20))
+    watch = asyncio.create_task(child.watch())
+    await asyncio.sleep(0)
+    try:
+        os.kill(child.pid, signal.SIGKILL)
+        async with asyncio.timeout(10):
+            for waiting in (request, watch):
+                with pytest.raises(ChildError, match=r"the echo ended \(SIGKILL\)"):
+                    await waiting
+        await child.close()
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+
+
+async def test_a_child_that_writes_nonsense_ends_with_it_as_the_reason(tmp_path: Path) -> None:
+    child = await start(
+        tmp_path, program=ECHO + "    elif request['op'] == 'babble': print('Warning: hot', flush=True)\n"
+    )
+    with pytest.raises(ChildError, match=r"the echo ended \(it wrote 'Warning: hot', which is not a message\)"):
+        await child.request("babble", timeout=20)
+    await child.close()
+
+
+async def test_what_a_child_says_last_is_heard(tmp_path: Path) -> None:
+    child = await start(
+        tmp_path, program=ECHO + "    elif request['op'] == 'bye': print(json.dumps({'id': request['id']})); break\n"
+    )
+    assert await child.request("bye") == {"id": 1}
+    await child.close()
+    assert child.returncode == 0

@@ -13,6 +13,7 @@ from typing import Any
 from node.clock import VirtualLoop, run_virtual
 from orchestrator.attachments import keep_files, kept_files
 from orchestrator.errors import HostError, RunError
+from orchestrator.host.descriptors import needed, provide
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.down import clear
 from orchestrator.host.signals import interruptible
@@ -44,9 +45,11 @@ def launch(
 
     ``file`` and ``overrides`` are what the scenario was read from. ``open_view`` is told whether the
     run's clock is virtual. ``workers`` processes train where nodes are simulated: by default one for each processor.
-    HostError, and nothing is made, if this host lacks what the driver needs.
+    HostError, and nothing is made, if this host lacks what the driver needs, or if this process may not open as many
+    files as the run needs.
     """
     require(plan.driver)
+    provide(needed(plan, _workers(workers)))
     with interruptible() as interruption:
         directory = RunDirectory.create(runs, plan.name)
         interruption.at_once = directory.remove
@@ -82,6 +85,7 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
         past = past_of(directory)
         plan = _plan_of(directory)
         require(plan.driver)
+        provide(needed(plan, _workers(workers)))
         clear(directory.run, directory)  # what is left where its orchestrator was killed
         try:
             directory.reopen()

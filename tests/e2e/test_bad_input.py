@@ -100,3 +100,18 @@ def test_bad_usage_is_exit_code_2() -> None:
     done = subprocess.run(command("up"), cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert os.linesep in done.stderr
+
+
+def test_too_few_open_files_are_refused_before_anything_is_made(tmp_path: Path) -> None:
+    result = up(tmp_path, SMALL, prefix=("bash", "-c", 'ulimit -n 40; exec "$@"', "bash"))
+    assert result.code == 1
+    assert "`ulimit -n " in result.errors
+    assert "this shell allows 40" in result.errors
+    assert not (tmp_path / "runs").exists()
+
+
+def test_as_many_open_files_as_are_asked_for_are_enough(tmp_path: Path) -> None:
+    few = up(tmp_path, SMALL, prefix=("bash", "-c", 'ulimit -n 40; exec "$@"', "bash"))
+    enough = few.errors.partition("`ulimit -n ")[2].partition("`")[0]
+    result = up(tmp_path, SMALL, prefix=("bash", "-c", f'ulimit -n {enough}; exec "$@"', "bash"))
+    assert result.summary["ended"] == "rounds", result.errors

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from orchestrator.host.descriptors import needed
+from orchestrator.planning.plan import make_plan
+from orchestrator.scenario.reading import parse
+
+SCENARIO = """\
+name: counted
+algorithm: {name: hierfavg, rounds: 1}
+topology: {edges: 2, devices_per_edge: 30}
+"""
+
+
+@pytest.mark.parametrize(
+    ("driver", "files"),
+    [
+        ("namespaces", 64 + 3 * 31),  # an edge with its 30 devices and the cloud; there are only 63 nodes
+        ("docker", 64 + 3 * 63),  # as many containers
+        ("sim", 64 + 4 * 8),  # workers
+    ],
+)
+def test_what_a_run_needs(driver: str, files: int) -> None:
+    plan = make_plan(parse(SCENARIO + f"driver: {driver}\n", "counted.yaml"), None)
+    assert needed(plan, workers=8) == files
+
+
+PROVIDE = """
+import resource, sys
+from orchestrator.errors import HostError
+from orchestrator.host.descriptors import provide
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
+try:
+    provide(200)
+except HostError as error:
+    print(error)
+print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"""
+
+
+def provided(soft: int, hard: int) -> list[str]:
+    argv = [sys.executable, "-c", PROVIDE, str(soft), str(hard)]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_the_soft_limit_is_raised_only_where_it_is_too_low() -> None:
+    assert provided(100, 400) == ["200"]
+    assert provided(300, 400) == ["300"]
+
+
+def test_a_hard_limit_that_is_too_low_is_refused_with_the_remedy() -> None:
+    error, soft = provided(100, 199)
+    assert "needs 200 open files" in error
+    assert "allows 199: `ulimit -n 200`" in error
+    assert soft == "100"

@@ -24,10 +24,17 @@ def main() -> None:
             print(rest, flush=True)
         elif word == "cgroup":
             groups.append(rest)
-    deadline = time.monotonic() + PATIENCE
-    while groups and time.monotonic() < deadline:
-        groups = [group for group in groups if not removed(group)]
-        time.sleep(0.05 if groups else 0)
+    remove(groups, PATIENCE)
+
+
+def remove(groups: list[str], patience: float) -> list[str]:
+    """Remove cgroups, waiting ``patience`` seconds for the processes inside to end; those that are still there."""
+    deadline = time.monotonic() + patience
+    while groups := [group for group in groups if not removed(group)]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    return groups
 
 
 def removed(group: str) -> bool:

@@ -93,5 +93,8 @@ class Fabric(Protocol):
     async def counters(self) -> Counted:
         """Read the counters."""
 
+    async def watch(self) -> None:
+        """Wait until something breaks that the engine cannot do without, and raise that as OrchestratorError."""
+
     async def close(self) -> None:
         """Take everything down."""

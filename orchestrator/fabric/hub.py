@@ -7,15 +7,18 @@ the caller holds every capability (user_namespaces(7)), and the nodes are made i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.errors import HostError
+from orchestrator.fabric.anchor import PATIENCE, remove
 from orchestrator.host.commands import absent
 from orchestrator.host.namespaces import refused
 from orchestrator.host.processes import TOKEN, labels
+from orchestrator.text import how_ended
 
 ANCHOR = (sys.executable, "-I", "-S", str(Path(__file__).with_name("anchor.py")))
 START_TIMEOUT = 10.0
@@ -28,6 +31,7 @@ class Hub:
     def __init__(self, anchor: asyncio.subprocess.Process, privileged: bool) -> None:
         self.anchor = anchor
         self.privileged = privileged
+        self._groups: list[str] = []
 
     @classmethod
     async def open(cls, run: str, directory: Path) -> Hub:
@@ -59,6 +63,7 @@ class Hub:
         if line.strip() != b"here":
             self.anchor.stdin.close()
             reason = (await self.anchor.stderr.read()).decode().strip() or "no answer"
+            await self.anchor.wait()
             raise self._refused(reason)
 
     def _refused(self, reason: str) -> HostError:
@@ -73,7 +78,15 @@ class Hub:
     def remember_cgroup(self, path: Path) -> None:
         """Have the anchor remove this cgroup when the run ends, in whatever way."""
         assert self.anchor.stdin is not None
+        self._groups.append(str(path))
         self.anchor.stdin.write(f"cgroup {path}\n".encode())
+
+    async def watch(self) -> None:
+        """Wait until the anchor ends, and raise that as HostError: what runs goes on, but nothing can enter the hub."""
+        code = await self.anchor.wait()
+        raise HostError(
+            f"the process that keeps the run's network namespace (its anchor) ended ({how_ended(code)}): run again"
+        )
 
     async def run(
         self,
@@ -97,9 +110,15 @@ class Hub:
         stdin: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> tuple[int, str, str]:
-        """As ``run``, whether it succeeds or not: exit code, output, errors."""
+        """As ``run``, whether it succeeds or not: exit code, output, errors. Whoever is cancelled ends the command."""
         process = await self.spawn(argv, pid=pid, environment=environment)
-        output, errors = await process.communicate(stdin.encode())
+        try:
+            output, errors = await process.communicate(stdin.encode())
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            raise
         assert process.returncode is not None
         return process.returncode, output.decode(), errors.decode()
 
@@ -127,3 +146,5 @@ class Hub:
         assert self.anchor.stdin is not None
         self.anchor.stdin.close()
         await self.anchor.wait()
+        # The anchor has removed them, unless it was killed.
+        await asyncio.to_thread(remove, self._groups, PATIENCE)

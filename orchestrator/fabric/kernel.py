@@ -234,6 +234,9 @@ class KernelFabric(Gathering):
                 rows.append({"source": source, "target": target, **row, **losses})
         return Counted(links=rows)
 
+    async def watch(self) -> None:
+        await self._hub.watch()
+
     async def close(self) -> None:
         """The bridge and the interfaces end with the hub's namespace."""
         await self._tc.close()

@@ -70,6 +70,10 @@ class ModelFabric:
                 rows.append({"source": ends[0], "target": ends[1], **asdict(flow.counters)})
         return Counted(links=rows)
 
+    async def watch(self) -> None:
+        """Nothing can break."""
+        await asyncio.Event().wait()
+
     async def close(self) -> None:
         """Nothing is left open."""
 

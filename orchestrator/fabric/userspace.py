@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Sequence
 from itertools import count
@@ -32,6 +33,7 @@ class UserspaceFabric(Gathering):
         self._nodes = plan.nodes
         self._single_packets = wiring.packet_truth(plan)
         self._attachments = count(1)
+        self._attached: set[str] = set()
 
     @classmethod
     async def open(cls, hub: Hub, run: str, directory: Path, plan: Plan) -> UserspaceFabric:
@@ -41,7 +43,11 @@ class UserspaceFabric(Gathering):
             environment=labels(run, directory, "switch"),
             log=directory / "logs" / "switch.log",
         )
-        await switch.wait_ready(START_TIMEOUT)
+        try:
+            await switch.wait_ready(START_TIMEOUT)
+        except BaseException:
+            await switch.close()
+            raise
         return cls(hub, switch, plan)
 
     def notes(self) -> list[str]:
@@ -51,13 +57,16 @@ class UserspaceFabric(Gathering):
         interface = wiring.hub_interface(node, next(self._attachments))
         await self._hub.run(["ip", "-batch", "-"], stdin=wiring.hub_lines(node, pid, interface, bridge=None))
         await self._switch.request("attach", port=node.name, interface=interface, mac=node.mac)
+        self._attached.add(node.name)
         lines = wiring.node_lines(
             node, wiring.peers(node, self._nodes), single_packets=node.name in self._single_packets
         )
         await self._hub.run(["ip", "-batch", "-"], pid=pid, stdin=lines)
 
     async def detach(self, node: NodePlan) -> None:
-        await self._switch.request("detach", port=node.name)
+        if node.name in self._attached:
+            self._attached.discard(node.name)
+            await self._switch.request("detach", port=node.name)
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
         requests = [
@@ -87,6 +96,9 @@ class UserspaceFabric(Gathering):
             drops=_drops(answer),
             cpu_seconds=answer["cpu_seconds"],
         )
+
+    async def watch(self) -> None:
+        await asyncio.gather(self._hub.watch(), self._switch.watch())
 
     async def close(self) -> None:
         await self._switch.close()

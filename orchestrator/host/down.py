@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestrator import text
 from orchestrator.errors import RecordError
-from orchestrator.fabric.anchor import removed
+from orchestrator.fabric.anchor import remove
 from orchestrator.host import cgroups, containers, processes
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.history import History
@@ -114,13 +114,8 @@ def _had_containers(directory: RunDirectory) -> bool:
 
 
 def _remove_cgroups(run: str, result: Removed) -> None:
-    groups = cgroups.left_behind(run)
-    result.cgroups = [str(group) for group in groups]
-    deadline = time.monotonic() + CGROUP_PATIENCE
-    while groups and time.monotonic() < deadline:
-        groups = [group for group in groups if not removed(str(group))]
-        time.sleep(0.05 if groups else 0)
-    result.left += [f"cgroup {group}" for group in groups]
+    result.cgroups = [str(group) for group in cgroups.left_behind(run)]
+    result.left += [f"cgroup {group}" for group in remove(result.cgroups, CGROUP_PATIENCE)]
 
 
 def _wait_released(directory: RunDirectory, timeout: float) -> bool:
@@ -133,19 +128,25 @@ def _wait_released(directory: RunDirectory, timeout: float) -> bool:
 
 
 def traces(runs: Path) -> dict[str, RunDirectory | None]:
-    """Every run of this user's that shows on this host: a living orchestrator, a process, a container, a cgroup."""
+    """Every run of this user's that shows on this host: a living orchestrator, a process, a container, a cgroup, or the
+    secret keys of a run below ``runs`` whose orchestrator was killed."""
     found: dict[str, RunDirectory | None] = {}
     labelled = [(each.run, each.directory) for each in processes.run_processes()]
     labelled += [(each.run, each.directory) for each in containers.listed()]
     for run, path in labelled:
-        directory = RunDirectory(path)
-        if not path.exists() or directory.is_ours:
-            found[run] = directory if (path / "run.db").exists() else None
+        if not path.exists() or RunDirectory(path).is_ours:
+            found[run] = _known(path)
     for group in cgroups.left_behind():
-        found.setdefault(group.name.removeprefix(cgroups.PREFIX), None)
+        run = group.name.removeprefix(cgroups.PREFIX)
+        found.setdefault(run, _known((runs / run).resolve()))
     if runs.is_dir():
         for path in runs.iterdir():
             directory = RunDirectory(path.resolve())
-            if directory.is_ours and directory.lock.exists() and directory.holder() is not None:
+            left = directory.nodes.exists() or directory.holder() is not None
+            if directory.is_ours and directory.lock.exists() and left:
                 found[directory.run] = directory
     return found
+
+
+def _known(path: Path) -> RunDirectory | None:
+    return RunDirectory(path) if (path / "run.db").exists() else None

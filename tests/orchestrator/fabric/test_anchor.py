@@ -22,6 +22,15 @@ def test_it_answers_and_removes_what_it_was_told_when_its_input_ends(tmp_path: P
     assert not group.exists()
 
 
+def test_those_that_stay_are_told(tmp_path: Path) -> None:
+    busy, free = tmp_path / "busy", tmp_path / "free"
+    (busy / "within").mkdir(parents=True)
+    (busy / "within" / "file").touch()
+    free.mkdir()
+    assert anchor.remove([str(busy), str(free)], patience=0.0) == [str(busy)]
+    assert not free.exists()
+
+
 def test_a_group_in_use_is_not_removed(tmp_path: Path) -> None:
     group = tmp_path / "edgebed-run"
     group.mkdir()

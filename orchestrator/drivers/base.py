@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from orchestrator.errors import DriverError
 from orchestrator.planning.plan import NodePlan
+
+LACK_OF_MEMORY = "killed by the kernel: it needed more memory than its hardware has\n"
+"""What a driver adds to the log of such a node."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,15 @@ class Exit:
     node: str
     pid: int
     code: int
+
+
+def require_assignment(node: NodePlan, assignment: Path) -> None:
+    """DriverError if the node's assignment is not there."""
+    if not assignment.exists():
+        raise DriverError(
+            f"{node.name} cannot be started: its assignment {assignment} is gone; leave the directory of a run alone"
+            " while the run goes on, and run again"
+        )
 
 
 class Driver(Protocol):
@@ -36,7 +49,11 @@ class Driver(Protocol):
         """Get ready to start nodes; HostError with the remedy if this host cannot."""
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> int:
-        """Start a node; the id of its process, whose network namespace is its own."""
+        """Start a node; the id of its process, whose network namespace is its own.
+
+        A node that ends at once was started all the same: its Exit follows, never before the id is returned. The id is
+        0 where the process ended before anybody could see it.
+        """
 
     async def kill(self, node: str) -> None:
         """SIGKILL; its Exit follows."""

@@ -19,7 +19,7 @@ from typing import Any
 from docker.models.containers import Container
 
 from orchestrator.drivers import docker_image
-from orchestrator.drivers.base import Exit
+from orchestrator.drivers.base import LACK_OF_MEMORY, Exit, require_assignment
 from orchestrator.drivers.docker_container import COMMAND, Limits, options
 from orchestrator.drivers.docker_emulation import emulated
 from orchestrator.drivers.docker_files import User, lay_out
@@ -138,6 +138,7 @@ class DockerDriver:
     # What is done in threads
 
     def _start(self, node: NodePlan, incarnation: int, assignment: Path, log: Path) -> tuple[int, Container]:
+        require_assignment(node, assignment)
         image = node.image or self.image
         user = self._users[image]
         given = lay_out(self._directory, assignment, user)
@@ -154,13 +155,20 @@ class DockerDriver:
             pid = int(container.attrs["State"]["Pid"])
         if pid == 0:
             copier.join(LAST_WORDS)
-            raise DriverError(f"the container of {node.name} ended at once: see `logs {node.name}`")
-        if not is_process_of(pid, str(container.id)):
+            return 0, container
+        if not is_process_of(pid, str(container.id)) and self._runs(container, pid):
             raise HostError(
                 f"the Docker Engine says that {node.name} is process {pid}, which is another one here: the orchestrator"
                 " must run on the Engine's host, and not in a container"
             )
         return pid, container
+
+    def _runs(self, container: Container, pid: int) -> bool:
+        """Whether this is still the container's process."""
+        with unless_gone(), plain_words(f"looking for {container.name}"):
+            container.reload()
+            return int(container.attrs["State"]["Pid"]) == pid
+        return False
 
     def _signal(self, container: Container, name: str) -> None:
         with unless_gone(), plain_words(f"sending {name} to {container.name}"):
@@ -189,7 +197,7 @@ class DockerDriver:
         actor = event["Actor"]
         if event["Action"] == "oom":
             with (self._directory.logs / f"{actor['Attributes'][NODE]}.log").open("a") as log:
-                log.write("killed by the kernel: it needed more memory than its hardware has\n")
+                log.write(LACK_OF_MEMORY)
         else:
             self._ended(actor["ID"], int(actor["Attributes"]["exitCode"]))
 

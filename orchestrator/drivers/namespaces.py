@@ -6,13 +6,15 @@ Needs neither Docker nor root: without root everything lies in one user namespac
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from orchestrator.drivers.base import Exit
+from orchestrator.drivers.base import LACK_OF_MEMORY, Exit, require_assignment
 from orchestrator.errors import HostError
 from orchestrator.fabric.hub import Hub
 from orchestrator.host.cgroups import CAN_SWAP, NodeGroups, may_swap, writable_hierarchies
@@ -30,7 +32,7 @@ class NamespacesDriver:
     """See Driver for the verbs."""
 
     name = "namespaces"
-    breakdown = "the fork server; see logs/forkserver.log"
+    breakdown = ""
 
     def __init__(self, hub: Hub, run: str, directory: Path) -> None:
         self._hub = hub
@@ -38,6 +40,8 @@ class NamespacesDriver:
         self._directory = directory
         self._server: JsonChild | None = None
         self._pids: dict[str, int] = {}
+        self._lacked: Counter[str] = Counter()  # how often the kernel killed a node that lacked memory
+        self._early: set[int] = set()  # processes that ended before `start` went on
         self._groups: NodeGroups | None = None
         self._notes: list[str] = []
         self.exits: asyncio.Queue[Exit] = asyncio.Queue()
@@ -79,11 +83,16 @@ class NamespacesDriver:
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> int:
         assert self._server is not None
         await self._server.wait_ready(WARM_UP_TIMEOUT)
+        require_assignment(node, assignment)
         answer = await self._server.request("fork", node=node.name, assignment=str(assignment), log=str(log))
         pid = int(answer["pid"])
+        if pid in self._early:
+            self._early.discard(pid)
+            return pid
         self._pids[node.name] = pid
         if self._groups is not None:
-            self._groups.place(node.name, pid, node.hardware)
+            with contextlib.suppress(ProcessLookupError):  # its Exit is on the way
+                self._groups.place(node.name, pid, node.hardware)
         return pid
 
     async def kill(self, node: str) -> None:
@@ -112,16 +121,24 @@ class NamespacesDriver:
         pid = self._pids.get(node)
         if pid is None:
             raise HostError(f"{node} has no process now")
-        try:
+        with contextlib.suppress(ProcessLookupError):  # its Exit is on the way
             os.kill(pid, number)
-        except ProcessLookupError:
-            self._pids.pop(node, None)  # its Exit is on the way
 
     def _heard(self, event: dict[str, Any]) -> None:
         if event["event"] == "exit":
-            self._pids.pop(event["node"], None)
+            if self._pids.pop(event["node"], None) is None:
+                self._early.add(event["pid"])
+            if event["code"] == -signal.SIGKILL and self._groups is not None:
+                self._note_lack_of_memory(event["node"], self._groups.killed(event["node"]))
             self.exits.put_nowait(Exit(event["node"], event["pid"], event["code"]))
+
+    def _note_lack_of_memory(self, node: str, times: int) -> None:
+        if times > self._lacked[node]:
+            self._lacked[node] = times
+            with contextlib.suppress(OSError), (self._directory / "logs" / f"{node}.log").open("a") as log:
+                log.write(LACK_OF_MEMORY)
 
     async def _watch_server(self, server: JsonChild) -> None:
         await server.ended.wait()
+        self.breakdown = server.ending
         self.lost.set()

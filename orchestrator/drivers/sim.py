@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from functools import partial
 from pathlib import Path
 
 from node.memory import MemoryNetwork
@@ -11,8 +12,9 @@ from orchestrator.drivers.base import Exit
 from orchestrator.errors import DriverError
 from orchestrator.planning.plan import NodePlan
 from orchestrator.simulation.control import MemoryControl
-from orchestrator.simulation.nodes import Nodes, SimulatedNode
+from orchestrator.simulation.nodes import Nodes, SimulatedNode, note_failure
 
+FAILED = 1
 KILLED = -9
 
 
@@ -27,15 +29,23 @@ class SimDriver:
         self.lost = asyncio.Event()
         self._nodes, self._network, self._control = nodes, network, control
         self._ids = itertools.count(1)
-        self._alive: dict[str, tuple[SimulatedNode, asyncio.Task[None]]] = {}
+        self._alive: dict[str, tuple[SimulatedNode, asyncio.Task[int]]] = {}
 
     async def open(self) -> None:
         """There is nothing to warm up."""
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> int:
         number = next(self._ids)
-        made = self._nodes.make(node.name)
-        task = asyncio.create_task(self._live(node.name, number, made, log), name=node.name)
+        try:
+            made = self._nodes.make(node.name)
+        except Exception as error:
+            # Of its model or its algorithm, which need not be ours; a process would end with it too.
+            note_failure(log, error)
+            self._control.leave(node.name)
+            self.exits.put_nowait(Exit(node.name, number, FAILED))
+            return number
+        task = asyncio.create_task(made.live(log), name=node.name)
+        task.add_done_callback(partial(self._ended, node.name, number))
         self._alive[node.name] = made, task
         return number
 
@@ -61,21 +71,18 @@ class SimDriver:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._nodes.workers.close()
 
-    async def _live(self, node: str, number: int, made: SimulatedNode, log: Path) -> None:
-        code = KILLED
-        try:
-            code = await made.live(log)
-        finally:
-            self._control.leave(node)
-            del self._alive[node]
-            self.exits.put_nowait(Exit(node, number, code))
+    def _ended(self, node: str, number: int, task: asyncio.Task[int]) -> None:
+        self._control.leave(node)
+        del self._alive[node]
+        code = KILLED if task.cancelled() else FAILED if task.exception() else task.result()
+        self.exits.put_nowait(Exit(node, number, code))
 
     def _freeze(self, node: str, frozen: bool) -> None:
         made, _ = self._find(node)
         made.compute.freeze(frozen)
         self._network.freeze(node, frozen)
 
-    def _find(self, node: str) -> tuple[SimulatedNode, asyncio.Task[None]]:
+    def _find(self, node: str) -> tuple[SimulatedNode, asyncio.Task[int]]:
         if node not in self._alive:
             raise DriverError(f"{node} does not run now")
         return self._alive[node]

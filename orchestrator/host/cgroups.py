@@ -8,6 +8,7 @@ beyond its memory, where the kernel can tell one process's swap from another's.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +97,16 @@ class NodeGroups:
                 if name not in SWAP or (group / name).exists():
                     (group / name).write_text(value)
             (group / "cgroup.procs").write_text(str(pid))
+
+    def killed(self, node: str) -> int:
+        """How often the kernel has killed a process of the node for lack of memory, as far as it tells."""
+        for hierarchy in self._hierarchies:
+            if "memory" in hierarchy.controllers:
+                name = "memory.events" if hierarchy.version == 2 else "memory.oom_control"
+                with contextlib.suppress(OSError):
+                    lines = (hierarchy.path / self._name / node / name).read_text().splitlines()
+                    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+        return 0
 
 
 def left_behind(run: str | None = None, root: Path = ROOT) -> list[Path]:

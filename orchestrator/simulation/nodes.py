@@ -101,8 +101,7 @@ class SimulatedNode:
                 self._reporter.say("done", reason=self._role.ended_by)
             return EXIT_DONE
         except Exception as error:
-            with contextlib.suppress(OSError):  # what goes wrong may be that the disk is full
-                log.write_text("".join(traceback.format_exception(error)))  # noqa: ASYNC240 - time stands still here
+            note_failure(log, error)
             self._reporter.say("failed", error=f"{type(error).__name__}: {error}")
             return EXIT_FAILED
         finally:
@@ -125,6 +124,12 @@ class SimulatedNode:
                     self.stop(leaving=True)
                 case "slow":
                     self.compute.slow = float(message["factor"])
+
+
+def note_failure(log: Path, error: Exception) -> None:
+    """Append to a node's log what went wrong in it."""
+    with contextlib.suppress(OSError), log.open("a") as file:  # what goes wrong may be that the disk is full
+        file.writelines(traceback.format_exception(error))
 
 
 def _model_of(assignment: Assignment) -> str:

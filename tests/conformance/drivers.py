@@ -17,7 +17,7 @@ import pytest
 from node.assignment import Assignment
 from node.control import ControlServer
 from orchestrator.drivers.base import CanPause, Driver, Exit
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import DriverError, OrchestratorError
 from orchestrator.host import containers
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import write_assignments
@@ -170,6 +170,14 @@ async def a_node_that_fails_says_so_with_its_code(stage: Stage) -> None:
     pid = await stage.start("device-0")
     assert await stage.exit() == Exit("device-0", pid, 1)
     await stage.logged("device-0", "no algorithm 'nothing'", 1)
+
+
+@case
+async def a_node_without_its_assignment_is_refused_in_a_sentence(stage: Stage) -> None:
+    path = stage.assignment("device-0")
+    path.unlink()
+    with pytest.raises(DriverError, match=f"device-0 cannot be started: its assignment {path} is gone"):
+        await stage.start("device-0")
 
 
 @case

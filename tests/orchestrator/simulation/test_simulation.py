@@ -161,6 +161,20 @@ def test_a_defect_of_a_node_ends_the_run_with_its_name(tmp_path: Path, monkeypat
     assert "ArithmeticError" in (result.directory / "logs" / "cloud.log").read_text()
 
 
+def test_a_node_that_cannot_be_made_ends_the_run_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> None:
+        raise ModuleNotFoundError("No module named 'mine'")
+
+    monkeypatch.setattr("orchestrator.simulation.nodes.load_role", broken)
+    result = simulate(tmp_path, SMALL)
+    assert result.code == 1
+    reason = "exit code 1; its log ends with: ModuleNotFoundError: No module named 'mine'"
+    assert f"ended ({reason}) and is not restarted again: see `logs " in result.summary["error"]
+    assert result.summary["seconds"] < 10  # virtual, and no node was waited for
+
+
 def test_nodes_that_wait_for_ever_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def wait(*_: object, **__: object) -> None:
         import asyncio

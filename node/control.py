@@ -15,10 +15,10 @@ To a node:
 
 Events: round {round, phase: "start"} and {round, phase: "end", gatherings, abandoned: how many of them}, joined {peer},
 lost {peer, reason}, left {peer}, refused {peer, reason}, late {peer, kind, round}, superseded {peer, kind}, undelivered
-{peer, messages}, round_abandoned {round, kind, have, need}, bad_message {peer, reason}, overrun {asked s, taken s,
-mode}, resumed {round}, frozen {seconds}, not_finite {round, what, ...}: NaN or an infinity, in the reported value
-``what`` {scope}, in the tensor ``what`` of a message that the node sends {kind}, or in a peer's, which is left out
-{peer, kind}. ``edge_round`` stands beside the round where edges make several in one (node.numbering).
+{peer, messages}, round_abandoned {round, kind, have, need}, bad_message {peer, reason}, note {text}, overrun {asked s,
+taken s, mode}, resumed {round}, frozen {seconds}, not_finite {round, what, ...}: NaN or an infinity, in the reported
+value ``what`` {scope}, in the tensor ``what`` of a message that the node sends {kind}, or in a peer's, which is left
+out {peer, kind}. ``edge_round`` stands beside the round where edges make several in one (node.numbering).
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ _BEAT = 1.0  # s between the orchestrator's beats
 _BACKLOG = 10_000  # messages a plane holds for a side that does not read
 _LARGEST = 4 << 20  # bytes of one message
 _HANDSHAKE = 10_000  # ms; a node that is starved of processor time needs seconds for it
+_BURST = 1000  # messages read before others of the orchestrator get their turn
 _FLUSH = 1000  # ms that the last words may take
 
 
@@ -170,7 +171,8 @@ class ControlServer:
         return cls(path, keys, nodes)
 
     async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Each message with the name of the node it came from, for ever."""
+        """Each message with the name of the node it came from, for ever; what cannot be read comes as a message
+        "unreadable" with its ``reason``. What else it holds, whoever reads it has to check."""
         while True:
             yield await self._received.get()
 
@@ -192,19 +194,22 @@ class ControlServer:
         self._path.unlink(missing_ok=True)
 
     def _read(self) -> None:
-        while not self._socket.closed:
+        for _ in range(_BURST):
+            if self._socket.closed:
+                return
             try:
-                address, frame = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            except ValueError:
-                continue  # not two frames
+            address, frame = frames[0], frames[-1]
             node = sender(frame)
             try:
-                message = unpack(frame.buffer)
-                self._accept(node, address.bytes, message)
+                if len(frames) != 2:
+                    raise WireError(f"{len(frames) - 1} frames; a control message has one")
+                self._accept(node, address.bytes, unpack(frame.buffer))
             except WireError as error:
-                logger.warning("control message from %s: %s", node, error)
+                self._received.put_nowait((node, {"type": "unreadable", "reason": str(error)}))
+        asyncio.get_running_loop().call_soon(self._read)  # others get their turn, whatever a node says
 
     def _accept(self, node: str, address: bytes, message: dict[str, Any]) -> None:
         if not isinstance(message.get("type"), str):
@@ -214,8 +219,9 @@ class ControlServer:
                 raise WireError(f"claims to be {message.get('node')!r}")
             if message.get("protocol") != PROTOCOL:
                 error = f"speaks protocol {message.get('protocol')!r}, the orchestrator {PROTOCOL}: use one version"
-                message = {"type": "failed", "error": error}
-            self._addresses[node] = address
+                message = {"type": "failed", "error": error}  # and it hears nothing, so that its lease ends it
+            else:
+                self._addresses[node] = address
         self._received.put_nowait((node, message))
 
     def _send(self, node: str, data: bytes) -> None:

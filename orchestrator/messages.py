@@ -1,0 +1,193 @@
+"""What nodes may say: the messages of `node.control`, checked before anything is made of them. Pure.
+
+A node may run any program, and one that goes wrong must not end the run. So whatever is not as agreed is found here,
+and nothing behind this module looks at types again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Mapping
+from numbers import Real
+from typing import Any
+
+LONGEST_NAME = 200  # characters
+LONGEST_TEXT = 10_000
+MOST_VALUES = 1000  # of one metric message
+DEEPEST = 32  # levels of lists and maps within an event
+LARGEST_ROUND = 1_000_000_000
+UNREADABLE = "unreadable"  # type of the message that stands for one that the control plane could not read
+
+ORCHESTRATORS = frozenset(
+    {
+        *{"training", "continued", "overload", "links looked at", "schedule", "schedule failed", "schedule ended"},
+        *{"probed", "gap"},
+    }
+)
+"""Events that the orchestrator alone records, and that are read back as its own."""
+
+Check = Callable[[Any], bool]
+
+
+def _name(value: Any) -> bool:
+    return type(value) is str and 0 < len(value) <= LONGEST_NAME
+
+
+def _text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _seconds(value: Any) -> bool:
+    return _real(value) and bool(0 <= value < math.inf)
+
+
+def _round(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST_ROUND
+
+
+def _number(value: Any) -> bool:
+    """Also NaN and infinities: a model that diverged has such a loss."""
+    return isinstance(value, float) or (_real(value) and (not isinstance(value, int) or -(2**64) < value < 2**64))
+
+
+def _real(value: Any) -> bool:
+    """Also NumPy's, which simulated nodes hand over as they are."""
+    return type(value) in (float, int) or (isinstance(value, Real) and not isinstance(value, bool))
+
+
+def _values(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) <= MOST_VALUES and all(
+        _name(name) and (_name(of) if name == "scope" else of is None or _number(of)) for name, of in value.items()
+    )  # fmt: skip
+
+
+def _shares(value: Any) -> bool:
+    return isinstance(value, dict) and all(_name(peer) and _seconds(share) for peer, share in value.items())
+
+
+def _queue(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        _name(peer) and isinstance(of, (list, tuple)) and len(of) == 4 and all(map(_number, of))
+        for peer, of in value.items()
+    )
+
+
+def _one_of(*words: str) -> Check:
+    return lambda value: value in words if type(value) is str else False
+
+
+def _or_none(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+_MESSAGES: Mapping[str, Mapping[str, Check]] = {
+    "register": {"memory_pss": _or_none(_count)},
+    "beat": {"cpu": _seconds, "rss": _count, "memory_pss": _or_none(_count)},
+    "event": {"name": _name, "round": _or_none(_round), "edge_round": _or_none(_round)},
+    "metric": {"round": _or_none(_round), "values": _values},
+    "traffic": {},
+    "done": {"reason": _one_of("rounds", "accuracy", "stopped")},
+    "failed": {"error": _text},
+    UNREADABLE: {"reason": _text},
+}
+_EVENTS: Mapping[str, Mapping[str, Check]] = {
+    "round": {
+        "round": _round,
+        "phase": _one_of("start", "end"),
+        "gatherings": _or_none(_count),
+        "abandoned": _or_none(_count),
+    },
+    "round_abandoned": {"round": _round},
+    "resumed": {"round": _round},
+    "joined": {"peer": _name},
+    "lost": {"peer": _name, "reason": _text},
+    "left": {"peer": _name},
+    "refused": {"peer": _name, "reason": _text},
+    "late": {"peer": _name, "kind": _name},
+    "superseded": {"peer": _name, "kind": _name},
+    "undelivered": {"peer": _name, "messages": _count},
+    "bad_message": {"peer": _name, "reason": _text},
+    "overrun": {"asked": _seconds, "taken": _seconds},
+    "note": {"text": _text},
+    "frozen": {"seconds": _seconds},
+    "not_finite": {"what": _name},
+    "peers": {"shares": _shares, "queue": _queue},
+}
+_ROW: Mapping[str, Check] = {
+    "peer": _name, "kind": _name, "direction": _one_of("sent", "received"), "messages": _count, "bytes": _count,
+}  # fmt: skip
+
+
+def problem(message: Mapping[str, Any], nodes: Container[str]) -> str | None:
+    """Why a message is not as agreed, in words; None if it is. ``nodes``: the names of those that there are."""
+    kind = message.get("type")
+    checks = _MESSAGES.get(kind) if type(kind) is str else None
+    if checks is None:
+        return f"there is no message of type {_shown(kind)}"
+    if kind == UNREADABLE:
+        return f"unreadable: {_cut(message.get('reason'))}"
+    wrong = _first_wrong(message, checks, f"a message of type '{kind}'")
+    if wrong is None and kind == "event":
+        return _event_problem(message)
+    if wrong is None and kind == "traffic":
+        return _traffic_problem(message.get("peers"), nodes)
+    return wrong
+
+
+def _event_problem(event: Mapping[str, Any]) -> str | None:
+    name = event["name"]
+    if name in ORCHESTRATORS:
+        return f"the event '{name}' is the orchestrator's own: name it differently"
+    if not all(map(_name, event)):
+        return f"the event '{name}' has a field whose name is not a text of 1 to {LONGEST_NAME} characters"
+    if _deeper(event, DEEPEST):
+        return f"the event '{name}' is nested more than {DEEPEST} levels deep"
+    return _first_wrong(event, _EVENTS.get(name, {}), f"the event '{name}'")
+
+
+def _traffic_problem(rows: Any, nodes: Container[str]) -> str | None:
+    if not isinstance(rows, list | tuple):
+        return f"a message of type 'traffic' has peers {_shown(rows)}"
+    for row in rows:
+        if not isinstance(row, dict):
+            return f"a row of traffic is {_shown(row)}"
+        if wrong := _first_wrong(row, _ROW, "a row of traffic"):
+            return wrong
+        if row["peer"] not in nodes:
+            return f"a row of traffic is of the peer {_shown(row['peer'])}, which does not exist"
+    return None
+
+
+def _first_wrong(fields: Mapping[str, Any], checks: Mapping[str, Check], what: str) -> str | None:
+    for name, check in checks.items():
+        if not check(fields.get(name)):
+            return f"{what} has {name} {_shown(fields[name])}" if name in fields else f"{what} has no {name}"
+    return None
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return False
+    if levels == 0:
+        return True
+    return any(type(each) in (dict, list, tuple) and _deeper(each, levels - 1) for each in value)
+
+
+def _shown(value: Any) -> str:
+    """A value in an error; what is large is told by its kind, since to write it out would be large too."""
+    if isinstance(value, str | bytes):
+        return repr(value[:40]) + ("…" if len(value) > 40 else "")
+    if value is None or isinstance(value, int | float):
+        return repr(value)
+    size = f" of {len(value)}" if isinstance(value, dict | list | tuple) else ""
+    return f"{type(value).__name__}{size}"
+
+
+def _cut(value: Any) -> str:
+    return str(value)[:LONGEST_NAME]

@@ -263,8 +263,8 @@ async def _unless(ended: asyncio.Future[Any], work: Coroutine[Any, Any, T]) -> T
     """Await ``work``, or until the future is done; then None."""
     task = asyncio.ensure_future(work)
     await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)
-    if not task.done():
-        task.cancel()
+    if ended.done():
+        task.cancel()  # what it raised meanwhile comes of the end, and is no news
         await asyncio.gather(task, return_exceptions=True)
         return None
     return task.result()

@@ -14,16 +14,21 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from netem.profile import LinkProfile
+from orchestrator import text
 from orchestrator.drivers.base import CanPause, Driver, Exit
-from orchestrator.errors import DriverError
+from orchestrator.errors import DriverError, OrchestratorError
 from orchestrator.fabric.base import Fabric
 from orchestrator.faults import FaultInjector
+from orchestrator.hearing import Hearing
+from orchestrator.host import tail
 from orchestrator.links import Links
+from orchestrator.messages import LONGEST_TEXT
 from orchestrator.past import NOTHING, Past
 from orchestrator.planning.plan import Fault, NodePlan, Plan
 from orchestrator.results.record import Record
 from orchestrator.schedules import Schedules
 
+EXIT_NOTICE = 2.0  # s until the end of a process is told of that was seen to be gone
 REGISTER_TIMEOUT = 180.0  # s from the start of a node's process to its first word; an emulated one takes long
 RESTART_LIMIT = 3  # restarts of one node by itself without a finished round of its own in between
 RESTART_DELAY = 0.5  # s
@@ -49,9 +54,11 @@ class NodeState:
     pid: int | None = None
     restarts: int = 0
     expected_end: bool = False  # a fault or the end of the run is what ends it, not the node
-    registered: asyncio.Event = field(default_factory=asyncio.Event)
+    settled: asyncio.Event = field(default_factory=asyncio.Event)  # its latest process has registered, or ended
+    gone: asyncio.Event = field(default_factory=asyncio.Event)  # its latest process has ended
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
-    error: str = ""
+    error: str = ""  # what its latest process said of its failure
+    log_size: int = 0  # bytes, when its latest process began
 
     @property
     def up(self) -> bool:
@@ -113,6 +120,8 @@ class Session:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stop_reason = "rounds"
         self._changed = asyncio.Event()
+        self._closed = False
+        self._hearing = Hearing(self.nodes, record, clock)
 
     # The life of the session
 
@@ -121,12 +130,22 @@ class Session:
         self.spawn(self._hear_messages())
         self.spawn(self._hear_exits())
         self.spawn(self._hear_driver())
+        self.spawn(self._fabric.watch())
 
     async def bring_up_all(self) -> None:
-        """Start, attach and register every node that is there from the beginning."""
+        """Start, attach and register every node that is there from the beginning; those that end are restarted."""
         left, joined = self.past.left, self.past.joined
         there = {node.name for node in self.plan.nodes if node.joins is None or node.name in joined} - left
-        await asyncio.gather(*(self.bring_up(node) for node in self.plan.nodes if node.name in there))
+        tasks = [asyncio.ensure_future(self.bring_up(node)) for node in self.plan.nodes if node.name in there]
+        try:
+            await asyncio.gather(*tasks)
+            while any(self.nodes[name].state in ("restarting", "starting") for name in there):
+                self._changed.clear()
+                await self._changed.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def start_training(self) -> None:
         """Tell every registered node to go."""
@@ -161,12 +180,18 @@ class Session:
 
     async def close(self) -> None:
         """Stop hearing; what is still running is the driver's to end."""
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._hearing.end()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run ``work`` beside the session; an error in it ends the run with that error."""
+        """Run ``work`` beside the session; an error in it ends the run with that error. Once the session is closing,
+        work does not begin any more."""
+        if self._closed:
+            work.close()
+            return
 
         async def guarded() -> None:
             try:
@@ -179,29 +204,31 @@ class Session:
         task = asyncio.create_task(guarded())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: work.close())  # which has not begun if the session closed at once
+        task.add_done_callback(lambda _: work.close())  # it has not begun where the task was cancelled before
 
     # Bringing nodes up
 
     async def bring_up(self, node: NodePlan) -> None:
-        """Start a node's process, attach it to its links, wait until it has registered."""
+        """Start a node's process, attach it to its links, wait until it has registered. What becomes of one that ends
+        before that is the restart policy's to say."""
         state = self.nodes[node.name]
         async with state.busy, self._starting:
-            state.registered.clear()
-            state.expected_end = False
+            log = self._log(state)
+            state.settled.clear()
+            state.gone.clear()
+            state.expected_end, state.error, state.log_size = False, "", tail.size(log)
             self._set(state, "starting")
-            state.pid = await self._driver.start(
-                node, self._directory / "nodes" / f"{node.name}.json", self._directory / "logs" / f"{node.name}.log"
-            )
-            await self._fabric.attach(node, state.pid)
+            state.pid = await self._driver.start(node, self._directory / "nodes" / f"{node.name}.json", log)
             try:
-                async with asyncio.timeout(REGISTER_TIMEOUT):
-                    await state.registered.wait()
-            except TimeoutError:
+                await self._fabric.attach(node, state.pid)
+            except OrchestratorError:
+                if not await _within(EXIT_NOTICE, state.gone):
+                    raise  # the node lives: it is the link engine's error
+            if not await _within(REGISTER_TIMEOUT, state.settled):
                 raise DriverError(
                     f"{node.name} did not register within {REGISTER_TIMEOUT:.0f} s: see `logs {node.name}`"
-                ) from None
-            if not state.expected_end and state.state == "starting":
+                )
+            if state.pid is not None and not state.expected_end and state.state == "starting":
                 self._set(state, "registered")
         if self.training and state.state == "registered":
             await self._go(state)
@@ -221,58 +248,34 @@ class Session:
         async for node, message in self._control.messages():
             if node in self.nodes:
                 self.schedules.heard()
-                self._hear(self.nodes[node], message)
+                if self._hearing.take(node, message):
+                    self._follow(self.nodes[node], message)
                 self.heard()
 
-    def _hear(self, state: NodeState, message: dict[str, Any]) -> None:
-        t, name = self._clock(), state.plan.name
-        match message["type"]:
-            case "register":
-                self._record.resources(t, name, 0.0, 0, message.get("memory_pss"))
-                self._record.traffic_from_zero(t, name)
-                state.registered.set()
-            case "beat":
-                self._record.resources(
-                    t, name, message.get("cpu", 0.0), message.get("rss", 0), message.get("memory_pss")
-                )
-            case "event":
-                self._hear_event(state, message)
-            case "metric":
-                self._hear_metric(state, message)
-            case "traffic":
-                self._record.traffic(t, name, message["peers"])
-            case "done":
+    def _follow(self, state: NodeState, message: dict[str, Any]) -> None:
+        """Do what follows from a message, which is as agreed."""
+        match message:
+            case {"type": "register"}:
+                state.settled.set()
+            case {"type": "event", "name": "overrun"}:
+                self.progress.overruns += 1
+            case {"type": "event", "name": "round", "phase": "end"}:
+                state.restarts = 0
+            case {"type": "event", "name": "round", "round": round} if state.plan.leads:
+                self.progress.round = max(self.progress.round, round)
+                self.faults.round_started(round)
+            case {"type": "metric", "values": {"scope": "global", "accuracy": accuracy}} if state.plan.leads:
+                self.progress.accuracy = None if accuracy is None else float(accuracy)
+            case {"type": "done"}:
                 self._hear_done(state, message)
-            case "failed":
-                state.error = str(message["error"])
-                self._record.event(t, name, "failed", None, {"error": state.error})
-
-    def _hear_event(self, state: NodeState, message: dict[str, Any]) -> None:
-        name, round = message["name"], message.get("round")
-        data = {key: value for key, value in message.items() if key not in ("type", "name", "round")}
-        self._record.event(self._clock(), state.plan.name, name, round, data)
-        if name == "overrun":
-            self.progress.overruns += 1
-        elif name == "round" and message.get("phase") == "end":
-            state.restarts = 0
-        elif name == "round" and state.plan.leads and round is not None:
-            self.progress.round = max(self.progress.round, round)
-            self.faults.round_started(round)
-
-    def _hear_metric(self, state: NodeState, message: dict[str, Any]) -> None:
-        values = dict(message["values"])
-        scope = values.pop("scope", "train")
-        for name, value in values.items():
-            if isinstance(value, int | float):
-                self._record.metric(self._clock(), state.plan.name, message.get("round"), scope, name, value)
-        if scope == "global" and state.plan.leads and "accuracy" in values:
-            self.progress.accuracy = values["accuracy"]
+            case {"type": "failed"}:
+                state.error = message["error"][:LONGEST_TEXT]
 
     def _hear_done(self, state: NodeState, message: dict[str, Any]) -> None:
         state.expected_end = True
         self._set(state, "done")
         if state.plan.leads:
-            self._stop_reason = message.get("reason", self._stop_reason)
+            self._stop_reason = message["reason"]
             leaders = [each for each in self.nodes.values() if each.plan.leads]
             if all(each.state in ("done", "left") for each in leaders):
                 self.finish(self._stop_reason)
@@ -292,23 +295,35 @@ class Session:
         if state.pid != exit.pid:
             return
         state.pid = None
+        state.gone.set()
+        state.settled.set()
         self._changed.set()
         if self.ended.done():
             if exit.code != 0:
-                self._set(state, "crashed", f"exit code {exit.code}")
+                self._set(state, "crashed", self._detail(state, exit.code))
             return
         self.spawn(self._detach(state))
         if state.state == "done":
             return
-        how = f"signal {-exit.code}" if exit.code < 0 else f"exit code {exit.code}"
         if state.expected_end:
             if state.state not in ("crashed", "left"):
-                self._set(state, "left" if exit.code == 0 else "crashed", how)
+                self._set(state, "left" if exit.code == 0 else "crashed", "fault")
             return
-        detail = f"{how}{': ' if state.error else ''}{state.error}"
+        detail = self._detail(state, exit.code)
         self._set(state, "crashed", detail)
         self._say(f"{exit.node} ended unexpectedly ({detail})")
         self._apply_restart_policy(state, detail)
+
+    def _detail(self, state: NodeState, code: int) -> str:
+        """How a node's process ended, and what it said last."""
+        how = text.how_ended(code)
+        if state.error:
+            return f"{how}: {state.error}"
+        line = tail.last_line(self._log(state), state.log_size)
+        return f"{how}; its log ends with: {line}" if line else how
+
+    def _log(self, state: NodeState) -> Path:
+        return self._directory / "logs" / f"{state.plan.name}.log"
 
     async def _detach(self, state: NodeState) -> None:
         async with state.busy:
@@ -337,7 +352,8 @@ class Session:
         state = self._running(node)
         state.expected_end = True
         await self._driver.kill(node)
-        self._set(state, "crashed", "fault")
+        if state.state != "crashed":  # its end may have been told of already
+            self._set(state, "crashed", "fault")
 
     async def revive(self, node: str) -> None:
         state = self.nodes[node]
@@ -398,3 +414,11 @@ class Session:
             self.progress.faults_started += 1
         over = {"start": "", "end": " is over", "skipped": " skipped"}[phase]
         self._say(f"fault: {fault.action} {fault.target}{over}{f' ({detail})' if detail else ''}")
+
+
+async def _within(seconds: float, event: asyncio.Event) -> bool:
+    """Wait for an event for so long; whether it happened."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()

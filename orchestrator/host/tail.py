@@ -10,6 +10,7 @@ from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 
 LOOK_EVERY = 0.1  # s
+LAST_LINE = 4096  # bytes of it that are told at most
 
 
 def log_of(directory: RunDirectory, node: str) -> Path:
@@ -21,6 +22,25 @@ def log_of(directory: RunDirectory, node: str) -> Path:
     raise RunError(
         f"run {directory.run} has no log of '{node}'; " + (f"it has: {names}" if names else "it has none yet")
     )
+
+
+def last_line(path: Path, start: int = 0) -> str:
+    """The last line with anything in it that a log has from byte ``start`` on; empty if there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(start, path.stat().st_size - LAST_LINE))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def size(path: Path) -> int:
+    """Bytes of a log; 0 if there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def follow_file(path: Path, go_on: Callable[[], bool]) -> Iterator[str]:

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+import json
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from node.clock import run_virtual
 from node.control import ControlServer
 from orchestrator.drivers.base import Driver, Exit
+from orchestrator.errors import FabricError, HostError
 from orchestrator.fabric.base import Fabric
+from orchestrator.hearing import Hearing
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.plan import NodePlan, Plan, make_plan
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
+from orchestrator.results.rows import Event, State
+from orchestrator.results.summary import summary
 from orchestrator.scenario.reading import parse
-from orchestrator.session import RESTART_LIMIT, Session
+from orchestrator.session import RESTART_DELAY, RESTART_LIMIT, Session
 
 SCENARIO = """\
 name: played
@@ -47,7 +56,8 @@ class PlayedControl:
 
 
 class PlayedDriver:
-    """Nodes register as soon as they are started; ``dies`` makes one end."""
+    """Nodes register as soon as they are started, but those of which ``early`` holds a code: these end with it before.
+    ``dies`` makes one end."""
 
     name = "played"
     breakdown = "the player"
@@ -58,12 +68,19 @@ class PlayedDriver:
         self.lost = asyncio.Event()
         self.pids: dict[str, int] = {}
         self.started: list[str] = []
-        self.doomed: set[str] = set()  # end right after they have registered
+        self.early: dict[str, list[int]] = {}
+        self.last_words = "Traceback\nValueError: of no use"
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> int:
         self.pids[node.name] = len(self.started) + 100
         self.started.append(node.name)
-        self.control.say(node.name, "register")
+        with log.open("a") as file:
+            file.write("started\n")
+            if codes := self.early.get(node.name):
+                file.write(f"{self.last_words}\n")
+                self.dies(node.name, codes.pop(0))
+            else:
+                self.control.say(node.name, "register")
         return self.pids[node.name]
 
     def dies(self, node: str, code: int) -> None:
@@ -71,6 +88,7 @@ class PlayedDriver:
 
     async def kill(self, node: str) -> None:
         self.dies(node, -9)
+        await asyncio.sleep(0.01)  # its end is told of before this has returned
 
     async def pause(self, node: str) -> None: ...
 
@@ -82,12 +100,19 @@ class PlayedFabric:
 
     def __init__(self) -> None:
         self.attached: set[str] = set()
+        self.refuses: Callable[[str], None] = lambda node: None  # may raise
+        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def attach(self, node: NodePlan, pid: int) -> None:
+        self.refuses(node.name)
         self.attached.add(node.name)
 
     async def detach(self, node: NodePlan) -> None:
         self.attached.discard(node.name)
+
+    async def watch(self) -> None:
+        await self.broken
+        raise FabricError("the switch ended (SIGKILL): see `logs switch`")
 
 
 class Stage:
@@ -96,7 +121,7 @@ class Stage:
     def __init__(self, tmp_path: Path, scenario: str) -> None:
         self.plan: Plan = make_plan(parse(scenario, "played.yaml"), None)
         self.directory = RunDirectory.create(tmp_path, "played")
-        self.record = Record.create(self.directory.path, "{}", {})
+        self.record = Record.create(self.directory.path, json.dumps(self.plan.to_json()), {})
         self.control = PlayedControl()
         self.driver = PlayedDriver(self.control)
         self.fabric = PlayedFabric()
@@ -118,8 +143,19 @@ class Stage:
         await self.session.start_training()
 
     def states(self, node: str) -> list[str]:
+        return [state.state for state in self.all_states(node)]
+
+    def details(self, node: str, state: str) -> list[str]:
+        return [each.detail for each in self.all_states(node) if each.state == state]
+
+    def all_states(self, node: str) -> list[State]:
         with History.open(self.directory.path) as history:
-            return [state.state for state in history.states() if state.node == node]
+            return [state for state in history.states() if state.node == node]
+
+    def events(self, *names: str) -> list[Event]:
+        self.record.flush()
+        with History.open(self.directory.path) as history:
+            return history.events(*names)
 
 
 Play = Callable[[Callable[[Stage], Awaitable[None]], str], None]
@@ -215,6 +251,7 @@ def test_a_crash_by_a_fault_is_not_a_failure(play: Play) -> None:
         with History.open(stage.directory.path) as history:
             (node,) = [state for state in history.states() if state.state == "crashed"]
         assert (node.t, node.detail) == (5.0, "fault")
+        assert stage.details("device-0-1", "restarting") == ["fault over"]
 
     play(act, SCENARIO + "faults:\n  - {at: 5s, node: device-0-1, action: crash, for: 8s}\n")
 
@@ -244,11 +281,229 @@ def test_a_broken_helper_ends_the_run_with_one_error(play: Play) -> None:
     play(act, SCENARIO)
 
 
-def test_a_helper_that_has_not_begun_when_the_session_closes_is_closed_with_it(play: Play) -> None:
+def test_a_node_that_is_killed_before_it_registers_is_restarted_at_once(play: Play) -> None:
     async def act(stage: Stage) -> None:
-        work = asyncio.sleep(1.0)
-        stage.session.spawn(work)
-        await stage.session.close()
-        assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
+        stage.driver.early["edge-0"] = [-9]
+        await stage.train()
+        assert asyncio.get_running_loop().time() < 2 * RESTART_DELAY
+        assert stage.states("edge-0") == ["starting", "crashed", "restarting", "starting", "registered", "running"]
+        assert stage.details("edge-0", "crashed") == ["SIGKILL; its log ends with: ValueError: of no use"]
+        assert stage.details("edge-0", "restarting") == ["restart 1"]
+        assert "edge-0" in stage.fabric.attached
 
     play(act, SCENARIO)
+
+
+@pytest.mark.parametrize(("restart", "starts"), [("on-failure", 1 + RESTART_LIMIT), ("never", 1)])
+def test_a_node_that_always_ends_before_it_registers_ends_the_run(play: Play, restart: str, starts: int) -> None:
+    async def act(stage: Stage) -> None:
+        stage.driver.early["device-0-0"] = [1] * 10
+        stage.session.listen()
+        coming = asyncio.create_task(stage.session.bring_up_all())
+        ending = await stage.session.ended
+        assert ending.error == (
+            "device-0-0 ended (exit code 1; its log ends with: ValueError: of no use) and is not restarted again: "
+            "see `logs device-0-0`"
+        )
+        await coming
+        assert asyncio.get_running_loop().time() < 10
+        assert stage.driver.started.count("device-0-0") == starts
+
+    play(act, SCENARIO + f"restart: {restart}\n")
+
+
+def test_a_node_that_joins_late_and_always_ends_early_stays_away(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        stage.driver.early["device-0-1"] = [1] * 10
+        await stage.train()
+        await asyncio.sleep(30)
+        assert stage.driver.started.count("device-0-1") == 1 + RESTART_LIMIT
+        assert stage.states("device-0-1")[-1] == "crashed"
+        assert not stage.session.ended.done()
+
+    play(act, SCENARIO + "faults:\n  - {at: 1s, node: device-0-1, action: join}\n")
+
+
+def test_what_an_earlier_process_said_is_not_the_reason_of_a_later_ones_end(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        stage.control.say("device-0-0", "failed", error="ValueError: of no use")
+        await asyncio.sleep(1)
+        stage.driver.dies("device-0-0", 1)
+        await asyncio.sleep(10)
+        stage.driver.dies("device-0-0", -11)
+        await asyncio.sleep(10)
+        assert stage.details("device-0-0", "crashed") == [
+            "exit code 1: ValueError: of no use", "SIGSEGV; its log ends with: started",
+        ]  # fmt: skip
+
+    play(act, SCENARIO)
+
+
+def test_a_node_that_ends_before_it_is_attached_is_an_exit_and_no_error_of_the_links(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        def refuse(node: str) -> None:
+            if stage.driver.started.count(node) == 1 and node == "edge-0":
+                asyncio.get_running_loop().call_later(1.0, stage.driver.dies, node, -9)
+                raise HostError("`ip -batch -` failed (Error: Invalid netns value)")
+
+        stage.fabric.refuses = refuse
+        await stage.train()
+        assert stage.states("edge-0")[1:3] == ["crashed", "restarting"]
+        assert stage.states("edge-0")[-1] == "running"
+
+    play(act, SCENARIO)
+
+
+def test_links_that_cannot_be_made_to_a_living_node_are_an_error(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        def refuse(node: str) -> None:
+            if node == "edge-0":
+                raise HostError("no more interfaces")
+
+        stage.fabric.refuses = refuse
+        stage.session.listen()
+        with pytest.raises(HostError, match="no more interfaces"):
+            await stage.session.bring_up_all()
+        assert not [task for task in asyncio.all_tasks() if "bring_up" in str(task)]  # nobody is left half way
+
+    play(act, SCENARIO)
+
+
+def test_a_link_engine_that_breaks_ends_the_run(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        stage.session.listen()
+        stage.fabric.broken.set_result(None)
+        ending = await stage.session.ended
+        assert (ending.reason, ending.error) == ("failed", "the switch ended (SIGKILL): see `logs switch`")
+
+    play(act, SCENARIO)
+
+
+def test_work_that_never_begins_is_closed(play: Play) -> None:
+    async def work() -> None:
+        await asyncio.sleep(1)
+
+    async def act(stage: Stage) -> None:
+        before, after = work(), work()
+        stage.session.spawn(before)
+        await stage.session.close()
+        stage.session.spawn(after)
+        assert {inspect.getcoroutinestate(each) for each in (before, after)} == {inspect.CORO_CLOSED}
+
+    play(act, SCENARIO)
+
+
+ODD: list[tuple[str, dict[str, Any]]] = [
+    ("event", {}),
+    ("event", {"name": ["round"]}),
+    ("event", {"name": "x" * 1_000_000}),
+    ("event", {"name": "round", "round": "three", "phase": "start"}),
+    ("event", {"name": "round", "round": -1, "phase": "start"}),
+    ("event", {"name": "round", "round": 2**63, "phase": "start"}),
+    ("event", {"name": "round", "phase": "start"}),
+    ("event", {"name": "overrun", "asked": "long", "taken": 1.0}),
+    ("event", {"name": "overrun", "asked": math.nan, "taken": 1.0}),
+    ("event", {"name": "overload"}),
+    ("event", {"name": "peers", "shares": [1]}),
+    ("event", {"name": "lost", "peer": {"deep": 1}}),
+    ("failed", {}),
+    ("done", {}),
+    ("done", {"reason": ["rounds"]}),
+    ("beat", {"cpu": [1.0], "rss": 1}),
+    ("beat", {"cpu": math.nan, "rss": 1}),
+    ("beat", {"cpu": 1.0, "rss": -1}),
+    ("metric", {"round": 1}),
+    ("metric", {"round": "one", "values": {"loss": 1.0}}),
+    ("metric", {"round": 1, "values": {"scope": ["global"], "loss": 1.0}}),
+    ("metric", {"round": 1, "values": {"loss": "small"}}),
+    ("metric", {"round": 1, "values": {f"loss {number}": 1.0 for number in range(100_000)}}),
+    ("metric", {"round": 1, "values": {3: 1.0}}),
+    ("traffic", {}),
+    ("traffic", {"peers": {"edge-0": 1}}),
+    ("traffic", {"peers": [{"peer": "edge-0"}]}),
+    ("traffic", {"peers": [{"peer": "nobody", "kind": "model", "direction": "sent", "messages": 1, "bytes": 1}]}),
+    ("traffic", {"peers": [{"peer": "edge-0", "kind": "model", "direction": "sent", "messages": 1, "bytes": "1"}]}),
+    ("unreadable", {"reason": "not msgpack"}),
+    ("nonsense", {}),
+]
+
+
+@pytest.mark.parametrize(("type", "fields"), ODD, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize("node", ["cloud", "device-0-0"])
+def test_an_odd_message_is_an_event_and_the_run_goes_on(
+    play: Play, node: str, type: str, fields: dict[str, Any]
+) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        stage.control.say(node, type, **fields)
+        stage.control.say("cloud", "event", name="round", round=2, phase="start")
+        await asyncio.sleep(1)
+        assert not stage.session.ended.done()
+        assert stage.session.progress.round == 2
+        (bad,) = stage.events("bad_message")
+        assert (bad.node, bad.data["count"]) == (node, 1)
+        assert 0 < len(bad.data["reason"]) < 300
+        judged = summary(History.open(stage.directory.path))  # nothing of it is in the way of a report
+        assert judged["rounds"] == 0
+
+    play(act, SCENARIO)
+
+
+def test_a_list_that_never_ends_is_refused(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        deep: list[Any] = []
+        for _ in range(100_000):
+            deep = [deep]
+        stage.control.say("cloud", "event", name="deep", what=deep)
+        stage.control.said.put_nowait(("cloud", {"type": deep}))
+        await asyncio.sleep(1)
+        reasons = [event.data["reason"] for event in stage.events("bad_message")]
+        assert reasons == [
+            "the event 'deep' is nested more than 32 levels deep", "there is no message of type list of 1",
+        ]  # fmt: skip
+        while deep:
+            deep = deep.pop()  # or its end would need as many frames of the interpreter
+
+    play(act, SCENARIO)
+
+
+def test_a_flood_of_odd_messages_is_counted_and_does_not_fill_the_disk(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        for _ in range(10_000):
+            stage.control.say("device-0-0", "nonsense")
+        await asyncio.sleep(1)
+        await stage.session.close()
+        counts = [event.data["count"] for event in stage.events("bad_message")]
+        # The first ten, then each time that there are twice as many, and the sum at the end.
+        assert counts == [*range(1, 11), 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10_000]
+        assert not stage.session.ended.done()
+
+    play(act, SCENARIO)
+
+
+_scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=3)
+_words = st.sampled_from(
+    ["type", "name", "round", "phase", "values", "scope", "peers", "peer", "error", "reason", "cpu", "rss", "event",
+     "metric", "traffic", "beat", "done", "failed", "register", "overrun", "start", "end", "accuracy", "global"]
+)  # fmt: skip
+_anything = st.recursive(
+    _scalars | _words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_words | _scalars, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.fixture(scope="module")
+def hearing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hearing]:
+    with closing(Record.create(tmp_path_factory.mktemp("heard"), "{}", {})) as record:
+        yield Hearing({"cloud"}, record, lambda: 0.0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(message=st.dictionaries(_words | _scalars, _anything, max_size=5))
+def test_whatever_a_node_says_can_be_taken(hearing: Hearing, message: dict[Any, Any]) -> None:
+    for type in (message.get("type"), "event", "metric", "beat", "done", "traffic"):
+        hearing.take("cloud", {**message, "type": type})

@@ -133,6 +133,16 @@ class Background:
         (pid,) = [each.pid for each in run_processes(self.directory.run) if each.part == part]
         return pid
 
+    def find(self, node: str) -> int | None:
+        """The process of a node, None if there is none now."""
+        found = [each.pid for each in run_processes(self.directory.run) if each.command == node[:15]]
+        return found[0] if found else None
+
+    def helper(self, part: str) -> int | None:
+        """The process of the switch, the anchor ("hub") or the fork server ("node"), None if there is none now."""
+        found = [each for each in run_processes(self.directory.run) if each.part == part]
+        return min((each.pid for each in found if each.command.startswith("python")), default=None)
+
     def result(self, timeout: float = 120.0) -> Result:
         output, errors = self.process.communicate(timeout=timeout)
         return Result(self.process.returncode, json.loads(output) if output.strip() else {}, errors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import ROOT, SMALL, Background, Result, command, json_of, traces_of, wait_for
+from orchestrator.host.cgroups import writable_hierarchies
+from orchestrator.host.processes import run_processes
+from orchestrator.session import RESTART_LIMIT
+from tests.e2e.harness import ROOT, SMALL, Background, Result, command, json_of, traces_of, up, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -67,6 +71,86 @@ def test_kill_the_switch(tmp_path: Path) -> None:
         assert traces_of(run.directory.run) == []
 
 
+def hold(run: Background, node: str) -> None:
+    """Stop a node once it has its interface, and nobody waits for it but the run; its model is not yet made then."""
+
+    def attached() -> int | None:
+        pid = run.find(node)
+        with contextlib.suppress(OSError):
+            return pid if "data0" in Path(f"/proc/{pid}/net/dev").read_text() else None
+        return None
+
+    os.kill(wait_for(attached, f"the interface of {node}"), signal.SIGSTOP)
+
+
+@pytest.mark.parametrize("victim", ["cloud", "edge-0", "device-0-0", "fork server", "switch", "anchor"])
+def test_kill_before_anybody_registers(tmp_path: Path, victim: str) -> None:
+    """A stopped node keeps the run from beginning to train; the end must come without waiting for it."""
+    waiting, part = "edge-1", {"fork server": "node", "switch": "switch", "anchor": "hub"}
+    with Background(tmp_path, LONG + "restart: never\n", "--engine", "userspace") as run:
+        hold(run, waiting)
+        pid = wait_for(lambda: run.find(victim) if victim not in part else run.helper(part[victim]), victim)
+        os.kill(pid, signal.SIGKILL)
+        killed = time.monotonic()
+        result = run.result(timeout=30)
+        assert time.monotonic() - killed < 15, result.errors
+        assert (result.code, result.summary["ended"]) == (1, "failed")
+        assert "SIGKILL" in result.summary["error"]
+        assert victim in result.summary["error"]
+        assert "Error" not in result.errors
+        assert traces_of(run.directory.run) == []
+        assert not run.directory.nodes.exists()
+        assert not run.directory.control.exists()
+
+
+def test_a_node_that_is_always_killed_before_it_registers(tmp_path: Path) -> None:
+    with Background(tmp_path, LONG) as run:
+        hold(run, "edge-1")
+        for _ in range(1 + RESTART_LIMIT):
+            pid = wait_for(lambda: run.find("cloud"), "the process of the cloud")
+            os.kill(pid, signal.SIGKILL)
+            wait_for(lambda pid=pid: run.find("cloud") != pid or None, "its end")  # type: ignore[misc]
+        result = run.result(timeout=30)
+        assert result.summary["error"].startswith("cloud ended (SIGKILL"), result.errors
+        assert traces_of(run.directory.run) == []
+
+
+def test_a_device_without_memory(tmp_path: Path) -> None:
+    if not any("memory" in each.controllers for each in writable_hierarchies()):
+        pytest.skip("this host lets nobody limit memory")
+    scenario = LONG + "hardware: {device: {memory: 1mib}}\n"
+    began = time.monotonic()
+    result = up(tmp_path, scenario)
+    assert "(SIGKILL; its log ends with: killed by the kernel: it needed more memory" in result.summary["error"]
+    assert time.monotonic() - began < 60
+
+
+def test_kill_the_anchor_in_the_middle(tmp_path: Path) -> None:
+    with Background(tmp_path, LONG) as run:
+        run.wait_round(2)
+        os.kill(run.pid_of_part("hub"), signal.SIGKILL)
+        result = run.result(timeout=30)
+        assert (result.code, result.summary["ended"]) == (1, "failed")
+        assert "anchor) ended (SIGKILL)" in result.summary["error"]
+        assert traces_of(run.directory.run) == []
+
+
+def test_down_after_the_anchor_and_the_orchestrator_were_killed(tmp_path: Path) -> None:
+    with Background(tmp_path, LONG) as run:
+        run.wait_round(1)
+        directory, anchor = run.directory, run.pid_of_part("hub")
+        assert list(directory.nodes.iterdir())
+        for pid in (anchor, run.process.pid):
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: run_processes(directory.run) == [] or None, "the end of every process", 10.0)
+        listed = json_of("ps", "--runs", run.runs)
+        assert [each["phase"] for each in listed["runs"] if each["run"] == directory.run] == ["orphaned"]
+        assert json_of("down", directory.run, "--runs", run.runs)["runs"][0]["clean"]
+        assert traces_of(directory.run) == []
+        assert not directory.nodes.exists()
+        assert not directory.control.exists()
+
+
 @pytest.mark.parametrize("node", ["device-0-0", "edge-1"])
 def test_kill_a_node_that_is_restarted(tmp_path: Path, node: str) -> None:
     with Background(tmp_path, LONG.replace("rounds: 40", "rounds: 25")) as run:
@@ -78,7 +162,7 @@ def test_kill_a_node_that_is_restarted(tmp_path: Path, node: str) -> None:
             states = [state.state for state in history.states() if state.node == node]
         assert result.code == 3
         assert f"{node} at " in undisturbed(result)
-        assert "(signal 9)" in undisturbed(result)
+        assert "(SIGKILL" in undisturbed(result)
         assert states[:5] == ["starting", "registered", "running", "crashed", "restarting"]
         assert "running" in states[5:]
 

@@ -296,7 +296,7 @@ class Edge(Role):
         mine = Message("silo", self.name, t, {"samples": self.samples}, self.w)
         everybody = sorted([*answers, mine], key=lambda each: each.sender)
         total = sum(each.fields["samples"] for each in everybody)
-        self.w = await average(self, everybody, self.w)
+        self.w = await average(self, everybody, self.w) if total else self.w
         shares = {each.sender: each.fields["samples"] / total for each in answers if total}
         self.tell(t, [], [each.sender for each in answers], shares)
 

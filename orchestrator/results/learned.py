@@ -75,7 +75,7 @@ def diverged(events: Iterable[Event]) -> str | None:
             first.setdefault(event.node or "?", _where(event))
     said = [f"NaN or an infinity, first at {text.some(first.values())}"] if first else []
     if left_out:
-        said.append(f"{text.count(left_out.total(), 'message')} of {text.some(left_out)} left out of averages")
+        said.append(f"{text.count(left_out.total(), 'message')} of {text.some(sorted(left_out))} left out of averages")
     return "; ".join(said) or None
 
 

@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-.PHONY: help setup demo test lint lab lab-long images benchmarks clean
+FIRST ?= 1
+SEEDS ?= 500
+.PHONY: help setup demo test lint lab lab-long images benchmarks campaign clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -16,6 +18,8 @@ demo: setup  ## run scenarios/dropout.yaml: 16 nodes, shaped links, dropouts
 	$(BIN)/python -m orchestrator up scenarios/dropout.yaml
 test: setup lint  ## lint, types, import contracts, all tests
 	$(BIN)/python -m pytest
+campaign: setup  ## random scenarios in the simulation, each held against what must always hold; SEEDS=n of them from FIRST=n
+	$(BIN)/python -m tests.campaign --first $(FIRST) --seeds $(SEEDS)
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

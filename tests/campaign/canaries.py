@@ -1,0 +1,164 @@
+"""Planted defects, one at least for each invariant: a campaign that passed them by would find nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A defect: ``plant`` puts it into this process; ``found_by`` is the invariant that has to tell."""
+
+    found_by: str
+    plant: Callable[[], None]
+
+
+def _keys_stay() -> None:
+    """The folder of the nodes' secret keys is forgotten."""
+    import orchestrator.run
+
+    remove = shutil.rmtree
+    orchestrator.run.shutil.rmtree = lambda path, **given: None if path.name == "nodes" else remove(path, **given)  # type: ignore
+
+
+def _never_awaited() -> None:
+    """A coroutine is made, and nobody awaits it."""
+    from orchestrator.monitor import Monitor
+
+    Monitor.glance = lambda self: self.sample() and None  # type: ignore
+
+
+def _wrong_code() -> None:
+    """A run that passes ends as one that a check has failed."""
+    import orchestrator.run
+
+    orchestrator.run.EXIT_CODES["pass"] = 3
+
+
+def _time_goes_back() -> None:
+    """Some events are recorded a second early."""
+    from orchestrator.results.record import Record
+
+    event = Record.event
+
+    def early(self: Record, t: float, node: str | None, name: str, *rest: Any) -> None:
+        event(self, t - (name == "round"), node, name, *rest)
+
+    Record.event = early  # type: ignore
+
+
+def _round_swallowed() -> None:
+    """The second round of a coordinator is not told."""
+    from node.role import Role
+
+    in_round = Role.in_round
+
+    def silent(self: Role, t: int) -> Any:
+        told = in_round(self, t)
+        if t != 2:
+            return told
+
+        def nothing() -> Iterator[None]:
+            yield
+
+        import contextlib
+
+        return contextlib.contextmanager(nothing)()
+
+    Role.in_round = silent  # type: ignore
+
+
+def _fault_without_end() -> None:
+    """A fault that is lifted goes on."""
+    from orchestrator.faults import FaultInjector
+
+    async def nothing(*_: object) -> None: ...
+
+    FaultInjector._end = nothing  # type: ignore
+
+
+def _restore_lost() -> None:
+    """The fabric loses every restore: a link that was cut stays so."""
+    from orchestrator.fabric.model import ModelFabric
+
+    async def nothing(*_: object) -> None: ...
+
+    ModelFabric.restore = nothing  # type: ignore
+
+
+def _told_twice() -> None:
+    """A node that begins is told so twice."""
+    from orchestrator.session import Session
+
+    go = Session._go
+
+    async def twice(self: Session, state: Any) -> None:
+        await go(self, state)
+        await go(self, state)
+
+    Session._go = twice  # type: ignore
+
+
+def _half_counted() -> None:
+    """What is sent is counted by half."""
+    from node.memory import MemoryTransport
+
+    count = MemoryTransport._count
+
+    def half(self: MemoryTransport, peer: str, kind: str, direction: Any, size: int) -> None:
+        count(self, peer, kind, direction, size // 2 if direction == "sent" else size)
+
+    MemoryTransport._count = half  # type: ignore
+
+
+def _more_than_all() -> None:
+    """An accuracy is counted in percent."""
+    from node.role import Role
+
+    report = Role.report
+
+    def wrong(self: Role, **values: Any) -> None:
+        report(self, **{name: 100 * value if name == "accuracy" else value for name, value in values.items()})
+
+    Role.report = wrong  # type: ignore
+
+
+def _check_breaks() -> None:
+    """A check fails over its own feet."""
+    from orchestrator.results.checks import CHECKS
+
+    def broken(_: object) -> Any:
+        raise KeyError("links")
+
+    CHECKS["links over time"] = broken
+
+
+def _by_hash() -> None:
+    """A seed is made with Python's hash, which is another one in each process."""
+    import numpy as np
+
+    from node.learning.training import Learner
+
+    def random(self: Learner, purpose: str, round: int) -> np.random.Generator:
+        return np.random.default_rng(abs(hash((purpose, round))))
+
+    Learner.random = random  # type: ignore
+
+
+CANARIES: dict[str, Canary] = {
+    "keys-stay": Canary("ends", _keys_stay),
+    "never-awaited": Canary("has_no_defect", _never_awaited),
+    "wrong-code": Canary("has_its_code", _wrong_code),
+    "time-goes-back": Canary("time_goes_on", _time_goes_back),
+    "round-swallowed": Canary("rounds_rise", _round_swallowed),
+    "fault-without-end": Canary("faults_are_told", _fault_without_end),
+    "restore-lost": Canary("peers_meet_again", _restore_lost),
+    "told-twice": Canary("states_follow", _told_twice),
+    "half-counted": Canary("bytes_add_up", _half_counted),
+    "more-than-all": Canary("figures_are_numbers", _more_than_all),
+    "check-breaks": Canary("is_judged", _check_breaks),
+    "by-hash": Canary("repeats", _by_hash),
+}

@@ -1,0 +1,395 @@
+"""What holds in every run, whatever its scenario. An invariant yields a sentence for each thing that is not so."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from itertools import pairwise, zip_longest
+from typing import Any
+
+from orchestrator.results.compare import compare
+from orchestrator.results.history import History
+from orchestrator.results.record import CONTINUED
+from orchestrator.results.rows import COMPLETE, FaultSpan, Round
+from tests.campaign.trial import Trial
+
+Findings = Iterator[str]
+Invariant = Callable[[Trial], Findings]
+
+CODES = {"pass": 0, "unknown": 0, "fail": 3}
+TRANSITIONS = {
+    "planned": {"starting"},
+    "starting": {"registered", "crashed"},
+    "registered": {"running", "crashed", "done"},
+    "running": {"paused", "crashed", "left", "done"},
+    "paused": {"running", "crashed", "done"},
+    "crashed": {"restarting", "done"},  # the last word of one that was just done may be heard after its crash
+    "restarting": {"starting"},
+    "left": set(),
+    "done": {"crashed"},
+}
+"""The states that may follow each state of a node; after an interruption all begin anew."""
+OURS = re.compile(
+    r"a defect of edgebed|Traceback|\w*Warning:|never awaited|never retrieved|was destroyed but it is pending"
+)
+KNOWN = ("Expected more than 1 value per channel when training",)
+"""Gaps that are known. Batch normalisation has no variance of a last batch of one sample, where a network leaves one
+value per channel of it (separable-cnn on digits)."""
+LEAST, HEADROOM = 3600.0, 50.0  # s of virtual time, and times what a run's waits come to, that it may last
+MEETING = 20.0  # s in which peers find each other
+
+
+def ends(trial: Trial) -> Findings:
+    """Every command ends, in time, with a code that is documented, and leaves nothing behind."""
+    for carried in (trial.first, trial.again):
+        for command in carried.commands:
+            if command.code is None:
+                yield "a command did not end in time"
+            elif command.code not in (0, 1, 2, 3) and not (command is carried.up and trial.killed):
+                yield f"a command ended with code {command.code}: {command.errors[-300:]}"
+            if command.left:
+                yield f"{command.left} processes outlived their command"
+            if command.code == 2 and (carried.directory is not None or not command.errors.startswith("error: ")):
+                yield f"refused, but not with one clear message: {command.errors[-300:]}"
+        if carried.directory is not None:
+            kept = [name for name in ("nodes", "control") if (carried.directory / name).exists()]
+            if kept and carried.last.code not in (1, -9):
+                yield f"{' and '.join(kept)} of the run's directory is still there"
+
+
+def has_its_code(trial: Trial) -> Findings:
+    """The exit code is that of the verdict; a run fails only where its scenario leaves nobody to go on."""
+    if trial.first.directory is None:
+        return
+    history, outcome = trial.history, trial.history.outcome
+    if outcome is None:
+        if not trial.killed:
+            yield "there is no outcome on record"
+        return
+    if trial.first.resumed is not None and trial.first.resumed.code == 1 and outcome.ended != "failed":
+        if "cannot be continued" not in trial.first.resumed.errors:
+            yield f"could not be continued: {trial.first.resumed.errors[-300:]}"
+        return
+    summary = _summary(trial)
+    expected = 1 if outcome.ended == "failed" else CODES[summary["verdict"]]
+    if trial.first.last.code != expected:
+        yield f"code {trial.first.last.code} for {outcome.ended} with verdict {summary['verdict']}"
+    if outcome.ended == "failed" and not ("the nodes wait for ever" in str(outcome.error) and _forsaken(history)):
+        yield f"the run failed: {outcome.error}"
+    if outcome.ended == "interrupted" and trial.first.resumed is not None:
+        yield "the run went on, and says that it was interrupted"
+
+
+def has_no_defect(trial: Trial) -> Findings:
+    """No exception of ours, no warning of Python's."""
+    for carried in (trial.first, trial.again):
+        texts = {"standard error": "".join(command.errors for command in carried.commands)}
+        if carried.directory is not None:
+            texts |= {log.name: log.read_text() for log in sorted((carried.directory / "logs").iterdir())}
+        for name, text in texts.items():
+            if found := OURS.search(text):
+                yield f"{name}: {text[found.start() : found.start() + 300]} ... {text.rstrip()[-300:]}"
+
+
+def time_goes_on(trial: Trial) -> Findings:
+    """The run's clock begins at 0, never goes back, and comes to an end."""
+    for table, rows in trial.first.rows.items():
+        times = [row[0] for row in rows]
+        if table != "outcome" and any(later < earlier for earlier, later in pairwise(times)):
+            yield f"the times of {table} go back"
+        if times and not (times[0] >= 0 and all(map(math.isfinite, times))):
+            yield f"the times of {table} are no times of a run"
+    if trial.first.directory is None:
+        return
+    history = trial.history
+    plan = history.plan
+    waits = max(plan["gathering"]["deadlines"].values(), default=0.0) + plan["timeouts"]["lost_after"]
+    faults = sum(fault["duration"] or 0.0 for fault in plan["faults"]) + max(
+        (fault["at"] or 0.0 for fault in plan["faults"]), default=0.0
+    )
+    if history.seconds > LEAST + HEADROOM * plan["stop"]["rounds"] * waits + faults:
+        yield f"it took {history.seconds:.0f} s of virtual time"
+    if (after := plan["stop"]["after"]) is not None and history.training_began is not None:
+        lasted = history.seconds - history.training_began
+        if lasted > after + 5.0 + 1e-6:
+            yield f"it trained for {lasted} s, {after} s were given"
+
+
+def rounds_rise(trial: Trial) -> Findings:
+    """Every coordinator counts its rounds one by one, each begun and ended once in one life; and none is missing."""
+    if trial.first.directory is None:
+        return
+    history = trial.history
+    of_node: defaultdict[str, list[Round]] = defaultdict(list)
+    for each in history.rounds():
+        of_node[each.node].append(each)
+    lives = _lives(history)
+    for node, rounds in of_node.items():
+        for earlier, later in pairwise(rounds):
+            what = f"{node} begins round {later.round} after round {earlier.round}, ended at {earlier.end}"
+            if node not in history.leaders:  # it follows its parent, which may have begun anew
+                parent = history.nodes[node]["parent"]
+                if (
+                    later.round <= earlier.round
+                    and max(_count(lives[each], later.start) for each in (node, parent)) < 2
+                ):
+                    yield what
+            elif any(earlier.start <= t <= later.start for t in lives[node]):
+                if later.round > earlier.round + 1:
+                    yield what
+            elif later.round != earlier.round + 1 or earlier.end is None:
+                yield what
+    done, planned, outcome = history.rounds_done(), history.rounds_planned or 0, history.outcome
+    if done > planned or any(each.round > planned for each in history.rounds() if each.node in history.leaders):
+        yield f"{done} rounds done of {planned}"
+    if outcome is None:
+        return
+    left = any(history.current_states()[leader].state == "left" for leader in history.leaders)
+    if outcome.ended == "rounds" and done != planned and not left:
+        yield f"ended by rounds after {done} of {planned}"
+    target = history.plan["stop"]["accuracy"]
+    if outcome.ended == "accuracy":
+        best = max((metric.value for metric in history.metrics("accuracy", "global")), default=0.0)
+        if target is None or best < target:
+            yield f"ended by accuracy {best}, asked {target}"
+
+
+def faults_are_told(trial: Trial) -> Findings:
+    """Every planned fault was made, or skipped for a reason, or not reached; what began has ended, or the run had."""
+    if trial.first.directory is None:
+        return
+    history = trial.history
+    ended = history.outcome.t if history.outcome is not None else history.seconds
+    began = history.training_began
+    last_round = max((each.round for each in history.rounds() if each.node in history.leaders), default=0)
+    stopped = _stopped(history)
+    for span in history.faults():
+        what = f"fault {span.id} ({span.action} {span.target})"
+        at, round = span.planned["at"], span.planned["round"]
+        if span.start is not None and span.skipped is not None:
+            yield f"{what} was made and skipped"
+        if span.skipped is not None and not span.detail:
+            yield f"{what} was skipped without a reason"
+        if span.start is None and span.skipped is None:
+            if at is not None and began is not None and began + at < stopped:
+                yield f"{what} was due at {began + at} s, and nothing is told of it"
+            if round is not None and round < last_round:
+                yield f"{what} was due in round {round}, and nothing is told of it"
+        if span.start is not None and span.end is None and _is_over(span, history, stopped):
+            yield f"{what} began at {span.start} s and has not ended by {ended} s"
+        if at is None or began is None or span.start is None or span.action == "join" or _parts(history):
+            continue
+        if abs(span.start - began - at) > 1e-6:
+            yield f"{what} was due {at} s after the start, and made after {span.start - began} s"
+    for (id,), count in Counter(row[1:2] for row in trial.first.rows["fault"] if row[4] == "start").items():
+        if count > 1:
+            yield f"fault {id} began {count} times"
+
+
+def states_follow(trial: Trial) -> Findings:
+    """A node is told one thing at a time: its states follow one another as they may."""
+    if trial.first.directory is None:
+        return
+    history = trial.history
+    now = dict.fromkeys(history.nodes, "planned")
+    parts = iter([*_parts(history), math.inf])
+    cut = next(parts)
+    for t, node, state, detail in history.states():
+        while t >= cut and state == "starting" and now[node] not in ("planned", "restarting"):
+            now, cut = dict.fromkeys(history.nodes, "planned"), next(parts)
+        if state not in TRANSITIONS[now[node]]:
+            yield f"{node} is {state} ({detail}) at {t} s after it was {now[node]}"
+        now[node] = state
+
+
+def bytes_add_up(trial: Trial) -> Findings:
+    """Nobody receives what nobody sent, and every packet of a link has one fate."""
+    if trial.first.directory is None:
+        return
+    history = trial.history
+    told_all = _told_all(history, trial)
+    traffic = {(row.node, row.peer, row.kind, row.direction): row for row in history.traffic()}
+    for (node, peer, kind, direction), row in traffic.items():
+        sent = traffic.get((peer, node, kind, "sent"))
+        if direction == "received" and told_all[peer] and (sent is None or row.bytes > sent.bytes):
+            yield (f"{node} has {row.messages} {kind} ({row.bytes} bytes) of {peer}, who sent "
+                   f"{0 if sent is None else sent.messages} ({0 if sent is None else sent.bytes} bytes)")  # fmt: skip
+    carried: Counter[tuple[str, str]] = Counter()
+    for row in traffic.values():
+        if row.direction == "received":
+            carried[row.peer, row.node] += row.bytes
+    for link in history.link_counters():
+        where = f"{link.source} → {link.target}"
+        gone = link.lost + link.overflowed + link.cut_dropped
+        if link.offered + link.duplicated != link.delivered + gone:
+            yield f"{where}: {link.offered} and {link.duplicated} packets, {link.delivered} delivered, {gone} gone"
+        if min(link[3:]) < 0:
+            yield f"{where} counts below 0: {link}"
+        if link.delivered_bytes < carried[link.source, link.target] and not _parts(history):
+            yield (f"{where} delivered {link.delivered_bytes} bytes, the messages received had "
+                   f"{carried[link.source, link.target]}")  # fmt: skip
+
+
+def peers_meet_again(trial: Trial) -> Findings:
+    """Peers that lost each other meet again once nothing keeps them apart."""
+    if trial.first.directory is None:
+        return
+    history = trial.history
+    stopped = _stopped(history)
+    apart: dict[tuple[str, str], float] = {}
+    for event in history.events("joined", "lost", "left"):
+        ends = event.node or "", str(event.data["peer"])
+        if event.name == "lost":
+            apart[ends] = event.t
+        else:
+            apart.pop(ends, None)
+    states = history.current_states()
+    scheduled = {(link["source"], link["target"]) for link in history.plan["links"] if "schedule" in link}
+    for (node, peer), lost in apart.items():
+        if {(node, peer), (peer, node)} & scheduled or not all(states[end].state == "done" for end in (node, peer)):
+            continue
+        free = max([lost, *(_until(span) for span in history.faults() if {node, peer} & set(span.nodes))])
+        starts = [state.t for state in history.states() if state.node in (node, peer) and state.state == "starting"]
+        over = [state.t for state in history.states() if state.node in (node, peer) and state.state == "done"]
+        if max([free, *starts]) + MEETING < min([stopped, *over]):
+            yield f"{node} lost {peer} at {lost} s, nothing has kept them apart since {free} s, and they did not meet"
+
+
+def figures_are_numbers(trial: Trial) -> Findings:
+    """Accuracies are fractions; where a figure is no number, a check has seen it."""
+    if trial.first.directory is None:
+        return
+    checks = _summary(trial)["checks"] if trial.history.outcome is not None else []
+    for t, node, _, scope, name, value in trial.first.rows["metric"]:
+        if value is None or not math.isfinite(value):
+            if all(check["verdict"] == "pass" for check in checks):
+                yield f"{name} ({scope}) of {node} is {value} at {t} s, and every check passes"
+        elif name == "accuracy" and not 0 <= value <= 1:
+            yield f"accuracy ({scope}) of {node} is {value} at {t} s"
+
+
+def is_judged(trial: Trial) -> Findings:
+    """No check broke; summary.json is JSON, the report is there, and the run compares with itself."""
+    if trial.first.directory is None or trial.history.outcome is None:
+        return
+    directory = trial.first.directory
+    summary = _summary(trial)
+    for check in summary["checks"]:
+        if "itself broke" in check["detail"]:
+            yield f"{check['name']}: {check['detail']}"
+    if not (directory / "report.html").exists() or (directory / "report.html").stat().st_size < 10_000:
+        yield "there is no report"
+    comparison = compare(trial.history, trial.history)
+    if not comparison.same_scenario or any(row.change for row in comparison.rows):
+        yield f"it is not like itself: {comparison}"
+    json.dumps(comparison.to_json(), allow_nan=False)
+
+
+def repeats(trial: Trial) -> Findings:
+    """A process that hashes differently and has another number of workers makes the same record."""
+    if trial.killed:
+        return
+    codes = [[command.code for command in each.commands] for each in (trial.first, trial.again)]
+    if codes[0] != codes[1]:
+        yield f"it ended with {codes[0]}, and with {codes[1]} when repeated"
+    one, other = trial.first.rows, trial.again.rows
+    for table in one.keys() | other.keys():
+        for number, (row, same) in enumerate(zip_longest(one.get(table, []), other.get(table, []))):
+            if row != same:
+                yield f"row {number} of {table} is {row}, and {same} when repeated"
+                break
+
+
+INVARIANTS: dict[str, Invariant] = {
+    invariant.__name__: invariant
+    for invariant in (
+        ends, has_no_defect, has_its_code, time_goes_on, rounds_rise, faults_are_told, states_follow, bytes_add_up,
+        peers_meet_again, figures_are_numbers, is_judged, repeats,
+    )
+}  # fmt: skip
+
+
+def broken(trial: Trial) -> dict[str, list[str]]:
+    """The invariants that do not hold, and what they say; nothing where a known gap showed itself."""
+    if trial.first.directory is not None:
+        logs = (log.read_text() for log in (trial.first.directory / "logs").iterdir())
+        if any(gap in text for text in logs for gap in KNOWN):
+            return {}
+    return {name: found for name, invariant in INVARIANTS.items() if (found := list(invariant(trial)))}
+
+
+def _summary(trial: Trial) -> dict[str, Any]:
+    assert trial.first.directory is not None
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"summary.json holds {constant}, which is not JSON")
+
+    summary: dict[str, Any] = json.loads((trial.first.directory / "summary.json").read_text(), parse_constant=refuse)
+    return summary
+
+
+def _parts(history: History) -> list[float]:
+    """When the run went on after an interruption."""
+    return [event.t for event in history.events(CONTINUED)]
+
+
+def _lives(history: History) -> defaultdict[str, list[float]]:
+    """When each node began to live anew."""
+    lives: defaultdict[str, list[float]] = defaultdict(list)
+    for state in history.states():
+        if state.state == "starting":
+            lives[state.node].append(state.t)
+    return lives
+
+
+def _count(times: list[float], end: float) -> int:
+    return sum(t <= end for t in times)
+
+
+def _stopped(history: History) -> float:
+    """When the nodes were asked to end: what is due later is not reached."""
+    if history.outcome is None or history.outcome.ended not in COMPLETE:
+        return 0.0
+    asked = [event.t for event in history.events("schedule ended")]
+    return min(asked, default=history.training_ended)
+
+
+def _is_over(span: FaultSpan, history: History, stopped: float) -> bool:
+    """Whether a fault that began should have ended while the run went on."""
+    assert span.start is not None
+    if _parts(history) or span.action in ("join", "leave"):
+        return False
+    if span.planned["lasts_a_round"]:
+        begun = [each.start for each in history.rounds() if each.node in history.leaders
+                 and each.round > (span.planned["round"] or 0)]  # fmt: skip
+        return any(start < stopped for start in begun)
+    duration = span.planned["duration"]
+    return duration is not None and span.start + duration < stopped
+
+
+def _until(span: FaultSpan) -> float:
+    """When a fault was over; never, if it was not."""
+    if span.start is None:
+        return 0.0
+    return math.inf if span.end is None and span.action not in ("join", "leave") else span.end or span.start
+
+
+def _forsaken(history: History) -> bool:
+    """Whether faults have taken away for good a leading node, or all that the leading nodes could hear of."""
+    away = {
+        node
+        for span in history.faults()
+        for node in span.nodes
+        if (span.action in ("crash", "pause", "leave") and span.start is not None and span.end is None)
+        or (span.action == "join" and span.start is None)
+    }
+    return not away.isdisjoint(history.leaders) or away >= history.nodes.keys() - set(history.leaders)
+
+
+def _told_all(history: History, trial: Trial) -> dict[str, bool]:
+    """Whether each node said what it had sent in all of its lives, as it does when it ends before its run does."""
+    last = {state.node: state.state for state in history.states()}
+    return {node: not trial.killed and last.get(node) in ("done", "left", "crashed") for node in history.nodes}

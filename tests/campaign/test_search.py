@@ -1,0 +1,91 @@
+"""The campaign itself: a fixed number of its cases, the ones found before, and planted defects that it has to find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.campaign.canaries import CANARIES
+from tests.campaign.case import Case
+from tests.campaign.generate import generate
+from tests.campaign.invariants import INVARIANTS
+from tests.campaign.search import search, smallest
+from tests.campaign.shrink import shrink
+from tests.campaign.trial import Hosts
+
+KEPT = sorted((Path(__file__).parent / "kept").glob("*.yaml"))
+SEEDS = range(1, 81)
+AT_ONCE = 10  # seeds to a test
+FOUND = {"fault-without-end": range(4, 5), "restore-lost": range(47, 48)}  # by others than the first seeds
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[Hosts]:
+    with Hosts() as hosts:
+        yield hosts
+
+
+@pytest.mark.parametrize("first", SEEDS[::AT_ONCE])
+def test_random_scenarios(hosts: Hosts, first: int) -> None:
+    outcomes = list(search(hosts, map(generate, range(first, first + AT_ONCE))))
+    assert not any(each.broken for each in outcomes), "\n".join(each.told() for each in outcomes if each.broken)
+    assert sum(each.refused for each in outcomes) <= AT_ONCE / 2
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_what_was_found_before(hosts: Hosts, path: Path) -> None:
+    (outcome,) = search(hosts, [Case.read(path)])
+    assert not outcome.broken, outcome.told()
+
+
+@pytest.mark.parametrize("name", CANARIES)
+def test_a_planted_defect_is_found(hosts: Hosts, name: str) -> None:
+    outcomes = search(hosts, map(generate, FOUND.get(name, range(1, 4))), name)
+    assert any(CANARIES[name].found_by in each.broken for each in outcomes)
+
+
+def test_every_invariant_has_a_planted_defect() -> None:
+    assert {canary.found_by for canary in CANARIES.values()} == set(INVARIANTS)
+
+
+def test_a_case_that_fails_is_made_small(hosts: Hosts) -> None:
+    faults = [{"action": "slow", "factor": 2.0, "node": "device-1", "round": 2}]
+    links = {"device-cloud": {"latency": "2ms", "jitter": "1ms"}}
+    algorithm = {"name": "fedavg", "rounds": 4}
+    scenario = {"algorithm": algorithm, "topology": {"devices": 3}, "links": links, "faults": faults, "driver": "sim"}
+    (found,) = search(hosts, [Case("large", scenario)], "round-swallowed")
+    small = smallest(hosts, found, "round-swallowed")
+    assert small.scenario == {  # without its second round it ends by rounds after one of two
+        "algorithm": {"name": "fedavg", "rounds": 2}, "topology": {"devices": 1}, "driver": "sim",
+    }  # fmt: skip
+
+
+def test_what_is_needed_to_fail_stays() -> None:
+    def fails(case: Case) -> bool:
+        faults = case.scenario.get("faults", [])
+        return any(fault.get("action") == "pause" for fault in faults) and _edges(case) > 1
+
+    faults = [{"action": "crash", "node": "cloud"}, {"action": "pause", "node": "edge-0", "for": "3s"}]
+    scenario = {"algorithm": {"name": "hierfavg"}, "topology": {"edges": 4}, "faults": faults, "links": {"a": {}}}
+    small = shrink(Case("1", scenario), fails)
+    assert small.scenario == {
+        "algorithm": {"name": "hierfavg"}, "topology": {"edges": 2}, "faults": [{"action": "pause"}],
+    }  # fmt: skip
+
+
+def _edges(case: Case) -> int:
+    return int(case.scenario.get("topology", {}).get("edges", 0))
+
+
+def test_a_seed_is_a_name_of_a_case() -> None:
+    assert generate(4711) == generate(4711)
+    assert generate(4711).scenario != generate(4712).scenario
+
+
+@pytest.mark.parametrize("seed", range(1, 30))
+def test_a_case_is_read_as_it_was_written(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / f"{seed}.yaml"
+    path.write_text(generate(seed).written())
+    assert Case.read(path) == generate(seed)

@@ -272,6 +272,8 @@ class Session:
                 state.error = message["error"][:LONGEST_TEXT]
 
     def _hear_done(self, state: NodeState, message: dict[str, Any]) -> None:
+        if not state.up and state.state != "crashed":
+            return  # the last word of a life that is over: the node has left, or is about to begin anew
         state.expected_end = True
         self._set(state, "done")
         if state.plan.leads:

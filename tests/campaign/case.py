@@ -16,8 +16,8 @@ _INTERRUPTED = re.compile(r"^# interrupted: (\S+) (\S+) s after the beginning of
 
 @dataclass(frozen=True)
 class Interruption:
-    """The orchestrator gets ``signal`` so many seconds ``after`` a ``round`` begins (0: the training) on the run's clock.
-    Then the run is continued."""
+    """The orchestrator gets ``signal`` so many seconds ``after`` a ``round`` begins (0: the training), on the run's
+    clock. Then the run is continued."""
 
     signal: signal.Signals
     after: float

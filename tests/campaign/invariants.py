@@ -383,10 +383,11 @@ def _forsaken(history: History) -> bool:
         node
         for span in history.faults()
         for node in span.nodes
-        if (span.action in ("crash", "pause", "leave") and span.start is not None and span.end is None)
+        if (span.action in ("crash", "pause") and span.start is not None and span.end is None)
         or (span.action == "join" and span.start is None)
     }
-    return not away.isdisjoint(history.leaders) or away >= history.nodes.keys() - set(history.leaders)
+    left = {node for span in history.faults() for node in span.nodes if span.action == "leave"}
+    return not away.isdisjoint(history.leaders) or away | left >= history.nodes.keys() - set(history.leaders)
 
 
 def _told_all(history: History, trial: Trial) -> dict[str, bool]:

@@ -278,9 +278,12 @@ class Session:
         self._set(state, "done")
         if state.plan.leads:
             self._stop_reason = message["reason"]
-            leaders = [each for each in self.nodes.values() if each.plan.leads]
-            if all(each.state in ("done", "left") for each in leaders):
-                self.finish(self._stop_reason)
+            self._finish_without_leaders()
+
+    def _finish_without_leaders(self) -> None:
+        leaders = [each for each in self.nodes.values() if each.plan.leads]
+        if all(each.state in ("done", "left") for each in leaders):
+            self.finish(self._stop_reason)
 
     # What becomes of processes
 
@@ -388,6 +391,7 @@ class Session:
         state.expected_end = True
         await self._control.send(node, {"type": "leave"})
         self._set(state, "left", "fault")
+        self._finish_without_leaders()
 
     async def cut(self, source: str, target: str) -> None:
         await self._fabric.cut(source, target)

@@ -507,3 +507,30 @@ def hearing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hearing]:
 def test_whatever_a_node_says_can_be_taken(hearing: Hearing, message: dict[Any, Any]) -> None:
     for type in (message.get("type"), "event", "metric", "beat", "done", "traffic"):
         hearing.take("cloud", {**message, "type": type})
+
+
+EDGES = (
+    "name: played\nalgorithm: {name: onlyedge, rounds: 5}\ntopology: {cloud: false, edges: 2, devices_per_edge: 1}\n"
+)
+
+
+def test_the_run_ends_when_its_last_leader_leaves(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        stage.control.say("edge-0", "done", reason="rounds")
+        async with asyncio.timeout(6.0):
+            assert (await stage.session.ended).reason == "rounds"
+
+    play(act, EDGES + "faults:\n  - {at: 5s, node: edge-1, action: leave}\n")
+
+
+def test_the_last_word_of_a_life_that_is_over_is_not_the_next_ones(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        stage.driver.dies("device-0-0", -9)
+        await asyncio.sleep(0.1)
+        stage.control.say("device-0-0", "done", reason="rounds")
+        await asyncio.sleep(1.0)
+        assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
+
+    play(act, SCENARIO)

@@ -70,10 +70,10 @@ def past_of(directory: RunDirectory) -> Past:
             raise RunError(f"{directory.run} is complete ({rounds}, ended by {outcome.ended}): nothing to continue")
         kept = _kept(directory, history.leaders, history.rounds_planned)
         begun = [each for each in history.rounds() if each.node in history.leaders]
-        seconds = history.seconds
+        seconds, began_at = history.seconds, history.training_began
         return Past(
             seconds=seconds,
-            training=seconds - (history.training_began or seconds),
+            training=0.0 if began_at is None else seconds - began_at,
             round=max((each.round for each in begun), default=0),
             kept=kept,
             faults=tuple(history.faults()),

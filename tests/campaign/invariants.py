@@ -127,10 +127,11 @@ def rounds_rise(trial: Trial) -> Findings:
     for each in history.rounds():
         of_node[each.node].append(each)
     lives = _lives(history)
+    lost = {(event.node, event.data["peer"]) for event in history.events("lost")}
     for node, rounds in of_node.items():
         for earlier, later in pairwise(rounds):
             what = f"{node} begins round {later.round} after round {earlier.round}, ended at {earlier.end}"
-            if node not in history.leaders:  # it follows its parent, which may have begun anew
+            if node not in history.leaders:  # it follows its parent, which may ask again for a round
                 parent = history.nodes[node]["parent"]
                 if (
                     later.round <= earlier.round

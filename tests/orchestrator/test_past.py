@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +38,16 @@ def test_where_a_run_stood(tmp_path: Path, ending: str | None, how: str) -> None
     assert past.round in (6, 7)  # the seventh may have begun
     assert (past.kept, past.ended) == ((5,), how)
     assert "continued after round 5" in past.notes()[0]
+
+
+def test_training_may_begin_with_the_run(tmp_path: Path) -> None:
+    """As it does in a simulation, where nothing takes time before it."""
+    directory = ended(tmp_path, "interrupted")
+    keep(directory, 5)
+    with closing(sqlite3.connect(directory.path / "run.db")) as database, database:
+        database.execute("UPDATE event SET t = 0.0 WHERE name = 'training'")
+    past = past_of(directory)
+    assert past.training == past.seconds > 0
 
 
 def test_a_run_that_begins_has_nothing_to_say() -> None:

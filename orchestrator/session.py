@@ -32,6 +32,7 @@ EXIT_NOTICE = 2.0  # s until the end of a process is told of that was seen to be
 REGISTER_TIMEOUT = 180.0  # s from the start of a node's process to its first word; an emulated one takes long
 RESTART_LIMIT = 3  # restarts of one node by itself without a finished round of its own in between
 RESTART_DELAY = 0.5  # s
+LAST_WORD = 1.0  # s in which what a node said before its end is heard
 AT_ONCE = 4  # nodes being brought up at the same time
 
 
@@ -313,10 +314,25 @@ class Session:
         if state.expected_end:
             if state.state not in ("crashed", "left"):
                 self._set(state, "left" if exit.code == 0 else "crashed", "fault")
-            return
-        detail = self._detail(state, exit.code)
+        elif exit.code == 0 and state.up:
+            self.spawn(self._hear_out(state))
+        else:
+            self._failed(state, exit.code)
+
+    async def _hear_out(self, state: NodeState) -> None:
+        """A node that ended in order has said its last word, which may be heard after its exit."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORD):
+                while state.state != "done":
+                    self._changed.clear()
+                    await self._changed.wait()
+        if state.up and state.pid is None:
+            self._failed(state, 0)
+
+    def _failed(self, state: NodeState, code: int) -> None:
+        detail = self._detail(state, code)
         self._set(state, "crashed", detail)
-        self._say(f"{exit.node} ended unexpectedly ({detail})")
+        self._say(f"{state.plan.name} ended unexpectedly ({detail})")
         self._apply_restart_policy(state, detail)
 
     def _detail(self, state: NodeState, code: int) -> str:

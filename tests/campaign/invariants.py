@@ -133,10 +133,8 @@ def rounds_rise(trial: Trial) -> Findings:
             what = f"{node} begins round {later.round} after round {earlier.round}, ended at {earlier.end}"
             if node not in history.leaders:  # it follows its parent, which may ask again for a round
                 parent = history.nodes[node]["parent"]
-                if (
-                    later.round <= earlier.round
-                    and max(_count(lives[each], later.start) for each in (node, parent)) < 2
-                ):
+                begun = max(_count(lives[each], later.start) for each in (node, parent))
+                if later.round <= earlier.round and begun < 2 and (node, parent) not in lost:
                     yield what
             elif any(earlier.start <= t <= later.start for t in lives[node]):
                 if later.round > earlier.round + 1:

@@ -509,9 +509,11 @@ def test_whatever_a_node_says_can_be_taken(hearing: Hearing, message: dict[Any, 
         hearing.take("cloud", {**message, "type": type})
 
 
-EDGES = (
-    "name: played\nalgorithm: {name: onlyedge, rounds: 5}\ntopology: {cloud: false, edges: 2, devices_per_edge: 1}\n"
-)
+EDGES = """\
+name: played
+algorithm: {name: onlyedge, rounds: 5}
+topology: {cloud: false, edges: 2, devices_per_edge: 1}
+"""
 
 
 def test_the_run_ends_when_its_last_leader_leaves(play: Play) -> None:
@@ -531,6 +533,28 @@ def test_the_last_word_of_a_life_that_is_over_is_not_the_next_ones(play: Play) -
         await asyncio.sleep(0.1)
         stage.control.say("device-0-0", "done", reason="rounds")
         await asyncio.sleep(1.0)
+        assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
+
+    play(act, SCENARIO)
+
+
+def test_a_last_word_may_be_heard_after_the_exit(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        stage.driver.dies("device-0-0", 0)
+        await asyncio.sleep(0.1)
+        stage.control.say("device-0-0", "done", reason="rounds")
+        await asyncio.sleep(5.0)
+        assert stage.states("device-0-0")[3:] == ["done"]
+
+    play(act, SCENARIO)
+
+
+def test_without_a_last_word_an_exit_is_a_failure_whatever_its_code(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        stage.driver.dies("device-0-0", 0)
+        await asyncio.sleep(5.0)
         assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
 
     play(act, SCENARIO)

@@ -10,9 +10,11 @@ import asyncio
 import gc
 import selectors
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from concurrent.futures import Executor
+from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 COLLECT = (500_000, 50, 100)  # see gc.set_threshold
 NAMED = 20  # tasks that a deadlock names
@@ -42,7 +44,12 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """The loop; ``time()`` starts at 0 and is exact. ``on_deadlock``, if given, is told who waits for what, and may end
-    the waiting; otherwise DeadlockError is raised."""
+    the waiting; otherwise DeadlockError is raised.
+
+    What happens outside is in no hurry for it: a descriptor that becomes ready is heard without time going on, but time
+    does not wait for it. What is given to a thread (``run_in_executor``, ``asyncio.to_thread``) is therefore done at
+    once, in no virtual time: else the load of the host would decide how far time jumps meanwhile.
+    """
 
     def __init__(self) -> None:
         self.on_deadlock: Callable[[str], None] | None = None
@@ -51,6 +58,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._jumping.now
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        """Do it here and now."""
+        done: asyncio.Future[T] = self.create_future()
+        try:
+            done.set_result(func(*args))
+        except Exception as error:
+            done.set_exception(error)
+        return done
 
     def _stuck(self) -> None:
         told, self.on_deadlock = self.on_deadlock, None

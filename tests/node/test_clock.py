@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 
 import pytest
@@ -32,6 +33,41 @@ def test_a_timeout_expires_on_the_virtual_clock() -> None:
         return asyncio.get_running_loop().time()
 
     assert run_virtual(main()) == 30.0
+
+
+def test_a_thread_takes_no_virtual_time() -> None:
+    async def main() -> tuple[str, float, float]:
+        loop = asyncio.get_running_loop()
+        ticks = asyncio.create_task(asyncio.sleep(3600.0))
+        done = await asyncio.to_thread(lambda: time.sleep(0.05) or "done")
+        after, _ = loop.time(), await ticks
+        return str(done), after, loop.time()
+
+    assert run_virtual(main()) == ("done", 0.0, 3600.0)
+
+
+def test_what_a_thread_raises_is_raised_where_it_is_awaited() -> None:
+    async def main() -> None:
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.to_thread(lambda: 1 // 0)
+
+    run_virtual(main())
+
+
+def test_a_descriptor_that_is_ready_moves_no_time() -> None:
+    async def main() -> float:
+        loop = asyncio.get_running_loop()
+        here, there = socket.socketpair()
+        with here, there:
+            heard = asyncio.Event()
+            loop.add_reader(here, heard.set)
+            there.send(b"x")
+            asyncio.get_running_loop().call_later(1.0, heard.set)
+            await heard.wait()
+            loop.remove_reader(here)
+        return loop.time()
+
+    assert run_virtual(main()) == 0.0
 
 
 def test_a_deadlock_names_who_waits() -> None:

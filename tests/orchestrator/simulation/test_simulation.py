@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import random
 import statistics
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from node.clock import VirtualLoop
 from orchestrator.cli import cli
+from orchestrator.simulation import workers
 from tests.orchestrator.simulation.harness import Simulated, simulate
 
 SCENARIOS = sorted((Path(__file__).parents[3] / "scenarios").glob("*.yaml"))
@@ -104,6 +109,25 @@ def test_the_same_record_whatever_the_number_of_workers(tmp_path: Path) -> None:
     assert one.record()["metric"]
     plans = [(each.directory / "plan.json").read_bytes() for each in (one, four)]
     assert plans[0] == plans[1]
+
+
+def test_the_same_record_on_a_host_that_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers take their steps when they like, and what comes from outside wakes the loop at any moment."""
+    quiet = simulate(tmp_path, SMALL + FAULTS, "--workers", "1").record()
+    chance, serve, run_once = random.Random(1), workers.read, VirtualLoop._run_once  # type: ignore[attr-defined]
+
+    def slow(*given: Any, **named: Any) -> Any:
+        time.sleep(chance.random() * 0.01)
+        return serve(*given, **named)
+
+    def disturbed(loop: VirtualLoop) -> None:
+        if chance.random() < 0.5:
+            loop.call_soon_threadsafe(lambda: None)
+        run_once(loop)
+
+    monkeypatch.setattr(workers, "read", slow)
+    monkeypatch.setattr(VirtualLoop, "_run_once", disturbed)
+    assert simulate(tmp_path, SMALL + FAULTS, "--workers", "3").record() == quiet
 
 
 def test_another_seed_gives_another_record(tmp_path: Path) -> None:

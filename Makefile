@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 FIRST ?= 1
 SEEDS ?= 500
-.PHONY: help setup demo test lint lab lab-long images benchmarks campaign clean
+KILLS ?= 20
+DRIVER ?= namespaces
+.PHONY: help setup demo test lint lab lab-long images benchmarks campaign campaign-kills clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -20,6 +22,8 @@ test: setup lint  ## lint, types, import contracts, all tests
 	$(BIN)/python -m pytest
 campaign: setup  ## random scenarios in the simulation, each held against what must always hold; SEEDS=n of them from FIRST=n
 	$(BIN)/python -m tests.campaign --first $(FIRST) --seeds $(SEEDS)
+campaign-kills: setup  ## real runs of which a random process is killed or stopped; KILLS=n of them from FIRST=n, DRIVER=docker
+	$(BIN)/python -m tests.campaign.kills --first $(FIRST) --kills $(KILLS) --driver $(DRIVER)
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -386,7 +386,10 @@ def _forsaken(history: History) -> bool:
         or (span.action == "join" and span.start is None)
     }
     left = {node for span in history.faults() for node in span.nodes if span.action == "leave"}
-    return not away.isdisjoint(history.leaders) or away | left >= history.nodes.keys() - set(history.leaders)
+    needed = {*history.leaders}
+    if any(away | left >= {parent} for leader in needed if (parent := history.nodes[leader]["parent"])):
+        return True  # which begin with its first model
+    return not away.isdisjoint(needed) or away | left >= history.nodes.keys() - needed
 
 
 def _told_all(history: History, trial: Trial) -> dict[str, bool]:

@@ -1,0 +1,220 @@
+"""Real runs of which a random process is killed or stopped at a random moment: `python -m tests.campaign.kills`.
+
+Whatever was struck, the run ends as documented, its record is whole, nothing of it is left on the host, `ps` and `down`
+tell the truth, and `resume` brings it to its end. What is struck when is a seed's; where the run stands by then is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from orchestrator.host import containers
+from orchestrator.host.directory import RunDirectory
+from orchestrator.host.processes import run_processes
+from orchestrator.results.rows import COMPLETE
+from tests.campaign.dice import Dice
+from tests.e2e.harness import Background, Result, json_of, resume, traces_of, wait_for
+
+PARTS = {"namespaces": ("forkserver", "switch", "hub"), "docker": ("switch", "hub")}
+TIERS = ("cloud", "edge", "device")
+LIMIT = 120.0  # s in which a run ends, whatever was struck
+GONE = 20.0  # s in which all of a run is gone after its orchestrator: the lease, and some
+CODES = {"finished": (0, 3), "failed": (1,), "killed": (-signal.SIGKILL,)}
+
+
+@dataclass(frozen=True)
+class Kill:
+    """``signals`` go to a process of the ``victim``, a part of the run or a tier, ``stopped`` seconds one after the other.
+
+    The first strikes so many seconds ``after`` the beginning of a ``round`` (0: of the run).
+    """
+
+    seed: int
+    driver: str
+    scenario: dict[str, Any]
+    victim: str
+    signals: tuple[signal.Signals, ...]
+    stopped: float
+    round: int
+    after: float
+
+    def __str__(self) -> str:
+        names = f" {self.stopped} s ".join(each.name for each in self.signals)
+        return f"kill {self.seed}: {names} to {self.victim}, {self.after} s after the beginning of round {self.round}"
+
+    @property
+    def expected(self) -> set[int]:
+        """The exit codes that are documented; what is struck when all is done changes nothing."""
+        codes = set(CODES["finished"])
+        if self.victim == "orchestrator" and self.signals == (signal.SIGKILL,):
+            codes |= set(CODES["killed"])
+        if self.victim in PARTS["namespaces"] and signal.SIGSTOP not in self.signals:
+            codes |= set(CODES["failed"])
+        return codes
+
+
+def drawn(seed: int, driver: str) -> Kill:
+    """The kill of a seed."""
+    dice = Dice(seed, "kill")
+    rounds = dice.whole(4, 12)
+    signals = dice.pick([(signal.SIGKILL,), (signal.SIGKILL,), (signal.SIGTERM,), (signal.SIGSTOP, signal.SIGCONT)])
+    scenario = {
+        "name": f"kill-{seed}",
+        "seed": seed,
+        "algorithm": dice.pick([
+            {"name": "hierfavg", "kappa1": 4, "kappa2": 1, "rounds": rounds},
+            {"name": "onlyedge", "rounds": rounds},
+            {"name": "phe-fl", "epochs": 1, "rounds": rounds},
+        ]),
+        "data": {"dataset": "digits", "partition": "iid"},
+        "model": "mlp",
+        "topology": {"cloud": True, "edges": dice.whole(1, 2), "devices_per_edge": dice.whole(1, 2)},
+        "links": {"device-edge": {"latency": "2ms"}, "edge-cloud": {"latency": "20ms", "rate": "20mbit"}},
+        "gathering": {"quorum": "50%", "deadline": "5s", "cloud_deadline": "8s"},
+        "probe": {"before": dice.coin(0.2)},
+        "driver": driver,
+        "engine": "userspace",
+    }  # fmt: skip
+    return Kill(
+        seed, driver, scenario, dice.pick(["orchestrator", *PARTS[driver], *TIERS]), signals,
+        dice.number(0.05, 3), dice.whole(0, rounds), dice.number(0.01, 2),
+    )  # fmt: skip
+
+
+def carry_out(kill: Kill) -> list[str]:
+    """What was not as it should be."""
+    before = interfaces()
+    with (
+        tempfile.TemporaryDirectory(prefix="kill-") as name,
+        Background(Path(name), yaml.safe_dump(kill.scenario)) as run,
+    ):
+        struck = _strike(kill, run)
+        try:
+            result = run.result(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            return [f"it did not end within {LIMIT:.0f} s"]
+        directory = run.directory
+        found = [] if struck else ["its victim was not found"] * (kill.victim == "orchestrator")
+        if result.code not in kill.expected:
+            found.append(f"exit code {result.code} ({result.summary.get('error')}): {result.errors[-600:]}")
+        found += _left(directory, before) + _record(directory)
+        ended = result.summary.get("ended")
+        if result.code == 1 and not result.summary.get("error"):
+            found.append("it failed without a reason")
+        if result.code is None or ended not in COMPLETE:
+            found += _resumed(directory, resume(directory), before)
+        return found
+
+
+def interfaces() -> set[str]:
+    """The network interfaces of this host."""
+    return set(os.listdir("/sys/class/net"))
+
+
+def _strike(kill: Kill, run: Background) -> bool:
+    """Whether there was anything to strike."""
+    if kill.round:
+        with contextlib.suppress(AssertionError):
+            wait_for(lambda: run.process.poll() is not None or run._round() >= kill.round or None, "its moment", LIMIT)
+    else:
+        wait_for(lambda: run.directory, "the run's directory")
+    time.sleep(kill.after)  # the moment itself, which is nothing that could be waited for
+    pids = _pids(kill, run)
+    if not pids or run.process.poll() is not None:
+        return False
+    pid = Dice(kill.seed, "victim").pick(pids)
+    for number, each in enumerate(kill.signals):
+        time.sleep(kill.stopped if number else 0.0)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, each)
+    return True
+
+
+def _pids(kill: Kill, run: Background) -> list[int]:
+    if kill.victim == "orchestrator":
+        return [run.process.pid]
+    name = run.directory.run
+    if kill.victim in TIERS:
+        inside = [each.pid for each in containers.listed(name) if each.node.startswith(kill.victim) and each.pid]
+        outside = [
+            each.pid for each in run_processes(name) if each.part == "node" and each.command.startswith(kill.victim)
+        ]
+        return inside or outside
+    return [each.pid for each in run_processes(name) if each.part == kill.victim]
+
+
+def _left(directory: RunDirectory, before: set[str]) -> list[str]:
+    """What the run has left on the host, and what `ps` and `down` say."""
+    found = []
+    with contextlib.suppress(AssertionError):
+        wait_for(lambda: not traces_of(directory.run) or None, "the end of every trace", GONE)
+    if traces := traces_of(directory.run):
+        found.append(f"left on the host: {', '.join(traces)}")
+    (down,) = json_of("down", directory.path)["runs"]
+    if not down["clean"]:
+        found.append(f"down could not remove {down['left']}")
+    boxes = [each.node for each in containers.listed(directory.run)]
+    if boxes or traces_of(directory.run) or interfaces() != before:
+        found.append(f"left after down: {boxes} {traces_of(directory.run)} {interfaces() ^ before}")
+    if any(run["run"] == directory.run for run in json_of("ps", "--runs", directory.path.parent)["runs"]):
+        found.append("ps lists it")
+    if keys := [path.name for path in (directory.nodes, directory.control) if path.exists()]:
+        found.append(f"the secret keys in {keys} are still there")
+    return found
+
+
+def _record(directory: RunDirectory) -> list[str]:
+    """Whether the record is whole, and nothing of ours broke."""
+    with contextlib.closing(sqlite3.connect(directory.path / "run.db")) as database:
+        (said,) = database.execute("PRAGMA integrity_check").fetchone()
+    found = [] if said == "ok" else [f"the record is damaged: {said}"]
+    json_of("report", directory.path)
+    if not directory.report.exists():
+        found.append("there is no report")
+    if (log := directory.logs / "orchestrator.log").exists():
+        found.append(f"a defect: {log.read_text()[-600:]}")
+    return found
+
+
+def _resumed(directory: RunDirectory, result: Result, before: set[str]) -> list[str]:
+    """What is wrong with the run's continuation."""
+    if result.code == 1 and ("cannot be continued" in result.errors or "is complete" in result.errors):
+        return []
+    if result.code not in CODES["finished"] or result.summary["ended"] not in COMPLETE:
+        return [f"resume ended with {result.code} ({result.summary.get('error')}): {result.errors[-600:]}"]
+    return [f"after resume: {each}" for each in _left(directory, before) + _record(directory)]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 1 if anything was found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign.kills", description=(__doc__ or "").split(":")[0])
+    parser.add_argument("--first", type=int, default=1, help="the first seed (default: %(default)s)")
+    parser.add_argument("--kills", type=int, default=20, help="how many (default: %(default)s)")
+    parser.add_argument("--driver", choices=sorted(PARTS), default="namespaces")
+    given = parser.parse_args(arguments)
+    failed = 0
+    for seed in range(given.first, given.first + given.kills):
+        kill = drawn(seed, given.driver)
+        found = carry_out(kill)
+        failed += bool(found)
+        print(kill, *(f"  {each}" for each in found or ["as documented"]), sep="\n", flush=True)
+    print(f"{given.kills} kills, {failed} with findings")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""Some of the random kills, on real nodes; and that what a run leaves behind is seen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator.host.directory import RunDirectory
+from tests.campaign import kills
+from tests.campaign.kills import carry_out, drawn, interfaces
+from tests.orchestrator.example_run import Example
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("seed", [1, 4, 12, 15])
+def test_a_run_survives_a_random_kill_or_ends_as_documented(seed: int) -> None:
+    kill = drawn(seed, "namespaces")
+    assert carry_out(kill) == [], kill
+
+
+def test_every_part_and_tier_is_struck_by_some_kill() -> None:
+    some = [drawn(seed, "namespaces") for seed in range(1, 100)]
+    assert {kill.victim for kill in some} == {"orchestrator", *kills.PARTS["namespaces"], *kills.TIERS}
+    assert {signals for kill in some for signals in kill.signals} == {
+        signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGCONT,
+    }  # fmt: skip
+
+
+def test_a_process_that_outlives_its_run_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kills, "GONE", 0.1)
+    directory = RunDirectory(Example(ending="rounds").build(tmp_path / "runs" / "left"))
+    label = {"EDGEBED_RUN": directory.run, "EDGEBED_DIRECTORY": str(directory.path), "EDGEBED_PART": "node"}
+    with subprocess.Popen(["sleep", "60"], env=os.environ | label) as process:
+        try:
+            assert kills._left(directory, interfaces()) == [f"left on the host: {process.pid} sleep"]
+        finally:
+            process.kill()

@@ -38,9 +38,9 @@ CODES = {"finished": (0, 3), "failed": (1,), "killed": (-signal.SIGKILL,)}
 
 @dataclass(frozen=True)
 class Kill:
-    """``signals`` go to a process of the ``victim``, a part of the run or a tier, ``stopped`` seconds one after the other.
+    """``signals`` go, ``stopped`` seconds one after the other, to a process of the ``victim``: a part or a tier.
 
-    The first strikes so many seconds ``after`` the beginning of a ``round`` (0: of the run).
+    The first strikes so many seconds ``after`` a ``round`` begins (0: the run).
     """
 
     seed: int

@@ -19,6 +19,10 @@ from node.errors import AssignmentError
 Tier = Literal["cloud", "edge", "device"]
 Relation = Literal["parent", "child", "neighbour"]
 
+PLACE = Path("/run/edgebed")
+"""Where nodes that see a file tree of their own find what they are given, the same under every driver: ``data``,
+``shards.npz``, ``control/`` and ``checkpoints/``, which alone they can write to."""
+
 T = TypeVar("T")
 
 

@@ -5,7 +5,8 @@ NodeError
 ├── WireError            bytes that are not a message, or a message too large: the fault of whoever made them
 ├── TransportError       this node cannot use its own data plane
 ├── ControlError         the orchestrator cannot be reached, has fallen silent, or somebody else claims a node's name
-└── CheckpointError      a checkpoint that cannot be read; the message names the file
+├── CheckpointError      a checkpoint that cannot be read; the message names the file
+└── ConfinementError     nodes could not live in a file tree of their own; the message names the file
 
 Finished is no error: it unwinds a role whose run is over.
 """
@@ -35,6 +36,10 @@ class ControlError(NodeError):
 
 class CheckpointError(NodeError):
     """A checkpoint cannot be read."""
+
+
+class ConfinementError(NodeError):
+    """Nodes could not live with no more rights than they need."""
 
 
 class Finished(Exception):  # noqa: N818 - control flow, like StopIteration

@@ -1,24 +1,46 @@
-"""The few Linux calls that put a process into namespaces of its own: unshare(2), setns(2), prctl(2), mount(2).
+"""The Linux calls that give a process namespaces, mounts and rights of its own, through the C library: unshare(2),
+mount(2), mount_setattr(2), pivot_root(2), prctl(2), capset(2).
 
-Python gained ``os.unshare`` and ``os.setns`` in 3.12; this module serves 3.11 too, through the C library.
+Python gained ``os.unshare`` and ``os.setns`` in 3.12; this module serves 3.11 too. Every function raises OSError with
+the name of the call.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import re
 import signal
+import struct
+from pathlib import Path
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x1, 0x2, 0x4, 0x8
+_MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20, 0x1000, 0x4000, 0x40000
+_MOUNT_OPTIONS = {
+    "ro": MS_RDONLY, "nosuid": MS_NOSUID, "nodev": MS_NODEV, "noexec": MS_NOEXEC,
+    "noatime": 0x400, "nodiratime": 0x800, "relatime": 0x200000,
+}  # fmt: skip
+_MNT_DETACH = 2
+_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
+_MOUNT_SETATTR = 442  # the same number on every processor
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
+_PR_CAPBSET_DROP = 24
+_PR_SET_SECUREBITS = 28
 _PR_SET_CHILD_SUBREAPER = 36
-_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 0x2, 0x4, 0x8, 0x4000, 0x40000
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+_SECBIT_NOROOT, _SECBIT_NOROOT_LOCKED = 1, 2
+_CAPABILITY_VERSION = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -55,7 +77,82 @@ def name_process(name: str) -> None:
     _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
+# Mounts
+
+
 def private_mounts() -> None:
-    """Give the process's new mount namespace its own /proc, and let no later mount leak out."""
-    _check(_libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), "mount --make-rprivate /")
-    _check(_libc.mount(b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None), "mount /proc")
+    """Move this process into a new mount namespace, from which no mount gets out and into which none comes."""
+    unshare(CLONE_NEWNS)
+    _mount(None, "/", None, _MS_REC | _MS_PRIVATE, "")
+
+
+def mount(kind: str, target: Path, flags: int = 0, options: str = "") -> None:
+    """Mount a new file system of this kind, such as ``tmpfs``."""
+    _mount("edgebed", str(target), kind, flags, options)
+
+
+def bind(source: Path, target: Path) -> None:
+    """Show ``source``, with all that is mounted below it, at ``target`` as well."""
+    _mount(str(source), str(target), None, _MS_BIND | _MS_REC, "")
+
+
+def restrict(target: Path, flags: int) -> None:
+    """Set the flags MS_RDONLY, MS_NOSUID, MS_NODEV or MS_NOEXEC on ``target`` and all that is mounted below it."""
+    attributes = struct.pack("=QQQQ", flags, 0, 0, 0)  # these flags have the same values in both calls
+    size = ctypes.c_size_t(len(attributes))
+    if _libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), _AT_RECURSIVE, attributes, size) == 0:
+        return
+    if ctypes.get_errno() != errno.ENOSYS:
+        _check(-1, f"mount_setattr {target}")
+    remount(target, flags)
+
+
+def remount(target: Path, flags: int) -> None:
+    """What `restrict` does, for kernels before Linux 5.12: one mount after the other, each with the flags it has, which
+    in a user namespace may not be taken away (mount_namespaces(7))."""
+    for point, present in mounts_below(Path("/proc/self/mountinfo").read_text(), str(target.absolute())):
+        _mount(None, point, None, _MS_REMOUNT | _MS_BIND | present | flags, "")
+
+
+def mounts_below(mountinfo: str, target: str) -> list[tuple[str, int]]:
+    """Where something is mounted at or below ``target``, and the flags of each mount (mountinfo in proc(5))."""
+    found = []
+    for line in mountinfo.splitlines():
+        fields = line.split(" ")
+        point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])
+        if point == target or point.startswith(target.rstrip("/") + "/"):
+            options = fields[5].split(",")
+            found.append((point, sum(flag for name, flag in _MOUNT_OPTIONS.items() if name in options)))
+    return found
+
+
+def change_root(target: Path) -> None:
+    """Make the mount ``target`` the root of this process's mount namespace, and let go of all others."""
+    os.chdir(target)
+    _check(_libc.pivot_root(b".", b"."), "pivot_root")  # the old root now lies over the new one, see pivot_root(2)
+    _check(_libc.umount2(b".", _MNT_DETACH), "umount /")
+    os.chdir("/")
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str) -> None:
+    encoded = [None if each is None else os.fsencode(each) for each in (source, target, kind)]
+    what = f"mount {target}" if kind is None else f"mount {kind} at {target}"
+    _check(_libc.mount(*encoded, ctypes.c_ulong(flags), os.fsencode(options)), what)
+
+
+# Rights
+
+
+def bound_capabilities() -> None:
+    """Take from this process every capability that a program it executes, as user 0 too, could gain."""
+    for capability in range(int(Path("/proc/sys/kernel/cap_last_cap").read_text()) + 1):
+        _check(_libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0), f"prctl: dropping capability {capability}")
+    _check(_libc.prctl(_PR_SET_SECUREBITS, _SECBIT_NOROOT | _SECBIT_NOROOT_LOCKED, 0, 0, 0), "prctl: securebits")
+
+
+def drop_capabilities() -> None:
+    """Take from this process every capability it has, and any way to a new one."""
+    _check(_libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0), "prctl: ambient capabilities")
+    header, none = struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)
+    _check(_libc.capset(header, none), "capset")
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl: no_new_privs")

@@ -195,7 +195,10 @@ async def _carry_out(
             driver, fabric = substrate.driver, substrate.fabric
             record.engine(fabric.engine)
             # 3. Shape the links, then start, attach and register every node.
-            session = Session(plan, directory.path, record, substrate.control, driver, fabric, clock, view.line, past)
+            session = Session(
+                plan, directory.path, record, substrate.control, driver, fabric, clock, view.line, past,
+                substrate.assignments,
+            )  # fmt: skip
             stack.push_async_callback(session.close)
             session.listen()
             interrupted.add_done_callback(lambda _: session.finish(INTERRUPTION.reason))
@@ -203,10 +206,12 @@ async def _carry_out(
             if isinstance(loop, VirtualLoop):
                 loop.on_deadlock = lambda waiting: session.finish("failed", f"the nodes wait for ever: {waiting}")
             await _unless(session.ended, fabric.shape(plan.links))
-            for note in (*past.notes(), *plan.notes(), *driver.notes(), *fabric.notes()):
-                record.event(clock(), None, "note", None, {"text": note})
             view.line(f"starting {len(plan.nodes)} nodes ({fabric.engine} links)")
-            await _unless(session.ended, session.bring_up_all())
+            try:
+                await _unless(session.ended, session.bring_up_all())
+            finally:  # some of what this host lacks shows only when nodes start
+                for note in (*past.notes(), *plan.notes(), *driver.notes(), *fabric.notes()):
+                    record.event(clock(), None, "note", None, {"text": note})
             # 4. Measure the links before anything else uses them.
             if (plan.probe or calibrate) and substrate.hub is not None and not session.ended.done():
                 measuring = probe_links(plan, session, substrate.hub, record, clock, view.line, quick=not calibrate)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from netem.profile import LinkProfile
+from node.assignment import Assignment
 from orchestrator import text
 from orchestrator.drivers.base import CanPause, Driver, Exit
 from orchestrator.errors import DriverError, OrchestratorError
@@ -24,6 +25,7 @@ from orchestrator.host import tail
 from orchestrator.links import Links
 from orchestrator.messages import LONGEST_TEXT
 from orchestrator.past import NOTHING, Past
+from orchestrator.planning.assignments import handed_out
 from orchestrator.planning.plan import Fault, NodePlan, Plan
 from orchestrator.results.record import Record
 from orchestrator.schedules import Schedules
@@ -86,7 +88,7 @@ class Progress:
 
 class Session:
     """See the module. ``clock`` gives seconds since the run began; ``say`` prints a line for people; ``past`` is what a
-    run has behind it that is continued."""
+    run has behind it that is continued; ``assignments`` are written to a file for each start of a node."""
 
     def __init__(
         self,
@@ -99,6 +101,7 @@ class Session:
         clock: Callable[[], float],
         say: Callable[[str], None],
         past: Past = NOTHING,
+        assignments: Mapping[str, Assignment] | None = None,
     ) -> None:
         self.plan = plan
         self.past = past
@@ -117,6 +120,7 @@ class Session:
         self._fabric = fabric
         self._clock = clock
         self._say = say
+        self._assignments = assignments or {}
         self._starting = asyncio.Semaphore(AT_ONCE)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stop_reason = "rounds"
@@ -213,13 +217,14 @@ class Session:
         """Start a node's process, attach it to its links, wait until it has registered. What becomes of one that ends
         before that is the restart policy's to say."""
         state = self.nodes[node.name]
-        async with state.busy, self._starting:
+        file = self._directory / "nodes" / f"{node.name}.json"
+        async with state.busy, self._starting, handed_out(self._assignments.get(node.name), file) as assignment:
             log = self._log(state)
             state.settled.clear()
             state.gone.clear()
             state.expected_end, state.error, state.log_size = False, "", tail.size(log)
             self._set(state, "starting")
-            state.pid = await self._driver.start(node, self._directory / "nodes" / f"{node.name}.json", log)
+            state.pid = await self._driver.start(node, assignment, log)
             try:
                 await self._fabric.attach(node, state.pid)
             except OrchestratorError:

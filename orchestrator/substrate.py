@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
+from node.assignment import Assignment
 from node.control import ControlServer
 from node.errors import ControlError
 from orchestrator.drivers.base import Driver
@@ -21,7 +24,7 @@ from orchestrator.fabric.engines import open_fabric
 from orchestrator.fabric.hub import Hub
 from orchestrator.host import processes
 from orchestrator.host.directory import RunDirectory
-from orchestrator.planning.assignments import assignments, write_assignments
+from orchestrator.planning.assignments import assignments, seen_from_inside
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import Plan
 from orchestrator.session import Control
@@ -29,12 +32,14 @@ from orchestrator.session import Control
 
 @dataclass(frozen=True)
 class Substrate:
-    """``hub`` is the namespace that all links pass, where there are packets to pass it."""
+    """``hub`` is the namespace that all links pass, where there are packets to pass it; ``assignments`` are those that
+    nodes read from a file."""
 
     driver: Driver
     fabric: Fabric
     control: Control
     hub: Hub | None = None
+    assignments: Mapping[str, Assignment] = field(default_factory=dict)
 
 
 async def open_substrate(plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int) -> Substrate:
@@ -51,20 +56,20 @@ async def _open_local(plan: Plan, directory: RunDirectory, stack: AsyncExitStack
     fabric = await open_fabric(plan, hub, directory)
     stack.push_async_callback(fabric.close)
     keys = RunKeys.make([node.name for node in plan.nodes])
-    write_assignments(plan, directory, keys)
+    told = {name: seen_from_inside(each) for name, each in assignments(plan, directory, keys).items()}
     try:
-        control = await ControlServer.open(directory.control / "socket", keys.orchestrator, keys.public)
+        control = await ControlServer.open(directory.socket, keys.orchestrator, keys.public)
     except ControlError as error:
         raise HostError(str(error)) from None
     stack.push_async_callback(control.close)
-    return Substrate(driver, fabric, control, hub)
+    return Substrate(driver, fabric, control, hub, told)
 
 
 async def _open_namespaces(plan: Plan, directory: RunDirectory, stack: AsyncExitStack) -> tuple[Driver, Hub]:
     hub = await Hub.open(directory.run, directory.path)
     stack.push_async_callback(hub.close)
     # The driver begins to warm up, and the link engine starts meanwhile.
-    driver = NamespacesDriver(hub, directory.run, directory.path)
+    driver = NamespacesDriver(hub, directory, Path(plan.data_directory))
     stack.push_async_callback(driver.close)
     await driver.open()
     return driver, hub
@@ -76,7 +81,7 @@ async def _open_containers(plan: Plan, directory: RunDirectory, stack: AsyncExit
     from orchestrator.fabric.helper import HelperHub
     from orchestrator.host.docker import Engine
 
-    driver = DockerDriver(await asyncio.to_thread(Engine.connect), directory, plan.images)
+    driver = DockerDriver(await asyncio.to_thread(Engine.connect), directory, Path(plan.data_directory), plan.images)
     stack.push_async_callback(driver.close)
     await driver.open()
     opening = Hub.open if os.geteuid() == 0 else partial(HelperHub.start, image=driver.image)

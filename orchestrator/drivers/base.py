@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from orchestrator.errors import DriverError
 from orchestrator.planning.plan import NodePlan
 
 LACK_OF_MEMORY = "killed by the kernel: it needed more memory than its hardware has\n"
@@ -25,15 +24,6 @@ class Exit:
     node: str
     pid: int
     code: int
-
-
-def require_assignment(node: NodePlan, assignment: Path) -> None:
-    """DriverError if the node's assignment is not there."""
-    if not assignment.exists():
-        raise DriverError(
-            f"{node.name} cannot be started: its assignment {assignment} is gone; leave the directory of a run alone"
-            " while the run goes on, and run again"
-        )
 
 
 class Driver(Protocol):

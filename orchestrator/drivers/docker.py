@@ -19,11 +19,12 @@ from typing import Any
 from docker.models.containers import Container
 
 from orchestrator.drivers import docker_image
-from orchestrator.drivers.base import LACK_OF_MEMORY, Exit, require_assignment
+from orchestrator.drivers.base import LACK_OF_MEMORY, Exit
 from orchestrator.drivers.docker_container import COMMAND, Limits, options
 from orchestrator.drivers.docker_emulation import emulated
-from orchestrator.drivers.docker_files import User, lay_out
+from orchestrator.drivers.docker_files import lay_out
 from orchestrator.drivers.docker_log import copy_output
+from orchestrator.drivers.user import User
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.daemon import NODE
 from orchestrator.host.directory import RunDirectory
@@ -37,17 +38,19 @@ SIGNALLED = 128  # an exit code above it stands for a signal
 class DockerDriver:
     """See Driver for the verbs. The SDK blocks, so that its calls are made in threads.
 
-    ``images``: those that nodes have of their own; all others are made from the run's, ``image``.
+    ``data``: the folder of the prepared data. ``images``: those that nodes have of their own; all others are made from
+    the run's, ``image``.
     """
 
     name = "docker"
     breakdown = "the Docker Engine; see its own log"
 
-    def __init__(self, engine: Engine, directory: RunDirectory, images: Iterable[str] = ()) -> None:
+    def __init__(self, engine: Engine, directory: RunDirectory, data: Path, images: Iterable[str] = ()) -> None:
         self.exits: asyncio.Queue[Exit] = asyncio.Queue()
         self.lost = asyncio.Event()
         self._engine = engine
         self._directory = directory
+        self._data = data
         self.image = docker_image.image_name()
         self._images = set(images)
         self._limits = Limits()
@@ -138,10 +141,9 @@ class DockerDriver:
     # What is done in threads
 
     def _start(self, node: NodePlan, incarnation: int, assignment: Path, log: Path) -> tuple[int, Container]:
-        require_assignment(node, assignment)
         image = node.image or self.image
         user = self._users[image]
-        given = lay_out(self._directory, assignment, user)
+        given = lay_out(self._directory, node.name, assignment, self._data, user)
         run, path = self._directory.run, self._directory.path
         container = self._engine.create(
             image, COMMAND, options(node, run, path, incarnation, user, given, self._limits)

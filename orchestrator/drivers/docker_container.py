@@ -9,13 +9,15 @@ from typing import Any
 
 from docker.types import LogConfig
 
-from orchestrator.drivers.docker_files import INSIDE, Given, User
+from node.assignment import PLACE
+from orchestrator.drivers.docker_files import Given
+from orchestrator.drivers.user import User
 from orchestrator.host.cgroups import CAN_SWAP
 from orchestrator.host.daemon import DIRECTORY, NODE, RUN
 from orchestrator.host.processes import labels
 from orchestrator.planning.plan import HardwareClass, NodePlan
 
-COMMAND = [str(INSIDE / "assignment.json")]
+COMMAND = [str(PLACE / "assignment.json")]
 PROCESSES = 256  # and threads; a node has about ten
 SCRATCH = "rw,nosuid,nodev,size=256m,mode=1777"
 _PERIOD = 100_000  # microseconds; CFS bandwidth control's default period

@@ -1,12 +1,14 @@
 """The driver for laptops and CI: every node a process in Linux namespaces of its own, forked from one warm process.
 
 Needs neither Docker nor root: without root everything lies in one user namespace of the caller's (see fabric/hub.py).
+What a node may do and see is said in node/confinement.py; here it is given what it needs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -14,11 +16,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from orchestrator.drivers.base import LACK_OF_MEMORY, Exit, require_assignment
+from orchestrator.drivers.base import LACK_OF_MEMORY, Exit
+from orchestrator.drivers.user import User, mapped, own_user
 from orchestrator.errors import HostError
 from orchestrator.fabric.hub import Hub
 from orchestrator.host.cgroups import CAN_SWAP, NodeGroups, may_swap, writable_hierarchies
 from orchestrator.host.child import JsonChild
+from orchestrator.host.directory import RunDirectory
 from orchestrator.host.processes import labels
 from orchestrator.planning.plan import NodePlan
 
@@ -27,17 +31,26 @@ WARM_UP_TIMEOUT = 120.0  # s; the first import of torch from a cold disk is slow
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """Nodes share the host's cores, and only a process without threads of its own may be forked safely."""
 
+INHERITED = (
+    "PATH", "HOME", "LANG", "LC_", "TZ", "PYTHON", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_", "GLIBC_TUNABLES", "MALLOC_",
+    "OMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "EDGEBED_",
+)  # fmt: skip
+"""How the variables begin that nodes have of the caller's environment: what Python and its libraries go by. The rest,
+such as access keys, is none of their business."""
+
 
 class NamespacesDriver:
-    """See Driver for the verbs."""
+    """See Driver for the verbs. ``data``: the folder of the prepared data."""
 
     name = "namespaces"
     breakdown = ""
+    server = "node.forkserver"
 
-    def __init__(self, hub: Hub, run: str, directory: Path) -> None:
+    def __init__(self, hub: Hub, directory: RunDirectory, data: Path) -> None:
         self._hub = hub
-        self._run = run
         self._directory = directory
+        self._data = data
+        self._own_users = hub.privileged and mapped(Path("/proc/self/uid_map").read_text())
         self._server: JsonChild | None = None
         self._pids: dict[str, int] = {}
         self._lacked: Counter[str] = Counter()  # how often the kernel killed a node that lacked memory
@@ -49,11 +62,21 @@ class NamespacesDriver:
 
     async def open(self) -> None:
         """Start the fork server; it warms up while the caller goes on, and ``start`` waits for it."""
+        directory = self._directory
+        tree = directory.nodes / "tree"
+        tree.mkdir(exist_ok=True)
+        view = {
+            "tree": str(tree),
+            "given": {"data": str(self._data), "shards.npz": str(directory.shards), "control": str(directory.control)},
+            "hidden": str(directory.path.parent),
+            "strangers": self._own_users,
+        }
         self._server = await JsonChild.start(
             "the fork server",
-            [*self._hub.enter(network=False), sys.executable, "-m", "node.forkserver"],
-            environment=labels(self._run, self._directory, "node") | ONE_THREAD,
-            log=self._directory / "logs" / "forkserver.log",
+            [*self._hub.enter(network=False), sys.executable, "-m", self.server, json.dumps(view)],
+            environment=labels(directory.run, directory.path, "node") | ONE_THREAD,
+            inherited={name: value for name, value in os.environ.items() if name.startswith(INHERITED)},
+            log=directory.logs / "forkserver.log",
             on_event=self._heard,
         )
         self._watch = asyncio.create_task(self._watch_server(self._server))
@@ -61,7 +84,7 @@ class NamespacesDriver:
 
     def _open_groups(self) -> None:
         hierarchies = writable_hierarchies()
-        groups = NodeGroups(self._run, hierarchies)
+        groups = NodeGroups(self._directory.run, hierarchies)
         try:
             made = groups.create()
             for path in made:
@@ -83,16 +106,23 @@ class NamespacesDriver:
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> int:
         assert self._server is not None
         await self._server.wait_ready(WARM_UP_TIMEOUT)
-        require_assignment(node, assignment)
-        answer = await self._server.request("fork", node=node.name, assignment=str(assignment), log=str(log))
+        user = own_user(self._directory.run, node.name) if self._own_users else None
+        checkpoints = hand_over(self._directory, node.name, self._data, user)
+        groups = self._groups.make(node.name, node.hardware) if self._groups is not None else []
+        answer = await self._server.request(
+            "fork", node=node.name, assignment=str(assignment), log=str(log),
+            confinement={
+                "checkpoints": str(checkpoints),
+                "user": None if user is None else [user.uid, user.gid],
+                "groups": [str(group) for group in groups],
+            },
+        )  # fmt: skip
+        self._notes += [note for note in answer["lacking"] if note not in self._notes]
         pid = int(answer["pid"])
         if pid in self._early:
             self._early.discard(pid)
-            return pid
-        self._pids[node.name] = pid
-        if self._groups is not None:
-            with contextlib.suppress(ProcessLookupError):  # its Exit is on the way
-                self._groups.place(node.name, pid, node.hardware)
+        else:
+            self._pids[node.name] = pid
         return pid
 
     async def kill(self, node: str) -> None:
@@ -135,10 +165,27 @@ class NamespacesDriver:
     def _note_lack_of_memory(self, node: str, times: int) -> None:
         if times > self._lacked[node]:
             self._lacked[node] = times
-            with contextlib.suppress(OSError), (self._directory / "logs" / f"{node}.log").open("a") as log:
+            with contextlib.suppress(OSError), (self._directory.logs / f"{node}.log").open("a") as log:
                 log.write(LACK_OF_MEMORY)
 
     async def _watch_server(self, server: JsonChild) -> None:
         await server.ended.wait()
         self.breakdown = server.ending
         self.lost.set()
+
+
+def hand_over(directory: RunDirectory, node: str, data: Path, user: User | None) -> Path:
+    """Let a node use what it is given, as ``user`` where it has one of its own; the folder of its checkpoints.
+
+    HostError if that user cannot read the prepared data, which is not the run's own.
+    """
+    checkpoints = directory.checkpoints_of(node)
+    checkpoints.mkdir(exist_ok=True)
+    if user is not None:
+        for path in (checkpoints, *checkpoints.iterdir()):
+            os.chown(path, user.uid, user.gid, follow_symlinks=False)
+        for path, mode in ((directory.control, 0o710), (directory.socket, 0o660), (directory.shards, 0o640)):
+            os.chown(path, -1, user.gid)
+            path.chmod(mode)
+        user.refuse_hidden(data)
+    return checkpoints

@@ -88,15 +88,17 @@ class NodeGroups:
             made.append(group)
         return made
 
-    def place(self, node: str, pid: int, hardware: HardwareClass) -> None:
-        """Put a node's process under its hardware's limits."""
+    def make(self, node: str, hardware: HardwareClass) -> list[Path]:
+        """Groups with the limits of a node's hardware, for its process to join."""
+        made = []
         for hierarchy in self._hierarchies:
             group = hierarchy.path / self._name / node
             group.mkdir(exist_ok=True)
             for name, value in limits(hierarchy, hardware).items():
                 if name not in SWAP or (group / name).exists():
                     (group / name).write_text(value)
-            (group / "cgroup.procs").write_text(str(pid))
+            made.append(group)
+        return made
 
     def killed(self, node: str) -> int:
         """How often the kernel has killed a process of the node for lack of memory, as far as it tells."""

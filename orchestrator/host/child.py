@@ -50,9 +50,13 @@ class JsonChild(asyncio.SubprocessProtocol):
         *,
         environment: Mapping[str, str],
         log: Path,
+        inherited: Mapping[str, str] | None = None,
         on_event: Callable[[dict[str, Any]], None] = lambda event: None,
     ) -> JsonChild:
-        """Start ``argv`` in a session of its own, so that Ctrl-C in a terminal reaches only the orchestrator."""
+        """Start ``argv`` in a session of its own, so that Ctrl-C in a terminal reaches only the orchestrator.
+
+        Its environment is ``environment`` and what is ``inherited``: by default all that this process has.
+        """
         with log.open("ab") as errors:
             _, child = await asyncio.get_running_loop().subprocess_exec(
                 lambda: cls(name, log.stem, on_event),
@@ -60,7 +64,7 @@ class JsonChild(asyncio.SubprocessProtocol):
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
-                env={**os.environ, **environment},
+                env={**(os.environ if inherited is None else inherited), **environment},
                 start_new_session=True,
             )
         return child

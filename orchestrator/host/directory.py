@@ -69,6 +69,11 @@ class RunDirectory:
         return self.path / "control"
 
     @property
+    def socket(self) -> Path:
+        """Where the orchestrator listens to the nodes."""
+        return self.control / "socket"
+
+    @property
     def report(self) -> Path:
         return self.path / "report.html"
 

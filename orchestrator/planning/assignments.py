@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
 
-from node.assignment import Assignment, DataAssignment, Gathering, Hardware, PeerAddress, Relation, Stop
+from node.assignment import PLACE, Assignment, DataAssignment, Gathering, Hardware, PeerAddress, Relation, Stop
 from node.catalogue.algorithms import ALGORITHMS
+from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import NodePlan, Plan
@@ -17,12 +22,47 @@ def assignments(plan: Plan, directory: RunDirectory, keys: RunKeys) -> dict[str,
     return {node.name: _assignment(plan, node, directory, keys) for node in plan.nodes}
 
 
-def write_assignments(plan: Plan, directory: RunDirectory, keys: RunKeys) -> None:
-    """One file a node, readable by this user only, since it holds the node's secret key."""
-    for name, assignment in assignments(plan, directory, keys).items():
-        descriptor = os.open(directory.nodes / f"{name}.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "w") as file:
-            file.write(assignment.to_json())
+def seen_from_inside(assignment: Assignment) -> Assignment:
+    """The assignment with the places at which a node with a file tree of its own finds what it is given."""
+    return replace(
+        assignment,
+        control_endpoint=f"ipc://{PLACE / 'control' / Path(assignment.control_endpoint).name}",
+        data=replace(assignment.data, directory=str(PLACE / "data"), shards=str(PLACE / "shards.npz")),
+        checkpoint_directory=str(PLACE / "checkpoints"),
+    )
+
+
+def write(assignment: Assignment, path: Path) -> None:
+    """A file that this user alone can read, since it holds the node's secret key."""
+    forget(path)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w") as file:
+        file.write(assignment.to_json())
+
+
+@contextlib.asynccontextmanager
+async def handed_out(assignment: Assignment | None, path: Path) -> AsyncIterator[Path]:
+    """The path of a node's assignment, which is there while the node starts and no longer; None needs no file.
+
+    RunError if it cannot be written.
+    """
+    if assignment is not None:
+        try:
+            write(assignment, path)
+        except OSError as error:
+            raise RunError(
+                f"{assignment.node} cannot be started: its assignment {path} cannot be written ({error.strerror});"
+                " leave the directory of a run alone while the run goes on, and run again"
+            ) from None
+    try:
+        yield path
+    finally:
+        forget(path)
+
+
+def forget(path: Path) -> None:
+    """Remove a node's assignment, if it is there."""
+    path.unlink(missing_ok=True)
 
 
 def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKeys) -> Assignment:
@@ -37,7 +77,7 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
         host=node.host,
         port=node.port,
         keys=keys.nodes[node.name],
-        control_endpoint=f"ipc://{directory.control / 'socket'}",
+        control_endpoint=f"ipc://{directory.socket}",
         control_key=keys.orchestrator.public,
         peers=tuple(_peer(plan.node(name), relation, keys) for relation, name in related),
         algorithm=plan.algorithm,

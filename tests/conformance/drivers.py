@@ -17,10 +17,10 @@ import pytest
 from node.assignment import Assignment
 from node.control import ControlServer
 from orchestrator.drivers.base import CanPause, Driver, Exit
-from orchestrator.errors import DriverError, OrchestratorError
+from orchestrator.errors import OrchestratorError
 from orchestrator.host import containers
 from orchestrator.host.directory import RunDirectory
-from orchestrator.planning.assignments import write_assignments
+from orchestrator.planning.assignments import assignments, seen_from_inside, write
 from orchestrator.planning.data import prepare_data
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import Plan, make_plan
@@ -96,13 +96,15 @@ class Stage:
         return self.directory.logs / f"{name}.log"
 
 
-async def opened(driver: Driver, directory: RunDirectory, stack: AsyncExitStack) -> Stage:
-    """The stage of a driver, which is opened; ``stack`` closes both."""
+async def opened(make: Callable[[Path], Driver], directory: RunDirectory, stack: AsyncExitStack) -> Stage:
+    """The stage of a driver, made with the folder of the prepared data and opened; ``stack`` closes both."""
     scenario = parse(SCENARIO, "stage.yaml")
     plan = make_plan(scenario, PreparedLabels.read(prepare_data(scenario.data, Path.cwd())))
     plan.write_shards(directory.shards)
     keys = RunKeys.make([node.name for node in plan.nodes])
-    write_assignments(plan, directory, keys)
+    for name, assignment in assignments(plan, directory, keys).items():
+        write(seen_from_inside(assignment), directory.nodes / f"{name}.json")
+    driver = make(Path(plan.data_directory))
     control = await ControlServer.open(directory.control / "socket", keys.orchestrator, keys.public)
     stack.push_async_callback(control.close)
     stack.push_async_callback(driver.close)
@@ -170,14 +172,6 @@ async def a_node_that_fails_says_so_with_its_code(stage: Stage) -> None:
     pid = await stage.start("device-0")
     assert await stage.exit() == Exit("device-0", pid, 1)
     await stage.logged("device-0", "no algorithm 'nothing'", 1)
-
-
-@case
-async def a_node_without_its_assignment_is_refused_in_a_sentence(stage: Stage) -> None:
-    path = stage.assignment("device-0")
-    path.unlink()
-    with pytest.raises(DriverError, match=f"device-0 cannot be started: its assignment {path} is gone"):
-        await stage.start("device-0")
 
 
 @case

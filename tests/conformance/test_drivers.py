@@ -41,7 +41,7 @@ async def hub(tmp_path: Path, stack: AsyncExitStack) -> Hub:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 async def test_namespaces(case: Case, tmp_path: Path, hub: Hub, stack: AsyncExitStack) -> None:
     directory = RunDirectory.create(tmp_path, "stage")
-    stage = await opened(NamespacesDriver(hub, directory.run, directory.path), directory, stack)
+    stage = await opened(lambda data: NamespacesDriver(hub, directory, data), directory, stack)
     await case(stage)
     await stack.aclose()
     assert stage.traces() == []
@@ -51,7 +51,7 @@ async def test_namespaces(case: Case, tmp_path: Path, hub: Hub, stack: AsyncExit
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 async def test_docker(case: Case, tmp_path: Path, stack: AsyncExitStack) -> None:
     directory = RunDirectory.create(tmp_path, "stage")
-    stage = await opened(DockerDriver(Engine.connect(), directory), directory, stack)
+    stage = await opened(lambda data: DockerDriver(Engine.connect(), directory, data), directory, stack)
     await case(stage)
     await stack.aclose()
     assert stage.traces() == []

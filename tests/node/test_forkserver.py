@@ -42,14 +42,16 @@ def slow_write(descriptor, data):
         stay()
     return write(descriptor, data)
 
-def load(path):
+def end(assignment, turn):
     os._exit(7)
 
 server.namespaces.unshare, os.write = slow_unshare, slow_write
-server.Assignment.load = load
-server.ForkServer().serve()
+server.Assignment.load, server.run_node = str, end
+server.confine = lambda confinement, view, calls: []
+server.ForkServer(server.View("")).serve()
 """
-"""A fork server without torch, in which a fork stays for long at a ``place``; who is there writes its id."""
+"""A fork server without torch and confinement, in which a fork stays for long at a ``place``; who is there writes its
+id."""
 
 
 class Server:
@@ -65,7 +67,8 @@ class Server:
 
     def ask(self, log: Path | None = None) -> None:
         assert self.process.stdin is not None
-        request = {"id": 1, "op": "fork", "node": "device-0", "assignment": ""}
+        confinement = {"checkpoints": "", "user": None, "groups": []}
+        request = {"id": 1, "op": "fork", "node": "device-0", "assignment": "", "confinement": confinement}
         self.process.stdin.write(json.dumps(request | {"log": str(log or self.folder / "device-0.log")}) + "\n")
         self.process.stdin.flush()
 
@@ -117,7 +120,7 @@ def test_a_node_that_ends_early_is_an_exit(tmp_path: Path) -> None:
         server.ask()
         forked = server.answer()
         ended = server.answer()
-        assert forked == {"id": 1, "ok": True, "pid": ended["pid"]}
+        assert forked == {"id": 1, "ok": True, "pid": ended["pid"], "lacking": []}
         assert (ended["event"], ended["node"], ended["code"]) == ("exit", "device-0", 7)
 
 
@@ -127,7 +130,7 @@ def test_a_node_that_is_killed_before_it_is_ready_is_an_exit(tmp_path: Path) -> 
         wait_for(lambda: server.mark.exists() or None, "the node to be there", PATIENCE)
         (pid,) = children(server.process.pid)
         os.kill(pid, signal.SIGKILL)
-        assert server.answer() == {"id": 1, "ok": True, "pid": pid}
+        assert server.answer() == {"id": 1, "ok": True, "pid": pid, "lacking": []}
         assert server.answer()["code"] == -signal.SIGKILL
 
 

@@ -82,8 +82,9 @@ def test_a_wait_lasts_as_long_whatever_the_wall_clock_says(modern: bool, monkeyp
 FORKED = """
 import os, signal, sys, time
 from node.forkserver import ForkServer
+from node.view import View
 
-server = ForkServer()
+server = ForkServer(View("/nowhere"))
 server.turns = type(server.turns)(1)
 turn, other = server.turns.of_a_node(), server.turns.of_a_node()
 told, tell = os.pipe()

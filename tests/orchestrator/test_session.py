@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import json
 import math
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,6 +23,8 @@ from orchestrator.errors import FabricError, HostError
 from orchestrator.fabric.base import Fabric
 from orchestrator.hearing import Hearing
 from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.assignments import assignments
+from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import NodePlan, Plan, make_plan
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
@@ -70,10 +73,12 @@ class PlayedDriver:
         self.started: list[str] = []
         self.early: dict[str, list[int]] = {}
         self.last_words = "Traceback\nValueError: of no use"
+        self.handed: list[bool] = []  # whether there was an assignment, by start
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> int:
         self.pids[node.name] = len(self.started) + 100
         self.started.append(node.name)
+        self.handed.append(os.access(assignment, os.R_OK))
         with log.open("a") as file:
             file.write("started\n")
             if codes := self.early.get(node.name):
@@ -135,6 +140,7 @@ class Stage:
             cast(Fabric, self.fabric),
             asyncio.get_running_loop().time,
             self.lines.append,
+            assignments=assignments(self.plan, self.directory, RunKeys.none()),
         )
 
     async def train(self) -> None:
@@ -204,6 +210,17 @@ def test_a_node_that_fails_is_restarted_and_started(play: Play) -> None:
         assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
         assert stage.driver.started.count("device-0-0") == 2
         assert "device-0-0" in stage.fabric.attached
+
+    play(act, SCENARIO)
+
+
+def test_no_assignment_outlasts_the_start_of_its_node(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        stage.driver.dies("device-0-0", -9)
+        await asyncio.sleep(10.0)
+        assert stage.driver.handed == [True] * 5  # four nodes, one of them twice
+        assert list(stage.directory.nodes.iterdir()) == []  # the secret keys
 
     play(act, SCENARIO)
 

@@ -17,18 +17,18 @@ from docker.errors import APIError, ImageNotFound, NotFound
 
 from node.assignment import Assignment
 from node.wire import PROTOCOL
-from orchestrator.drivers import docker_files
 from orchestrator.drivers.base import Exit
 from orchestrator.drivers.docker import DockerDriver, unfit
 from orchestrator.drivers.docker_container import Limits, options
-from orchestrator.drivers.docker_files import Given, User, lay_out, seen_from_inside
+from orchestrator.drivers.docker_files import Given, lay_out
 from orchestrator.drivers.docker_image import emulation_note, problem, user_of, version_note
 from orchestrator.drivers.docker_log import CUT, copy_output
+from orchestrator.drivers.user import User
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host import containers
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker import Engine
-from orchestrator.planning.assignments import write_assignments
+from orchestrator.planning.assignments import assignments, seen_from_inside, write
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import HardwareClass, Plan, make_plan
 from orchestrator.scenario.reading import parse
@@ -163,18 +163,23 @@ def plan() -> Plan:
     return make_plan(parse(text, "f.yaml"), prepared())
 
 
+def prepared_in(directory: RunDirectory) -> Path:
+    """The folder of the prepared data, beside the run."""
+    return directory.path.parent / "prepared"
+
+
 @pytest.fixture
 def directory(tmp_path: Path, plan: Plan) -> RunDirectory:
     """A run's directory with the nodes' assignments and prepared data."""
     made = RunDirectory.create(tmp_path, "run")
-    data = tmp_path / "prepared"
+    data = prepared_in(made)
     data.mkdir(mode=0o755)
     (data / "x_train.npy").write_bytes(b"")
     (data / "x_train.npy").chmod(0o644)
     made.shards.write_bytes(b"")
-    (made.control / "socket").write_bytes(b"")
-    told = replace(plan, data_directory=str(data))
-    write_assignments(told, made, RunKeys.make([node.name for node in plan.nodes]))
+    made.socket.write_bytes(b"")
+    for name, told in assignments(plan, made, RunKeys.make([node.name for node in plan.nodes])).items():
+        write(seen_from_inside(told), made.nodes / f"{name}.json")
     return made
 
 
@@ -187,7 +192,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> PlayedClient:
 
 @pytest.fixture
 async def driver(client: PlayedClient, directory: RunDirectory) -> AsyncIterator[DockerDriver]:
-    made = DockerDriver(Engine(client), directory)  # type: ignore[arg-type]
+    made = DockerDriver(Engine(client), directory, prepared_in(directory))  # type: ignore[arg-type]
     await made.open()
     yield made
     await made.close()
@@ -231,7 +236,7 @@ async def test_a_node_may_have_an_image_of_its_own_also_for_another_processor(
     monkeypatch.setattr(os, "chown", lambda *_: None)
     labels = {"org.edgebed.protocol": str(PROTOCOL), "org.edgebed.version": "0.0.9"}
     client.known["board"] = {"Architecture": "arm64", "Config": {"Labels": labels, "User": "7:8"}}
-    made = DockerDriver(Engine(client), directory, ["board"])  # type: ignore[arg-type]
+    made = DockerDriver(Engine(client), directory, prepared_in(directory), ["board"])  # type: ignore[arg-type]
     await made.open()
     for own in (None, "board"):
         node = replace(plan.node("device-0"), image=own)
@@ -255,7 +260,7 @@ async def test_a_nodes_image_that_does_not_fit_is_refused_before_anything_starts
     monkeypatch.setattr("orchestrator.drivers.docker.emulated", set)
     client.known |= known
     with pytest.raises(HostError, match="have it emulate arm64" if known else "no image 'board'.* in the scenario"):
-        await DockerDriver(Engine(client), directory, ["board"]).open()  # type: ignore[arg-type]
+        await DockerDriver(Engine(client), directory, prepared_in(directory), ["board"]).open()  # type: ignore[arg-type]
     assert client.made == []
 
 
@@ -370,7 +375,7 @@ async def test_an_engine_that_does_not_fit_is_refused_before_anything_starts(
 ) -> None:
     client.known.clear()
     with pytest.raises(HostError, match=r"has no image 'edgebed-node': .*build it"):
-        await DockerDriver(Engine(client), directory).open()  # type: ignore[arg-type]
+        await DockerDriver(Engine(client), directory, prepared_in(directory)).open()  # type: ignore[arg-type]
     assert client.made == []
 
 
@@ -460,7 +465,7 @@ def test_limits_that_cannot_be_held_are_noted() -> None:
 def test_paths_inside_are_those_that_are_mounted(directory: RunDirectory, plan: Plan) -> None:
     given = Given(*(Path(f"/there/{name}") for name in ("a", "control", "s", "data", "checkpoints")))
     targets = {mount["Target"]: mount["Source"] for mount in given.mounts()}
-    inside = seen_from_inside(Assignment.load(directory.nodes / "device-0.json"))
+    inside = Assignment.load(directory.nodes / "device-0.json")
     assert targets[inside.data.directory] == "/there/data"
     assert targets[inside.data.shards] == "/there/s"
     assert targets[inside.checkpoint_directory] == "/there/checkpoints"
@@ -473,19 +478,20 @@ def test_only_the_users_own_assignment_is_readable(directory: RunDirectory, monk
     owned: list[tuple[str, int, int]] = []
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "chown", lambda path, uid, gid: owned.append((path.name, uid, gid)))
-    given = lay_out(directory, directory.nodes / "device-0.json", User(5, 6))
-    assert [name for name, *_ in owned] == ["device-0.inside.json", "socket", "device-0"]
+    assignment = directory.nodes / "device-0.json"
+    given = lay_out(directory, "device-0", assignment, prepared_in(directory), User(5, 6))
+    assert [name for name, *_ in owned] == ["device-0.json", "socket", "device-0"]
     assert {tuple(ids) for _, *ids in owned} == {(5, 6)}
     assert given.assignment.stat().st_mode & 0o077 == 0
 
 
 def test_data_that_nodes_may_not_read_is_refused(directory: RunDirectory) -> None:
-    told = Assignment.load(directory.nodes / "device-0.json")
-    hidden = Path(told.data.directory) / "x_train.npy"
+    data = prepared_in(directory)
+    hidden = data / "x_train.npy"
     hidden.chmod(0o600)
     stranger = User(os.getuid() + 1, os.getgid() + 1)
     with pytest.raises(HostError, match=rf"may not read {hidden}: `chmod --recursive a\+rX"):
-        docker_files.lay_out(directory, directory.nodes / "device-0.json", stranger)
+        lay_out(directory, "device-0", directory.nodes / "device-0.json", data, stranger)
 
 
 def test_a_log_has_a_limit(tmp_path: Path) -> None:

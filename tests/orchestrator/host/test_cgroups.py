@@ -92,7 +92,8 @@ def start(groups: NodeGroups) -> Iterator[Callable[[str], subprocess.Popen[str]]
         command = [sys.executable, "-I", "-S", "-c", f"input(); {program}"]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         started.append(process)
-        groups.place(f"device-{len(started)}", process.pid, BOARD)
+        for group in groups.make(f"device-{len(started)}", BOARD):
+            (group / "cgroup.procs").write_text(str(process.pid))
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()

@@ -1,0 +1,52 @@
+"""As whom nodes run."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import HostError
+
+_FIRST, _NUMBER = 0x70000000, 0x0FFFFFFE
+"""Ids that systemd leaves unused (systemd.io/UIDS-GIDS), and no distribution gives away."""
+
+
+@dataclass(frozen=True)
+class User:
+    """Whom a node's process runs as."""
+
+    uid: int
+    gid: int
+
+    def may_read(self, path: Path) -> bool:
+        """By the file's owner, group and mode alone; a folder must also be searchable."""
+        state = path.stat()
+        shift = 6 if state.st_uid == self.uid else 3 if state.st_gid == self.gid else 0
+        wanted = 0o5 if stat.S_ISDIR(state.st_mode) else 0o4
+        return (state.st_mode >> shift) & wanted == wanted
+
+    def refuse_hidden(self, data: Path) -> None:
+        """HostError if a folder of prepared data, or a file in it, cannot be read by this user."""
+        for path in (data, *data.iterdir()):
+            if not self.may_read(path):
+                raise HostError(
+                    f"nodes run as user {self.uid}, who may not read {path}: `chmod --recursive a+rX {data}`"
+                )
+
+
+def own_user(run: str, node: str) -> User:
+    """A user for one node, in a group for its run; the same when the run is continued, so that it has its files."""
+    return User(_id(run, node), _id(run))
+
+
+def mapped(uid_map: str) -> bool:
+    """Whether a user namespace has the ids of `own_user`, by its /proc/self/uid_map (user_namespaces(7))."""
+    ranges = [tuple(map(int, line.split())) for line in uid_map.splitlines()]
+    return any(inside <= _FIRST and inside + length >= _FIRST + _NUMBER for inside, _, length in ranges)
+
+
+def _id(*names: str) -> int:
+    digest = hashlib.sha256("\0".join(names).encode()).digest()
+    return _FIRST + int.from_bytes(digest[:8], "big") % _NUMBER

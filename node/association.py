@@ -3,18 +3,20 @@
 Both transports do what an `Association` says, so that they agree on who is there. The rules:
 
 1. A peer *joins* with its hello, and only a hello brings back a peer that was lost.
-2. It is *lost* when nothing of it was heard for ``lost_after``, when packets of its stream are missing, when a hello
-   shows that it was restarted (new incarnation), or when its hello shows that it had lost us (it has not heard our
-   stream).
+2. It is *lost* when nothing of it was heard for ``lost_after``, when it took nothing for four times as long, when
+   packets of its stream are missing, when a hello shows that it was restarted (new incarnation), or when its hello
+   shows that it had lost us (it has not heard our stream).
 3. To lose a peer is to drop what is queued for it and to open a new connection, which begins with our hello. Each
    hello names the stream last heard of the other side; so whoever loses a peer is lost by it in turn, both sides begin
    anew, and nothing is ever missing from the middle of a stream.
 4. A peer that says goodbye has left, and counts as away until it says hello again.
+5. A peer may begin anew `HELLOS` times, and then once in each ``beat``: others are told of it and send it what it
+   missed. A hello that comes earlier is passed over; an honest peer says hello again when it is not answered.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -23,13 +25,17 @@ import msgpack  # type: ignore[import-untyped]
 
 from node.assignment import Timeouts
 from node.errors import WireError
-from node.packet import OWN_KINDS, PREFIX_SIZE, Packet, PacketType
+from node.packet import FRAMING, OWN_KINDS, PREFIX_SIZE, Packet, PacketType
 from node.stream import Inbound, Outbound, Outgoing, StreamBroken
-from node.wire import PROTOCOL, Buffer, Limits, Message, unpack
+from node.wire import PROTOCOL, Buffer, Limits, Message, quoted, unpack
 
 Direction = Literal["sent", "received"]
 
-FRAMING = "framing"
+HELLOS = 16
+LONGEST_HELLO = 1 << 10  # bytes
+_LONGEST_INCARNATION = 64  # characters
+_PREDECESSORS = 64  # incarnations remembered, whose hellos may still be on their way
+_TAKES_NOTHING = 4  # times ``lost_after``; a slow link with large buffers takes nothing for longer than it is silent
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +120,8 @@ class Association:
         self.reopen = True  # whether the transport shall open a new connection
         self._own_incarnation = incarnation
         self._incarnation: str | None = None
-        self._predecessors: set[str] = set()
+        self._predecessors: deque[str] = deque(maxlen=_PREDECESSORS)
+        self._hellos, self._hello_at = float(HELLOS), now  # how many more may begin anew, and when that was counted
         self._timeouts = timeouts
         self._heard = self._sent = self._opened = now
         self._counts: defaultdict[tuple[str, Direction], list[int]] = defaultdict(lambda: [0, 0])
@@ -169,9 +176,12 @@ class Association:
         """Time passes; ``stalled`` s of it this node itself was not running, and cannot hold that against the peer."""
         self._heard += stalled
         self._opened += stalled
+        self._sent += stalled
         events: list[Event] = []
         if self.state == "present" and now - self._heard > self._timeouts.lost_after:
             events = self._lose(f"silent for {now - self._heard:.1f} s")
+        elif self.state == "present" and now - self._sent > _TAKES_NOTHING * self._timeouts.lost_after:
+            events = self._lose(f"took nothing for {now - self._sent:.1f} s")
         elif self.state in ("unknown", "lost") and now - self._opened > self._timeouts.lost_after:
             self.reopen = True
         if self.outbound.greeted and now - self._sent >= 0.75 * self._timeouts.beat:
@@ -202,31 +212,47 @@ class Association:
         return [Received(self.peer, message)] if message is not None else []
 
     def _hear_hello(self, packet: Packet, now: float) -> list[Event]:
+        if len(packet.content) > LONGEST_HELLO:
+            raise WireError(f"hello of {len(packet.content)} bytes; at most {LONGEST_HELLO}")
         hello = unpack(packet.content)
         protocol, incarnation, heard = (hello.get(key) for key in ("protocol", "incarnation", "heard"))
         if protocol != PROTOCOL:
-            return self._refuse(f"it speaks protocol {protocol!r}, this node {PROTOCOL}: run one version everywhere")
-        if not isinstance(incarnation, str):
+            return self._refuse(
+                f"it speaks protocol {quoted(protocol)}, this node {PROTOCOL}: run one version everywhere"
+            )
+        if not isinstance(incarnation, str) or len(incarnation) > _LONGEST_INCARNATION:
             raise WireError("hello without an incarnation")
-        if incarnation in self._predecessors:
+        restarted = incarnation != self._incarnation
+        if incarnation in self._predecessors or (not restarted and packet.stream <= self.inbound.latest):
+            return []
+        if not self._may_begin_anew(now):
             return []
         events: list[Event] = []
-        if incarnation == self._incarnation:
-            if packet.stream <= self.inbound.latest:
-                return []
+        if not restarted:
             if self.state == "present" and heard != self.outbound.stream:
                 events = self._lose("it had lost this node")
         elif self._incarnation is not None:
-            self._predecessors.add(self._incarnation)
+            self._predecessors.append(self._incarnation)
             events = self._lose("it was restarted") if self.state == "present" else []
             self.reopen |= self.outbound.greeted
         self._incarnation = incarnation
         self.inbound.accept(packet.stream)
         self._heard = now
         if self.state != "present":
+            # Of a peer that went away with a word the connection was closed.
+            self.reopen |= self.state in ("left", "refused")
             self.state = "present"
+            self._sent = now
             events.append(Joined(self.peer))
         return events
+
+    def _may_begin_anew(self, now: float) -> bool:
+        self._hellos = min(float(HELLOS), self._hellos + (now - self._hello_at) / self._timeouts.beat)
+        self._hello_at = now
+        if self._hellos < 1:
+            return False
+        self._hellos -= 1
+        return True
 
     def _lose(self, reason: str) -> list[Event]:
         self.state = "lost"

@@ -28,6 +28,8 @@ class PacketType(IntEnum):
 
 
 OWN_KINDS = {PacketType.HELLO: "hello", PacketType.BEAT: "beat", PacketType.GOODBYE: "goodbye"}
+FRAMING = "framing"  # what packets are counted as, beside what is in them
+RUNTIME_KINDS = frozenset({*OWN_KINDS.values(), "stale", "unknown", FRAMING})  # no message is of these kinds
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ import numpy as np
 
 from node import checkpoint as checkpoints
 from node.assignment import Assignment, derive_seed
-from node.association import FRAMING
 from node.checkpoint import Checkpoint
 from node.compute import Compute, Mode
 from node.control import Reporter
@@ -40,12 +39,13 @@ from node.errors import Finished, NodeError
 from node.exchange import FINISH, Exchange
 from node.finite import not_finite, unusual
 from node.numbering import EdgeRounds
+from node.packet import RUNTIME_KINDS
 from node.transport import Transport
 from node.wire import Message, Tensors
 
 _LAST_WORDS = 0.5  # s for what is queued when a node is told to stop
 
-RESERVED_KINDS = {"hello", "beat", "goodbye", "stale", "unknown", FRAMING, FINISH}
+RESERVED_KINDS = RUNTIME_KINDS | {FINISH}
 
 
 class Role:

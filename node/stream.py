@@ -18,11 +18,12 @@ import numpy as np
 
 from node.chunks import ChunkSize
 from node.errors import WireError
-from node.packet import OWN_KINDS, Packet, PacketType, prefix
+from node.packet import OWN_KINDS, RUNTIME_KINDS, Packet, PacketType, prefix
 from node.wire import Buffer, Header, Limits, Message, assemble, read_header
 
 QUEUE_MESSAGES = 32
 QUEUE_BYTES = 1 << 28
+KINDS = 64  # of messages of one peer; an algorithm has ten
 
 
 class StreamBroken(Exception):  # noqa: N818 - what happened, not somebody's mistake
@@ -170,6 +171,7 @@ class Inbound:
         self.stream: int | None = None
         self.latest = -1  # the highest stream seen, open or not
         self.kind = "unknown"  # of the message that the last packet belonged to
+        self._kinds: set[str] = set()
         self._peer = peer
         self._limits = limits
         self._number = 0
@@ -181,11 +183,12 @@ class Inbound:
         """A hello was heard: this stream counts from now on."""
         self.stream = self.latest = stream
         self._number = 1
-        self._header = None
+        self._drop()
 
     def close(self) -> None:
         """Nothing counts until the next hello."""
-        self.stream = self._header = None
+        self.stream = None
+        self._drop()
 
     def take(self, packet: Packet) -> Message | None:
         """The message that is complete with this packet of the current stream, if one is.
@@ -204,20 +207,29 @@ class Inbound:
         return self._complete()
 
     def _begin(self, packet: Packet) -> None:
-        unfinished, self._header = self._header, None
+        unfinished = self._header
+        self._drop()
         if unfinished is not None:
             raise WireError(f"message {unfinished.kind!r} ended early")
         header = read_header(packet.content, self._limits)
         if header.sender != self._peer:
             raise WireError(f"message {header.kind!r} claims to be from {header.sender!r}")
+        if header.kind in RUNTIME_KINDS:
+            raise WireError(f"message of kind {header.kind!r}, which is the runtime's own")
+        if header.kind not in self._kinds and len(self._kinds) == KINDS:
+            raise WireError(f"message {header.kind!r} is of one more than {KINDS} kinds")
+        try:
+            self._body = np.empty(header.body_size, np.uint8)  # takes memory as it is filled
+        except MemoryError:
+            raise WireError(f"message {header.kind!r}: no memory for a body of {header.body_size} bytes") from None
+        self._kinds.add(header.kind)
         self.kind = header.kind
         self._header, self._filled = header, 0
-        self._body = np.empty(header.body_size, np.uint8)
 
     def _fill(self, piece: Buffer) -> None:
         end = self._filled + len(piece)
         if end > len(self._body):
-            self._header = None
+            self._drop()
             raise WireError(f"message {self.kind!r} is longer than its header says")
         if len(piece):
             self._body[self._filled : end] = np.frombuffer(piece, np.uint8)
@@ -227,5 +239,9 @@ class Inbound:
         if self._header is None or self._filled < self._header.body_size:
             return None
         header, body = self._header, self._body
-        self._header, self._body = None, np.empty(0, np.uint8)
+        self._drop()
         return assemble(header, body.data)
+
+    def _drop(self) -> None:
+        """Let go of the message that is being put together."""
+        self._header, self._body = None, np.empty(0, np.uint8)

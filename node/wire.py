@@ -10,10 +10,11 @@ before anything is allocated for it. No pickle: no byte received is ever run.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgpack  # type: ignore[import-untyped]
 import numpy as np
@@ -26,20 +27,26 @@ PROTOCOL = 2
 Buffer = bytes | bytearray | memoryview
 Tensor = NDArray[Any]
 Tensors = Mapping[str, Tensor]
+_Container = TypeVar("_Container")
 
 _ALIGNMENT = 8
 _DTYPES = {np.dtype(name).str: np.dtype(name) for name in ("?", "u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8",
                                                           "<f2", "<f4", "<f8")}  # fmt: skip
 _HEADER_KEYS = {"protocol", "kind", "sender", "round", "fields", "layout"}
-_LAYOUTS = 32  # remembered; a node has a few
+_LAYOUTS, _REMEMBERED = 16, 1 << 13  # so many layouts are remembered, of so many bytes each at most; a node has a few
+LAST_ROUND = (1 << 31) - 1
+CONTAINERS = 1 << 14  # lists and maps in what one frame unpacks to; a byte of a frame could stand for 60 of memory
+_QUOTED = 200  # characters of an error that may quote what arrived
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The most a message may have: bytes of ``body`` and ``header``, ``tensors``, and ``dimensions`` of each."""
+    """The most a message may have: bytes of ``body`` and ``header``, characters of its ``kind``, ``tensors``, and
+    ``dimensions`` of each."""
 
     body: int = 1 << 30
     header: int = 1 << 18
+    kind: int = 64
     tensors: int = 4096
     dimensions: int = 8
 
@@ -141,14 +148,16 @@ def read_header(frame: Buffer, limits: Limits) -> Header:
         raise WireError(f"header of {len(frame)} bytes; at most {limits.header}: send bulk data as tensors")
     value = unpack(frame)
     if set(value) != _HEADER_KEYS:
-        raise WireError(f"header has the keys {sorted(map(str, value))}, not {sorted(_HEADER_KEYS)}")
+        raise WireError(f"header has the keys {quoted(sorted(map(str, value)))}, not {sorted(_HEADER_KEYS)}")
     if value["protocol"] != PROTOCOL:
-        raise WireError(f"message of protocol {value['protocol']!r}; this node speaks {PROTOCOL}")
+        raise WireError(f"message of protocol {quoted(value['protocol'])}; this node speaks {PROTOCOL}")
     kind, sender, round, fields = value["kind"], value["sender"], value["round"], value["fields"]
     if not isinstance(kind, str) or not isinstance(sender, str) or not kind or not sender:
         raise WireError("kind and sender must be text")
-    if round is not None and (type(round) is not int or round < 0):
-        raise WireError(f"round {round!r} is not a whole number")
+    if len(kind) > limits.kind:
+        raise WireError(f"kind of {len(kind)} characters; at most {limits.kind}")
+    if round is not None and (type(round) is not int or not 0 <= round <= LAST_ROUND):
+        raise WireError(f"round {quoted(round)} is not a whole number from 0 to {LAST_ROUND}")
     if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
         raise WireError("fields must be a map with text keys")
     if not isinstance(value["layout"], bytes):
@@ -157,19 +166,32 @@ def read_header(frame: Buffer, limits: Limits) -> Header:
     return Header(kind, sender, round, fields, places, body_size)
 
 
-def unpack(frame: Buffer) -> dict[str, Any]:
-    """Read one msgpack map; WireError if the bytes are anything else."""
-    value = _unpacked(frame)
+def unpack(frame: Buffer, containers: int = CONTAINERS) -> dict[str, Any]:
+    """Read one msgpack map; WireError if the bytes are anything else, or have more than so many lists and maps."""
+    value = _unpacked(frame, containers)
     if not isinstance(value, dict):
         raise WireError(f"expected a map, got {type(value).__name__}")
     return value
 
 
-def _unpacked(frame: Buffer) -> Any:
+def quoted(value: object) -> str:
+    """What arrived, as an error may show it: cut to `_QUOTED` characters."""
+    text = repr(value)
+    return text if len(text) <= _QUOTED else text[:_QUOTED] + "…"
+
+
+def _unpacked(frame: Buffer, containers: int = CONTAINERS) -> Any:
+    numbers = itertools.count(1)
+
+    def counted(container: _Container) -> _Container:
+        if next(numbers) > containers:
+            raise WireError(f"more than {containers} lists and maps in one frame")
+        return container
+
     try:
-        return msgpack.unpackb(frame, strict_map_key=False)
+        return msgpack.unpackb(frame, strict_map_key=False, list_hook=counted, object_hook=counted)
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
-        raise WireError(f"not msgpack ({error or type(error).__name__})") from None
+        raise WireError(f"not msgpack ({str(error)[:_QUOTED] or type(error).__name__})") from None
 
 
 def assemble(header: Header, body: Buffer) -> Message:
@@ -210,9 +232,17 @@ def _pack_layout(specifications: tuple[tuple[str, str, tuple[int, ...]], ...]) -
     return layout
 
 
-@functools.lru_cache(_LAYOUTS)
 def _read_layout(layout: bytes, limits: Limits) -> tuple[tuple[TensorPlace, ...], int]:
     """The places of the tensors and the size of the body."""
+    return (_remembered_layout if len(layout) <= _REMEMBERED else _new_layout)(layout, limits)
+
+
+@functools.lru_cache(_LAYOUTS)
+def _remembered_layout(layout: bytes, limits: Limits) -> tuple[tuple[TensorPlace, ...], int]:
+    return _new_layout(layout, limits)
+
+
+def _new_layout(layout: bytes, limits: Limits) -> tuple[tuple[TensorPlace, ...], int]:
     specifications = _unpacked(layout)
     if not isinstance(specifications, list):
         raise WireError("the layout must be a list")

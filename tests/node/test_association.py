@@ -7,7 +7,8 @@ import numpy as np
 
 from node.assignment import Timeouts
 from node.association import (
-    FRAMING,
+    HELLOS,
+    LONGEST_HELLO,
     Association,
     BadMessage,
     Event,
@@ -19,8 +20,9 @@ from node.association import (
     Traffic,
     Undelivered,
 )
-from node.stream import Outgoing
-from node.wire import LIMITS, Buffer, Message, encode
+from node.packet import FRAMING, PacketType, prefix
+from node.stream import KINDS, Outgoing
+from node.wire import LIMITS, PROTOCOL, Buffer, Message, encode
 
 TIMEOUTS = Timeouts(beat=1.0, lost_after=8.0)
 
@@ -95,6 +97,7 @@ def test_pieces_of_a_message_are_signs_of_life() -> None:
     assert len(pieces) > 5
     for place, piece in enumerate(pieces):
         now = 7.0 * (place + 1)
+        b.packets(now)  # its beats are taken
         events = b.hear([piece], now)
         assert b.association.tick(now, 0.0) == []
     assert kinds(events) == [Received]
@@ -240,3 +243,68 @@ def test_traffic_is_counted_alike_on_both_sides() -> None:
     (framing,) = (row for row in a.association.traffic() if (row.kind, row.direction) == (FRAMING, "sent"))
     assert framing.bytes == 13 * framing.messages
     assert framing.messages > len(packets)  # the hello has a packet of its own
+
+
+def hello(stream: int, **said: Any) -> Packet:
+    saying = {"protocol": PROTOCOL, "incarnation": "b-first", "heard": None} | said
+    return [prefix(PacketType.HELLO, stream, 0) + msgpack.packb(saying)]
+
+
+def test_who_begins_anew_all_the_time_is_passed_over_and_heard_again_later() -> None:
+    a, b = Side("a", "b"), Side("b", "a")
+    a.packets(0.0)
+    events = a.hear([hello(1, incarnation=f"b-{number}") for number in range(1000)], 0.0)
+    assert sum(isinstance(event, Joined) for event in events) == HELLOS
+    assert len(a.association._predecessors) < HELLOS
+    later = TIMEOUTS.beat * 1.5
+    assert kinds(a.hear(b.packets(later), later)) == [Lost, Joined]
+
+
+def test_restarts_over_a_long_time_are_remembered_for_a_while() -> None:
+    a = Side("a", "b")
+    for number in range(200):
+        a.hear([hello(1, incarnation=f"b-{number}")], float(10 * number))
+    assert len(a.association._predecessors) == 64
+    assert a.hear([hello(9, incarnation="b-198")], 2000.0) == []  # of one that has ended
+
+
+def test_a_hello_is_short() -> None:
+    a = Side("a", "b")
+    for packet in (hello(1, incarnation="x" * 65), hello(1, incarnation=7), hello(1, more="x" * LONGEST_HELLO)):
+        assert kinds(a.hear([packet], 0.0)) == [BadMessage]
+    (refused,) = a.hear([hello(1, protocol="x" * 900)], 0.0)
+    assert isinstance(refused, Refused)
+    assert len(refused.reason) < 300
+
+
+def test_a_peer_that_takes_nothing_is_lost_although_it_beats() -> None:
+    a, b = meet()
+    a.association.put(outgoing())
+    for second in range(1, 34):
+        assert a.association.tick(second - 1, 0.0) == []
+        b.association.outbound.beat()
+        a.hear(b.packets(second), second)
+    assert a.association.tick(33.0, 0.0) == [Lost("b", "took nothing for 33.0 s"), Undelivered("b", 1, "lost")]
+
+
+def test_who_says_hello_after_goodbye_is_connected_to_again() -> None:
+    a, b = meet()
+    b.association.outbound.close()
+    assert a.hear(b.packets(1.0), 1.0) == [Left("b")]
+    b.association.open(2.0)
+    assert a.hear(b.packets(2.0), 2.0) == [Joined("b")]
+    assert a.association.reopen
+
+
+def test_a_message_has_one_of_few_kinds_and_none_of_the_runtimes() -> None:
+    a, b = meet()
+    for number in range(KINDS + 1):
+        a.association.put(outgoing(f"kind-{number}"))
+    for kind in ("beat", "stale", FRAMING):
+        a.association.put(Outgoing("disguised", outgoing(kind).header))
+    a.association.put(outgoing("kind-0"))
+    events = b.hear(a.packets(0.0), 0.0)
+    assert kinds(events) == [Received] * KINDS + [BadMessage] * 4 + [Received]
+    assert {row.kind for row in b.association.traffic() if row.kind.startswith("kind")} == {
+        f"kind-{number}" for number in range(KINDS)
+    }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import tracemalloc
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
@@ -11,7 +12,18 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from node.errors import WireError
-from node.wire import Buffer, Limits, Message, decode, encode, handed_over, unpack
+from node.wire import (
+    LAST_ROUND,
+    PROTOCOL,
+    Buffer,
+    Limits,
+    Message,
+    _remembered_layout,
+    decode,
+    encode,
+    handed_over,
+    unpack,
+)
 
 DTYPES = ["?", "u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8"]
 
@@ -26,9 +38,9 @@ tensors = st.dictionaries(
 )
 messages = st.builds(
     Message,
-    kind=st.text(min_size=1),
+    kind=st.text(min_size=1, max_size=64),
     sender=st.text(min_size=1),
-    round=st.none() | st.integers(0, 2**32),
+    round=st.none() | st.integers(0, LAST_ROUND),
     fields=st.dictionaries(st.text(), values, max_size=4),
     tensors=tensors,
 )
@@ -217,3 +229,46 @@ def test_no_change_of_a_byte_does_more_than_an_error(data: st.DataObject) -> Non
     good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(WireError):
         decode([good, BODY])
+
+
+def claiming(**said: Any) -> bytes:
+    layout = msgpack.packb([])
+    usual = {"protocol": PROTOCOL, "kind": "model", "sender": "a", "round": 1, "fields": {}, "layout": layout}
+    packed: bytes = msgpack.packb(usual | said)
+    return packed
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ({"kind": "x" * 65}, "kind of 65 characters; at most 64"),
+        ({"round": 2**31}, "round 2147483648 is not a whole number from 0"),
+        ({"round": "x" * 5000}, "is not a whole number from 0"),
+        ({"protocol": "x" * 5000}, "message of protocol"),
+        ({"more" * 1000: 1}, "header has the keys"),
+        ({"fields": {"x": [[]] * 20_000}}, "more than 16384 lists and maps"),
+    ],
+)
+def test_what_an_error_quotes_is_short(said: dict[str, Any], error: str) -> None:
+    with pytest.raises(WireError) as raised:
+        decode([claiming(**said)])
+    assert error in str(raised.value)
+    assert len(str(raised.value)) < 400
+
+
+def test_lists_in_lists_take_little_memory() -> None:
+    frame = claiming(fields={"x": [[]] * 250_000})  # 56 bytes each
+    tracemalloc.start()
+    with pytest.raises(WireError, match="lists and maps"):
+        decode([frame])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4e6
+
+
+def test_large_layouts_are_not_remembered() -> None:
+    before = _remembered_layout.cache_info().currsize
+    for number in range(40):
+        tensors = {f"{number}-{place}": np.zeros(1) for place in range(1000)}
+        decode(encode(Message("model", "a", 1, {}, tensors)))
+    assert _remembered_layout.cache_info().currsize == before

@@ -39,15 +39,17 @@ from node.assignment import Assignment, Keypair
 from node.errors import ControlError, WireError
 from node.gate import CONNECTIONS, Gate
 from node.sockets import Door, Endpoint, sender, set_client_keys, set_server_keys, watch
-from node.wire import PROTOCOL, plain, unpack
+from node.wire import PROTOCOL, plain, quoted, unpack
 
 logger = logging.getLogger(__name__)
 
 _BEAT = 1.0  # s between the orchestrator's beats
-_BACKLOG = 10_000  # messages a plane holds for a side that does not read
+_BACKLOG = 10_000  # messages that a side holds for one that does not read
+_READ_AHEAD = 100  # messages of one node, and of all nodes together, that wait to be taken at the orchestrator
+_READ_AT_ONCE = 64  # before other coroutines get their turn
 _LARGEST = 4 << 20  # bytes of one message
+_CONTAINERS = 1 << 16  # lists and maps in one message: rows of traffic
 _HANDSHAKE = 10_000  # ms; a node that is starved of processor time needs seconds for it
-_BURST = 1000  # messages read before others of the orchestrator get their turn
 _FLUSH = 1000  # ms that the last words may take
 
 
@@ -151,7 +153,7 @@ class ControlServer:
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.linger = 0
         self._socket.maxmsgsize = _LARGEST
-        self._socket.sndhwm = self._socket.rcvhwm = _BACKLOG
+        self._socket.sndhwm, self._socket.rcvhwm = _BACKLOG, _READ_AHEAD
         self._socket.router_mandatory = True
         self._socket.handshake_ivl = _HANDSHAKE
         set_server_keys(self._socket, keys)
@@ -175,6 +177,8 @@ class ControlServer:
         "unreadable" with its ``reason``. What else it holds, whoever reads it has to check."""
         while True:
             yield await self._received.get()
+            if self._received.qsize() == _READ_AHEAD - 1:
+                self._read()
 
     async def send(self, node: str, message: Mapping[str, Any]) -> None:
         """Send to the node's latest incarnation; a node that is not connected misses it."""
@@ -194,8 +198,9 @@ class ControlServer:
         self._path.unlink(missing_ok=True)
 
     def _read(self) -> None:
-        for _ in range(_BURST):
-            if self._socket.closed:
+        """Take what there is, but no more than `_READ_AHEAD`: what a node sends beyond that waits with the node."""
+        for _ in range(_READ_AT_ONCE):
+            if self._socket.closed or self._received.qsize() >= _READ_AHEAD:
                 return
             try:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
@@ -206,7 +211,7 @@ class ControlServer:
             try:
                 if len(frames) != 2:
                     raise WireError(f"{len(frames) - 1} frames; a control message has one")
-                self._accept(node, address.bytes, unpack(frame.buffer))
+                self._accept(node, address.bytes, unpack(frame.buffer, _CONTAINERS))
             except WireError as error:
                 self._received.put_nowait((node, {"type": "unreadable", "reason": str(error)}))
         asyncio.get_running_loop().call_soon(self._read)  # others get their turn, whatever a node says
@@ -216,9 +221,11 @@ class ControlServer:
             raise WireError("no type")
         if message["type"] == "register":
             if message.get("node") != node:
-                raise WireError(f"claims to be {message.get('node')!r}")
+                raise WireError(f"claims to be {quoted(message.get('node'))}")
             if message.get("protocol") != PROTOCOL:
-                error = f"speaks protocol {message.get('protocol')!r}, the orchestrator {PROTOCOL}: use one version"
+                error = (
+                    f"speaks protocol {quoted(message.get('protocol'))}, the orchestrator {PROTOCOL}: use one version"
+                )
                 message = {"type": "failed", "error": error}  # and it hears nothing, so that its lease ends it
             else:
                 self._addresses[node] = address

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from node.transport import Transport
 from node.wire import Message
 
 FINISH = "finish"  # the kind by which a parent ends the run of its children
+TOLD_AT_ONCE, TOLD_A_SECOND = 100, 10  # events of one name about one peer: more would be as costly as what they tell of
 
 T = TypeVar("T")
 
@@ -45,6 +46,7 @@ class Exchange:
         self._edge_rounds = edge_rounds
         self._mailbox = Mailbox(rule.late)
         self._standing: dict[str, dict[str, Message]] = {}  # of each kind, each peer's
+        self._told: dict[tuple[str, str], _Allowance] = {}
         self._news = asyncio.Event()
         self._stopped = asyncio.Event()
         self._failure: BaseException | None = None
@@ -177,9 +179,9 @@ class Exchange:
                 self.membership.leave(peer)
                 report("refused", peer=peer, reason=reason)
             case BadMessage(peer, reason):
-                report("bad_message", peer=peer, reason=reason)
+                self._tell("bad_message", peer, reason=reason)
             case Undelivered(peer, messages, reason):
-                report("undelivered", peer=peer, messages=messages, reason=reason)
+                self._tell("undelivered", peer, messages=messages, reason=reason)
 
     def _hear_message(self, peer: str, message: Message) -> None:
         if message.kind == FINISH and peer == self._parent:
@@ -195,11 +197,22 @@ class Exchange:
 
     def _report_remarks(self, remarks: Iterable[Remark]) -> None:
         for fate, message in remarks:
-            which = self._edge_rounds.numbers(message.round, message.sender)
-            which |= {"peer": message.sender, "kind": message.kind}
+            fields = {"kind": message.kind}
             if fate == "not_finite":
-                which["what"] = str(not_finite(message.tensors))
-            self._reporter.event(fate, **which)
+                fields["what"] = str(not_finite(message.tensors))
+            self._tell(fate, message.sender, round=message.round, **fields)
+
+    def _tell(self, name: str, peer: str, *, round: int | None = None, **fields: Any) -> None:
+        """Report an event that a peer can cause as often as it likes: of too many some are only counted."""
+        allowance = self._told.setdefault((name, peer), _Allowance(asyncio.get_running_loop().time()))
+        untold = allowance.untold
+        if not allowance.take(asyncio.get_running_loop().time()):
+            return
+        if untold:
+            self._reporter.event(
+                "bad_message", peer=peer, reason=f"{untold} more events {name!r} came too fast to be told"
+            )
+        self._reporter.event(name, **self._edge_rounds.numbers(round, peer), peer=peer, **fields)
 
     async def _until(self, reached: Callable[[], bool]) -> None:
         while self.stopped or not reached():
@@ -212,6 +225,24 @@ class Exchange:
             raise Finished
         self._news.clear()
         await self._news.wait()
+
+
+class _Allowance:
+    """How many events may still be told, `TOLD_AT_ONCE` at first and `TOLD_A_SECOND` more each second."""
+
+    def __init__(self, now: float) -> None:
+        self.untold = 0
+        self._left, self._counted = float(TOLD_AT_ONCE), now
+
+    def take(self, now: float) -> bool:
+        self._left = min(float(TOLD_AT_ONCE), self._left + (now - self._counted) * TOLD_A_SECOND)
+        self._counted = now
+        if self._left < 1:
+            self.untold += 1
+            return False
+        self._left -= 1
+        self.untold = 0
+        return True
 
 
 def _copied(message: Message) -> Message:

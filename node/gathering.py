@@ -11,7 +11,6 @@ longer.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass, field
 from typing import Literal
@@ -20,6 +19,8 @@ from node.finite import not_finite
 from node.wire import Message
 
 KEPT = 16  # messages of one kind and sender that wait to be taken
+KEPT_OF_SENDER = 64  # the same of all its kinds together
+KEPT_BYTES = 1 << 28  # of the tensors of those, but always the newest message
 
 Fate = Literal["late", "superseded", "not_finite"]
 Remark = tuple[Fate, Message]
@@ -81,7 +82,7 @@ class Mailbox:
     def __init__(self, late: Literal["discard", "keep"]) -> None:
         self._late = late
         self._arrivals = 0
-        self._waiting: defaultdict[tuple[str, str], list[tuple[int, Message]]] = defaultdict(list)
+        self._waiting: dict[tuple[str, str], list[tuple[int, Message]]] = {}
         self._gathers: list[Gather] = []
         self._least_round: dict[tuple[str, str], int] = {}  # what is older has been gathered
         self._stand_ins: dict[tuple[str, str], Message] = {}
@@ -95,10 +96,11 @@ class Mailbox:
         if message.round is not None and message.round < self._least_round.get(slot, 0):
             return self._put_late(message)
         self._arrivals += 1
-        waiting = self._waiting[slot]
-        waiting[:] = [each for each in waiting if message.round is None or each[1].round != message.round]
-        waiting.append((self._arrivals, message))
-        return [("superseded", waiting.pop(0)[1])] if len(waiting) > KEPT else []
+        before = self._waiting.get(slot, [])
+        waiting = [each for each in before if message.round is None or each[1].round != message.round]
+        self._waiting[slot] = [*waiting, (self._arrivals, message)]
+        remarks: list[Remark] = [("superseded", self._oldest(slot))] if len(waiting) == KEPT else []
+        return remarks + self._make_room(message.sender)
 
     def take(self, kinds: Collection[str]) -> tuple[Message | None, list[Remark]]:
         """The newest message of the sender and kind that waited longest, and what it supersedes."""
@@ -134,6 +136,29 @@ class Mailbox:
             self._stand_ins[message.kind, message.sender] = message
         return [("late", message)]
 
+    def _make_room(self, sender: str) -> list[Remark]:
+        """Give up the oldest messages of a sender that has too many waiting, or too large ones."""
+        slots = [slot for slot in self._waiting if slot[1] == sender]
+        remarks: list[Remark] = []
+        count = sum(len(self._waiting[slot]) for slot in slots)
+        size = sum(_size(message) for slot in slots for _, message in self._waiting[slot])
+        while count > KEPT_OF_SENDER or (size > KEPT_BYTES and count > 1):
+            message = self._oldest(min(slots, key=lambda slot: self._waiting.get(slot, [(math.inf,)])[0][0]))
+            count, size = count - 1, size - _size(message)
+            remarks.append(("superseded", message))
+        return remarks
+
+    def _oldest(self, slot: tuple[str, str]) -> Message:
+        """Taken out."""
+        (_, message), *rest = self._waiting.pop(slot)
+        if rest:
+            self._waiting[slot] = rest
+        return message
+
     @staticmethod
     def _slots(gather: Gather) -> Iterable[tuple[str, str]]:
         return [(gather.kind, peer) for peer in sorted(gather.peers)]
+
+
+def _size(message: Message) -> int:
+    return sum(tensor.nbytes for tensor in message.tensors.values())

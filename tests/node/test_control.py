@@ -155,7 +155,7 @@ async def test_bad_bytes_are_told_of_and_the_next_message_counts(tmp_path: Path)
 
 
 async def test_what_is_left_for_the_next_turn_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node.control._BURST", 2)
+    monkeypatch.setattr("node.control._READ_AT_ONCE", 2)
     async with plane(tmp_path / "control") as it:
         client = it.client(it.assignment("edge-0"))
         client.register()
@@ -220,3 +220,41 @@ async def test_who_does_not_read_costs_messages_not_the_node(
     assert "the orchestrator does not read; dropped a message of type event" in caplog.text
     client.close()
     context.destroy(linger=0)
+
+
+async def test_a_flood_waits_with_the_node_that_sends_it(tmp_path: Path) -> None:
+    async with plane(tmp_path / "control") as it:
+        flood, number = it.context().socket(zmq.DEALER), 20_000
+        flood.sndhwm = 0
+        set_client_keys(flood, it.nodes.keys["edge-0"], it.keys.public)
+        flood.connect(f"ipc://{it.path}")
+        client = it.client(it.assignment("edge-1"))
+        client.register()
+        assert (await it.heard())[0] == "edge-1"
+        for _ in range(number):
+            flood.send(msgpack.packb({"type": "beat"}))
+            flood.send(b"\xc1")
+        while it.server._received.qsize() < 100:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+        assert it.server._received.qsize() == 100
+        client.event("late")
+        others = 0
+        while (await it.heard())[0] != "edge-1":  # it need not wait for the whole flood
+            others += 1
+        assert others < number / 2
+        heard = [await it.heard() for _ in range(2 * number - others)]
+        assert {sender for sender, _ in heard} == {"edge-0"}
+        assert {message["type"] for _, message in heard} == {"beat", "unreadable"}
+        flood.close(0)
+        client.close()
+
+
+async def test_lists_in_lists_are_no_message(tmp_path: Path) -> None:
+    async with plane(tmp_path / "control") as it:
+        client = it.client(it.assignment("edge-0"))
+        client.send({"type": "traffic", "peers": [[]] * 100_000})
+        (_, message) = await it.heard()
+        assert message["type"] == "unreadable"
+        assert "more than 65536 lists and maps" in message["reason"]
+        client.close()

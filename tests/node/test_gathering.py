@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.gathering import KEPT, Gather, Mailbox, Remark, needed
+from node.gathering import KEPT, KEPT_OF_SENDER, Gather, Mailbox, Remark, needed
 from node.wire import Message
 
 PEERS = frozenset({"a", "b", "c", "d"})
@@ -228,3 +228,29 @@ def test_a_late_message_that_is_not_finite_stands_in_for_nobody() -> None:
     second = begun(mailbox, 2, quorum=0.25)
     mailbox.end(second)
     assert second.result(set()) == []
+
+
+def waiting(mailbox: Mailbox) -> list[Message]:
+    return [each for slot in mailbox._waiting.values() for _, each in slot]
+
+
+def test_a_sender_has_few_messages_waiting_whatever_their_kinds_and_rounds() -> None:
+    mailbox = Mailbox("discard")
+    mailbox.put(message("b", kind="model"))
+    remarks = [mailbox.put(message("a", number, f"kind-{number % 50}", number)) for number in range(1000)]
+    assert len(waiting(mailbox)) == KEPT_OF_SENDER + 1
+    assert sum(map(len, remarks)) == 1000 - KEPT_OF_SENDER
+    left, _ = mailbox.take(["model"])
+    assert left is not None  # of another
+    kept = {each.fields["tag"] for each in waiting(mailbox)}
+    assert kept == set(range(1000 - KEPT_OF_SENDER, 1000))
+
+
+def test_a_sender_has_few_bytes_waiting_but_always_the_newest_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node.gathering.KEPT_BYTES", 1000)
+    mailbox = Mailbox("discard")
+    for round, size in ((1, 400), (2, 400), (3, 400), (4, 5000)):
+        mailbox.put(Message("update", "a", round, {}, {"w": np.zeros(size, np.uint8)}))
+        if round == 3:
+            assert [each.round for each in waiting(mailbox)] == [2, 3]
+    assert [each.round for each in waiting(mailbox)] == [4]

@@ -50,7 +50,7 @@ def with_samples(role: Role, updates: Sequence[Message]) -> list[Message]:
 
 async def average(role: Role, updates: Sequence[Message], w: State) -> State:
     """Mean of the updates' models, weighted by their field `samples`; `w` itself if nobody has any."""
-    holding = with_samples(role, updates)
+    holding = with_samples(role, fitting(role, updates, w))
     if not holding:
         return w
     states, samples = [update.tensors for update in holding], [update.fields["samples"] for update in holding]
@@ -62,6 +62,34 @@ async def average_of_devices(role: Role, updates: Sequence[Message], w: State) -
     """The same at an edge with HierFAVG's parameters, where batch normalisation's `statistics` may be left out."""
     mean = await average(role, updates, w)
     return mean if role.params.statistics == "averaged" else with_statistics_of(w, mean)
+
+
+def fitting(role: Role, updates: Sequence[Message], w: State, *counts: str) -> list[Message]:
+    """The updates that can be averaged: those with a round, a whole number of `samples` and of the other `counts`, and
+    unless they have no samples a model with the names, types and shapes of `w` (of the first update's if `w` is empty).
+
+    Any other update costs its sender an event (bad_message) and this node nothing.
+    """
+    fit: list[Message] = []
+    for update in updates:
+        odd = [name for name in ("samples", *counts) if not _is_count(update.fields.get(name))]
+        if update.round is None or odd:
+            reason = "has no round" if not odd else f"has no whole number of {' and '.join(odd)}"
+        elif update.fields["samples"] and _form(update.tensors) != _form(w or updates[0].tensors):
+            reason = "does not have the names, types and shapes of the model"
+        else:
+            fit.append(update)
+            continue
+        role.note("bad_message", round=update.round, peer=update.sender, reason=f"message {update.kind!r} {reason}")
+    return fit
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 53
+
+
+def _form(w: State) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {name: (values.dtype.str, values.shape) for name, values in w.items()}
 
 
 def round_of(message: Message) -> int:

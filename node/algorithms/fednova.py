@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from node.algorithms import fedavg
-from node.algorithms.common import with_samples
+from node.algorithms.common import fitting, with_samples
 from node.learning.aggregation import State, weighted_mean
 from node.learning.training import Learner, TrainResult
 from node.role import Role
@@ -54,7 +54,7 @@ class Cloud(fedavg.Cloud):
     """Averages its clients' mean steps; the final accuracy on the global test set is its."""
 
     async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
-        holding = with_samples(self, updates)
+        holding = with_samples(self, fitting(self, updates, w, "steps"))
         if not holding:
             return w
         states, samples = [update.tensors for update in holding], [update.fields["samples"] for update in holding]

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from node.algorithms.common import average_of_devices, evaluate, participants, round_of, train
+from node.algorithms.common import average_of_devices, evaluate, fitting, participants, round_of, train
 from node.algorithms.fedavg import Cloud
 from node.catalogue.baselines import HierFAVG, LocalTraining
 from node.learning.aggregation import State
@@ -54,7 +54,7 @@ class Edge(Role):
                 with self.in_round(t, edge_round=r):
                     devices = participants(self, self.params.participation, r)
                     await self.publish(devices, "model", w, round=r)
-                    updates = await self.gather("update", devices, round=r)
+                    updates = fitting(self, await self.gather("update", devices, round=r), w)
                     w = await average_of_devices(self, updates, w)
                     samples += sum(update.fields["samples"] for update in updates)
             await evaluate(self, w, t)

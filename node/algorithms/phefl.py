@@ -25,7 +25,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from node.algorithms import hierfavg
-from node.algorithms.common import average, average_of_devices, evaluate, participants, round_of, with_samples
+from node.algorithms.common import (
+    average,
+    average_of_devices,
+    evaluate,
+    fitting,
+    participants,
+    round_of,
+    with_samples,
+)
 from node.algorithms.hierfavg import edge_rounds
 from node.learning.aggregation import State, weighted_mean
 from node.role import Role
@@ -114,7 +122,7 @@ class Edge(Role):
             with self.in_round(t, edge_round=r):
                 devices = participants(self, self.params.participation, r)
                 await self.publish(devices, "model", eam, round=r)
-                updates = await self.gather("update", devices, round=r)
+                updates = fitting(self, await self.gather("update", devices, round=r), eam)
                 eam = await average_of_devices(self, updates, eam)
                 samples += sum(update.fields["samples"] for update in updates)
         return eam, samples

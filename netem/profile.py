@@ -24,6 +24,12 @@ from netem.errors import ProfileError, UnitError
 FULL_FRAME = 1514
 """Bytes of an Ethernet frame with a full 1500-byte packet, as the rate counts them: header yes, checksum no."""
 
+LONGEST = 86_400.0
+"""Seconds of latency, jitter or buffer at most: a day."""
+
+FASTEST = 1e15
+"""Bits per second at most."""
+
 DISTRIBUTIONS = ("normal", "uniform", "pareto")
 
 _GILBERT_ELLIOTT = "gilbert-elliott"
@@ -95,7 +101,7 @@ class LinkProfile:
                    out negative is taken as 0, which raises the mean
     distribution   "normal" (jitter is the standard deviation), "uniform" (latency ± jitter), "pareto" (heavy tail)
     loss           fraction of packets lost independently, or a GilbertElliott chain
-    rate           bits per second; None is no limit
+    rate           bits per second, at least 1; None is no limit
     buffer         what may wait for the rate before packets are dropped, as seconds at the rate;
     buffer_bytes   the same in bytes. At most one of the two, and only with a rate; neither: see `buffer_limit`
     duplicate      fraction of packets sent twice
@@ -118,24 +124,27 @@ class LinkProfile:
 
     def __post_init__(self) -> None:
         for name in ("latency", "jitter"):
-            _check_number(name, getattr(self, name), "seconds")
+            _check_number(name, getattr(self, name), "seconds", LONGEST)
         for name in ("duplicate", "corrupt", "reorder"):
             _check_fraction(name, getattr(self, name))
         if not isinstance(self.loss, GilbertElliott):
             _check_fraction("loss", self.loss)
         if self.distribution not in DISTRIBUTIONS:
-            raise ProfileError(f"distribution: {self.distribution!r} is not one of {', '.join(DISTRIBUTIONS)}")
+            raise ProfileError(
+                f"distribution: {units.shown(self.distribution)} is not one of {', '.join(DISTRIBUTIONS)}"
+            )
         self._check_rate_and_buffer()
         if self.reorder and not self.latency:
             raise ProfileError("reorder: needs a latency: a packet can only overtake others that are on their way")
 
     def _check_rate_and_buffer(self) -> None:
         if self.rate is not None:
-            _check_number("rate", self.rate, "bits per second")
-            if self.rate == 0:
-                raise ProfileError("rate: must be above 0; leave it out for no limit, or use a partition to cut a link")
+            _check_number("rate", self.rate, "bits per second", FASTEST)
+            if self.rate < 1:
+                remedy = "leave it out for no limit, or use a partition to cut a link"
+                raise ProfileError(f"rate: must be at least 1bit; {remedy}")
         if self.buffer is not None:
-            _check_number("buffer", self.buffer, "seconds")
+            _check_number("buffer", self.buffer, "seconds", LONGEST)
         if self.buffer_bytes is not None and (not isinstance(self.buffer_bytes, int) or self.buffer_bytes < 0):
             raise ProfileError(f"buffer: must be a whole number of bytes, 0 or more, not {self.buffer_bytes!r}")
         if self.buffer is not None and self.buffer_bytes is not None:
@@ -295,7 +304,9 @@ def _parse_buffer(value: object) -> dict[str, Any]:
     try:
         return {"buffer_bytes": units.parse_size(value)}
     except UnitError:
-        raise ProfileError(f"buffer: {value!r} is neither a time such as 50ms nor a size such as 64kb") from None
+        raise ProfileError(
+            f"buffer: {units.shown(value)} is neither a time such as 50ms nor a size such as 64kb"
+        ) from None
 
 
 def _parse(where: str, value: object, parser: Callable[[object], float]) -> float:
@@ -317,9 +328,12 @@ def _unknown_key(key: object, known: tuple[str, ...] | list[str], where: str) ->
     return f"{where}: unknown key {key!r}; {hint}allowed: {', '.join(known)}"
 
 
-def _check_number(name: str, value: object, unit: str) -> None:
+def _check_number(name: str, value: object, unit: str, most: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         raise ProfileError(f"{name}: must be a number of {unit}, 0 or more, not {value!r}")
+    if value > most:
+        written = units.format_rate if unit == "bits per second" else units.format_duration
+        raise ProfileError(f"{name}: must be at most {written(most)}, not {written(value)}")
 
 
 def _check_fraction(name: str, value: object) -> None:

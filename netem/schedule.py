@@ -25,6 +25,8 @@ from netem.units import format_duration, parse_duration
 
 RAMPED = ("latency", "jitter", "loss", "rate", "duplicate", "corrupt", "reorder")
 PACE = 0.1  # s from one step of a ramp to the next, unless another is given
+MOST_STEPS = 100_000  # of one ramp
+SHORTEST_REPEAT = 0.01  # s
 DIGITS = 9  # times are multiples of a nanosecond, so that sums of them compare equal
 
 
@@ -57,6 +59,13 @@ class Schedule(Protocol):
 
     def describe(self) -> str:
         """A line for people."""
+
+
+def check_repeat(repeat: float | None) -> None:
+    """Raises ScheduleError where a schedule would begin anew all the time."""
+    if repeat is not None and repeat < SHORTEST_REPEAT:
+        least = format_duration(SHORTEST_REPEAT)
+        raise ScheduleError(f"repeat: must be at least {least}, not {format_duration(repeat)}")
 
 
 def until(schedule: Schedule, base: LinkProfile, horizon: float) -> list[Change]:
@@ -92,6 +101,10 @@ class Step:
                 raise ScheduleError(f"{name}: must be 0 s or more, not {value}")
         if not (math.isfinite(self.pace) and self.pace >= 0.001):
             raise ScheduleError(f"step: must be at least 1ms, not {self.pace} s")
+        if self.over / self.pace > MOST_STEPS:
+            over, least = format_duration(self.over), format_duration(math.ceil(self.over / MOST_STEPS * 1000) / 1000)
+            raise ScheduleError(f"ramp: {over} in steps of {format_duration(self.pace)} are more than {MOST_STEPS:,} "
+                                f"changes: take a step of {least} or more")  # fmt: skip
 
     @property
     def end(self) -> float:
@@ -155,6 +168,7 @@ class Steps:
         object.__setattr__(self, "steps", tuple(sorted(self.steps, key=lambda step: step.at)))
         if not self.steps:
             raise ScheduleError("a schedule without a change: give it one, or leave it out")
+        check_repeat(self.repeat)
         last = max(step.end for step in self.steps)
         if self.repeat is not None and not (math.isfinite(self.repeat) and self.repeat > 0 and self.repeat >= last):
             raise ScheduleError(

@@ -19,7 +19,7 @@ from typing import Any, Self
 from netem import units
 from netem.errors import ProfileError, ScheduleError, UnitError
 from netem.profile import FULL_FRAME, LinkProfile
-from netem.schedule import DIGITS, Change
+from netem.schedule import DIGITS, Change, check_repeat
 
 WINDOW = 0.1  # s, unless another is given
 SHORTEST_WINDOW = 0.01
@@ -129,6 +129,7 @@ class Table:
     sha256: str = ""
 
     def __post_init__(self) -> None:
+        check_repeat(self.repeat)
         if self.repeat is not None and self.repeat <= self.rows[-1].at:
             last = units.format_duration(self.rows[-1].at)
             raise ScheduleError(f"repeat: {units.format_duration(self.repeat)} must be after the last row, at {last}")

@@ -52,7 +52,7 @@ def parse_duration(value: object) -> float:
     """
     number, unit = _split(value, "duration", "20ms")
     if unit == "m":
-        raise UnitError(f"{_show(value)} is ambiguous: write {number}min for minutes or {number}ms for milliseconds")
+        raise UnitError(f"{shown(value)} is ambiguous: write {number}min for minutes or {number}ms for milliseconds")
     return _finite(number * _multiplier(number, unit, _DURATIONS, value, "duration", "20ms"), value)
 
 
@@ -69,7 +69,7 @@ def parse_rate(value: object) -> float:
         remedy = f"write {_plain(number)}{prefix}bit ({word}bits per second)"
         if "bit" not in unit.lower():
             remedy += f", or {_plain(8 * number)}{prefix}bit if you meant {word}bytes"
-        raise UnitError(f"{_show(value)}: the unit {unit!r} is read differently by different tools; {remedy}")
+        raise UnitError(f"{shown(value)}: the unit {unit!r} is read differently by different tools; {remedy}")
     return _finite(number * _multiplier(number, unit, _RATES, value, "rate", "10mbit"), value)
 
 
@@ -80,12 +80,12 @@ def parse_fraction(value: object) -> float:
     """
     number, unit = _split(value, "fraction", "0.5%")
     if unit not in ("", "%"):
-        raise UnitError(f"{_show(value)}: {unit!r} is no unit of a fraction; write a percentage such as 0.5%")
+        raise UnitError(f"{shown(value)}: {unit!r} is no unit of a fraction; write a percentage such as 0.5%")
     if not unit and number != 0:
         meant = [f"{_plain(each)}%" for each in (number, number.scaleb(2)) if each <= 100] or ["0.5%"]
-        raise UnitError(f"{_show(value)} has no unit; write a percentage: {' or '.join(meant)}")
+        raise UnitError(f"{shown(value)} has no unit; write a percentage: {' or '.join(meant)}")
     if number > 100:
-        raise UnitError(f"{_show(value)} is more than 100%")
+        raise UnitError(f"{shown(value)} is more than 100%")
     return float(number.scaleb(-2))
 
 
@@ -97,12 +97,12 @@ def parse_size(value: object) -> int:
     number, unit = _split(value, "size", "64kb")
     if len(unit) == 2 and unit[0] in "KMG" and unit[1] == "b":
         raise UnitError(
-            f"{_show(value)}: {unit!r} may mean bits; sizes are in bytes: write {_plain(number)}{unit.lower()}"
+            f"{shown(value)}: {unit!r} may mean bits; sizes are in bytes: write {_plain(number)}{unit.lower()}"
         )
     size = number * _multiplier(number, unit, _SIZES, value, "size", "64kb")
     _finite(size, value)
     if size != size.to_integral_value():
-        raise UnitError(f"{_show(value)} is not a whole number of bytes")
+        raise UnitError(f"{shown(value)} is not a whole number of bytes")
     return int(size)
 
 
@@ -138,13 +138,13 @@ def format_size(size: int) -> str:
 def _split(value: object, kind: str, example: str) -> tuple[Decimal, str]:
     """Number and unit of a written quantity; numbers that came without quotes count as having no unit."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise UnitError(f"{_show(value)} is not a {kind}; write it like {example}")
+        raise UnitError(f"{shown(value)} is not a {kind}; write it like {example}")
     match = _QUANTITY.fullmatch(value if isinstance(value, str) else repr(value))
     if match is None:
-        raise UnitError(f"{_show(value)} is not a {kind}; write a number and a unit, like {example}")
+        raise UnitError(f"{shown(value)} is not a {kind}; write a number and a unit, like {example}")
     number = Decimal(match[1])
     if number < 0:
-        raise UnitError(f"{_show(value)}: a {kind} cannot be negative")
+        raise UnitError(f"{shown(value)}: a {kind} cannot be negative")
     return abs(number), match[2]
 
 
@@ -157,17 +157,17 @@ def _multiplier(
             return units[unit.lower()]
         except KeyError:
             raise UnitError(
-                f"{_show(value)}: {unit!r} is no unit of a {kind}; write it like {example} (units: {allowed})"
+                f"{shown(value)}: {unit!r} is no unit of a {kind}; write it like {example} (units: {allowed})"
             ) from None
     if number == 0:
         return Decimal(1)
-    raise UnitError(f"{_show(value)} has no unit; write a {kind} like {example} (units: {allowed})")
+    raise UnitError(f"{shown(value)} has no unit; write a {kind} like {example} (units: {allowed})")
 
 
 def _finite(number: Decimal, value: object) -> float:
     result = float(number)
     if math.isinf(result):
-        raise UnitError(f"{_show(value)} is too large")
+        raise UnitError(f"{shown(value)} is too large")
     return result
 
 
@@ -191,6 +191,8 @@ def _plain(number: Decimal) -> str:
     return f"{number:f}" if -12 <= number.adjusted() <= 15 else str(number)
 
 
-def _show(value: object) -> str:
-    text = repr(value)
+def shown(value: object) -> str:
+    """A value as a message quotes it, in the spelling of YAML."""
+    words = {type(None): "nothing", bool: str(value).lower(), dict: "a mapping", list: "a list"}
+    text = words.get(type(value)) or (repr(value) if isinstance(value, str | int | float) else str(value))
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -103,7 +103,13 @@ class Parameters:
         for entry in fields(self):
             value, allowed = getattr(self, entry.name), entry.metadata["allowed"]
             if value not in allowed:
-                raise ValueError(f"{entry.name}: {value!r} is not {allowed}")
+                raise ValueError(f"{entry.name}: {_shown(value)} is not {allowed}")
+
+
+def _shown(value: object) -> str:
+    """A value in the spelling of the scenario, in which it was written."""
+    words = {type(None): "nothing", bool: str(value).lower(), dict: "a mapping", list: "a list"}
+    return words.get(type(value)) or (repr(value) if isinstance(value, str | int | float) else str(value))
 
 
 P = TypeVar("P", bound=Parameters)

@@ -176,6 +176,7 @@ def _shards(scheme: Shards, task: _Task, random: np.random.Generator) -> Parts:
     return [np.concatenate([ordered[size * s : size * (s + 1)] for s in mine]) for mine in shards]
 
 
+MOST_SLOTS = 10_000_000  # of all edges in `labels-per-edge`
 PATTERNS: dict[str, tuple[Fraction, Fraction]] = {  # share of all labels at an edge; share of its first label at least
     "D1": (Fraction(1, 10), Fraction(1)),
     "D2": (Fraction(5, 10), Fraction(0)),
@@ -208,6 +209,9 @@ def _labels_per_edge(scheme: LabelsPerEdge, task: _Task, random: np.random.Gener
     rows = [_slots(edge_proportions(scheme.pattern, edge, task.classes), devices)
             for edge, devices in enumerate(task.groups)]  # fmt: skip
     per_edge = lcm(*(len(row) for row in rows))
+    if per_edge * len(rows) > MOST_SLOTS:
+        raise PartitionError("labels-per-edge cannot give edges with such different numbers of devices equal shares: "
+                             "give each edge the same number, or numbers with common divisors")  # fmt: skip
     rows = [np.repeat(row, per_edge // len(row)) for row in rows]
     demand = np.bincount(np.concatenate(rows), minlength=task.classes).max()
     pieces = [_even_split(task.shuffled(label, random), demand) for label in range(task.classes)]

@@ -44,6 +44,8 @@ def _is_cached(spec: DataSpec, cache: Path) -> bool:
 
 def _first(spec: DataSpec, base: Path, cache: Path, *, download: bool) -> Prepared:
     search = [base / spec.path] if spec.path else [base]
+    if not search[0].exists():
+        raise PlanError(("data", "path"), f"there is nothing at {search[0].absolute()}")
     reasons = []
     for name in spec.dataset:
         last = name == spec.dataset[-1]

@@ -22,6 +22,7 @@ from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import unknown
 from orchestrator.scenario.topology import LINK_CLASSES, Tier, unknown_node
 
+SHORTEST_BEAT = 0.01  # s
 _TIERS = ("device", "edge", "cloud")
 
 
@@ -124,6 +125,8 @@ def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Finding]:
     if timeouts.lost_after <= 4 * round_trip:
         least = format_duration(round(4 * round_trip, 6))
         yield ("timeouts", "lost_after"), f"must be above four round trips of the slowest link, {least}"
+    if timeouts.beat < SHORTEST_BEAT:
+        yield ("timeouts", "beat"), f"must be at least {format_duration(SHORTEST_BEAT)}"
     for name in ("lost_after", "lease"):
         if getattr(timeouts, name) < 2 * timeouts.beat:
             least = format_duration(2 * timeouts.beat)

@@ -52,9 +52,11 @@ def _targets(topology: Topology, fault: FaultSpec, links: Set[Direction]) -> Ite
     names = topology.names
     if fault.node is not None and fault.node not in names:
         yield "node", unknown_node(fault.node, names)
-    for name in fault.nodes or []:
+    for position, name in enumerate(fault.nodes or []):
         if name not in names:
             yield "nodes", unknown_node(name, names)
+        elif name in (fault.nodes or [])[:position]:
+            yield "nodes", f"{name} is named twice"
     if fault.of is not None:
         size = len(topology.group(fault.of))
         if size == 0:

@@ -98,7 +98,12 @@ def _in_our_words(detail: ErrorDetails, model: type[Strict]) -> tuple[Path, str]
             word = {"greater_than_equal": "at least", "greater_than": "above",
                     "less_than_equal": "at most", "less_than": "below"}[kind]  # fmt: skip
             limit = next(number for key, number in context.items() if key in ("ge", "gt", "le", "lt"))
-            return path, f"must be {word} {limit:.15g}, not {value}"
+            written = f"{limit:.0%}" if isinstance(value, str) and value.rstrip().endswith("%") else f"{limit:.15g}"
+            return path, f"must be {word} {written}, not {value}"
+        case "too_short":
+            return path, "give at least one, or leave it out"
+        case "string_type" if isinstance(value, bool):  # no, off
+            return path, f"write a text, not {describe(value)}; put it in quotes"
         case kind if kind in _WANTED:
             return path, f"write {_WANTED[kind]}, not {describe(value)}"
         case _:
@@ -110,6 +115,7 @@ _WANTED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
+    "finite_number": "a finite number",
     "bool_type": "true or false",
     "list_type": "a list",
     "dict_type": "a mapping (key: value)",

@@ -1,8 +1,8 @@
 """YAML in its safe subset: plain data, anchors and merge keys, and the line of every value.
 
 Stricter than YAML where its readers guess: a key that is given twice is refused, where they keep the last one; ``010``,
-which they read as 8, is refused; ``1:30``, which they read as 90, stays a text. Text, values and depth are bounded, and
-values are counted before any is made: an anchor counts as often as it is used.
+which they read as 8, is refused; ``1:30``, which they read as 90, stays a text; ``1e-3``, a text to them, is a number.
+Text, values and depth are bounded, and values are counted before any is made: an anchor counts as often as it is used.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _SCALARS = {  # in the words of an error message
     f"{_YAML}timestamp": "date",
     f"{_YAML}str": "text",
 }
+_EXPONENT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]{1,3}")  # 1e-3, a text in YAML 1.1
 _LONGEST_NUMBER = 400  # characters; Python converts no whole number of more than 4300 digits
 
 
@@ -144,10 +145,13 @@ class _Reader:
             for position, item in enumerate(node.value):
                 self.places[(*path, position)] = self._place(item)
             return [self._value(loader, item, (*path, position)) for position, item in enumerate(node.value)]
+        assert isinstance(node, yaml.ScalarNode)
         return self._scalar(loader, node, path)
 
-    def _scalar(self, loader: yaml.SafeLoader, node: yaml.Node, path: Path) -> Any:
+    def _scalar(self, loader: yaml.SafeLoader, node: yaml.ScalarNode, path: Path) -> Any:
         text, kind = str(node.value), _SCALARS.get(node.tag, "text")
+        if kind == "text" and node.style is None and _EXPONENT.fullmatch(text):
+            return float(text)
         number = kind in ("whole number", "number")
         if kind == "text" or (number and ":" in text):
             if not text.isprintable() and re.search("[\ud800-\udfff]", text):

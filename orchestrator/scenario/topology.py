@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from orchestrator.scenario.strict import Strict, nearest
-from orchestrator.scenario.words import describe
+from orchestrator.scenario.words import describe, shortened
 
 Tier = Literal["cloud", "edge", "device"]
 LINK_CLASSES = ("device-edge", "edge-cloud", "edge-edge", "device-cloud")
@@ -45,7 +45,7 @@ def unknown_node(name: str, names: Iterable[str]) -> str:
     """The sentence for a node that does not exist."""
     names = sorted(names)
     listed = names if len(names) <= 8 else [*names[:4], "...", *names[-3:]]
-    return f"there is no node '{name}'{nearest(name, names)} (nodes: {', '.join(listed)})"
+    return f"there is no node '{shortened(name)}'{nearest(name, names)} (nodes: {', '.join(listed)})"
 
 
 def _count(value: Any) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 def dotted(path: Sequence[str | int]) -> str:
     """``("faults", 0, "at")`` as ``faults.0.at``, the form that `--set` takes."""
-    return ".".join(str(part) for part in path)
+    return ".".join(printable(str(part)) for part in path)
 
 
 def describe(value: Any) -> str:
@@ -20,7 +20,7 @@ def describe(value: Any) -> str:
         case bool():
             return f"the truth value {str(value).lower()}"
         case str():
-            return f"the text {shortened(value)!r}"
+            return f"the text '{shortened(value)}'"
         case int() | float():
             return f"the number {value}"
         case dict():
@@ -35,4 +35,9 @@ def describe(value: Any) -> str:
 
 def shortened(text: str, length: int = 60) -> str:
     """A text that a message quotes, the end of a long one left out."""
-    return text if len(text) <= length else f"{text[: length - 3]}..."
+    return printable(text if len(text) <= length else f"{text[: length - 3]}...")
+
+
+def printable(text: str) -> str:
+    """A text with what would move the cursor, or colour the terminal, written as escapes."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -19,11 +19,11 @@ from node.parameters import read_parameters
     [
         ({"learning_rate": 0}, "learning_rate: 0 is not a number above 0"),
         ({"learning_rate": "0.1"}, "learning_rate: '0.1' is not a number above 0"),
-        ({"learning_rate": True}, "learning_rate: True is not a number above 0"),
+        ({"learning_rate": True}, "learning_rate: true is not a number above 0"),
         ({"learning_rate": float("nan")}, "learning_rate: nan is not a number above 0"),
         ({"momentum": 1}, "momentum: 1 is not a number at least 0 and below 1"),
         ({"batch_size": 3.5}, "batch_size: 3.5 is not a whole number at least 1"),
-        ({"epochs": None}, "epochs: None is not a whole number at least 1"),
+        ({"epochs": None}, "epochs: nothing is not a whole number at least 1"),
         ({"steps": 0}, "steps: 0 is not a whole number at least 1, or nothing"),
         ({"learning-rate": 1}, "unknown parameter 'learning-rate'; did you mean 'learning_rate'?"),
         ({"x": 1}, "unknown parameter 'x' (allowed: optimizer, learning_rate, momentum"),

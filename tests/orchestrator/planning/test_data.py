@@ -43,6 +43,11 @@ def test_a_place_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         prepare_data(spec("npz:mine.npz"), Path())
 
 
+def test_a_path_that_leads_nowhere_is_refused_also_where_it_is_not_needed(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=f"^data.path: there is nothing at {tmp_path}/nowhere$"):
+        prepare_data(spec("digits", path="nowhere"), tmp_path)
+
+
 def test_a_pipe_is_no_data_set(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(PlanError, match="no file at"):

@@ -464,7 +464,7 @@ QUORUMS = {
     "0%": "must be above 0%, or a whole number of peers, at least 1, not 0%",
     "-1": "-1: a fraction cannot be negative; or a whole number of peers, like 2",
     "1.0": "1.0 has no unit; write a percentage: 1% or 100%; or a whole number of peers, like 2",
-    "true": "True is not a fraction; write it like 0.5%; or a whole number of peers, like 2",
+    "true": "true is not a fraction; write it like 0.5%; or a whole number of peers, like 2",
     "3": "cloud cannot wait for 3 answers: it has 2 edges",
 }
 

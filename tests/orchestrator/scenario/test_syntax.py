@@ -75,6 +75,12 @@ def test_what_yaml_reads_as_sixties_stays_a_text() -> None:
     }  # fmt: skip
 
 
+def test_numbers_with_an_exponent_are_numbers() -> None:
+    assert read_yaml("a: 1e-3\nb: 2E5\nc: '1e-3'\nd: 1e3x\ne: -1.5e+2\n", "f.yaml")[0] == {
+        "a": 0.001, "b": 2e5, "c": "1e-3", "d": "1e3x", "e": -150.0,
+    }  # fmt: skip
+
+
 TEN = ", ".join(["%s"] * 10)
 BOMBS = {  # with the line and the place where the values become more than 100,000
     "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"

@@ -60,7 +60,8 @@ def override(document: Document, assignments: Sequence[str], shorthand: Callable
             continue
         for written in [known for known in places if known[: len(path)] == path]:
             del places[written]
-        places[path] = where
+        for length in range(1, len(path) + 1):
+            places.setdefault(path[:length], where)
     if problems:
         raise ScenarioError(problems)
     return Document(document.name, data, places)

@@ -70,7 +70,9 @@ class FaultSpec(LinkKeys):
         WithJsonSchema({"type": "array", "items": _NAMES, "minItems": 2, "maxItems": 2}),
     ] = None
     for_: Duration | None = Field(default=None, alias="for", gt=0)
-    factor: float | None = Field(default=None, gt=1, description="slow: how many times longer every step takes")
+    factor: float | None = Field(
+        default=None, gt=1, le=1_000_000, description="slow: how many times longer every step takes"
+    )
 
     @model_validator(mode="after")
     def _check_sense(self) -> FaultSpec:

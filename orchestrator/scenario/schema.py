@@ -73,8 +73,8 @@ class HardwareSpec(Strict):
     short: ClassVar[str | None] = "class"
 
     class_: HardwareName = Field(default="host", alias="class")
-    speed: float | None = Field(default=None, gt=0, description="relative to a core of this host")
-    cores: float | None = Field(default=None, gt=0)
+    speed: float | None = Field(default=None, ge=0.0001, description="relative to a core of this host")
+    cores: float | None = Field(default=None, ge=0.01)
     memory: Size | None = Field(default=None, gt=0)
     image: ImageName | None = Field(
         default=None, description="of the containers, also for another processor; default: the run's"

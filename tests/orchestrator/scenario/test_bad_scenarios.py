@@ -37,6 +37,7 @@ BAD = {
         "tоpology: unknown key; did you mean 'topology'? (allowed here: name, seed, algorithm, data, model, topology, "
         "hardware, links, faults, gathering, timeouts, restart, stop, expect, driver, engine, probe)",
     "hardware: {device: {speed: .inf}}": "hardware.device.speed: write a finite number, not the number inf",
+    "hardware: {device: {speed: 1e-308}}": "hardware.device.speed: must be at least 0.0001, not 1e-308",
     "hardware: {device: {cores: .nan}}": "hardware.device.cores: write a finite number, not the number nan",
     "hardware: {device: {cores: true}}": "hardware.device.cores: write a number, not the truth value true",
     "hardware: {device: {memory: 1}}":

@@ -68,6 +68,12 @@ def test_overrides_set_values_read_as_yaml() -> None:
     assert document().data["name"] == "demo"
 
 
+def test_what_an_override_makes_on_its_way_has_its_place() -> None:
+    changed = override(document(), ["hardware.device.speed=2", "links.device-edge.rate=1"], lambda path: None)
+    assert changed.place(("hardware",)) == changed.place(("hardware", "device")) == "--set hardware.device.speed=2"
+    assert changed.place(("links", "device-edge")) == "demo.yaml:4"
+
+
 def test_an_override_reaches_below_a_short_form() -> None:
     changed = override(
         document(),

@@ -319,7 +319,7 @@ MISTAKES = [
     ),
     (
         "algorithm: hierfavg\nhardware:\n  device: raspi\n  gateway: host\n  edge: {class: host, speed: -1}\n",
-        ["f.yaml:5: hardware.edge.speed: must be above 0, not -1"],
+        ["f.yaml:5: hardware.edge.speed: must be at least 0.0001, not -1"],
     ),
     (
         "algorithm: hierfavg\nhardware:\n  device: {image: my node}\n  edge: {image: 3}\n  cloud: {picture: x}\n",

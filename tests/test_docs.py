@@ -52,3 +52,15 @@ def test_the_sweep_that_is_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", [*SweepFile.model_fields, *Target.model_fields])
 def test_every_key_of_a_sweep_is_explained(key: str) -> None:
     assert f"`{key}" in (ROOT / "docs/sweep.md").read_text()
+
+
+def test_every_row_of_the_table_of_security_names_tests_that_exist() -> None:
+    page = (ROOT / "docs/security.md").read_text()
+    _, table, _ = re.split(r"^## What a hostile node can(?:not)? do$", page, flags=re.MULTILINE)
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    sources = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert len(rows) > 15
+    for row in rows:
+        named = re.findall(r"`(test_\w+)`", row.split("|")[3])
+        assert named, row
+        assert all(f"def {name}(" in sources for name in named), row

@@ -3,25 +3,38 @@
 libzmq takes every connection, and keeps for each what its frames announce, up to the largest message, before anybody is
 asked who it is. So half-open connections could take all memory and all descriptors. A gate keeps the newest few of each
 address: a peer's live connection is its newest, and whoever opens more ends connections of its own address only.
+
+Nor does libzmq bound a message of many frames, of which it hands over none before the last has come. So a gate also
+compares what the kernel has received of an address with what was delivered of it, and ends its connections when too
+much is missing.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import itertools
+import logging
 import os
 import socket
 import struct
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import zmq
 
 from node.sockets import watch
 
+logger = logging.getLogger(__name__)
+
 # A peer has one, and leaves behind one for each time that it was cut off, until the kernel finds out.
 CONNECTIONS = 4
 
+UNDELIVERED = 64 << 20  # bytes; the largest packets that may wait, and the kernel's buffers, are a sixth of that
+_OVERHEAD = 256  # bytes that a packet has beside its frames, at most: RFC 23 and 26 of ZeroMQ
+_LOOK = 1.0  # s
+
+_RECEIVED = struct.Struct("=128xQ")  # <linux/tcp.h>, tcpi_bytes_received of tcp_info
 _EVENT = struct.Struct("=HI")  # zmq_socket_monitor(3): the event, and its value, which is a descriptor
 _CREDENTIALS = struct.Struct("iII")  # unix(7), SO_PEERCRED: process, user, group
 _numbers = itertools.count()
@@ -50,8 +63,17 @@ class Gate:
         self._events.rcvhwm = 0  # no limit: libzmq's own thread would wait for this one
         self._events.connect(endpoint)
         self._stop = watch(self._events, self._read)
+        self._received: dict[int, int] = {}  # by descriptor
+        self._delivered: Counter[str] = Counter()  # by host, since the last look
+        self._missing: Counter[str] = Counter()
+        self._looking = asyncio.create_task(self._look())
+
+    def delivered(self, host: str, size: int) -> None:
+        """A packet of so many bytes of this host arrived whole."""
+        self._delivered[host] += size + _OVERHEAD
 
     def close(self) -> None:
+        self._looking.cancel()
         self._stop()
         self._listener.disable_monitor()
         self._events.close()
@@ -82,8 +104,32 @@ class Gate:
             if _holder(connection) == holder:
                 connection.shutdown(socket.SHUT_RDWR)  # libzmq hears of it, and lets go
 
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK)
+            news = Counter({host: -size for host, size in self._delivered.items()})
+            self._delivered.clear()
+            for descriptor, (host, _) in self._holders.items():
+                with contextlib.suppress(OSError), _duplicate(descriptor) as connection:
+                    if connection.family != socket.AF_UNIX:
+                        data = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
+                        (received,) = _RECEIVED.unpack(data)
+                        news[host] += received - self._received.get(descriptor, 0)
+                        self._received[descriptor] = received
+            for host, size in news.items():
+                self._missing[host] = max(0, self._missing[host] + size)
+                if self._missing[host] > UNDELIVERED:
+                    self._end_all(host)
+
+    def _end_all(self, host: str) -> None:
+        logger.warning("%s: ended its connections, of which %d bytes never became a packet", host, self._missing[host])
+        self._missing[host] = 0
+        for descriptor in [each for each, (holder, _) in self._holders.items() if holder == host]:
+            self._end(descriptor)
+
     def _forget(self, descriptor: int) -> None:
         holder = self._holders.pop(descriptor, None)
+        self._received.pop(descriptor, None)
         if holder is not None:
             self._open[holder].remove(descriptor)
             if not self._open[holder]:

@@ -186,6 +186,7 @@ class ZmqTransport:
 
     def _read(self) -> None:
         assert self._listener is not None
+        assert self._gate is not None
         socket = self._listener.socket
         for _ in range(_PACKETS_AT_ONCE):
             if socket.closed:
@@ -194,5 +195,7 @@ class ZmqTransport:
                 frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            self._peers.hear(sender(frames[0]), [frame.buffer for frame in frames])
+            peer, packet = sender(frames[0]), [frame.buffer for frame in frames]
+            self._gate.delivered(self._addresses[peer].host, sum(map(len, packet)))
+            self._peers.hear(peer, packet)
         asyncio.get_running_loop().call_soon(self._read)

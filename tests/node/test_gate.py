@@ -9,14 +9,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zmq
 
-from node.association import Joined
+from node.association import Joined, Received
 from node.control import ControlServer
 from node.gate import CONNECTIONS
 from node.resources import resident_bytes
+from node.sockets import set_client_keys
 from node.transport import ZmqTransport
+from node.wire import Message
 from tests.node.assignments import Nodes, make_keys
 
 PATIENCE = 20.0
@@ -85,6 +88,38 @@ async def test_half_open_connections_take_little_and_keep_nobody_out(target: Tar
         await target.peer.close()
     assert resident_bytes() - resident < 15e6  # without a bound what was sent, NUMBER times: 30 MB
     await until(lambda: descriptors() <= before + CONNECTIONS, "the end of all of them")
+
+
+async def test_what_never_becomes_a_packet_is_ended(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message of many frames, of which libzmq hands over none before it has all."""
+    monkeypatch.setattr("node.gate.UNDELIVERED", 4 << 20)
+    monkeypatch.setattr("node.gate._LOOK", 0.01)
+    await asyncio.sleep(1.1)  # the first look is after the usual time
+    pushing = target.other.socket(zmq.PUSH)
+    set_client_keys(pushing, target.nodes.keys["edge-1"], target.nodes.keys["edge-0"].public)
+    pushing.connect(f"tcp://127.0.0.1:{target.nodes.ports['edge-0']}")
+    ended = pushing.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+    pushing.send_multipart([bytes(500_000)] * 200)
+    assert await asyncio.get_running_loop().run_in_executor(None, ended.poll, PATIENCE * 1000)
+    pushing.disable_monitor()
+    ended.close(0)
+    pushing.close(0)
+
+
+async def test_what_becomes_packets_is_let_in_whatever_it_is(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node.gate.UNDELIVERED", 4 << 20)
+    monkeypatch.setattr("node.gate._LOOK", 0.01)
+    await asyncio.sleep(1.1)
+    await target.peer.start()
+    async with asyncio.timeout(PATIENCE):
+        assert await target.transport.receive() == Joined("edge-1")
+        for number in range(20):
+            await target.peer.send(["edge-0"], Message("model", "edge-1", number, {}, {"w": np.zeros(1_000_000)}))
+        for number in range(20):
+            event = await target.transport.receive()
+            assert isinstance(event, Received)
+            assert event.message.round == number
+    await target.peer.close()
 
 
 async def test_who_has_no_peers_address_is_not_let_in(target: Target) -> None:

@@ -99,9 +99,9 @@ class Exchange:
         numbers = self._edge_rounds.numbers(round, peer)
         self._reporter.event("round_abandoned", **numbers, kind=kind, have=have, need=need)
 
-    async def receive(self, kinds: Collection[str]) -> Message:
+    async def receive(self, kinds: Collection[str], sender: str | None = None) -> Message:
         while True:
-            message, remarks = self._mailbox.take(kinds)
+            message, remarks = self._mailbox.take(kinds, sender)
             self._report_remarks(remarks)
             if message is None or self._stopped.is_set():
                 await self._next_news()

@@ -102,9 +102,10 @@ class Mailbox:
         remarks: list[Remark] = [("superseded", self._oldest(slot))] if len(waiting) == KEPT else []
         return remarks + self._make_room(message.sender)
 
-    def take(self, kinds: Collection[str]) -> tuple[Message | None, list[Remark]]:
-        """The newest message of the sender and kind that waited longest, and what it supersedes."""
-        slots = [slot for slot, waiting in self._waiting.items() if waiting and slot[0] in kinds]
+    def take(self, kinds: Collection[str], sender: str | None = None) -> tuple[Message | None, list[Remark]]:
+        """The newest message of the sender (of this one, if one is given) and kind that waited longest, and what it
+        supersedes."""
+        slots = [slot for slot in self._waiting if slot[0] in kinds and sender in (None, slot[1])]
         if not slots:
             return None, []
         *older, (_, newest) = self._waiting.pop(min(slots, key=lambda slot: self._waiting[slot][-1][0]))

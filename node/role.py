@@ -13,7 +13,7 @@
     class Client(Role):
         async def run(self):
             while True:
-                m = await self.receive("model")
+                m = await self.receive("model", sender=self.parent)
                 result = await self.compute(self.learner.train, m.tensors, self.params, m.round)
                 await self.send(self.parent, "update", result.weights, round=m.round, samples=self.learner.samples)
 
@@ -155,10 +155,11 @@ class Role:
         first = messages[0]
         self._exchange.abandon(first.kind, first.round, first.sender, have=0, need=1)
 
-    async def receive(self, *kinds: str) -> Message:
-        """The next message of these kinds. Of several from one sender only the newest is given (event superseded).
-        Messages with tensors that are not finite are left out (event not_finite), but for the parent's."""
-        return await self._exchange.receive(kinds)
+    async def receive(self, *kinds: str, sender: str | None = None) -> Message:
+        """The next message of these kinds, from anybody or only from the ``sender``, as what a parent says must be. Of
+        several from one sender only the newest is given (event superseded). Messages with tensors that are not finite
+        are left out (event not_finite), but for the parent's."""
+        return await self._exchange.receive(kinds, sender)
 
     @property
     def present(self) -> frozenset[str]:

@@ -195,7 +195,7 @@ class Client(Party):
         self.begun = 0
         self.memory: dict[int, Synthetic] = {}
         while True:
-            message = await self.receive("begin", "exchange", "inverted")
+            message = await self.receive("begin", "exchange", "inverted", sender=self.parent)
             match message.kind:
                 case "begin":
                     await self.learn_alone(round_of(message), message.fields["participants"])

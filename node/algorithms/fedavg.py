@@ -49,7 +49,7 @@ class Client(Role):
     async def run(self) -> None:
         assert self.parent is not None
         while True:
-            model = await self.receive("model")
+            model = await self.receive("model", sender=self.parent)
             t = round_of(model)
             result = await self.train(model.tensors, t)
             self.report(round=t, scope="train", loss=result.loss)

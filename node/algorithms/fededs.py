@@ -138,7 +138,7 @@ class Edge(Role):
         """Rounds without end; `model` is that of the first one, if it is here already."""
         assert self.parent is not None
         while True:
-            model = model or await self.receive("model")
+            model = model or await self.receive("model", sender=self.parent)
             t = round_of(model)
             result = await self.transfer_knowledge(model.tensors, t)
             self.report(round=t, scope="train", loss=result.loss)
@@ -186,7 +186,7 @@ class Edge(Role):
             tensors, ends = self.restored.tensors, self.restored.fields
             await self.offer(EncryptedSet(tensors["images"], tensors["outputs"], tensors["layer"], **ends))
             return None
-        first = await self.receive("layer", "model")
+        first = await self.receive("layer", "model", sender=self.parent)
         if first.kind == "model":
             await self.offer(NOTHING)
             return first

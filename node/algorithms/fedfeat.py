@@ -210,7 +210,7 @@ class Client(Role):
 
     async def run(self) -> None:
         while True:
-            asked = await self.receive("model", "averaged")
+            asked = await self.receive("model", "averaged", sender=self.parent)
             await (self.train if asked.kind == "model" else self.extract)(asked.tensors, round_of(asked))
 
     async def train(self, w: State, t: int) -> None:

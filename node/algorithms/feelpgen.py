@@ -313,7 +313,7 @@ class Device(Role):
         assert self.parent is not None
         p = self.params
         while True:
-            message = await self.receive("model")
+            message = await self.receive("model", sender=self.parent)
             r = round_of(message)
             w, generator = (parted(message.tensors, part) for part in ("model", "generator"))
             beside = p.batch_size if p.generated_weight == "batch" else max(self.learner.samples, 1)

@@ -48,7 +48,7 @@ class Edge(Role):
     async def run(self) -> None:
         assert self.parent is not None
         while True:
-            model = await self.receive("model")
+            model = await self.receive("model", sender=self.parent)
             t, w, samples = round_of(model), model.tensors, 0
             for r in edge_rounds(t, self.params.kappa2):
                 with self.in_round(t, edge_round=r):
@@ -67,7 +67,7 @@ class Device(Role):
     async def run(self) -> None:
         assert self.parent is not None
         while True:
-            model = await self.receive("model")
+            model = await self.receive("model", sender=self.parent)
             r = round_of(model)
             result = await train(self, model.tensors, r, local_training(self.params))
             t, more = divmod(r, self.params.kappa2)

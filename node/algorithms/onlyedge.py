@@ -47,7 +47,7 @@ class Edge(Role):
         if self.restored is not None:
             return self.restored.tensors
         if self.parent is not None:
-            return (await self.receive("model")).tensors
+            return (await self.receive("model", sender=self.parent)).tensors
         state: State = self.learner.initial()
         return state
 
@@ -58,7 +58,7 @@ class Device(Role):
     async def run(self) -> None:
         assert self.parent is not None
         while True:
-            model = await self.receive("model")
+            model = await self.receive("model", sender=self.parent)
             r = round_of(model)
             result = await train(self, model.tensors, r, self.params)
             t, more = divmod(r, self.params.kappa2)

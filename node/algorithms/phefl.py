@@ -101,7 +101,7 @@ class Edge(Role):
         trained = self.restored.round if self.restored else 0
         samples = self.restored.fields["samples"] if self.restored else 0
         while True:
-            model = await self.receive("model")
+            model = await self.receive("model", sender=self.parent)
             t = round_of(model)
             if t > trained:
                 peam = await self.personalise(eam, model.tensors, t - 1) or self.learner.initial()

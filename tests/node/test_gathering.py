@@ -254,3 +254,13 @@ def test_a_sender_has_few_bytes_waiting_but_always_the_newest_message(monkeypatc
         if round == 3:
             assert [each.round for each in waiting(mailbox)] == [2, 3]
     assert [each.round for each in waiting(mailbox)] == [4]
+
+
+def test_what_one_sender_alone_may_say_is_not_taken_from_another() -> None:
+    mailbox = Mailbox("discard")
+    mailbox.put(message("child", kind="model"))
+    assert mailbox.take(["model"], "parent") == (None, [])
+    mailbox.put(message("parent", kind="model"))
+    taken, _ = mailbox.take(["model"], "parent")
+    assert taken is not None
+    assert taken.sender == "parent"

@@ -15,11 +15,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from orchestrator.host import containers
@@ -27,6 +28,7 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.host.processes import run_processes
 from orchestrator.results.rows import COMPLETE
 from tests.campaign.dice import Dice
+from tests.e2e.engine import with_image
 from tests.e2e.harness import Background, Result, json_of, resume, traces_of, wait_for
 
 PARTS = {"namespaces": ("forkserver", "switch", "hub"), "docker": ("switch", "hub")}
@@ -199,6 +201,15 @@ def _resumed(directory: RunDirectory, result: Result, before: set[str]) -> list[
     return [f"after resume: {each}" for each in _left(directory, before) + _record(directory)]
 
 
+@contextlib.contextmanager
+def _engine() -> Iterator[None]:
+    """A Docker Engine with an image of nodes, which this process and what it starts use."""
+    with with_image() as place, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DOCKER_HOST", place.address)
+        patch.setenv("EDGEBED_IMAGE", place.image)
+        yield
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 1 if anything was found."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign.kills", description=(__doc__ or "").split(":")[0])
@@ -207,11 +218,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--driver", choices=sorted(PARTS), default="namespaces")
     given = parser.parse_args(arguments)
     failed = 0
-    for seed in range(given.first, given.first + given.kills):
-        kill = drawn(seed, given.driver)
-        found = carry_out(kill)
-        failed += bool(found)
-        print(kill, *(f"  {each}" for each in found or ["as documented"]), sep="\n", flush=True)
+    with _engine() if given.driver == "docker" else contextlib.nullcontext():
+        for seed in range(given.first, given.first + given.kills):
+            kill = drawn(seed, given.driver)
+            found = carry_out(kill)
+            failed += bool(found)
+            print(kill, *(f"  {each}" for each in found or ["as documented"]), sep="\n", flush=True)
     print(f"{given.kills} kills, {failed} with findings")
     return 1 if failed else 0
 

@@ -105,7 +105,8 @@ class Session:
     ) -> None:
         self.plan = plan
         self.past = past
-        self.nodes = {node.name: NodeState(node) for node in plan.nodes}
+        gone = past.left
+        self.nodes = {node.name: NodeState(node, "left" if node.name in gone else "planned") for node in plan.nodes}
         self.progress = Progress(round=past.round)
         self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self.training = False

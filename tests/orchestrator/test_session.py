@@ -23,12 +23,13 @@ from orchestrator.errors import FabricError, HostError
 from orchestrator.fabric.base import Fabric
 from orchestrator.hearing import Hearing
 from orchestrator.host.directory import RunDirectory
+from orchestrator.past import NOTHING, Past
 from orchestrator.planning.assignments import assignments
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import NodePlan, Plan, make_plan
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
-from orchestrator.results.rows import Event, State
+from orchestrator.results.rows import Event, FaultSpan, State
 from orchestrator.results.summary import summary
 from orchestrator.scenario.reading import parse
 from orchestrator.session import RESTART_DELAY, RESTART_LIMIT, Session
@@ -123,7 +124,7 @@ class PlayedFabric:
 class Stage:
     """Everything a session needs."""
 
-    def __init__(self, tmp_path: Path, scenario: str) -> None:
+    def __init__(self, tmp_path: Path, scenario: str, past: Past = NOTHING) -> None:
         self.plan: Plan = make_plan(parse(scenario, "played.yaml"), None)
         self.directory = RunDirectory.create(tmp_path, "played")
         self.record = Record.create(self.directory.path, json.dumps(self.plan.to_json()), {})
@@ -140,7 +141,8 @@ class Stage:
             cast(Fabric, self.fabric),
             asyncio.get_running_loop().time,
             self.lines.append,
-            assignments=assignments(self.plan, self.directory, RunKeys.none()),
+            past,
+            assignments(self.plan, self.directory, RunKeys.none()),
         )
 
     async def train(self) -> None:
@@ -541,6 +543,23 @@ def test_the_run_ends_when_its_last_leader_leaves(play: Play) -> None:
             assert (await stage.session.ended).reason == "rounds"
 
     play(act, EDGES + "faults:\n  - {at: 5s, node: edge-1, action: leave}\n")
+
+
+def test_a_leader_that_left_before_an_interruption_is_not_waited_for_after_it(tmp_path: Path) -> None:
+    leave = FaultSpan(1, "leave", "edge-1", 5.0, None, None, 2, "", ("edge-1",), {})
+
+    async def main() -> None:
+        stage = Stage(tmp_path, EDGES, Past(faults=(leave,)))
+        try:
+            await stage.train()
+            stage.control.say("edge-0", "done", reason="rounds")
+            async with asyncio.timeout(1.0):
+                assert (await stage.session.ended).reason == "rounds"
+        finally:
+            await stage.session.close()
+            stage.record.close()
+
+    run_virtual(main())
 
 
 def test_the_last_word_of_a_life_that_is_over_is_not_the_next_ones(play: Play) -> None:

@@ -195,7 +195,8 @@ class Tie:
         self.update()
         if self.ends[peer] is None:
             self._stop_timer()
-        elif arrival is not None and self._timer is not None:  # should the farewell not arrive, silence is noticed
+        elif arrival is not None and arrival < math.inf and self._timer is not None:
+            # Should the farewell not arrive after all, silence is noticed.
             self._stop_timer()
             self._timer = asyncio.get_running_loop().call_at(arrival + self._patience(), self._lose)
 

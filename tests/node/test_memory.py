@@ -231,6 +231,20 @@ def test_a_connection_that_gave_up_is_made_anew() -> None:
     run(work())
 
 
+def test_a_farewell_over_a_connection_that_gave_up_is_silence() -> None:
+    class GivesUp(Delay):
+        def send(self, now: float, size: int) -> float:
+            return math.inf
+
+    async def work() -> None:
+        a, b = await pair(MemoryNetwork(lambda source, target: GivesUp()))
+        await a.close(flush=1.0)
+        assert isinstance(await b.receive(), Lost)
+        assert now() == pytest.approx(8.0)
+
+    run_virtual(asyncio.wait_for(work(), 100.0))
+
+
 def test_a_node_frozen_before_it_starts_is_met_when_it_is_thawed() -> None:
     async def work() -> None:
         network = MemoryNetwork()

@@ -69,7 +69,7 @@ def finished(history: History) -> Finding:
     done, planned = history.rounds_done(), history.rounds_planned
     rounds = f"{done} of {text.count(planned, 'round')}" if planned is not None else text.count(done, "round")
     abandoned = len({each.round for each in history.rounds() if each.abandoned and each.node in history.leaders})
-    rounds += f", {abandoned} abandoned for want of answers" if abandoned else ""
+    rounds += f" ({abandoned} abandoned for want of answers)" if abandoned else ""
     remedy = f"; `resume {history.run}` goes on from there" if done else ""
     outcome = history.outcome
     if outcome is None:

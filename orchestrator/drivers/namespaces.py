@@ -39,6 +39,12 @@ INHERITED = (
 such as access keys, is none of their business."""
 
 
+SAME_USER = (
+    "nodes have the orchestrator's user id, without its capabilities, and the number of their processes may not be"
+    " limited: the run's files cannot be given to users of their own here"
+)
+
+
 class NamespacesDriver:
     """See Driver for the verbs. ``data``: the folder of the prepared data."""
 
@@ -50,7 +56,7 @@ class NamespacesDriver:
         self._hub = hub
         self._directory = directory
         self._data = data
-        self._own_users = hub.privileged and mapped(Path("/proc/self/uid_map").read_text())
+        self._own_users = False
         self._server: JsonChild | None = None
         self._pids: dict[str, int] = {}
         self._lacked: Counter[str] = Counter()  # how often the kernel killed a node that lacked memory
@@ -63,6 +69,9 @@ class NamespacesDriver:
     async def open(self) -> None:
         """Start the fork server; it warms up while the caller goes on, and ``start`` waits for it."""
         directory = self._directory
+        if self._hub.privileged:
+            self._own_users = can_give_away(directory.control, own_user(directory.run, "").gid)
+            self._notes += [] if self._own_users else [SAME_USER]
         tree = directory.nodes / "tree"
         tree.mkdir(exist_ok=True)
         view = {
@@ -172,6 +181,18 @@ class NamespacesDriver:
         await server.ended.wait()
         self.breakdown = server.ending
         self.lost.set()
+
+
+def can_give_away(folder: Path, group: int) -> bool:
+    """Whether this host has the ids of `own_user`, and the file system of ``folder`` lets root give files to them: some
+    of other hosts and of virtual machines do not."""
+    if not mapped(Path("/proc/self/uid_map").read_text()):
+        return False
+    try:
+        os.chown(folder, -1, group)
+    except OSError:
+        return False
+    return folder.stat().st_gid == group
 
 
 def hand_over(directory: RunDirectory, node: str, data: Path, user: User | None) -> Path:

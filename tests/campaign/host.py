@@ -120,7 +120,7 @@ def _clear(group: int) -> int:
 
 
 def _become_command(job: dict[str, Any], output: Path, errors: Path) -> NoReturn:
-    from orchestrator.cli import main
+    from orchestrator.__main__ import main
     from tests.campaign import canaries
 
     os.setsid()

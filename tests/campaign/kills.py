@@ -131,7 +131,7 @@ def _strike(kill: Kill, run: Background) -> bool:
     """Whether there was anything to strike."""
     if kill.round:
         with contextlib.suppress(AssertionError):
-            wait_for(lambda: run.process.poll() is not None or run._round() >= kill.round or None, "its moment", LIMIT)
+            wait_for(lambda: run.process.poll() is not None or run.round() >= kill.round or None, "its moment", LIMIT)
     else:
         wait_for(lambda: run.directory, "the run's directory")
     time.sleep(kill.after)  # the moment itself, which is nothing that could be waited for

@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from orchestrator.cli import cli
+from orchestrator.scenario.expectations import ExpectSpec
+from orchestrator.scenario.reading import parse
 from orchestrator.sweep.reading import SweepFile, Target, load
 
 ROOT = Path(__file__).parents[1]
@@ -21,9 +23,17 @@ def blocks(page: str) -> list[str]:
 
 
 def workflow() -> dict[str, Any]:
-    (block,) = blocks("ci.md")
-    found: dict[str, Any] = yaml.safe_load(block)
-    return found
+    found: list[dict[str, Any]] = [yaml.safe_load(block) for block in blocks("ci.md")]
+    (jobs,) = [each for each in found if "jobs" in each]
+    return jobs
+
+
+def test_what_a_run_may_be_expected_to_come_to_is_shown() -> None:
+    (block,) = [block for block in blocks("ci.md") if block.startswith("expect:")]
+    shown = parse(
+        "algorithm: {name: hierfavg, rounds: 20}\ntopology: {edges: 1, devices_per_edge: 2}\n" + block, "f.yaml"
+    )
+    assert set(shown.expect.model_fields_set) == set(ExpectSpec.model_fields)
 
 
 def test_the_workflow_runs_verbs_and_options_that_exist() -> None:

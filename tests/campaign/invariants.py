@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise, zip_longest
 from typing import Any
 
-from orchestrator.results.compare import compare
+from orchestrator.results.compare import compare, side
 from orchestrator.results.history import History
 from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import COMPLETE, FaultSpan, Round
@@ -281,7 +281,7 @@ def is_judged(trial: Trial) -> Findings:
             yield f"{check['name']}: {check['detail']}"
     if not (directory / "report.html").exists() or (directory / "report.html").stat().st_size < 10_000:
         yield "there is no report"
-    comparison = compare(trial.history, trial.history)
+    comparison = compare(side(trial.history), side(trial.history))
     if not comparison.same_scenario or any(row.change for row in comparison.rows):
         yield f"it is not like itself: {comparison}"
     json.dumps(comparison.to_json(), allow_nan=False)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.processes import labels
 from tests.campaign import kills
 from tests.campaign.kills import carry_out, drawn, interfaces
 from tests.orchestrator.example_run import Example
@@ -33,8 +34,7 @@ def test_every_part_and_tier_is_struck_by_some_kill() -> None:
 def test_a_process_that_outlives_its_run_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kills, "GONE", 0.1)
     directory = RunDirectory(Example(ending="rounds").build(tmp_path / "runs" / "left"))
-    label = {"EDGEBED_RUN": directory.run, "EDGEBED_DIRECTORY": str(directory.path), "EDGEBED_PART": "node"}
-    with subprocess.Popen(["sleep", "60"], env=os.environ | label) as process:
+    with subprocess.Popen(["sleep", "60"], env=os.environ | labels(directory.run, directory.path, "node")) as process:
         try:
             assert kills._left(directory, interfaces()) == [f"left on the host: {process.pid} sleep"]
         finally:

@@ -72,6 +72,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
             why = f"CI must run the kernel lab: {why}"
         replay(item, [_outcome(item, "failed" if "CI" in os.environ else "skipped", why)])
         return True
+    if why := uml.unfit():
+        replay(item, [_outcome(item, "skipped", why)])
+        return True
     replay(item, guest_reports(item.session)[item.nodeid])
     return True
 

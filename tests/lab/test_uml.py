@@ -38,6 +38,8 @@ def guest() -> None:
         if "CI" in os.environ:
             pytest.fail(why)
         pytest.skip(why)
+    if why := uml.unfit():
+        pytest.skip(why)
 
 
 def processes(word: str) -> list[str]:

@@ -7,11 +7,13 @@ thread of the host's. It computes as fast as the host; system calls and page fau
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -33,6 +35,24 @@ def missing() -> str:
     if not absent:
         return ""
     return f"{', '.join(absent)} not found: apt-get install --no-install-recommends {PACKAGES}"
+
+
+@functools.cache
+def unfit() -> str:
+    """Why no guest can run on this processor, found by booting one for a moment; empty if it can.
+
+    The kernel of a guest hands back all registers of its processes at once (ptrace(2), NT_X86_XSTATE). Its buffer is
+    smaller than those of processors with AMX. The host's kernel refuses that, and the guest's first process dies.
+    """
+    command = [KERNEL, "mem=64M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "init=/bin/true"]
+    with tempfile.TemporaryDirectory(prefix="edgebed-lab-") as name:
+        said = subprocess.run(
+            [*command, f"uml_dir={name}/", "con=null", "con0=null,fd:1"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=BOOT, check=False,
+        ).stdout  # fmt: skip
+    if b"set fp regs failed" not in said:
+        return ""
+    return "user-mode Linux cannot run on this processor: it has more registers than the guest's kernel can hand back"
 
 
 def run_pytest(results: Path, arguments: Sequence[str], seconds: float) -> str:

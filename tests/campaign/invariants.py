@@ -20,6 +20,7 @@ Findings = Iterator[str]
 Invariant = Callable[[Trial], Findings]
 
 CODES = {"pass": 0, "unknown": 0, "fail": 3}
+ENDINGS = {"failed": 1, "interrupted": 130}  # exit codes of runs that ended early, whatever their verdict
 TRANSITIONS = {
     "planned": {"starting"},
     "starting": {"registered", "crashed"},
@@ -48,7 +49,7 @@ def ends(trial: Trial) -> Findings:
         for command in carried.commands:
             if command.code is None:
                 yield "a command did not end in time"
-            elif command.code not in (0, 1, 2, 3) and not (command is carried.up and trial.killed):
+            elif command.code not in (0, 1, 2, 3) and not (command is carried.up and trial.cut_off):
                 yield f"a command ended with code {command.code}: {command.errors[-300:]}"
             if command.left:
                 yield f"{command.left} processes outlived their command"
@@ -74,7 +75,7 @@ def has_its_code(trial: Trial) -> Findings:
             yield f"could not be continued: {trial.first.resumed.errors[-300:]}"
         return
     summary = _summary(trial)
-    expected = 1 if outcome.ended == "failed" else CODES[summary["verdict"]]
+    expected = ENDINGS.get(outcome.ended, CODES[summary["verdict"]])
     if trial.first.last.code != expected:
         yield f"code {trial.first.last.code} for {outcome.ended} with verdict {summary['verdict']}"
     if outcome.ended == "failed" and not ("the nodes wait for ever" in str(outcome.error) and _forsaken(history)):
@@ -134,7 +135,7 @@ def rounds_rise(trial: Trial) -> Findings:
             if node not in history.leaders:  # it follows its parent, which may ask again for a round
                 parent = history.nodes[node]["parent"]
                 begun = max(_count(lives[each], later.start) for each in (node, parent))
-                if later.round <= earlier.round and begun < 2 and (node, parent) not in lost:
+                if _numbers(later) <= _numbers(earlier) and begun < 2 and (node, parent) not in lost:
                     yield what
             elif any(earlier.start <= t <= later.start for t in lives[node]):
                 if later.round > earlier.round + 1:
@@ -154,6 +155,11 @@ def rounds_rise(trial: Trial) -> Findings:
         best = max((metric.value for metric in history.metrics("accuracy", "global")), default=0.0)
         if target is None or best < target:
             yield f"ended by accuracy {best}, asked {target}"
+
+
+def _numbers(each: Round) -> tuple[int, int]:
+    """Its round, and its edge round where edges make several in one."""
+    return each.round, each.edge_round or 0
 
 
 def faults_are_told(trial: Trial) -> Findings:

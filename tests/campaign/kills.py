@@ -35,7 +35,7 @@ PARTS = {"namespaces": ("forkserver", "switch", "hub"), "docker": ("switch", "hu
 TIERS = ("cloud", "edge", "device")
 LIMIT = 120.0  # s in which a run ends, whatever was struck
 GONE = 20.0  # s in which all of a run is gone after its orchestrator: the lease, and some
-CODES = {"finished": (0, 3), "failed": (1,), "killed": (-signal.SIGKILL,)}
+CODES = {"finished": (0, 3), "failed": (1,), "interrupted": (130,), "killed": (-signal.SIGKILL,)}
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ class Kill:
         codes = set(CODES["finished"])
         if self.victim == "orchestrator" and self.signals == (signal.SIGKILL,):
             codes |= set(CODES["killed"])
+        if self.victim == "orchestrator" and self.signals == (signal.SIGTERM,):
+            codes |= set(CODES["interrupted"])
         if self.victim in PARTS["namespaces"] and signal.SIGSTOP not in self.signals:
             codes |= set(CODES["failed"])
         return codes

@@ -79,6 +79,11 @@ class Trial:
         return self.first.up.code == 2
 
     @property
+    def cut_off(self) -> bool:
+        """Whether the interruption of its case ended the run, in order or not."""
+        return self.case.interruption is not None and self.first.up.code in (130, -signal.SIGKILL)
+
+    @property
     def killed(self) -> bool:
         """Whether the orchestrator was killed, so that the record depends on when it was last written."""
         return self.first.up.code == -signal.SIGKILL

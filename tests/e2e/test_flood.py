@@ -66,10 +66,10 @@ class Pace:
     """Rounds a second since it was made."""
 
     def __init__(self, run: Background) -> None:
-        self.run, self.began, self.first = run, time.monotonic(), run._round()
+        self.run, self.began, self.first = run, time.monotonic(), run.round()
 
     def __call__(self) -> float:
-        return (self.run._round() - self.first) / (time.monotonic() - self.began)
+        return (self.run.round() - self.first) / (time.monotonic() - self.began)
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def test_hostile_frames_disturb_nobody(tmp_path: Path) -> None:
         assert attacked >= PACE * quiet
         assert spent / FRAMES["peer"][0] < COST
         assert all(each < GROWTH.get(name, GROWTH_OF_NODE) for name, each in growth.items()), growth
-        run.wait_round(run._round() + 3)
+        run.wait_round(run.round() + 3)
         with run.history() as history:
             bad = [event for event in history.events("bad_message") if event.node == TARGET]
             assert 100 < len(bad) < 2000  # told, but not one by one

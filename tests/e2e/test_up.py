@@ -109,6 +109,9 @@ def test_nodes_have_the_cores_and_the_memory_of_their_hardware(tmp_path: Path) -
 def test_slowness_and_random_faults(tmp_path: Path) -> None:
     hardware = "hardware: {device: {speed: 0.5}}\n"
     scenario = SMALL.replace("rounds: 3", "rounds: 6") + hardware + FAULTS + "probe: {before: false}\n"
+    scenario = scenario.replace(
+        "seed: 7", "seed: 11"
+    )  # by which no link is worse before 2 s, when rounds 1 and 2 are over
     planned = json_of("plan", write(tmp_path, scenario))["faults"]
     result = up(tmp_path, scenario)
     assert result.code in (0, 3), result.errors  # 3: a busy machine could not keep the devices' pace

@@ -8,12 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import ROOT, Background
+from tests.e2e.harness import ROOT, Background, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -72,13 +72,28 @@ class Pace:
         return (self.run.round() - self.first) / (time.monotonic() - self.began)
 
 
+def keys_of_the_hostile(run: Background) -> Path:
+    """Its assignment, as it is told; there is a file of it only while it starts."""
+    path = run.directory.nodes / f"{HOSTILE}.json"
+
+    def read() -> str | None:
+        with suppress(OSError):
+            return path.read_text() or None
+        return None
+
+    told = json.loads(wait_for(read, f"the assignment of {HOSTILE}"))
+    kept = run.runs / "hostile.json"
+    kept.write_text(json.dumps(told | {"control_endpoint": f"ipc://{run.directory.control / 'socket'}"}))
+    return kept
+
+
 @contextmanager
-def attack(run: Background, who: str) -> Iterator[subprocess.Popen[str]]:
+def attack(run: Background, who: str, keys: Path) -> Iterator[subprocess.Popen[str]]:
     entering = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
     count, rate = FRAMES[who]
     with subprocess.Popen(
         ["nsenter", "--target", str(run.pid_of(HOSTILE)), *entering, "--net", "--", sys.executable, "-m",
-         "tests.e2e.flood", who, run.directory.nodes / f"{HOSTILE}.json", str(count), str(rate), "1"],
+         "tests.e2e.flood", who, keys, str(count), str(rate), "1"],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         try:
@@ -89,6 +104,7 @@ def attack(run: Background, who: str) -> Iterator[subprocess.Popen[str]]:
 
 def test_hostile_frames_disturb_nobody(tmp_path: Path) -> None:
     with Background(tmp_path, SCENARIO) as run:
+        keys = keys_of_the_hostile(run)
         run.wait_round(12)  # the frozen device is lost, and memory has its size
         pids = {node: run.pid_of(node) for node in ("cloud", "edge-0", "edge-1", "device-0-0", HOSTILE)}
         watched = {node: Watched(pid) for node, pid in pids.items()} | {"orchestrator": Watched(run.process.pid)}
@@ -101,7 +117,7 @@ def test_hostile_frames_disturb_nobody(tmp_path: Path) -> None:
         with ExitStack() as ending:
             # A stranger has the address of the hostile device, too, and would end its connections (node.gate).
             for together in (["stranger"], ["peer", "node"]):
-                attacks = {who: ending.enter_context(attack(run, who)) for who in together}
+                attacks = {who: ending.enter_context(attack(run, who, keys)) for who in together}
                 for who, process in attacks.items():
                     said, errors = process.communicate(timeout=100)
                     assert process.returncode == 0, errors

@@ -5,8 +5,8 @@ asked who it is. So half-open connections could take all memory and all descript
 address: a peer's live connection is its newest, and whoever opens more ends connections of its own address only.
 
 Nor does libzmq bound a message of many frames, of which it hands over none before the last has come. So a gate also
-compares what the kernel has received of an address with what was delivered of it, and ends its connections when too
-much is missing.
+compares what libzmq has taken from an address with what was delivered of it, and ends its connections when too much is
+missing.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
 import itertools
 import logging
 import os
 import socket
 import struct
+import termios
 from collections import Counter, defaultdict
 
 import zmq
@@ -30,11 +32,12 @@ logger = logging.getLogger(__name__)
 # A peer has one, and leaves behind one for each time that it was cut off, until the kernel finds out.
 CONNECTIONS = 4
 
-UNDELIVERED = 64 << 20  # bytes; the largest packets that may wait, and the kernel's buffers, are a sixth of that
+UNDELIVERED = 64 << 20  # bytes; the largest packets that may wait in libzmq are a tenth of that
 _OVERHEAD = 256  # bytes that a packet has beside its frames, at most: RFC 23 and 26 of ZeroMQ
 _LOOK = 1.0  # s
 
 _RECEIVED = struct.Struct("=128xQ")  # <linux/tcp.h>, tcpi_bytes_received of tcp_info
+_UNREAD = struct.Struct("i")  # tcp(7), SIOCINQ
 _EVENT = struct.Struct("=HI")  # zmq_socket_monitor(3): the event, and its value, which is a descriptor
 _CREDENTIALS = struct.Struct("iII")  # unix(7), SO_PEERCRED: process, user, group
 _numbers = itertools.count()
@@ -63,7 +66,7 @@ class Gate:
         self._events.rcvhwm = 0  # no limit: libzmq's own thread would wait for this one
         self._events.connect(endpoint)
         self._stop = watch(self._events, self._read)
-        self._received: dict[int, int] = {}  # by descriptor
+        self._taken: dict[int, int] = {}  # bytes, by descriptor
         self._delivered: Counter[str] = Counter()  # by host, since the last look
         self._missing: Counter[str] = Counter()
         self._looking = asyncio.create_task(self._look())
@@ -112,10 +115,9 @@ class Gate:
             for descriptor, (host, _) in self._holders.items():
                 with contextlib.suppress(OSError), _duplicate(descriptor) as connection:
                     if connection.family != socket.AF_UNIX:
-                        data = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
-                        (received,) = _RECEIVED.unpack(data)
-                        news[host] += received - self._received.get(descriptor, 0)
-                        self._received[descriptor] = received
+                        taken = _taken(connection)
+                        news[host] += taken - self._taken.get(descriptor, 0)
+                        self._taken[descriptor] = taken
             for host, size in news.items():
                 self._missing[host] = max(0, self._missing[host] + size)
                 if self._missing[host] > UNDELIVERED:
@@ -129,7 +131,7 @@ class Gate:
 
     def _forget(self, descriptor: int) -> None:
         holder = self._holders.pop(descriptor, None)
-        self._received.pop(descriptor, None)
+        self._taken.pop(descriptor, None)
         if holder is not None:
             self._open[holder].remove(descriptor)
             if not self._open[holder]:
@@ -139,6 +141,15 @@ class Gate:
 def _duplicate(descriptor: int) -> socket.socket:
     """A descriptor of our own for a connection of libzmq's. OSError if it is none."""
     return socket.socket(fileno=os.dup(descriptor))
+
+
+def _taken(connection: socket.socket) -> int:
+    """How many bytes libzmq has taken from a TCP connection: what the kernel still keeps, as much as
+    net.ipv4.tcp_rmem lets it, is no doing of the sender's. OSError if it is not connected."""
+    data = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
+    received: int = _RECEIVED.unpack(data)[0]
+    unread: int = _UNREAD.unpack(fcntl.ioctl(connection, termios.FIONREAD, bytes(_UNREAD.size)))[0]
+    return received - unread  # counted too low by what came between the two, and right again at the next look
 
 
 def _holder(connection: socket.socket) -> Holder:

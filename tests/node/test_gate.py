@@ -99,7 +99,7 @@ async def test_half_open_connections_take_little_and_keep_nobody_out(target: Tar
 
 async def test_what_never_becomes_a_packet_is_ended(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """A message of many frames, of which libzmq hands over none before it has all."""
-    monkeypatch.setattr("node.gate.UNDELIVERED", 4 << 20)
+    monkeypatch.setattr("node.gate.UNDELIVERED", 8 << 20)
     monkeypatch.setattr("node.gate._LOOK", 0.01)
     await asyncio.sleep(1.1)  # the first look is after the usual time
     pushing = target.other.socket(zmq.PUSH)
@@ -114,7 +114,7 @@ async def test_what_never_becomes_a_packet_is_ended(target: Target, monkeypatch:
 
 
 async def test_what_becomes_packets_is_let_in_whatever_it_is(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node.gate.UNDELIVERED", 4 << 20)
+    monkeypatch.setattr("node.gate.UNDELIVERED", 8 << 20)
     monkeypatch.setattr("node.gate._LOOK", 0.01)
     await asyncio.sleep(1.1)
     await target.peer.start()

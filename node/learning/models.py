@@ -15,6 +15,7 @@ from typing import Any, cast
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from node.catalogue.datasets import Shape
 from node.catalogue.models import MLP, MODELS
@@ -25,12 +26,18 @@ from node.parameters import read_parameters
 
 
 class Model(nn.Module):
-    """`classifier(extractor(x))`: x (N, *shape) normalised floats, the result (N, classes) logits."""
+    """`classifier(extractor(x))`: x (N, *shape) normalised floats, the result (N, classes) logits.
+
+    A batch may hold one sample, as the last one of an epoch does where a client's samples do not divide evenly.
+    """
 
     def __init__(self, extractor: nn.Module, classifier: nn.Module) -> None:
         super().__init__()
         self.extractor = extractor
         self.classifier = classifier
+        for module in self.modules():
+            if isinstance(module, _BatchNorm):
+                module.register_forward_pre_hook(_spare_lone_values)
 
     def forward(self, x: Tensor) -> Tensor:
         return cast(Tensor, self.classifier(self.extractor(x)))
@@ -39,6 +46,20 @@ class Model(nn.Module):
     def views(self) -> dict[str, NDArray[Any]]:
         """Parameters, running statistics and counters as arrays on the same memory."""
         return {name: tensor.detach().numpy() for name, tensor in self.state_dict().items()}
+
+
+def _spare_lone_values(norm: nn.Module, inputs: tuple[Tensor]) -> None:
+    """One value per channel has no variance: it is normalised by the running statistics, which stay as they are."""
+    (x,) = inputs
+    if not norm.training or x.numel() > x.shape[1]:
+        return
+
+    def train_again(*_: Any) -> None:
+        norm.train()
+        handle.remove()
+
+    handle = norm.register_forward_hook(train_again, always_call=True)
+    norm.eval()
 
 
 class Workshop:

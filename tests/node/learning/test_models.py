@@ -74,6 +74,23 @@ def test_unknown_model_and_parameter() -> None:
         build("mlp", (1, 8, 8), 10, 0, {"hiden": 3})
 
 
+def test_a_batch_of_one_sample_is_normalised_by_what_was_seen_before() -> None:
+    # separable-cnn leaves one value per channel of an 8x8 picture, which has no variance.
+    model = build("separable-cnn", (1, 8, 8), 10, 0)
+    model.train()
+    model(torch.rand(20, 1, 8, 8))
+    before = {name: array.copy() for name, array in model.views.items()}
+    x = torch.rand(1, 1, 8, 8)
+    lone = model.extractor(x)
+    last = [name.removesuffix(".running_mean") for name in before if name.endswith(".running_mean")][-1]
+    assert np.array_equal(model.views[f"{last}.running_mean"], before[f"{last}.running_mean"])
+    assert model.views[f"{last}.num_batches_tracked"] == 1
+    assert torch.isfinite(lone).all()
+    assert all(module.training for module in model.modules())
+    model(torch.rand(2, 1, 8, 8))
+    assert model.views[f"{last}.num_batches_tracked"] == 2
+
+
 def test_resnet_without_normalisation_starts_calm() -> None:
     # Every residual branch ends in zeros, so the signal is that of the shortcuts and does not grow with depth.
     model = build("resnet18", (3, 32, 32), 10, 0)

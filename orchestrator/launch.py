@@ -13,7 +13,7 @@ from typing import Any
 from node.clock import VirtualLoop, run_virtual
 from orchestrator.attachments import keep_files, kept_files
 from orchestrator.errors import HostError, RunError
-from orchestrator.host.descriptors import needed, provide
+from orchestrator.host.descriptors import provide
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.down import clear
 from orchestrator.host.signals import interruptible
@@ -21,7 +21,7 @@ from orchestrator.past import past_of
 from orchestrator.planning.data import prepare_data
 from orchestrator.planning.plan import Plan, make_plan
 from orchestrator.planning.shards import PreparedLabels
-from orchestrator.requirements import require
+from orchestrator.requirements import open_files, require
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.run import Outcome, execute
@@ -49,7 +49,7 @@ def launch(
     files as the run needs.
     """
     require(plan.driver)
-    provide(needed(plan, _workers(workers)))
+    provide(open_files(plan, _workers(workers)))
     with interruptible() as interruption:
         directory = RunDirectory.create(runs, plan.name)
         interruption.at_once = directory.remove
@@ -85,7 +85,7 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
         past = past_of(directory)
         plan = _plan_of(directory)
         require(plan.driver)
-        provide(needed(plan, _workers(workers)))
+        provide(open_files(plan, _workers(workers)))
         clear(directory.run, directory)  # what is left where its orchestrator was killed
         try:
             directory.reopen()

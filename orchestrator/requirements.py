@@ -1,15 +1,22 @@
-"""What each driver needs of this host; looked at before a run makes anything."""
+"""What a run needs of this host, by its driver; looked at before anything is made."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shutil
+from collections import Counter
 
 from orchestrator.errors import HostError
 from orchestrator.fabric.helper import without_client
 from orchestrator.host.commands import absent
 from orchestrator.host.namespaces import refusal
+from orchestrator.planning.plan import Plan
+
+FIRST = 64  # of a process of a run with nobody to talk to, and some to spare: at most 40 were counted
+OF_A_PEER = 3  # at a node: a connection each way, and what ZeroMQ signals itself with
+OF_A_CONTAINER = 3  # at the orchestrator: its output, its control connection, a request to the Engine
+OF_A_WORKER = 4  # of a simulation
 
 
 def missing(driver: str) -> list[HostError]:
@@ -31,6 +38,15 @@ def require(driver: str) -> None:
         raise found[0]
     if found:
         raise HostError("\n".join(str(error) for error in found))
+
+
+def open_files(plan: Plan, workers: int) -> int:
+    """The most files that one process of the run has open: the orchestrator, the switch or the node with most peers."""
+    if plan.driver == "sim":
+        return FIRST + OF_A_WORKER * workers
+    peers = Counter(link.source for link in plan.links)
+    nodes = len(plan.nodes) * (OF_A_CONTAINER if plan.driver == "docker" else 1)
+    return FIRST + max(nodes, OF_A_PEER * max(peers.values(), default=0))
 
 
 def _engine() -> list[HostError]:

@@ -117,7 +117,8 @@ class NamespacesDriver:
         await self._server.wait_ready(WARM_UP_TIMEOUT)
         user = own_user(self._directory.run, node.name) if self._own_users else None
         checkpoints = hand_over(self._directory, node.name, self._data, user)
-        groups = self._groups.make(node.name, node.hardware) if self._groups is not None else []
+        hardware = node.hardware
+        groups = self._groups.make(node.name, hardware.cores, hardware.memory) if self._groups is not None else []
         answer = await self._server.request(
             "fork", node=node.name, assignment=str(assignment), log=str(log),
             confinement={

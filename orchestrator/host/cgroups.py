@@ -13,8 +13,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.planning.plan import HardwareClass
-
 ROOT = Path("/sys/fs/cgroup")
 PREFIX = "edgebed-"
 SWAP = ("memory.swap.max", "memory.memsw.limit_in_bytes")  # files that not every kernel has
@@ -46,21 +44,21 @@ def writable_hierarchies(root: Path = ROOT) -> list[Hierarchy]:
     ]
 
 
-def limits(hierarchy: Hierarchy, hardware: HardwareClass) -> dict[str, str]:
-    """The files to write in this order, and what, so that a node gets its hardware's cores and memory and no more."""
+def limits(hierarchy: Hierarchy, cores: float | None, memory: int | None) -> dict[str, str]:
+    """The files to write in this order, and what, so that a node gets so many cores and bytes and no more."""
     files: dict[str, str] = {}
-    if "cpu" in hierarchy.controllers and hardware.cores is not None:
-        quota = str(round(hardware.cores * _PERIOD))
+    if "cpu" in hierarchy.controllers and cores is not None:
+        quota = str(round(cores * _PERIOD))
         if hierarchy.version == 2:
             files["cpu.max"] = f"{quota} {_PERIOD}"
         else:
             files |= {"cpu.cfs_period_us": str(_PERIOD), "cpu.cfs_quota_us": quota}
-    if "memory" in hierarchy.controllers and hardware.memory is not None:
-        memory = str(hardware.memory)
+    if "memory" in hierarchy.controllers and memory is not None:
+        limit = str(memory)
         if hierarchy.version == 2:
-            files |= {"memory.max": memory, "memory.swap.max": "0"}
+            files |= {"memory.max": limit, "memory.swap.max": "0"}
         else:
-            files |= {"memory.limit_in_bytes": memory, "memory.memsw.limit_in_bytes": memory}  # of both together
+            files |= {"memory.limit_in_bytes": limit, "memory.memsw.limit_in_bytes": limit}  # of both together
     return files
 
 
@@ -88,13 +86,13 @@ class NodeGroups:
             made.append(group)
         return made
 
-    def make(self, node: str, hardware: HardwareClass) -> list[Path]:
-        """Groups with the limits of a node's hardware, for its process to join."""
+    def make(self, node: str, cores: float | None, memory: int | None) -> list[Path]:
+        """Groups with the limits of a node, for its process to join."""
         made = []
         for hierarchy in self._hierarchies:
             group = hierarchy.path / self._name / node
             group.mkdir(exist_ok=True)
-            for name, value in limits(hierarchy, hardware).items():
+            for name, value in limits(hierarchy, cores, memory).items():
                 if name not in SWAP or (group / name).exists():
                     (group / name).write_text(value)
             made.append(group)

@@ -10,7 +10,6 @@ import pytest
 
 from orchestrator.host.cgroups import PREFIX, limits, writable_hierarchies
 from orchestrator.results.history import History
-from orchestrator.scenario.hardware import HardwareClass
 from tests.e2e.harness import ROOT, SMALL, Background, command, json_of, traces_of, up, write
 
 pytestmark = pytest.mark.e2e
@@ -98,7 +97,7 @@ def test_nodes_have_the_cores_and_the_memory_of_their_hardware(tmp_path: Path) -
         for hierarchy in hierarchies:
             group = hierarchy.path / f"{PREFIX}{run.directory.run}" / "device-0-1"
             assert str(run.pid_of("device-0-1")) in (group / "cgroup.procs").read_text().split()
-            for file, asked in limits(hierarchy, HardwareClass("board", cores=0.5, memory=10**9)).items():
+            for file, asked in limits(hierarchy, 0.5, 10**9).items():
                 whole = int(asked) // PAGE * PAGE if file.startswith("memory") else asked
                 assert (group / file).read_text().strip() == str(whole)
         result = run.result()

@@ -12,8 +12,9 @@ from orchestrator import requirements
 from orchestrator.errors import HostError
 from orchestrator.host import namespaces
 from orchestrator.launch import launch, prepared_plan
-from orchestrator.requirements import missing, require
-from orchestrator.scenario.reading import load
+from orchestrator.planning.plan import make_plan
+from orchestrator.requirements import missing, open_files, require
+from orchestrator.scenario.reading import load, parse
 
 REFUSED = HostError("ordinary users may not make namespaces", "allow it as root", ["sysctl a.b=1"])
 SCENARIO = """\
@@ -82,6 +83,26 @@ def test_nothing_is_made_on_a_host_that_lacks_something(bare: Path, tmp_path: Pa
     with pytest.raises(HostError, match="is missing"):
         launch(prepared_plan(scenario, file), scenario, file, (), tmp_path / "runs", _unasked)
     assert not (tmp_path / "runs").exists()
+
+
+SCENARIO = """\
+name: counted
+algorithm: {name: hierfavg, rounds: 1}
+topology: {edges: 2, devices_per_edge: 30}
+"""
+
+
+@pytest.mark.parametrize(
+    ("driver", "files"),
+    [
+        ("namespaces", 64 + 3 * 31),  # an edge with its 30 devices and the cloud; there are only 63 nodes
+        ("docker", 64 + 3 * 63),  # as many containers
+        ("sim", 64 + 4 * 8),  # workers
+    ],
+)
+def test_what_a_run_needs(driver: str, files: int) -> None:
+    plan = make_plan(parse(SCENARIO + f"driver: {driver}\n", "counted.yaml"), None)
+    assert open_files(plan, workers=8) == files
 
 
 def _unasked(*_: object, **__: object) -> NoReturn:

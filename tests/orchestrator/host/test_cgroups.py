@@ -11,33 +11,32 @@ import pytest
 
 from orchestrator.fabric.anchor import removed
 from orchestrator.host.cgroups import SWAP, Hierarchy, NodeGroups, left_behind, limits, may_swap, writable_hierarchies
-from orchestrator.scenario.hardware import HardwareClass
 from tests.e2e.harness import wait_for
 
-BOARD = HardwareClass("board", cores=0.25, memory=64 << 20)
+BOARD = (0.25, 64 << 20)  # cores, bytes
 RUN = f"test-{os.getpid()}"
 BUSY = "exec('while True: pass')"
 GREEDY = "held = bytearray(b'1') * (256 << 20); print('allocated')"
 
 
 def test_limits_of_version_2_stand_in_one_hierarchy() -> None:
-    files = limits(Hierarchy(Path("/"), ("cpu", "memory"), 2), BOARD)
+    files = limits(Hierarchy(Path("/"), ("cpu", "memory"), 2), *BOARD)
     assert files == {  # of 100 ms, in microseconds; bytes
         "cpu.max": "25000 100000", "memory.max": "67108864", "memory.swap.max": "0",
     }  # fmt: skip
 
 
 def test_version_1_has_a_hierarchy_for_each_controller() -> None:
-    assert limits(Hierarchy(Path("/"), ("cpu",), 1), BOARD) == {
+    assert limits(Hierarchy(Path("/"), ("cpu",), 1), *BOARD) == {
         "cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "25000",
     }  # fmt: skip
-    assert list(limits(Hierarchy(Path("/"), ("memory",), 1), BOARD).items()) == [
+    assert list(limits(Hierarchy(Path("/"), ("memory",), 1), *BOARD).items()) == [
         ("memory.limit_in_bytes", "67108864"), ("memory.memsw.limit_in_bytes", "67108864"),  # in this order
     ]  # fmt: skip
 
 
 def test_hardware_without_limits_has_none() -> None:
-    assert limits(Hierarchy(Path("/"), ("cpu", "memory"), 2), HardwareClass("host")) == {}
+    assert limits(Hierarchy(Path("/"), ("cpu", "memory"), 2), None, None) == {}
 
 
 @pytest.mark.parametrize("name", ["memory.swap.max", "memory.memsw.limit_in_bytes"])
@@ -92,7 +91,7 @@ def start(groups: NodeGroups) -> Iterator[Callable[[str], subprocess.Popen[str]]
         command = [sys.executable, "-I", "-S", "-c", f"input(); {program}"]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         started.append(process)
-        for group in groups.make(f"device-{len(started)}", BOARD):
+        for group in groups.make(f"device-{len(started)}", *BOARD):
             (group / "cgroup.procs").write_text(str(process.pid))
         assert process.stdin is not None
         process.stdin.write("\n")

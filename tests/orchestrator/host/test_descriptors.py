@@ -3,32 +3,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
-from orchestrator.host.descriptors import needed
-from orchestrator.planning.plan import make_plan
-from orchestrator.scenario.reading import parse
-
-SCENARIO = """\
-name: counted
-algorithm: {name: hierfavg, rounds: 1}
-topology: {edges: 2, devices_per_edge: 30}
-"""
-
-
-@pytest.mark.parametrize(
-    ("driver", "files"),
-    [
-        ("namespaces", 64 + 3 * 31),  # an edge with its 30 devices and the cloud; there are only 63 nodes
-        ("docker", 64 + 3 * 63),  # as many containers
-        ("sim", 64 + 4 * 8),  # workers
-    ],
-)
-def test_what_a_run_needs(driver: str, files: int) -> None:
-    plan = make_plan(parse(SCENARIO + f"driver: {driver}\n", "counted.yaml"), None)
-    assert needed(plan, workers=8) == files
-
-
 PROVIDE = """
 import resource, sys
 from orchestrator.errors import HostError

@@ -1,4 +1,4 @@
-"""What training and evaluation cost on this host's core, and the rates of `orchestrator.simulation.cost` fitted to it.
+"""What training and evaluation cost on this host's core, and the rates of `orchestrator.drivers.sim.cost` fitted to it.
 
     python -m benchmarks.cost
 
@@ -23,7 +23,7 @@ from node.catalogue.baselines import LocalTraining
 from node.learning.models import Model, build
 from node.learning.training import EVALUATION_BATCH, Descent
 from node.main import preload
-from orchestrator.simulation.cost import EVALUATION, TRAINING, Cost, Rates, cost_of
+from orchestrator.drivers.sim.cost import EVALUATION, TRAINING, Cost, Rates, cost_of
 
 CASES = [
     ("cnn", (1, 8, 8), 8), ("cnn", (1, 8, 8), 32), ("cnn", (1, 28, 28), 8), ("cnn", (1, 28, 28), 32),

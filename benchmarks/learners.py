@@ -15,8 +15,8 @@ from node.catalogue.baselines import LocalTraining
 from node.learning.datasets import open_prepared
 from node.learning.models import Workshop, build
 from node.learning.training import Learner
-from orchestrator.launch import prepared_plan
 from orchestrator.planning.plan import NodePlan
+from orchestrator.run.launch import prepared_plan
 from orchestrator.scenario.reading import load
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"

@@ -25,7 +25,7 @@ from orchestrator.layout import open_console, write_table
 if TYPE_CHECKING:
     from orchestrator.host.directory import RunDirectory
     from orchestrator.planning.plan import Plan
-    from orchestrator.run import Outcome
+    from orchestrator.run.lifecycle import Outcome
     from orchestrator.scenario.schema import Scenario
 
 RUNS = Path("runs")
@@ -122,9 +122,9 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
     """Go on with RUN (the latest by default), which was interrupted, killed or failed, from its checkpoints."""
     from orchestrator.host.directory import find_run
     from orchestrator.host.places import check_folder
-    from orchestrator.launch import resume
     from orchestrator.results.history import History
-    from orchestrator.view import open_view
+    from orchestrator.run.launch import resume
+    from orchestrator.run.view import open_view
 
     directory = find_run(run, runs)
     check_folder(directory.path, "make it writable, or resume a copy of it elsewhere")
@@ -172,7 +172,7 @@ def sweep_runs(
 @json_option
 def calibrate(scenario: Path, overrides: tuple[str, ...], runs: Path, engine: str | None, as_json: bool) -> None:
     """Measure every kind of link of SCENARIO at length, asked against measured; nobody trains."""
-    from orchestrator.calibration import measured, print_measured
+    from orchestrator.verbs.calibrate import measured, print_measured
 
     overrides += (f"engine={engine}",) if engine else ()
     _check_places(runs)
@@ -200,7 +200,7 @@ def validate(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
 @json_option
 def show_plan(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Show all that `up` would do: nodes, addresses, links and their commands, data shards, faults."""
-    from orchestrator.show import print_plan
+    from orchestrator.verbs.show import print_plan
 
     _, plan = _looked_up(scenario, overrides)
     if as_json:
@@ -222,7 +222,7 @@ def schema() -> None:
 @json_option
 def list_runs(runs: Path, as_json: bool) -> None:
     """List this user's runs that live on this host, with their nodes."""
-    from orchestrator.host.ps import living
+    from orchestrator.verbs.ps import living
 
     found = living(runs)
     if as_json:
@@ -250,7 +250,7 @@ def logs(node: str, run: str | None, follow: bool, runs: Path, as_json: bool) ->
     from orchestrator.host.directory import find_run
     from orchestrator.host.tail import follow_file, log_of
     from orchestrator.results.history import History
-    from orchestrator.results.node_log import follow_record
+    from orchestrator.verbs.logs import follow_record
 
     directory = find_run(run, runs)
 
@@ -283,7 +283,7 @@ def logs(node: str, run: str | None, follow: bool, runs: Path, as_json: bool) ->
 def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> None:
     """End RUN (the latest by default) and remove everything of it but its directory."""
     from orchestrator.host.directory import find_run
-    from orchestrator.host.down import down, traces
+    from orchestrator.run.down import down, traces
 
     found = traces(runs)
     if everything:
@@ -313,7 +313,7 @@ def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> N
 @json_option
 def doctor(as_json: bool) -> None:
     """Tell what this host can do, and what to install or load for the rest."""
-    from orchestrator.host.doctor import examine, print_findings
+    from orchestrator.verbs.doctor import examine, print_findings
 
     findings = asyncio.run(examine())
     if as_json:
@@ -331,7 +331,7 @@ def report_run(run: str | None, runs: Path, as_json: bool) -> None:
     """Write RUN's report.html anew from its record (the latest run by default), also of a run that crashed."""
     from orchestrator.host.directory import find_run
     from orchestrator.results.summary import print_summary
-    from orchestrator.run import judge
+    from orchestrator.run.lifecycle import judge
 
     directory = find_run(run, runs)
     result = judge(directory)
@@ -349,8 +349,8 @@ def report_run(run: str | None, runs: Path, as_json: bool) -> None:
 def compare_runs(run_a: str, run_b: str, runs: Path, as_json: bool) -> None:
     """Hold two runs against each other: settings, accuracy, time, bytes, faults, verdicts."""
     from orchestrator.host.directory import find_run
-    from orchestrator.results.compare import Side, compare, print_comparison, side
     from orchestrator.results.history import History
+    from orchestrator.verbs.compare import Side, compare, print_comparison, side
 
     def read(run: str) -> Side:
         with History.open(find_run(run, runs).path) as history:
@@ -368,9 +368,9 @@ def _execute(
     calibrate: bool = False,
 ) -> tuple[Outcome, RunDirectory]:  # fmt: skip
     """Make a run of a scenario, to its end."""
-    from orchestrator.launch import launch, prepared_plan
+    from orchestrator.run.launch import launch, prepared_plan
+    from orchestrator.run.view import open_view
     from orchestrator.scenario.reading import load, placed
-    from orchestrator.view import open_view
 
     loaded = load(scenario, overrides)
     _check_workers(workers, loaded.driver)

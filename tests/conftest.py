@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
+from orchestrator.drivers.docker.engine import Engine
 from orchestrator.host.commands import extend_path
-from orchestrator.host.docker import Engine
 from tests.e2e.engine import Place, with_image
 
 extend_path()  # the tests start the same commands as the program does

@@ -1,0 +1,1 @@
+"""The shaped links between nodes: wiring, and the engines that shape them."""

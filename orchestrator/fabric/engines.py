@@ -18,7 +18,7 @@ async def open_fabric(plan: Plan, hub: Hub, directory: RunDirectory) -> Fabric:
     """The engine the plan names; for `auto` the kernel's where netem was tried out and works, else userspace."""
     if plan.engine == "userspace":
         return await UserspaceFabric.open(hub, directory.run, directory.path, plan)
-    tried = json.loads(await hub.run([sys.executable, "-m", "orchestrator.fabric.tryout"]))
+    tried = json.loads(await hub.run([sys.executable, "-m", "orchestrator.fabric.probe_kernel"]))
     if tried["netem"]:
         known = {key: tried[key] for key in ("seed", "duplicate_in_tree")}
         return await KernelFabric.open(hub, directory.run, directory.path, plan, **known)

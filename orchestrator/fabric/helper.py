@@ -16,7 +16,7 @@ from pathlib import Path
 
 from orchestrator.errors import HostError
 from orchestrator.fabric.hub import ANCHOR, Hub
-from orchestrator.host.daemon import DIRECTORY, NODE, RUN
+from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN
 from orchestrator.host.processes import TOKEN, labels
 
 PART = "hub"

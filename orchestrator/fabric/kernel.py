@@ -25,7 +25,7 @@ from netem.tables import distribution_tables
 from orchestrator.errors import FabricError, HostError
 from orchestrator.fabric import wiring
 from orchestrator.fabric.base import Counted, LinkChange, LinkRow
-from orchestrator.fabric.gathering import Gathering
+from orchestrator.fabric.coalesce import Gathering
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.traffic_control import Command, TrafficControl
 from orchestrator.host.processes import labels

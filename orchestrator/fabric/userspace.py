@@ -12,7 +12,7 @@ from typing import Any
 from orchestrator.errors import FabricError
 from orchestrator.fabric import wiring
 from orchestrator.fabric.base import Counted, LinkChange
-from orchestrator.fabric.gathering import Gathering
+from orchestrator.fabric.coalesce import Gathering
 from orchestrator.fabric.hub import Hub
 from orchestrator.host.child import JsonChild
 from orchestrator.host.processes import labels

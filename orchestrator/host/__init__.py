@@ -1,1 +1,1 @@
-"""What a run is on this host: its directory, its processes, and how it is found and ended."""
+"""What runs stand on: this host's directories, processes, control groups, signals and files."""

@@ -28,11 +28,11 @@ from orchestrator.planning.deadlines import Workload, deadlines
 from orchestrator.planning.notes import of_data, of_images
 from orchestrator.planning.shards import PreparedLabels, Shards, by_class, make_shards
 from orchestrator.planning.timeline import Fault, FaultTime, expand, joins
-from orchestrator.scenario.checks import algorithm_params, leading_nodes, partition_params
 from orchestrator.scenario.hardware import HardwareClass
 from orchestrator.scenario.links import resolve
 from orchestrator.scenario.schema import HardwareSpec, Scenario
 from orchestrator.scenario.topology import Member, Pair
+from orchestrator.scenario.validation import algorithm_params, leading_nodes, partition_params
 
 __all__ = [
     "DataPlan", "Fault", "FaultTime", "GatheringPlan", "HardwareClass", "LinkPlan", "NodePlan", "Plan",
@@ -40,6 +40,7 @@ __all__ = [
 ]  # fmt: skip
 
 NETWORK = ipaddress.IPv4Network("10.77.0.0/16")
+Ends = tuple[str, str]  # the nodes of one direction of a link: source, target
 PORT = 7000  # of every node, since each has a network namespace of its own
 
 

@@ -23,9 +23,9 @@ from node.learning.errors import PartitionError
 from node.learning.partition import divide, own_test, set_apart
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
-from orchestrator.scenario.checks import partition_params
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.topology import Member
+from orchestrator.scenario.validation import partition_params
 
 Indices = NDArray[np.int64]
 

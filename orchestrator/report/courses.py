@@ -14,11 +14,11 @@ from netem.schedule import Change, Schedule, Steps
 from netem.traces import Table, Trace
 from netem.units import parse_duration
 from orchestrator import text
-from orchestrator.attachments import find_file
+from orchestrator.planning.courses import Course, courses
 from orchestrator.planning.plan import LinkPlan
+from orchestrator.planning.trace_files import find_file
 from orchestrator.report.figures import GLOBAL, SERIES, Figure
 from orchestrator.results.history import History
-from orchestrator.schedules import Course, courses
 
 MOST = 8  # courses that are drawn
 LONGEST = 5000  # changes of one that are drawn, its first

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from orchestrator import text
-from orchestrator.looks import EVENT as LOOKED
-from orchestrator.overload import EVENT as OVERLOAD
-from orchestrator.overload import SATURATED, Overload, merged
+from orchestrator.fidelity.loss_audit import EVENT as LOOKED
+from orchestrator.fidelity.overload import EVENT as OVERLOAD
+from orchestrator.fidelity.overload import SATURATED, Overload, merged
 from orchestrator.report.figures import Figure
 from orchestrator.results.history import History
 

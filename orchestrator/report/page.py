@@ -14,7 +14,7 @@ import yaml
 from plotly.offline import get_plotlyjs
 
 from orchestrator import text
-from orchestrator.looks import EVENT as LOOKED
+from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.report import fidelity, figures
 from orchestrator.report.calibration import calibration_figures
 from orchestrator.report.courses import course_figures

@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import Literal, TypedDict
 
 from orchestrator import text
-from orchestrator.looks import EVENT as LOOKED
-from orchestrator.overload import EVENT as OVERLOAD
-from orchestrator.overload import FULL_BACKLOG, FULL_HOST, Overload, merged
+from orchestrator.fidelity.loss_audit import EVENT as LOOKED
+from orchestrator.fidelity.overload import EVENT as OVERLOAD
+from orchestrator.fidelity.overload import FULL_BACKLOG, FULL_HOST, Overload, merged
 from orchestrator.results.expectations import as_expected
 from orchestrator.results.history import History
 from orchestrator.results.learned import learned

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator import text
+from orchestrator.fidelity.overload import merged
 from orchestrator.layout import Cell, write_entries
-from orchestrator.overload import merged
 from orchestrator.results.checks import checks, overall
 from orchestrator.results.history import History
 from orchestrator.results.inversion import inversion

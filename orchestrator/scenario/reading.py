@@ -11,13 +11,13 @@ from pydantic import ValidationError
 
 from orchestrator.errors import PlanError, Problem, ScenarioError
 from orchestrator.scenario import document
-from orchestrator.scenario.checks import check
 from orchestrator.scenario.files import text_of
 from orchestrator.scenario.names import name_from
 from orchestrator.scenario.schedules import DIRECTORY, FILES
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import problems
 from orchestrator.scenario.syntax import MAX_CHARACTERS, Path, too_long
+from orchestrator.scenario.validation import check
 from orchestrator.scenario.words import dotted
 
 

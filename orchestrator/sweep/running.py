@@ -12,14 +12,14 @@ from orchestrator import text
 from orchestrator.errors import OrchestratorError, RunError
 from orchestrator.host.directory import known_runs
 from orchestrator.host.signals import INTERRUPTED, interrupted
-from orchestrator.launch import launch, prepared_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.results.checks import checks, overall
 from orchestrator.results.history import History
 from orchestrator.results.rows import COMPLETE
+from orchestrator.run.launch import launch, prepared_plan
 from orchestrator.scenario.reading import placed
 from orchestrator.sweep.figures import Figures, Result, figures
-from orchestrator.sweep.glimpse import Glimpse
+from orchestrator.sweep.progress_line import Glimpse
 from orchestrator.sweep.reading import Combination, Sweep
 from orchestrator.sweep.tables import markdown, to_json
 

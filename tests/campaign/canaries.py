@@ -25,16 +25,16 @@ def _keys_stay() -> None:
 
 def _never_awaited() -> None:
     """A coroutine is made, and nobody awaits it."""
-    from orchestrator.monitor import Monitor
+    from orchestrator.run.monitor import Monitor
 
     Monitor.glance = lambda self: self.sample() and None  # type: ignore
 
 
 def _wrong_code() -> None:
     """A run that passes ends as one that a check has failed."""
-    import orchestrator.run
+    import orchestrator.run.lifecycle
 
-    orchestrator.run.EXIT_CODES["pass"] = 3
+    orchestrator.run.lifecycle.EXIT_CODES["pass"] = 3
 
 
 def _time_goes_back() -> None:
@@ -72,7 +72,7 @@ def _round_swallowed() -> None:
 
 def _fault_without_end() -> None:
     """A fault that is lifted goes on."""
-    from orchestrator.faults import FaultInjector
+    from orchestrator.run.injection import FaultInjector
 
     async def nothing(*_: object) -> None: ...
 
@@ -81,7 +81,7 @@ def _fault_without_end() -> None:
 
 def _restore_lost() -> None:
     """The fabric loses every restore: a link that was cut stays so."""
-    from orchestrator.fabric.model import ModelFabric
+    from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 
     async def nothing(*_: object) -> None: ...
 
@@ -90,7 +90,7 @@ def _restore_lost() -> None:
 
 def _told_twice() -> None:
     """A node that begins is told so twice."""
-    from orchestrator.session import Session
+    from orchestrator.run.session import Session
 
     go = Session._go
 

@@ -29,8 +29,8 @@ from tests.campaign.case import Interruption
 ROOT = Path(__file__).parents[2]
 LIMIT = 60.0  # s of the host's time that a run may take
 PATIENCE = 5.0  # s in which what a run started has to be gone after it
-LONG = ("numpy.random", "orchestrator.cli", "orchestrator.launch", "orchestrator.results.junit",
-        "orchestrator.results.summary", "orchestrator.simulation.simulation", "tests.campaign.canaries")  # fmt: skip
+LONG = ("numpy.random", "orchestrator.cli", "orchestrator.run.launch", "orchestrator.results.junit",
+        "orchestrator.results.summary", "orchestrator.drivers.sim.simulation", "tests.campaign.canaries")  # fmt: skip
 """What takes long to import."""
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 
@@ -155,7 +155,7 @@ def _become_command(job: dict[str, Any], output: Path, errors: Path) -> NoReturn
 
 def _stop(number: int, seconds: float, round: int) -> None:
     """Have this process get a signal so many seconds, on the run's own clock, after a round has begun."""
-    from orchestrator import view
+    from orchestrator.run import view
 
     opened = view.open_view
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise, zip_longest
 from typing import Any
 
-from orchestrator.results.compare import compare, side
 from orchestrator.results.history import History
 from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import COMPLETE, FaultSpan, Round
+from orchestrator.verbs.compare import compare, side
 from tests.campaign.trial import Trial
 
 Findings = Iterator[str]

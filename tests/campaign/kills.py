@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.host import containers
+from orchestrator.drivers.docker import leftovers
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.processes import run_processes
 from orchestrator.results.rows import COMPLETE
@@ -153,7 +153,7 @@ def _pids(kill: Kill, run: Background) -> list[int]:
         return [run.process.pid]
     name = run.directory.run
     if kill.victim in TIERS:
-        inside = [each.pid for each in containers.listed(name) if each.node.startswith(kill.victim) and each.pid]
+        inside = [each.pid for each in leftovers.listed(name) if each.node.startswith(kill.victim) and each.pid]
         outside = [
             each.pid for each in run_processes(name) if each.part == "node" and each.command.startswith(kill.victim)
         ]
@@ -171,7 +171,7 @@ def _left(directory: RunDirectory, before: set[str]) -> list[str]:
     (down,) = json_of("down", directory.path)["runs"]
     if not down["clean"]:
         found.append(f"down could not remove {down['left']}")
-    boxes = [each.node for each in containers.listed(directory.run)]
+    boxes = [each.node for each in leftovers.listed(directory.run)]
     if boxes or traces_of(directory.run) or interfaces() != before:
         found.append(f"left after down: {boxes} {traces_of(directory.run)} {interfaces() ^ before}")
     if any(run["run"] == directory.run for run in json_of("ps", "--runs", directory.path.parent)["runs"]):

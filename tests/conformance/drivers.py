@@ -17,8 +17,8 @@ import pytest
 from node.assignment import Assignment
 from node.control import ControlServer
 from orchestrator.drivers.base import CanPause, Driver, Exit
+from orchestrator.drivers.docker import leftovers
 from orchestrator.errors import OrchestratorError
-from orchestrator.host import containers
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments, seen_from_inside, write
 from orchestrator.planning.data import prepare_data
@@ -111,7 +111,7 @@ async def opened(make: Callable[[Path], Driver], directory: RunDirectory, stack:
     await driver.open()
 
     def traces() -> list[str]:
-        return traces_of(directory.run) + [each.node for each in containers.listed(directory.run)]
+        return traces_of(directory.run) + [each.node for each in leftovers.listed(directory.run)]
 
     return Stage(driver, plan, directory, control, traces)
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.drivers.docker import DockerDriver
-from orchestrator.drivers.namespaces import NamespacesDriver
+from orchestrator.drivers.docker.driver import DockerDriver
+from orchestrator.drivers.docker.engine import Engine
+from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.errors import HostError
 from orchestrator.fabric.hub import Hub
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.docker import Engine
 from tests.conformance.drivers import CASES, Case, opened
 
 pytestmark = pytest.mark.e2e

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.drivers.docker.engine import Engine
 from orchestrator.errors import HostError
-from orchestrator.host.daemon import address, reach
-from orchestrator.host.docker import Engine
+from orchestrator.host.docker_socket import address, reach
 from tests.e2e.harness import memory_directory, wait_for
 from tests.e2e.image import import_image
 

@@ -21,8 +21,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from node.wire import PROTOCOL
-from orchestrator.drivers.docker_emulation import HANDLERS, emulated
-from orchestrator.drivers.docker_image import PROTOCOL_LABEL, VERSION_LABEL
+from orchestrator.drivers.docker.emulation import HANDLERS, emulated
+from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL, VERSION_LABEL
 from tests.e2e.harness import ROOT
 
 NAME = f"edgebed-test-foreign:{os.getpid()}"

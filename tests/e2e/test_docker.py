@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.drivers.base import Exit
-from orchestrator.drivers.docker import DockerDriver
-from orchestrator.host import containers, daemon
+from orchestrator.drivers.docker import leftovers
+from orchestrator.drivers.docker.driver import DockerDriver
+from orchestrator.drivers.docker.engine import Engine
+from orchestrator.host import docker_socket
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.docker import Engine
 from orchestrator.planning.plan import HardwareClass
 from tests.conformance.drivers import opened
 from tests.e2e.engine import Place
@@ -185,7 +186,7 @@ async def test_a_hostile_container_gets_nowhere(
 
 def test_without_root_a_helper_attaches_the_links(tmp_path: Path, engine: Engine) -> None:
     """As a user of the Engine's group and no other right but to read what this test may read."""
-    group = Path(daemon.address().removeprefix("unix://")).stat().st_gid
+    group = Path(docker_socket.address().removeprefix("unix://")).stat().st_gid
     as_user = (
         "setpriv", "--reuid", "1234", "--regid", "1234", "--groups", str(group), "--inh-caps", "+dac_read_search",
         "--ambient-caps", "+dac_read_search", "env", f"EDGEBED_CACHE={tmp_path}/cache", f"HOME={tmp_path}",
@@ -217,4 +218,4 @@ def test_the_engine_is_killed(tmp_path: Path, place: Place) -> None:
         place.daemon.start()
         assert json_of("down", name, "--runs", run.runs)["runs"][0]["clean"]
         assert json_of("ps", "--runs", run.runs)["runs"] == []
-        assert containers.listed() == []
+        assert leftovers.listed() == []

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.host.docker import Engine
+from orchestrator.drivers.docker.engine import Engine
 from orchestrator.results.history import History
 from tests.e2e import foreign
 from tests.e2e.engine import Place, at

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.e2e
 # Each run is a fork of one warm process, and has a file system of its own, mounted where nobody else sees it.
 WALK = """
 import json, os, subprocess, sys, tempfile
-import orchestrator.__main__, orchestrator.cli, orchestrator.launch, orchestrator.view
-import orchestrator.simulation.simulation
+import orchestrator.__main__, orchestrator.cli, orchestrator.run.launch, orchestrator.run.view
+import orchestrator.drivers.sim.simulation
 runs, scenario, reports, *sizes = sys.argv[1:]
 for size in sizes:
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}k", "none", runs], check=True)

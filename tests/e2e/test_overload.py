@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.overload import EVENT, LATE_PACKETS, merged
+from orchestrator.fidelity.overload import EVENT, LATE_PACKETS, merged
 from orchestrator.results.history import History
 from tests.e2e.harness import SMALL, Background
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from node.role import RESERVED_KINDS
-from orchestrator.host.docker import Engine
+from orchestrator.drivers.docker.engine import Engine
 from orchestrator.results.history import History
 from tests.e2e.harness import SMALL, up
 

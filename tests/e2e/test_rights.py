@@ -20,7 +20,7 @@ import pytest
 from node.assignment import Assignment
 from node.confinement import PROCESSES
 from orchestrator.drivers.base import Exit
-from orchestrator.drivers.namespaces import NamespacesDriver
+from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.drivers.user import own_user
 from orchestrator.errors import HostError
 from orchestrator.fabric.hub import Hub

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from node.wire import PROTOCOL
-from orchestrator.drivers.docker_image import PROTOCOL_LABEL, VERSION_LABEL
+from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL, VERSION_LABEL
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ("node", "node-jetson")

@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 
 from orchestrator.cli import cli
 from orchestrator.errors import RecordError, RunError
-from orchestrator.host import down
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.down import Removed
+from orchestrator.run import down
+from orchestrator.run.down import Removed
 from tests.orchestrator.example_run import Example
 
 OTHERS: dict[str, RunDirectory | None] = {"other-20260101-120000-aaaa": None}

@@ -64,7 +64,8 @@ class Stage:
         return self._runner.run(coroutine)
 
     def _try_out(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.do(self.hub.run([sys.executable, "-m", "orchestrator.fabric.tryout"])))
+        argv = [sys.executable, "-m", "orchestrator.fabric.probe_kernel"]
+        found: dict[str, Any] = json.loads(self.do(self.hub.run(argv)))
         return found
 
     def attach(self, name: str) -> None:

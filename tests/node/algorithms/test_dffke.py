@@ -35,7 +35,7 @@ from node.wire import Message
 from orchestrator.errors import ScenarioError
 from orchestrator.scenario.reading import parse
 from tests.node.algorithms.federation import Federation, same, star
-from tests.orchestrator.simulation.harness import simulate
+from tests.orchestrator.drivers.sim.harness import simulate
 
 QUICK = DFFKE(
     dimension=16, width=8, batch_size=20, epochs=2, first_epochs=6, embeddings=30, docking_epochs=5, decoder_epochs=3,

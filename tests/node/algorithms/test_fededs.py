@@ -22,7 +22,7 @@ from node.learning.encrypted import Distillation
 from node.parameters import read_parameters
 from node.tie import Delay
 from tests.node.algorithms.federation import Federation, same, star
-from tests.orchestrator.simulation.harness import simulate
+from tests.orchestrator.drivers.sim.harness import simulate
 
 OPTIONS: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.0, "batch_size": 16}
 SMALL = FedEDS(**OPTIONS, encryptor_width=2, encryptor_epochs=1, model_epochs=1)

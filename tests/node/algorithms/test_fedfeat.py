@@ -27,7 +27,7 @@ from node.learning.datasets import Prepared
 from node.learning.models import Model, Workshop, build
 from node.learning.training import Learner
 from node.wire import Message
-from orchestrator.simulation import codec
+from orchestrator.drivers.sim import codec
 from tests.node.algorithms.federation import Federation, same, star
 
 QUIET: dict[str, Any] = {"noise": "none", "retrain_epochs": 0}

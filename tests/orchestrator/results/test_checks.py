@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 import pytest
 
+from orchestrator.fidelity.overload import FULL_BACKLOG, Overload
 from orchestrator.host.directory import RunDirectory
-from orchestrator.overload import FULL_BACKLOG, Overload
 from orchestrator.results import checks as module
 from orchestrator.results.checks import Check, checks, overall
 from orchestrator.results.history import History

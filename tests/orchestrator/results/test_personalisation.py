@@ -17,8 +17,8 @@ from orchestrator.results.personalisation import (
     personalises,
 )
 from orchestrator.results.record import Record
+from tests.orchestrator.drivers.sim.harness import simulate
 from tests.orchestrator.example_run import Example, plan_of
-from tests.orchestrator.simulation.harness import simulate
 
 SCENARIO = """\
 # Is every edge served?

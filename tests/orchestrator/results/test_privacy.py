@@ -8,8 +8,8 @@ from node.learning.privacy import guarantee
 from orchestrator.report import render
 from orchestrator.results.history import History
 from orchestrator.results.privacy import METRICS, measured, privacy, statement
+from tests.orchestrator.drivers.sim.harness import simulate
 from tests.orchestrator.example_run import Example
-from tests.orchestrator.simulation.harness import simulate
 
 SCENARIO = """\
 # What do shared features give away?

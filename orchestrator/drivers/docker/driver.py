@@ -1,0 +1,243 @@
+"""The driver for images: every node is a container of the Docker Engine, made from the image that will be deployed.
+
+A container has no network but loopback; the fabric attaches data0 to the network namespace of its first process. What
+else it needs of the host is mounted (docker_files), the control plane's socket included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from docker.models.containers import Container
+
+from orchestrator.drivers.base import LACK_OF_MEMORY, Exit
+from orchestrator.drivers.docker import node_image
+from orchestrator.drivers.docker.container import COMMAND, Limits, options
+from orchestrator.drivers.docker.emulation import emulated
+from orchestrator.drivers.docker.engine import Engine, Stream, plain_words, unless_gone
+from orchestrator.drivers.docker.files import lay_out
+from orchestrator.drivers.docker.log import copy_output
+from orchestrator.drivers.user import User
+from orchestrator.errors import DriverError, HostError
+from orchestrator.host.directory import RunDirectory
+from orchestrator.host.docker_socket import NODE
+from orchestrator.planning.plan import NodePlan
+
+LAST_WORDS = 2.0  # s for what a node printed to come through after its end
+SIGNALLED = 128  # an exit code above it stands for a signal
+
+
+class DockerDriver:
+    """See Driver for the verbs. The SDK blocks, so that its calls are made in threads.
+
+    ``data``: the folder of the prepared data. ``images``: those that nodes have of their own; all others are made from
+    the run's, ``image``.
+    """
+
+    name = "docker"
+    breakdown = "the Docker Engine; see its own log"
+
+    def __init__(self, engine: Engine, directory: RunDirectory, data: Path, images: Iterable[str] = ()) -> None:
+        self.exits: asyncio.Queue[Exit] = asyncio.Queue()
+        self.lost = asyncio.Event()
+        self._engine = engine
+        self._directory = directory
+        self._data = data
+        self.image = node_image.image_name()
+        self._images = set(images)
+        self._limits = Limits()
+        self._users: dict[str, User] = {}  # by image
+        self._notes: list[str] = []
+        self._events: Stream[dict[str, Any]] | None = None
+        self._closing = False
+        self._starting: set[asyncio.Future[tuple[int, Container]]] = set()
+        self._threads: list[threading.Thread] = []
+        self._started: Counter[str] = Counter()
+        self._containers: dict[str, Container] = {}  # by node, its latest while that is there
+        self._processes: dict[str, tuple[str, int]] = {}  # by container: node and process
+        self._early: dict[str, int] = {}  # exit codes of containers whose process is not known yet
+
+    async def open(self) -> None:
+        """Check the Engine and the images, and begin to hear what becomes of containers."""
+        facts = await asyncio.to_thread(self._engine.facts)
+        if (error := unfit(facts, os.uname().release)) is not None:
+            raise error
+        self._limits = Limits.of(facts)
+        self._notes += self._limits.notes()
+        await self._admit(self.image, facts["Architecture"], None)
+        for name in sorted(self._images - {self.image}):
+            await self._admit(name, facts["Architecture"], emulated())
+        self._events = await asyncio.to_thread(self._engine.events, self._directory.run, ("die", "oom"))
+        self._spawn(self._listen, self._events, asyncio.get_running_loop())
+
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> int:
+        self._started[node.name] += 1
+        work = asyncio.ensure_future(asyncio.to_thread(self._start, node, self._started[node.name], assignment, log))
+        self._starting.add(work)
+        work.add_done_callback(self._starting.discard)
+        pid, container = await asyncio.shield(work)  # a thread cannot be cancelled, so close waits for it
+        self._containers[node.name] = container
+        self._processes[str(container.id)] = node.name, pid
+        if (code := self._early.pop(str(container.id), None)) is not None:
+            self._ended(str(container.id), code)
+        return pid
+
+    async def kill(self, node: str) -> None:
+        await asyncio.to_thread(self._signal, self._find(node), "SIGKILL")
+
+    async def stop(self, node: str) -> None:
+        await asyncio.to_thread(self._signal, self._find(node), "SIGTERM")
+
+    async def pause(self, node: str) -> None:
+        with plain_words(f"pausing {node}"):
+            await asyncio.to_thread(self._find(node).pause)
+
+    async def resume(self, node: str) -> None:
+        """Thaw the container. Its process finds a SIGCONT waiting, by which it knows that it was frozen.
+
+        The Engine freezes by cgroup, which sends no signal, and a signal sent through the Engine would thaw by itself.
+        """
+        container = self._find(node)
+        os.kill(self._processes[str(container.id)][1], signal.SIGCONT)
+        with plain_words(f"resuming {node}"):
+            await asyncio.to_thread(container.unpause)
+
+    def notes(self) -> list[str]:
+        return list(self._notes)
+
+    async def close(self) -> None:
+        """Remove the run's containers. Where the Engine is gone, their processes are ended by label, and not here."""
+        self._closing = True
+        await asyncio.gather(*self._starting, return_exceptions=True)
+        try:
+            if not self.lost.is_set():
+                await asyncio.to_thread(self._remove_all)
+        finally:
+            if self._events is not None:
+                self._events.cancel()
+            for thread in self._threads:
+                await asyncio.to_thread(thread.join, LAST_WORDS)
+            await asyncio.to_thread(self._engine.close)
+
+    async def _admit(self, name: str, machine: str, foreign: set[str] | None) -> None:
+        """Let nodes be made from an image, or HostError; see `node_image.problem`."""
+        image = await asyncio.to_thread(self._engine.image, name)
+        if (error := node_image.problem(name, image, machine, foreign)) is not None:
+            raise error
+        assert image is not None
+        self._users[name] = User(*node_image.user_of(image, os.geteuid(), os.getegid()))
+        version = importlib.metadata.version("edgebed")
+        notes = node_image.version_note(name, image, version), node_image.emulation_note(name, image, machine)
+        self._notes += [note for note in notes if note is not None]
+
+    # What is done in threads
+
+    def _start(self, node: NodePlan, incarnation: int, assignment: Path, log: Path) -> tuple[int, Container]:
+        image = node.image or self.image
+        user = self._users[image]
+        given = lay_out(self._directory, node.name, assignment, self._data, user)
+        run, path = self._directory.run, self._directory.path
+        container = self._engine.create(
+            image, COMMAND, options(node, run, path, incarnation, user, given, self._limits)
+        )
+        with plain_words(f"starting {node.name}"):
+            copier = self._spawn(copy_output, self._engine.output(container), log)
+            container.start()
+        pid = 0
+        with unless_gone(), plain_words(f"looking for {node.name}"):
+            container.reload()
+            pid = int(container.attrs["State"]["Pid"])
+        if pid == 0:
+            copier.join(LAST_WORDS)
+            return 0, container
+        if not is_process_of(pid, str(container.id)) and self._runs(container, pid):
+            raise HostError(
+                f"the Docker Engine says that {node.name} is process {pid}, which is another one here: the orchestrator"
+                " must run on the Engine's host, and not in a container"
+            )
+        return pid, container
+
+    def _runs(self, container: Container, pid: int) -> bool:
+        """Whether this is still the container's process."""
+        with unless_gone(), plain_words(f"looking for {container.name}"):
+            container.reload()
+            return int(container.attrs["State"]["Pid"]) == pid
+        return False
+
+    def _signal(self, container: Container, name: str) -> None:
+        with unless_gone(), plain_words(f"sending {name} to {container.name}"):
+            container.kill(signal=name)
+
+    def _remove_all(self) -> None:
+        if left := self._engine.remove(self._engine.containers(self._directory.run)):
+            names = ", ".join(each.node for each in left)
+            raise DriverError(f"the Docker Engine did not remove the containers of {names}: `down` tries again")
+
+    def _listen(self, events: Stream[dict[str, Any]], loop: asyncio.AbstractEventLoop) -> None:
+        for event in events:
+            loop.call_soon_threadsafe(self._heard, event)
+        if not self._closing:
+            loop.call_soon_threadsafe(self.lost.set)
+
+    def _spawn(self, function: Any, *arguments: Any) -> threading.Thread:
+        thread = threading.Thread(target=function, args=arguments, daemon=True)
+        thread.start()
+        self._threads = [*(each for each in self._threads if each.is_alive()), thread]
+        return thread
+
+    # What the Engine tells
+
+    def _heard(self, event: Mapping[str, Any]) -> None:
+        actor = event["Actor"]
+        if event["Action"] == "oom":
+            with (self._directory.logs / f"{actor['Attributes'][NODE]}.log").open("a") as log:
+                log.write(LACK_OF_MEMORY)
+        else:
+            self._ended(actor["ID"], int(actor["Attributes"]["exitCode"]))
+
+    def _ended(self, container: str, code: int) -> None:
+        if container not in self._processes:
+            self._early[container] = code
+            return
+        node, pid = self._processes.pop(container)
+        if str(self._containers[node].id) == container:
+            del self._containers[node]
+        self.exits.put_nowait(Exit(node, pid, SIGNALLED - code if code > SIGNALLED else code))
+
+    def _find(self, node: str) -> Container:
+        if node not in self._containers:
+            raise DriverError(f"{node} has no container now")
+        return self._containers[node]
+
+
+def unfit(facts: Mapping[str, Any], release: str) -> HostError | None:
+    """Why containers of this Engine cannot be a run's nodes; None if they can. ``release``: this host's kernel."""
+    security = " ".join(facts.get("SecurityOptions") or ())
+    if facts["OSType"] != "linux" or facts["KernelVersion"] != release:
+        return HostError(
+            f"the Docker Engine runs on another kernel ({facts['KernelVersion']}) than this host ({release}), so that"
+            " nodes could not be attached to their links",
+            "use this host's own Engine, not one in a virtual machine",
+        )
+    for name, what in (("rootless", "without root"), ("userns", "with remapped users (userns-remap)")):
+        if f"name={name}" in security:
+            return HostError(
+                f"the Docker Engine runs {what}, so that nodes could not use their files", "use the ordinary Engine"
+            )
+    return None
+
+
+def is_process_of(pid: int, container: str) -> bool:
+    """Whether a process of this host belongs to a container: its id stands in the names of the process's cgroups."""
+    try:
+        return container in Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return False

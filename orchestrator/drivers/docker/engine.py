@@ -1,0 +1,160 @@
+"""The Docker Engine of this host, through its SDK, and the containers of runs, which are found by their labels.
+
+Labels are the only state: a fresh `ps` or `down` learns from the Engine itself which containers belong to a run. What
+the Engine answers in anger is put into the words of `orchestrator.errors` here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import docker
+from docker.errors import APIError, DockerException, ImageNotFound
+from docker.models.containers import Container
+
+from orchestrator.errors import DriverError, HostError
+from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN, NodeContainer, address, reach
+
+T = TypeVar("T")
+
+TIMEOUT = 120  # s for one answer; a busy Engine that starts many containers takes its time
+GONE = (404, 409)  # no such container; it does not run, or is being removed already
+REMOVAL_PATIENCE = 20.0  # s
+AT_ONCE = 8  # removals
+
+
+class Engine:
+    """A connection to the Engine, to be closed. Its methods block, and may be called from several threads."""
+
+    def __init__(self, client: docker.DockerClient) -> None:
+        self.client = client
+
+    @classmethod
+    def connect(cls) -> Engine:
+        """Connect to the Engine that DOCKER_HOST names, else to the usual one; HostError with the remedy if not."""
+        reach()
+        try:
+            return cls(docker.DockerClient(base_url=address(), timeout=TIMEOUT))
+        except (DockerException, OSError) as error:
+            raise HostError(f"what listens at {address()} does not answer as a Docker Engine: {error}") from None
+
+    def close(self) -> None:
+        self.client.close()
+
+    def facts(self) -> dict[str, Any]:
+        """What the Engine says of itself and its host (`docker info`)."""
+        with plain_words("asking the Docker Engine about itself"):
+            facts: dict[str, Any] = self.client.info()
+            return facts
+
+    def image(self, name: str) -> dict[str, Any] | None:
+        """What the Engine knows of an image (`docker image inspect`); None if it has no such image."""
+        try:
+            with plain_words(f"looking for the image {name}"):
+                attributes: dict[str, Any] = self.client.images.get(name).attrs
+                return attributes
+        except _MissingError:
+            return None
+
+    def create(self, image: str, command: list[str], options: Mapping[str, Any]) -> Container:
+        """Make a container that does not run yet."""
+        with plain_words(f"making the container {options['name']}"):
+            return self.client.containers.create(image, command, **options)
+
+    def events(self, run: str, kinds: Iterable[str]) -> Stream[dict[str, Any]]:
+        """What happens to a run's containers, from this second on."""
+        filters = {"type": "container", "event": list(kinds), "label": f"{RUN}={run}"}
+        with plain_words("listening to the Docker Engine"):
+            return Stream(self.client.events(since=int(time.time()), decode=True, filters=filters))
+
+    def output(self, container: Container) -> Stream[bytes]:
+        """What a container prints, from now on: to be asked for before it is started."""
+        with plain_words(f"attaching to {container.name}"):
+            return Stream(container.attach(stream=True, stdout=True, stderr=True))
+
+    def containers(self, run: str | None = None) -> list[NodeContainer]:
+        """The containers of one run, or of all runs, in whatever state."""
+        with plain_words("looking for containers"):
+            label = RUN if run is None else f"{RUN}={run}"
+            found = self.client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
+        return [_described(each) for each in found]
+
+    def remove(self, containers: Iterable[NodeContainer]) -> list[NodeContainer]:
+        """Kill and remove containers, and wait until they are gone; those that are not after a while."""
+        left = list(containers)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(self._remove, left))
+        deadline = time.monotonic() + REMOVAL_PATIENCE
+        while left and time.monotonic() < deadline:
+            there = {each.id for run in {each.run for each in left} for each in self.containers(run)}
+            left = [each for each in left if each.id in there]
+            time.sleep(0.05 if left else 0)
+        return left
+
+    def _remove(self, container: NodeContainer) -> None:
+        with contextlib.suppress(DriverError), plain_words(f"removing {container.node}"):  # what is left is said later
+            self.client.api.remove_container(container.id, force=True, v=True)
+
+
+class Stream(Generic[T]):
+    """What the Engine tells piece by piece. One thread reads it to its end; another may ``cancel`` it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[T]:
+        try:
+            yield from self._stream
+        finally:
+            self._stream._response.close()  # the SDK leaves the socket open
+
+    def cancel(self) -> None:
+        """End the reader's iteration; harmless if it has ended."""
+        with contextlib.suppress(OSError):
+            self._stream.close()
+
+
+class _MissingError(DriverError):
+    """There is no such image or container, or it does not run."""
+
+
+@contextlib.contextmanager
+def unless_gone() -> Iterator[None]:
+    """Let pass that the container has ended or gone meanwhile: its Exit is on the way."""
+    with contextlib.suppress(_MissingError):
+        yield
+
+
+@contextlib.contextmanager
+def plain_words(doing: str) -> Iterator[None]:
+    """Turn what the SDK raises into DriverError, or HostError where the host has to be helped."""
+    try:
+        yield
+    except ImageNotFound as error:
+        raise _MissingError(f"{doing}: {error.explanation}") from None
+    except APIError as error:
+        said = str(error.explanation or error)
+        if "no space left on device" in said:
+            raise HostError(
+                f"{doing}: the Docker Engine's disk is full: make room (`docker system df`, `docker system prune`)"
+            ) from None
+        kind = _MissingError if error.status_code in GONE else DriverError
+        raise kind(f"{doing}: the Docker Engine refused: {said}") from None
+    except (DockerException, OSError) as error:  # the SDK's errors of connection are OSErrors
+        raise DriverError(f"{doing}: the Docker Engine does not answer ({error}): is dockerd still running?") from None
+
+
+def _described(container: Container) -> NodeContainer:
+    labels = container.labels
+    return NodeContainer(
+        id=str(container.id),
+        run=labels[RUN],
+        node=labels.get(NODE, ""),
+        directory=Path(labels.get(DIRECTORY, "")),
+        pid=container.attrs["State"].get("Pid") or None,
+    )

@@ -1,0 +1,39 @@
+"""The containers of runs, for those who look whether there are any on this host, used or not.
+
+The SDK is imported only where an Engine answers: that takes a quarter of a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import HostError
+from orchestrator.host.docker_socket import NodeContainer, reach
+
+if TYPE_CHECKING:
+    from orchestrator.drivers.docker.engine import Engine
+
+
+@contextlib.contextmanager
+def engine() -> Iterator[Engine | None]:
+    """The Engine while the body runs, or None where none answers."""
+    try:
+        reach()
+    except HostError:
+        yield None
+        return
+    from orchestrator.drivers.docker.engine import Engine
+
+    connected = Engine.connect()
+    try:
+        yield connected
+    finally:
+        connected.close()
+
+
+def listed(run: str | None = None) -> list[NodeContainer]:
+    """The containers of one run, or of all runs; none where no Engine answers."""
+    with engine() as found:
+        return [] if found is None else found.containers(run)

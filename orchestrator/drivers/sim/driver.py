@@ -1,0 +1,88 @@
+"""The driver whose nodes are coroutines on a virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from functools import partial
+from pathlib import Path
+
+from node.memory import MemoryNetwork
+from orchestrator.drivers.base import Exit
+from orchestrator.drivers.sim.nodes import Nodes, SimulatedNode, note_failure
+from orchestrator.drivers.sim.virtual_control import MemoryControl
+from orchestrator.errors import DriverError
+from orchestrator.planning.plan import NodePlan
+
+FAILED = 1
+KILLED = -9
+
+
+class SimDriver:
+    """See `orchestrator.drivers.base.Driver`. The id of a node's process is a number that no process has."""
+
+    name = "sim"
+    breakdown = ""  # there is nothing that could
+
+    def __init__(self, nodes: Nodes, network: MemoryNetwork, control: MemoryControl) -> None:
+        self.exits: asyncio.Queue[Exit] = asyncio.Queue()
+        self.lost = asyncio.Event()
+        self._nodes, self._network, self._control = nodes, network, control
+        self._ids = itertools.count(1)
+        self._alive: dict[str, tuple[SimulatedNode, asyncio.Task[int]]] = {}
+
+    async def open(self) -> None:
+        """There is nothing to warm up."""
+
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> int:
+        number = next(self._ids)
+        try:
+            made = self._nodes.make(node.name)
+        except Exception as error:
+            # Of its model or its algorithm, which need not be ours; a process would end with it too.
+            note_failure(log, error)
+            self._control.leave(node.name)
+            self.exits.put_nowait(Exit(node.name, number, FAILED))
+            return number
+        task = asyncio.create_task(made.live(log), name=node.name)
+        task.add_done_callback(partial(self._ended, node.name, number))
+        self._alive[node.name] = made, task
+        return number
+
+    async def kill(self, node: str) -> None:
+        self._find(node)[1].cancel()
+
+    async def stop(self, node: str) -> None:
+        self._find(node)[0].stop()
+
+    async def pause(self, node: str) -> None:
+        self._freeze(node, True)
+
+    async def resume(self, node: str) -> None:
+        self._freeze(node, False)
+
+    def notes(self) -> list[str]:
+        return []
+
+    async def close(self) -> None:
+        tasks = [task for _, task in self._alive.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._nodes.workers.close()
+
+    def _ended(self, node: str, number: int, task: asyncio.Task[int]) -> None:
+        self._control.leave(node)
+        del self._alive[node]
+        code = KILLED if task.cancelled() else FAILED if task.exception() else task.result()
+        self.exits.put_nowait(Exit(node, number, code))
+
+    def _freeze(self, node: str, frozen: bool) -> None:
+        made, _ = self._find(node)
+        made.compute.freeze(frozen)
+        self._network.freeze(node, frozen)
+
+    def _find(self, node: str) -> tuple[SimulatedNode, asyncio.Task[int]]:
+        if node not in self._alive:
+            raise DriverError(f"{node} does not run now")
+        return self._alive[node]

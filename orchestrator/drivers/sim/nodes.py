@@ -1,0 +1,137 @@
+"""The life of a simulated node: the role of `node.main`, without a process around it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from node.assignment import Assignment
+from node.catalogue.algorithms import ALGORITHMS
+from node.checkpoint import checkpoint_path, load
+from node.learning.datasets import open_prepared
+from node.learning.models import Workshop
+from node.learning.training import Learner, workshop_of
+from node.main import EXIT_DONE, EXIT_FAILED, load_role
+from node.memory import MemoryNetwork
+from node.role import Role
+from orchestrator.drivers.sim.cost import Cost, cost_of
+from orchestrator.drivers.sim.virtual_compute import ModelledCompute
+from orchestrator.drivers.sim.virtual_control import MemoryControl, MemoryReporter
+from orchestrator.drivers.sim.workers import Workers
+from orchestrator.planning.plan import Plan
+
+Traffic = Callable[[], list[dict[str, Any]]]
+
+
+class Nodes:
+    """Makes the nodes of a plan, which share the data, the models of each kind and the workers."""
+
+    def __init__(
+        self, plan: Plan, assignments: Mapping[str, Assignment], network: MemoryNetwork, control: MemoryControl,
+        workers: int,
+    ) -> None:  # fmt: skip
+        self._plan, self._assignments, self._network, self._control = plan, assignments, network, control
+        self._data = open_prepared(Path(plan.data_directory))
+        self._params = ALGORITHMS[plan.algorithm].params(**plan.params)
+        self._workshops: dict[str, Workshop] = {}
+        self._costs: dict[str, Cost] = {}
+        self._learners: dict[str, Learner] = {}
+        for each in assignments.values():
+            if (key := _model_of(each)) not in self._workshops:
+                self._workshops[key] = workshop = workshop_of(each, self._data)
+                self._costs[key] = cost_of(workshop.model, self._data.shape, self._params.batch_size)
+        self.workers = Workers(workers, self.learner)
+
+    def learner(self, name: str) -> Learner:
+        """The learner of a node, the same for all its incarnations."""
+        if name not in self._learners:
+            shards, assignment = self._plan.shards, self._assignments[name]
+            self._learners[name] = Learner(
+                self._workshops[_model_of(assignment)], self._data, assignment.seed, name,
+                shards.train.get(name), shards.own_test.get(name), assignment.data.global_test,
+                shards.personal.get(name),
+            )  # fmt: skip
+        return self._learners[name]
+
+    def make(self, name: str) -> SimulatedNode:
+        """A node that has not begun."""
+        assignment = self._assignments[name]
+        reporter = self._control.open(name)
+        peers = [peer.name for peer in assignment.peers]
+        transport = self._network.transport(name, peers, timeouts=assignment.timeouts)
+        compute = ModelledCompute(self.workers, self._costs[_model_of(assignment)], assignment.hardware.speed)
+        role = load_role(assignment)(
+            assignment, transport, compute, reporter, params=self._params, learner=self.learner(name),
+            restored=load(checkpoint_path(assignment.checkpoint_directory, name), assignment.stop.rounds),
+        )  # fmt: skip
+        return SimulatedNode(role, compute, reporter, lambda: [asdict(row) for row in transport.traffic()])
+
+
+class SimulatedNode:
+    """One incarnation of a node, from its registration to its end."""
+
+    def __init__(
+        self,
+        role: Role,
+        compute: ModelledCompute,
+        reporter: MemoryReporter,
+        traffic: Traffic,
+    ) -> None:
+        self.compute = compute
+        self._role = role
+        self._reporter = reporter
+        self._traffic = traffic
+        self._started = asyncio.Event()
+
+    async def live(self, log: Path) -> int:
+        """Register, wait for the word to start, perform the role; the exit code. What goes wrong is told in ``log``."""
+        obeying = asyncio.create_task(self._obey())
+        try:
+            self._reporter.say("register")
+            await self._started.wait()
+            if not self._role.stopped:
+                await self._role.perform()
+            if not self._role.leaving:
+                self._reporter.say("done", reason=self._role.ended_by)
+            return EXIT_DONE
+        except Exception as error:
+            note_failure(log, error)
+            self._reporter.say("failed", error=f"{type(error).__name__}: {error}")
+            return EXIT_FAILED
+        finally:
+            self._reporter.say("traffic", peers=self._traffic())
+            obeying.cancel()
+
+    def stop(self, *, leaving: bool = False) -> None:
+        self._role.stop(leaving=leaving)
+        self._started.set()
+
+    async def _obey(self) -> None:
+        while True:
+            message = await self._reporter.inbox.get()
+            match message["type"]:
+                case "start":
+                    self._started.set()
+                case "stop":
+                    self.stop()
+                case "leave":
+                    self.stop(leaving=True)
+                case "slow":
+                    self.compute.slow = float(message["factor"])
+
+
+def note_failure(log: Path, error: Exception) -> None:
+    """Append to a node's log what went wrong in it."""
+    with contextlib.suppress(OSError), log.open("a") as file:  # what goes wrong may be that the disk is full
+        file.writelines(traceback.format_exception(error))
+
+
+def _model_of(assignment: Assignment) -> str:
+    """The same for nodes whose models are of the same kind."""
+    return json.dumps([assignment.model, assignment.model_params], sort_keys=True)

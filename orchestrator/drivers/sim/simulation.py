@@ -1,0 +1,27 @@
+"""A simulated system: driver, links and control plane of one run, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from node.assignment import Assignment
+from node.main import keep_freed_memory
+from orchestrator.drivers.sim.driver import SimDriver
+from orchestrator.drivers.sim.nodes import Nodes
+from orchestrator.drivers.sim.virtual_control import MemoryControl
+from orchestrator.drivers.sim.virtual_fabric import ModelFabric
+from orchestrator.planning.plan import Plan
+
+
+class Simulation:
+    """``workers`` processes train; what comes out does not depend on how many."""
+
+    def __init__(self, plan: Plan, assignments: Mapping[str, Assignment], workers: int) -> None:
+        torch.set_num_threads(1)
+        keep_freed_memory()
+        self.fabric = ModelFabric()
+        self.control = MemoryControl()
+        nodes = Nodes(plan, assignments, self.fabric.network, self.control, workers)
+        self.driver = SimDriver(nodes, self.fabric.network, self.control)

@@ -1,0 +1,84 @@
+"""Work of simulated nodes: done for real by a few workers, while its time on the virtual clock is computed.
+
+How long a step takes is known before it is done (`orchestrator.drivers.sim.cost`). So it is handed to a worker at once,
+events go on up to the virtual moment of its end, and only there the simulation waits for its result: conservative
+parallel simulation (K. M. Chandy, J. Misra, IEEE Transactions on Software Engineering SE-5, 1979). Results and their
+order are the same with one worker or many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from node.compute import Mode
+
+Cost = Callable[[int, Mode], float]  # (samples, mode) -> seconds on a core of speed 1
+
+
+class Work(Protocol):
+    """A step that was handed over."""
+
+    def result(self) -> Any:
+        """Wait for it: what it gives, or raises."""
+
+    def cancel(self) -> bool:
+        """Nobody will ask for the result."""
+
+
+class Pool(Protocol):
+    """Does steps beside the simulation: `orchestrator.drivers.sim.workers`, or any executor of Python's."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any) -> Work: ...
+
+
+class ModelledCompute:
+    """The `node.compute.Compute` of one simulated node. ``slow`` is a factor on the speed that faults may set."""
+
+    def __init__(self, workers: Pool, cost: Cost, speed: float | None) -> None:
+        self.slow = 1.0
+        self._workers = workers
+        self._cost = cost
+        self._speed = speed or 1.0
+        self._turn = asyncio.Lock()  # a node does one step at a time
+        self._running = asyncio.Event()
+        self._running.set()
+        self._frozen = 0.0  # s that the node has been frozen so far
+        self._frozen_since = 0.0
+
+    async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: Mode) -> Any:
+        seconds = self._cost(samples, mode) / (self._speed * self.slow)
+        if seconds == 0:
+            return fn(*args)
+        async with self._turn:
+            work = self._workers.submit(fn, *args)
+            try:
+                await self._pass(seconds)
+            except asyncio.CancelledError:
+                work.cancel()
+                raise
+            return work.result()
+
+    async def aside(self, fn: Callable[..., None], *args: Any) -> None:
+        fn(*args)
+
+    def freeze(self, frozen: bool) -> None:
+        """While a node is frozen its steps stand still."""
+        now = asyncio.get_running_loop().time()
+        if frozen:
+            self._frozen_since = now
+            self._running.clear()
+        else:
+            self._frozen += now - self._frozen_since
+            self._running.set()
+
+    async def _pass(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        end, frozen = loop.time() + seconds, self._frozen
+        while True:
+            await asyncio.sleep(end - loop.time())
+            await self._running.wait()
+            end, frozen = end + self._frozen - frozen, self._frozen
+            if loop.time() >= end:
+                return

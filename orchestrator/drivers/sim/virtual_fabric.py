@@ -1,0 +1,84 @@
+"""The link engine of simulations: no packets, the time that each message takes is computed from the link's profile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from netem.flow import Flow
+from netem.profile import LinkProfile
+from node.memory import MemoryNetwork
+from orchestrator.fabric.base import Counted, LinkChange, LinkRow
+from orchestrator.planning.plan import Ends, LinkPlan, NodePlan
+
+
+class ModelFabric:
+    """See `orchestrator.fabric.base.Fabric`. ``network`` connects the nodes."""
+
+    engine = "model"
+
+    def __init__(self) -> None:
+        self.network = MemoryNetwork(self._flow)
+        self._links: dict[Ends, LinkPlan] = {}
+        self._profiles: dict[Ends, LinkProfile] = {}
+        self._flows: dict[Ends, Flow] = {}
+        self._offered: dict[Ends, int] = {}  # packets, when last counted
+
+    def notes(self) -> list[str]:
+        return []
+
+    async def attach(self, node: NodePlan, pid: int) -> None:
+        """A simulated node has no interface."""
+
+    async def detach(self, node: NodePlan) -> None:
+        """Nothing was attached."""
+
+    async def shape(self, links: Sequence[LinkPlan]) -> None:
+        for link in links:
+            self._links[link.source, link.target] = link
+            self._profiles[link.source, link.target] = link.profile
+
+    async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
+        for change in changes:
+            if change.profile is not None:
+                await self.change(change.source, change.target, change.profile)
+            else:
+                await (self.cut if change.cut else self.restore)(change.source, change.target)
+        return [None] * len(changes)
+
+    async def change(self, source: str, target: str, profile: LinkProfile) -> None:
+        self._profiles[source, target] = profile
+        now = asyncio.get_running_loop().time()
+        for ends in ((source, target), (target, source)):  # what goes one way is acknowledged on the other
+            line = self.network.line(*ends)
+            line.reschedule(self._flows[ends].reshape(now, *self._both_ways(ends)))
+
+    async def cut(self, source: str, target: str) -> None:
+        self.network.cut(source, target)
+
+    async def restore(self, source: str, target: str) -> None:
+        self.network.restore(source, target)
+
+    async def counters(self) -> Counted:
+        rows: list[LinkRow] = []
+        for ends, flow in self._flows.items():
+            if self._offered.get(ends) != flow.counters.offered:
+                self._offered[ends] = flow.counters.offered
+                rows.append({"source": ends[0], "target": ends[1], **asdict(flow.counters)})
+        return Counted(links=rows)
+
+    async def watch(self) -> None:
+        """Nothing can break."""
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        """Nothing is left open."""
+
+    def _flow(self, source: str, target: str) -> Flow:
+        flow = Flow(*self._both_ways((source, target)), seed=self._links[source, target].seed)
+        self._flows[source, target] = flow
+        return flow
+
+    def _both_ways(self, ends: Ends) -> tuple[LinkProfile, LinkProfile]:
+        return self._profiles[ends], self._profiles[ends[::-1]]

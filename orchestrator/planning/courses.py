@@ -1,0 +1,78 @@
+"""Courses: the links that follow one schedule together, and the changes that the schedule makes to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from netem.lateness import Lateness
+from netem.schedule import Change, Schedule
+from orchestrator.planning.plan import Ends, LinkPlan
+
+
+@dataclass
+class Course:
+    """Links that follow one schedule together, and how that went.
+
+    ``changes`` were made, each on all links; ``overtaken`` were left out, since the next was due; ``failures`` are the
+    times that one could not be made at a link.
+    """
+
+    name: str
+    pairs: tuple[Ends, ...]
+    schedule: Schedule
+    link: LinkPlan  # the first of them
+    changes: int = 0
+    overtaken: int = 0
+    failures: int = 0
+    lateness: Lateness = field(default_factory=Lateness)
+
+    def to_json(self) -> dict[str, Any]:
+        """What the record keeps of it."""
+        return {
+            "links": self.name,
+            "count": len(self.pairs),
+            "schedule": self.schedule.describe(),
+            "changes": self.changes,
+            "overtaken": self.overtaken,
+            "failures": self.failures,
+            "late_p99": self.lateness.quantile(0.99),
+            "late_max": self.lateness.maximum,
+        }
+
+
+def courses(links: Sequence[LinkPlan]) -> list[Course]:
+    """Links with a schedule, those together that follow the same one from the same profile."""
+    groups: dict[tuple[Any, ...], list[LinkPlan]] = {}
+    for link in links:
+        if link.schedule is not None:
+            written = json.dumps(link.schedule.to_mapping())
+            groups.setdefault((link.link_class, written, link.profile), []).append(link)
+    return [
+        Course(_name(group), tuple((link.source, link.target) for link in group), group[0].schedule, group[0])
+        for group in groups.values()
+        if group[0].schedule is not None
+    ]
+
+
+def changes_since(elapsed: float, changes: Iterator[Change]) -> Iterator[Change]:
+    """The changes of a schedule from a moment on; the first of them is what held then, at that moment."""
+    held: Change | None = None
+    for change in changes:
+        if change.at <= elapsed:
+            held = replace(change, at=elapsed)
+            continue
+        if held is not None:
+            yield held
+            held = None
+        yield change
+    if held is not None:
+        yield held
+
+
+def _name(links: Sequence[LinkPlan]) -> str:
+    """``edge-0 → cloud``, or the class and way of several: ``device-edge, 12 links, edge-0 → device-0-0 ...``."""
+    first = f"{links[0].source} → {links[0].target}"
+    return first if len(links) == 1 else f"{links[0].link_class}: {first} and {len(links) - 1} more"

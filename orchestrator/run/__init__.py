@@ -1,0 +1,1 @@
+"""One run: how it is launched, lives (`lifecycle`), suffers its faults, is resumed and is cleaned away."""

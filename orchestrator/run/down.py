@@ -1,0 +1,153 @@
+"""Take a run down, whatever state it is in, from a process that knows nothing but its id."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator import text
+from orchestrator.drivers.docker import leftovers
+from orchestrator.errors import RecordError
+from orchestrator.fabric.anchor import remove
+from orchestrator.host import cgroups, processes
+from orchestrator.host.directory import RunDirectory
+from orchestrator.results.history import History
+
+ORDERLY = 20.0  # s for a living orchestrator to end its run by itself
+CGROUP_PATIENCE = 5.0
+
+
+@dataclass
+class Removed:
+    """What `down` found of one run and removed."""
+
+    run: str
+    stopped: bool = False  # a living orchestrator ended it in order
+    containers: list[str] = field(default_factory=list)
+    processes: list[str] = field(default_factory=list)
+    cgroups: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    @property
+    def anything(self) -> bool:
+        return self.stopped or bool(self.containers or self.processes or self.cgroups)
+
+    def told(self) -> str:
+        """The same in a line."""
+        if self.left:
+            return f"{self.run}: could not remove {', '.join(self.left)}"
+        if not self.anything:
+            return f"{self.run}: nothing of it is left on this host"
+        parts = ["ended in order"] if self.stopped else []
+        parts += [f"removed {text.count(len(self.containers), 'container')}"] if self.containers else []
+        parts += [f"ended {len(self.processes)} process{'es' * (len(self.processes) != 1)}"] if self.processes else []
+        parts += [f"removed {text.count(len(self.cgroups), 'cgroup')}"] if self.cgroups else []
+        return f"{self.run}: {', '.join(parts)}; nothing of it is left on this host"
+
+
+def down(run: str, directory: RunDirectory | None) -> Removed:
+    """End a run: in order if its orchestrator lives, else by its labels. Safe to repeat.
+
+    RunError if the directory belongs to another user.
+    """
+    stopped = False
+    if directory is not None:
+        directory.refuse_foreign()
+        if _signal_holder(directory, signal.SIGTERM):
+            stopped = _wait_released(directory, ORDERLY)
+            if not stopped and _signal_holder(directory, signal.SIGKILL):
+                _wait_released(directory, 5.0)
+    result = clear(run, directory, stopped=stopped)
+    if directory is not None and (holder := directory.holder()) is not None:
+        result.left.append(f"process {holder}, which {directory.lock} names and somebody holds")
+    return result
+
+
+def _signal_holder(directory: RunDirectory, number: signal.Signals) -> bool:
+    """Send a signal to the orchestrator that holds a directory, if there is one."""
+    if (holder := directory.holder()) is None:
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(holder)
+        try:
+            if directory.is_held_by(holder):
+                signal.pidfd_send_signal(descriptor, number)
+                return True
+        finally:
+            os.close(descriptor)
+    return False
+
+
+def clear(run: str, directory: RunDirectory | None, *, stopped: bool = False) -> Removed:
+    """Remove what is left of a run whose orchestrator is gone; ``stopped``: it ended in order."""
+    result = Removed(run, stopped)
+    _remove_containers(run, directory, result)
+    found = processes.run_processes(run)
+    result.processes = [f"{process.part} {process.command} ({process.pid})" for process in found]
+    result.left = [f"process {process.pid} ({process.command})" for process in processes.end(found)]
+    _remove_cgroups(run, result)
+    if directory is not None:
+        directory.remove_keys()
+    return result
+
+
+def _remove_containers(run: str, directory: RunDirectory | None, result: Removed) -> None:
+    with leftovers.engine() as engine:
+        if engine is not None:
+            found = engine.containers(run)
+            result.containers = [each.node for each in found]
+            result.left += [f"container of {each.node}" for each in engine.remove(found)]
+        elif directory is not None and _had_containers(directory):
+            result.left.append("containers, which the Docker Engine lists only when it runs")
+
+
+def _had_containers(directory: RunDirectory) -> bool:
+    """Whether a run may have left containers: it ended without a word, as when it is killed."""
+    try:
+        with History.open(directory.path) as history:
+            return history.driver == "docker" and history.outcome is None
+    except RecordError:
+        return False
+
+
+def _remove_cgroups(run: str, result: Removed) -> None:
+    result.cgroups = [str(group) for group in cgroups.left_behind(run)]
+    result.left += [f"cgroup {group}" for group in remove(result.cgroups, CGROUP_PATIENCE)]
+
+
+def _wait_released(directory: RunDirectory, timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
+    while directory.holder() is not None:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def traces(runs: Path) -> dict[str, RunDirectory | None]:
+    """Every run of this user's that shows on this host: a living orchestrator, a process, a container, a cgroup, or the
+    secret keys of a run below ``runs`` whose orchestrator was killed."""
+    found: dict[str, RunDirectory | None] = {}
+    labelled = [(each.run, each.directory) for each in processes.run_processes()]
+    labelled += [(each.run, each.directory) for each in leftovers.listed()]
+    for run, path in labelled:
+        if not path.exists() or RunDirectory(path).is_ours:
+            found[run] = _known(path)
+    for group in cgroups.left_behind():
+        run = group.name.removeprefix(cgroups.PREFIX)
+        found.setdefault(run, _known((runs / run).resolve()))
+    if runs.is_dir():
+        for path in runs.iterdir():
+            directory = RunDirectory(path.resolve())
+            left = directory.nodes.exists() or directory.holder() is not None
+            if directory.is_ours and directory.lock.exists() and left:
+                found[directory.run] = directory
+    return found
+
+
+def _known(path: Path) -> RunDirectory | None:
+    return RunDirectory(path) if (path / "run.db").exists() else None

@@ -1,0 +1,198 @@
+"""Make the planned faults happen, at their time or at their round, and undo each when it is over.
+
+Faults may overlap: on links as `orchestrator.run.link_states` says, and a node's slowness is the product of its
+factors. Every fault is recorded at the moment it took effect, with the round it hit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.planning.plan import Fault, Plan
+from orchestrator.run.link_states import Links
+from orchestrator.run.resume import NOTHING, Past
+
+
+class Powers(Protocol):
+    """What a fault can do to nodes; each verb raises OrchestratorError if it cannot be done now."""
+
+    async def crash(self, node: str) -> None: ...
+
+    async def revive(self, node: str) -> None: ...
+
+    async def pause(self, node: str) -> None: ...
+
+    async def resume(self, node: str) -> None: ...
+
+    async def slow(self, node: str, factor: float) -> None: ...
+
+    async def join(self, node: str) -> None: ...
+
+    async def leave(self, node: str) -> None: ...
+
+
+class FaultInjector:
+    """Runs the plan's faults against ``powers`` and ``links`` on asyncio's clock.
+
+    ``note(fault, phase, detail)`` is called with phase "start", "end" or "skipped" at the moment it is so; ``spawn``
+    runs a coroutine beside others, answers for what it raises, and ends it in time.
+    """
+
+    def __init__(
+        self, plan: Plan, powers: Powers, links: Links, note: Callable[[Fault, str, str], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:  # fmt: skip
+        self._faults = plan.faults
+        self._powers = powers
+        self._note = note
+        self._links = links
+        self._slowness: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        self._until_next_round: list[Fault] = []
+        self._spawn = spawn
+        self._reached = 0
+
+    def begin(self, past: Past = NOTHING) -> None:
+        """Training starts now, or goes on after ``past``: the faults keyed to time are counted from its start.
+
+        Of a run that is continued, what is over stays so, and what was on is on again for the rest of its time.
+        """
+        self._reached = past.round
+        behind = {span.id: span for span in past.faults if span.start is not None or span.skipped is not None}
+        for fault in self._faults:
+            span = behind.get(fault.id)
+            if span is not None:
+                if span.start is not None and span.end is None and self._ACTIONS[fault.action][1] is not None:
+                    self._spawn(self._go_on(fault, past.seconds - span.start))
+            elif fault.at is not None:
+                self._spawn(self._run_after(fault, max(0.0, fault.at - past.training)))
+            elif fault.round is not None and fault.round <= past.round:
+                self._spawn(self._turn_round([], [fault]))  # its round had just begun
+
+    def round_started(self, round: int) -> None:
+        """A round of the leading node starts: end the faults that last a round, start the ones planned for it.
+
+        A round that starts again after a restart of its coordinator brings its faults only once.
+        """
+        if round <= self._reached:
+            return
+        due = [fault for fault in self._faults if fault.round is not None and self._reached < fault.round <= round]
+        self._reached = round
+        over, self._until_next_round = self._until_next_round, []
+        self._spawn(self._turn_round(over, due))
+
+    async def _turn_round(self, over: list[Fault], due: list[Fault]) -> None:
+        for fault in over:
+            await self._end(fault)
+        for fault in due:
+            if fault.lasts_a_round:
+                if await self._start(fault):
+                    self._until_next_round.append(fault)
+            else:
+                self._spawn(self._run_after(fault, 0.0))
+
+    async def _run_after(self, fault: Fault, delay: float) -> None:
+        await asyncio.sleep(delay)
+        if await self._start(fault) and fault.duration is not None:
+            await asyncio.sleep(fault.duration)
+            await self._end(fault)
+
+    async def _go_on(self, fault: Fault, lasted: float) -> None:
+        """Make a fault again that had been on for so long; its start is on record already."""
+        try:
+            await self._ACTIONS[fault.action][0](self, fault)
+        except OrchestratorError as error:
+            self._note(fault, "end", str(error))
+            return
+        if fault.lasts_a_round:
+            self._until_next_round.append(fault)
+        elif fault.duration is not None:
+            await asyncio.sleep(max(0.0, fault.duration - lasted))
+            await self._end(fault)
+
+    async def _start(self, fault: Fault) -> bool:
+        try:
+            await self._ACTIONS[fault.action][0](self, fault)
+        except OrchestratorError as error:
+            self._note(fault, "skipped", str(error))
+            return False
+        self._note(fault, "start", "")
+        return True
+
+    async def _end(self, fault: Fault) -> None:
+        undo = self._ACTIONS[fault.action][1]
+        if undo is None:
+            return
+        try:
+            await undo(self, fault)
+        except OrchestratorError as error:
+            self._note(fault, "end", str(error))
+        else:
+            self._note(fault, "end", "")
+
+    async def _crash(self, fault: Fault) -> None:
+        await self._powers.crash(_node(fault))
+
+    async def _revive(self, fault: Fault) -> None:
+        await self._powers.revive(_node(fault))
+
+    async def _pause(self, fault: Fault) -> None:
+        await self._powers.pause(_node(fault))
+
+    async def _resume(self, fault: Fault) -> None:
+        await self._powers.resume(_node(fault))
+
+    async def _cut(self, fault: Fault) -> None:
+        await self._links.cut(fault.links, fault.id)
+
+    async def _degrade(self, fault: Fault) -> None:
+        await self._links.overlay(fault.links, fault.id, fault.profile or {})
+
+    async def _lift(self, fault: Fault) -> None:
+        await self._links.lift(fault.id)
+
+    async def _slow(self, fault: Fault) -> None:
+        assert fault.factor is not None
+        self._slowness[_node(fault)][fault.id] = fault.factor
+        await self._set_slowness(_node(fault))
+
+    async def _speed_up(self, fault: Fault) -> None:
+        self._slowness[_node(fault)].pop(fault.id, None)
+        await self._set_slowness(_node(fault))
+
+    async def _set_slowness(self, node: str) -> None:
+        factor = 1.0
+        for each in self._slowness[node].values():
+            factor *= each
+        await self._powers.slow(node, factor)
+
+    async def _join(self, fault: Fault) -> None:
+        await self._powers.join(_node(fault))
+
+    async def _leave(self, fault: Fault) -> None:
+        await self._powers.leave(_node(fault))
+
+    _ACTIONS: dict[
+        str,
+        tuple[
+            Callable[[FaultInjector, Fault], Awaitable[None]],
+            Callable[[FaultInjector, Fault], Awaitable[None]] | None,
+        ],
+    ] = {  # noqa: RUF012 - a table, never written to
+        "crash": (_crash, _revive),
+        "pause": (_pause, _resume),
+        "disconnect": (_cut, _lift),
+        "partition": (_cut, _lift),
+        "degrade": (_degrade, _lift),
+        "slow": (_slow, _speed_up),
+        "join": (_join, None),
+        "leave": (_leave, None),
+    }
+
+
+def _node(fault: Fault) -> str:
+    assert fault.node is not None, f"fault {fault.id} ({fault.action}) has no node"
+    return fault.node

@@ -1,0 +1,155 @@
+"""From a scenario that has been read to a run in a directory of its own, and on from where one ended early."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from node.clock import VirtualLoop, run_virtual
+from orchestrator.errors import HostError, RunError
+from orchestrator.host.descriptors import provide
+from orchestrator.host.directory import RunDirectory
+from orchestrator.host.signals import interruptible
+from orchestrator.planning.data import prepare_data
+from orchestrator.planning.plan import Plan, make_plan
+from orchestrator.planning.shards import PreparedLabels
+from orchestrator.planning.trace_files import keep_files, kept_files
+from orchestrator.results.history import History
+from orchestrator.results.record import Record
+from orchestrator.run.down import clear
+from orchestrator.run.lifecycle import Outcome, execute
+from orchestrator.run.requirements import open_files, require
+from orchestrator.run.resume import past_of
+from orchestrator.run.view import View
+from orchestrator.scenario.reading import parse
+from orchestrator.scenario.schema import Scenario, effective
+
+OpenView = Callable[[bool], View]
+
+
+def prepared_plan(scenario: Scenario, file: Path) -> Plan:
+    """The plan on this host's data, which is downloaded and decoded if need be; ``file`` is the scenario's."""
+    return make_plan(scenario, PreparedLabels.read(prepare_data(scenario.data, file.parent)))
+
+
+def launch(
+    plan: Plan, scenario: Scenario, file: Path, overrides: Sequence[str], runs: Path, open_view: OpenView, *,
+    workers: int | None = None, calibrate: bool = False, meta: Mapping[str, Any] | None = None,
+) -> tuple[Outcome, RunDirectory]:  # fmt: skip
+    """Carry out the plan of a scenario, in a fresh directory below ``runs``.
+
+    ``file`` and ``overrides`` are what the scenario was read from. ``open_view`` is told whether the
+    run's clock is virtual. ``workers`` processes train where nodes are simulated: by default one for each processor.
+    HostError, and nothing is made, if this host lacks what the driver needs, or if this process may not open as many
+    files as the run needs.
+    """
+    require(plan.driver)
+    provide(open_files(plan, _workers(workers)))
+    with interruptible() as interruption:
+        directory = RunDirectory.create(runs, plan.name)
+        interruption.at_once = directory.remove
+        with contextlib.ExitStack() as holding:
+            try:
+                holding.enter_context(directory.held())
+                record = _begin(directory, plan, scenario, file, overrides, meta or {})
+            except Exception:
+                directory.remove()
+                raise
+
+            def start(view: View) -> Coroutine[Any, Any, Outcome]:
+                return execute(
+                    plan, directory, record, view, interruption,
+                    holding=holding, workers=_workers(workers), calibrate=calibrate,
+                )  # fmt: skip
+
+            try:
+                return _run(plan.driver, open_view, start), directory
+            except HostError:  # nothing was started
+                directory.remove()
+                raise
+
+
+def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None = None) -> Outcome:
+    """Go on with a run that ended early, in its directory, after the last round that it kept.
+
+    RunError if it is running, complete, or kept none, or if this version or this host's data make another plan of its
+    scenario.
+    """
+    with interruptible() as interruption, contextlib.ExitStack() as holding:
+        holding.enter_context(directory.held())
+        past = past_of(directory)
+        plan = _plan_of(directory)
+        require(plan.driver)
+        provide(open_files(plan, _workers(workers)))
+        clear(directory.run, directory)  # what is left where its orchestrator was killed
+        try:
+            directory.reopen()
+            plan.write_shards(directory.shards)
+        except OSError as error:
+            raise RunError(f"{directory.run} cannot be continued: {error}") from None
+        record = Record.resume(directory.path, past.seconds, past.ended, min(past.kept))
+
+        def start(view: View) -> Coroutine[Any, Any, Outcome]:
+            return execute(
+                plan, directory, record, view, interruption, holding=holding, workers=_workers(workers), past=past
+            )
+
+        return _run(plan.driver, open_view, start)
+
+
+def _begin(
+    directory: RunDirectory, plan: Plan, scenario: Scenario, file: Path, overrides: Sequence[str],
+    meta: Mapping[str, Any],
+) -> Record:  # fmt: skip
+    """Write down what is to be done. RunError or RecordError if there is no room for it."""
+    facts = {
+        "scenario": str(file), "folder": str(file.parent.absolute()), "overrides": list(overrides),
+        "effective": effective(scenario), **meta,
+    }  # fmt: skip
+    try:
+        plan.write_shards(directory.shards)
+        directory.scenario.write_bytes(file.read_bytes())
+    except OSError as error:
+        raise RunError(
+            f"cannot make the run's directory {directory.path}: {error.strerror}; make room, or choose --runs"
+        ) from None
+    keep_files(plan.links, file.parent, directory.path)
+    return Record.create(directory.path, json.dumps(plan.to_json(), indent=1) + "\n", facts)
+
+
+def _plan_of(directory: RunDirectory) -> Plan:
+    """The plan that a run was carried out by, made anew. RunError if it comes out otherwise."""
+    with History.open(directory.path) as history:
+        planned, meta = history.plan, history.meta
+        file = Path(meta.get("folder", "."), Path(meta["scenario"]).name)
+        overrides, files = [str(each) for each in meta["overrides"]], kept_files(planned, directory.path)
+    try:
+        text = directory.scenario.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"{directory.run} cannot be continued: {directory.scenario} cannot be read ({error})") from None
+    plan = prepared_plan(parse(text, str(file), overrides, files), file)
+    if differing := [key for key, value in plan.recorded.items() if planned.get(key) != value]:
+        raise RunError(
+            f"{directory.run} cannot be continued: this version, or the data on this host, makes another plan of its "
+            f"scenario ({', '.join(differing)}); `up` it anew, or use what it was run with"
+        )
+    return plan
+
+
+def _run(driver: str, open_view: OpenView, start: Callable[[View], Coroutine[Any, Any, Outcome]]) -> Outcome:
+    """Carry out what ``start`` makes, on the clock of the driver."""
+    loop = VirtualLoop() if driver == "sim" else None
+    view = open_view(loop is not None)
+    try:
+        return run_virtual(start(view), loop) if loop else asyncio.run(start(view))
+    finally:
+        view.close()
+
+
+def _workers(asked: int | None) -> int:
+    return asked or len(os.sched_getaffinity(0))

@@ -1,0 +1,275 @@
+"""One run, from a plan to a verdict. ``execute`` is the lifecycle; everything else serves one of its steps."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import time
+import traceback
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from node.clock import VirtualLoop
+from orchestrator.errors import HostError, OrchestratorError, RecordError, RunError
+from orchestrator.fabric.base import Fabric
+from orchestrator.host.directory import RunDirectory, write_whole
+from orchestrator.host.signals import INTERRUPTED, Interruption
+from orchestrator.planning.plan import Plan
+from orchestrator.report import write_report
+from orchestrator.results.checks import overall
+from orchestrator.results.history import History
+from orchestrator.results.record import Record
+from orchestrator.results.summary import summary
+from orchestrator.run.down import clear
+from orchestrator.run.environment import open_substrate
+from orchestrator.run.link_probe import probe_links
+from orchestrator.run.monitor import watch
+from orchestrator.run.resume import NOTHING, Past
+from orchestrator.run.session import Ending, Session
+from orchestrator.run.view import View
+
+STOP_GRACE = 5.0  # s for the nodes to end in order
+EXIT_CODES = {"pass": 0, "unknown": 0, "fail": 3}
+INTERRUPTION = Ending("interrupted")
+HOST_REFUSES = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO),
+    *(errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN),
+)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The object `up --json` ends with, and the exit code. ``unwritten`` says why the report could not be written."""
+
+    summary: dict[str, Any]
+    exit_code: int
+    unwritten: str | None = None
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong, in a sentence."""
+        return self.summary["error"] or self.unwritten
+
+
+async def execute(
+    plan: Plan,
+    directory: RunDirectory,
+    record: Record,
+    view: View,
+    interruption: Interruption,
+    *,
+    holding: contextlib.ExitStack,
+    workers: int = 1,
+    calibrate: bool = False,
+    past: Past | None = None,
+) -> Outcome:
+    """Carry out a plan in a run directory, and leave nothing of it on the host but that directory.
+
+    ``record`` is a fresh one, or that of a run that ended early and is continued, which has a ``past``. ``holding`` the
+    directory's lock is closed when the run has ended, before it is judged. ``workers`` processes train where nodes are
+    simulated. ``calibrate``: measure the links at length, and do not train.
+
+    HostError if this host lacks something that a fresh run needs: then nothing was started.
+    """
+    loop = asyncio.get_running_loop()
+    clock, started, past_wall = RunClock(loop, past), time.monotonic(), past.wall_seconds if past else 0.0
+    view.keep_time(clock)
+    interrupted: asyncio.Future[None] = loop.create_future()
+
+    def write_outcome(ending: Ending) -> None:
+        wall = past_wall + time.monotonic() - started
+        record.outcome(clock(), {"ended": ending.reason, "error": ending.error, "wall_seconds": wall})
+
+    def end_at_once() -> None:
+        clear(directory.run, directory)
+        with contextlib.suppress(RecordError):
+            write_outcome(INTERRUPTION)
+            record.close()
+        judge(directory)
+
+    with interruption.heard_by(lambda: loop.call_soon_threadsafe(_resolve, interrupted), end_at_once):
+        # 1. The record is there, so that whatever happens next is written down.
+        try:
+            with holding, contextlib.closing(record):
+                ending = await _carry_out(
+                    plan, directory, record, clock, view, interrupted, workers, calibrate, past or NOTHING
+                )
+                write_outcome(ending)
+        except RecordError as error:
+            ending = Ending("failed", str(error))
+        finally:
+            directory.remove_keys()
+    # 8. Judge the run from its record alone, and write the report.
+    return _judged(directory, ending)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _judged(directory: RunDirectory, ending: Ending) -> Outcome:
+    """What a run came to that has just ended. The verdict is not lost where the report cannot be written."""
+    unwritten = None
+    try:
+        with contextlib.closing(History.open(directory.path)) as history:
+            result = summary(history)
+            try:
+                _write_down(directory, history, result)
+            except RecordError as error:
+                unwritten = str(error)
+    except RecordError as error:
+        raise RunError(ending.error or str(error)) from error
+    if result["ended"] is None:  # the disk had no room even for that
+        result |= {"ended": ending.reason, "error": ending.error}
+    if ending.reason == "interrupted":
+        code = INTERRUPTED
+    elif ending.reason == "failed" or unwritten is not None:
+        code = 1
+    else:
+        code = EXIT_CODES[overall(result["checks"])]
+    return Outcome(result, code, unwritten)
+
+
+def judge(directory: RunDirectory) -> dict[str, Any]:
+    """Write summary.json and report.html from a run's record; the summary. Can be done again at any time."""
+    with History.open(directory.path) as history:
+        result = summary(history)
+        _write_down(directory, history, result)
+    return result
+
+
+def _write_down(directory: RunDirectory, history: History, result: dict[str, Any]) -> None:
+    """RecordError if there is no room for it."""
+    try:
+        write_whole(directory.summary, json.dumps(result, indent=2) + "\n")
+    except OSError as error:
+        raise RecordError(
+            f"{directory.summary} cannot be written ({error.strerror}): free space, then `report {directory.run}`"
+        ) from None
+    write_report(history, directory.report)
+
+
+class RunClock:
+    """Seconds since the run began. Of a run that is continued, it stands still until all is set up again: then the
+    times in its record are those of a run without a gap."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, past: Past | None) -> None:
+        self._loop = loop
+        self._before = past.seconds if past else 0.0
+        self._since = None if past else loop.time()
+
+    def __call__(self) -> float:
+        return self._before + (self._loop.time() - self._since if self._since is not None else 0.0)
+
+    def start(self) -> None:
+        """It goes from now on, if it did not yet."""
+        if self._since is None:
+            self._since = self._loop.time()
+
+
+async def _carry_out(
+    plan: Plan,
+    directory: RunDirectory,
+    record: Record,
+    clock: RunClock,
+    view: View,
+    interrupted: asyncio.Future[None],
+    workers: int,
+    calibrate: bool,
+    past: Past,
+) -> Ending:
+    """Steps 2 to 7; an error in any of them ends the run with that error, after what was opened has been closed."""
+    began = past is not NOTHING
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            # 2. What the run stands on: where nodes live, what links them, how they are spoken to.
+            opening = open_substrate(plan, directory, stack, workers)
+            if (substrate := await _unless(interrupted, opening)) is None:
+                return INTERRUPTION
+            began = True
+            driver, fabric = substrate.driver, substrate.fabric
+            record.engine(fabric.engine)
+            # 3. Shape the links, then start, attach and register every node.
+            session = Session(
+                plan, directory.path, record, substrate.control, driver, fabric, clock, view.line, past,
+                substrate.assignments,
+            )  # fmt: skip
+            stack.push_async_callback(session.close)
+            session.listen()
+            interrupted.add_done_callback(lambda _: session.finish(INTERRUPTION.reason))
+            loop = asyncio.get_running_loop()
+            if isinstance(loop, VirtualLoop):
+                loop.on_deadlock = lambda waiting: session.finish("failed", f"the nodes wait for ever: {waiting}")
+            await _unless(session.ended, fabric.shape(plan.links))
+            view.line(f"starting {len(plan.nodes)} nodes ({fabric.engine} links)")
+            try:
+                await _unless(session.ended, session.bring_up_all())
+            finally:  # some of what this host lacks shows only when nodes start
+                for note in (*past.notes(), *plan.notes(), *driver.notes(), *fabric.notes()):
+                    record.event(clock(), None, "note", None, {"text": note})
+            # 4. Measure the links before anything else uses them.
+            if (plan.probe or calibrate) and substrate.hub is not None and not session.ended.done():
+                measuring = probe_links(plan, session, substrate.hub, record, clock, view.line, quick=not calibrate)
+                await _unless(session.ended, measuring)
+            if calibrate:
+                session.finish("calibrated")
+                await session.stop_nodes(STOP_GRACE)
+                return await session.ended
+            # 5. Train, with the faults, until a stop rule is met or somebody interrupts.
+            return await _train(plan, session, fabric, record, clock, view, past)
+    except HostError as error:
+        if not began:
+            raise
+        return Ending("failed", str(error))
+    except OrchestratorError as error:
+        return Ending("failed", str(error))
+    except OSError as error:
+        if error.errno not in HOST_REFUSES:
+            return _defect(directory, error)
+        what = f"{error.filename}: " if error.filename else ""
+        return Ending("failed", f"{what}{error.strerror}: this host has no more of what {directory.run} asks for")
+    except Exception as error:
+        return _defect(directory, error)
+
+
+def _defect(directory: RunDirectory, error: Exception) -> Ending:
+    """A mistake of ours: what was opened is closed all the same, and the record stays whole."""
+    log = directory.logs / "orchestrator.log"
+    with contextlib.suppress(OSError):
+        log.write_text("".join(traceback.format_exception(error)))
+    return Ending("failed", f"{type(error).__name__}: {error} (a defect of edgebed: please report {log})")
+
+
+async def _train(
+    plan: Plan, session: Session, fabric: Fabric, record: Record, clock: RunClock, view: View, past: Past
+) -> Ending:
+    virtual = isinstance(asyncio.get_running_loop(), VirtualLoop)
+    clock.start()
+    async with watch(session, fabric, record, clock, view, virtual=virtual):
+        if not session.ended.done():
+            await session.start_training()
+            record.event(clock(), None, "training", None, {})
+            view.line("training")
+            if (after := plan.stop.after) is not None:
+                asyncio.get_running_loop().call_later(max(0.0, after - past.training), session.finish, "after")
+        ending = await session.ended
+        # 6. Ask the nodes to end; their last words are the final counts.
+        await session.stop_nodes(STOP_GRACE)
+    # 7. Closing the stack takes everything down, in the reverse order of its making.
+    return ending
+
+
+async def _unless(ended: asyncio.Future[Any], work: Coroutine[Any, Any, T]) -> T | None:
+    """Await ``work``, or until the future is done; then None."""
+    task = asyncio.ensure_future(work)
+    await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)
+    if ended.done():
+        task.cancel()  # what it raised meanwhile comes of the end, and is no news
+        await asyncio.gather(task, return_exceptions=True)
+        return None
+    return task.result()

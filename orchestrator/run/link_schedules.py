@@ -1,0 +1,112 @@
+"""Make links follow their schedules while the run trains.
+
+Links that have the same schedule over the same profile follow it together, in one coroutine. Every change is made in
+place by the link engine, and how late it was made is measured at each link. Where the engine or this host does not keep
+up, what a later change has overtaken is left out and counted, so that lateness does not add up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+from netem.schedule import Change
+from orchestrator.errors import OrchestratorError
+from orchestrator.planning.courses import Course, changes_since, courses
+from orchestrator.planning.plan import Ends, Plan
+from orchestrator.run.link_states import Links
+
+TOLD = 2000  # changes that are recorded one by one, in equal shares for the courses; of the others only the sums are
+TOLD_EACH = 100  # and at most so many of one course, as of its failures
+QUIET = 3600.0  # s without a word from a node, after which schedules wait for one; see `Schedules.heard`
+AT_ONCE = 16  # links being changed at the same time
+
+
+class Schedules:
+    """Runs the plan's schedules on asyncio's clock.
+
+    ``note(name, data)`` is called with "schedule" for a change that was made and "schedule failed" for one that could
+    not be; ``spawn`` runs a coroutine beside others, answers for what it raises, and ends it in time.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        links: Links,
+        note: Callable[[str, dict[str, Any]], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self.courses = courses(plan.links)
+        self._links = links
+        self._note = note
+        self._spawn = spawn
+        self._told_each = min(TOLD_EACH, TOLD // max(1, len(self.courses)))
+        self._going = True
+        self._heard = 0.0
+        self._stirred = asyncio.Event()
+
+    def begin(self, elapsed: float = 0.0) -> None:
+        """Training goes on now, after ``elapsed`` seconds of it: the schedules' times are counted from its start."""
+        began = asyncio.get_running_loop().time() - elapsed
+        self.heard()
+        for number, course in enumerate(self.courses):
+            changes = changes_since(elapsed, course.schedule.changes(course.link.profile))
+            self._spawn(self._run(course, changes, f"schedule {number}", began))
+
+    def heard(self) -> None:
+        """A node has said something. On a virtual clock a schedule that repeats would keep time going for ever where
+        all nodes wait for something that never comes, and nobody would find out."""
+        self._heard = asyncio.get_running_loop().time()
+        self._stirred.set()
+
+    def end(self) -> list[Course]:
+        """From now on the links stay as they are; what became of the schedules."""
+        self._going = False
+        return self.courses
+
+    async def _run(self, course: Course, changes: Iterator[Change], cause: str, began: float) -> None:
+        loop = asyncio.get_running_loop()
+        change, last = next(changes, None), Change(0.0, course.link.profile)
+        while change is not None and self._going:
+            await asyncio.sleep(max(0.0, began + change.at - loop.time()))
+            slept = await self._sleep_while_quiet()
+            following = next(changes, None)
+            while following is not None and began + following.at <= loop.time():
+                course.overtaken += following.at > change.at and not slept
+                change, following = following, next(changes, None)
+            if self._going and (change.profile, change.cut) != (last.profile, last.cut):
+                await self._make(course, change, cause, began)
+                last = change
+            change = following
+
+    async def _sleep_while_quiet(self) -> bool:
+        if asyncio.get_running_loop().time() - self._heard <= QUIET:
+            return False
+        self._stirred.clear()
+        await self._stirred.wait()
+        return True
+
+    async def _make(self, course: Course, change: Change, cause: str, began: float) -> None:
+        latest = 0.0
+        for first in range(0, len(course.pairs), AT_ONCE):
+            pairs = course.pairs[first : first + AT_ONCE]
+            made = await asyncio.gather(*(self._make_one(course, pair, change, cause, began) for pair in pairs))
+            latest = max(latest, *made)
+        course.changes += 1
+        if course.changes <= self._told_each:
+            became = "cut" if change.cut else change.profile.describe()
+            self._note("schedule", {"links": course.name, "at": change.at, "late": latest, "became": became})
+
+    async def _make_one(self, course: Course, pair: Ends, change: Change, cause: str, began: float) -> float:
+        """Change one link; how late, in seconds."""
+        try:
+            await self._links.follow(pair, change.profile, cause, cut=change.cut)
+        except OrchestratorError as error:
+            course.failures += 1
+            if course.failures <= TOLD_EACH:
+                data = {"link": " → ".join(pair), "at": change.at, "error": str(error)}
+                self._note("schedule failed", data)
+        late = max(0.0, round(asyncio.get_running_loop().time() - began - change.at, 9))
+        course.lateness.add(late)
+        return late

@@ -1,0 +1,191 @@
+"""What is looked at while a run trains: the links' counters into the record, and a snapshot for the view.
+
+The counters also tell whether the link engine and this host keep up (`orchestrator.fidelity.overload`), and whether
+links lose what they are asked to lose (`orchestrator.fidelity.loss_audit`). Simulated links are computed; there only
+the counters are read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable
+
+from node.standstill import LEAST, Standstill
+from orchestrator.fabric.base import Fabric, LinkRow, since
+from orchestrator.fidelity.loss_audit import EVENT as LOOKED
+from orchestrator.fidelity.loss_audit import look
+from orchestrator.fidelity.overload import EVENT as OVERLOAD
+from orchestrator.fidelity.overload import Overloads, Reading
+from orchestrator.host.load import HostLoad, read_load
+from orchestrator.planning.plan import Fault, Plan
+from orchestrator.results.record import GAP, PROBED, Record
+from orchestrator.run.session import Session
+from orchestrator.run.view import Snapshot, View
+
+Ends = tuple[str, str]  # source and target of a link
+
+SAMPLE_EVERY = 1.0  # s
+SHOW_EVERY = 0.25
+LOOK_EVERY = 10.0
+
+
+@contextlib.asynccontextmanager
+async def watch(
+    session: Session, fabric: Fabric, record: Record, clock: Callable[[], float], view: View, *, virtual: bool
+) -> AsyncIterator[None]:
+    """Sample and show while the body runs, and sample once more at its end.
+
+    On a ``virtual`` clock this happens with what the nodes say, for timers of ours would keep it going for ever.
+    """
+    monitor = Monitor(session, fabric, record, clock, view, None if virtual else read_load)
+    await monitor.begin()
+    if virtual:
+        session.heard = monitor.glance
+    else:
+        session.spawn(monitor.sample_forever())
+        session.spawn(monitor.show_forever())
+    try:
+        yield
+    finally:
+        await monitor.sample(last=True)
+        monitor.show()
+
+
+class Monitor:
+    """Reads the link engine once a second and the session four times.
+
+    ``load`` reads the host's; without it nothing is said of whether packets kept time, nor of losses.
+    """
+
+    def __init__(
+        self, session: Session, fabric: Fabric, record: Record, clock: Callable[[], float], view: View,
+        load: Callable[[], HostLoad] | None,
+    ) -> None:  # fmt: skip
+        self._session, self._fabric, self._record, self._clock, self._view = session, fabric, record, clock, view
+        self._began = clock() - session.past.training  # when training did
+        self._classes = {(link.source, link.target): link.link_class for link in session.plan.links}
+        self._last: float | None = None
+        self._load = load
+        self._before: dict[Ends, LinkRow] = {}  # what each link had counted before training began
+        self._counted: dict[Ends, LinkRow] = {}  # each link's latest row, since then
+        self._rates: dict[str, float] = {}
+        self._overloads = Overloads()
+        self._looked = clock()
+        self._sampled = -math.inf  # when glance last did
+        self._shown = 0, -math.inf  # round, and time on the host's clock
+
+    async def begin(self) -> None:
+        """Training begins: count what crosses the links from now on. What the probes sent is told apart."""
+        probed: Counter[str] = Counter()
+        for link in (await self._fabric.counters()).links:
+            self._before[_ends(link)] = link
+            probed[self._classes[_ends(link)]] += int(link["delivered_bytes"])
+        if probed.total():
+            self._record.event(self._clock(), None, PROBED, None, {"bytes": dict(+probed)})
+
+    async def sample_forever(self) -> None:
+        standstill = Standstill()
+        while True:
+            before = self._clock()
+            await self.sample()
+            await asyncio.sleep(SAMPLE_EVERY)
+            late, stood = standstill.since(SAMPLE_EVERY)
+            if late >= LEAST:
+                data = {"since": round(before, 3), "seconds": round(late, 3), "stood_still": round(stood, 3)}
+                self._record.event(self._clock(), None, GAP, self._session.progress.round or None, data)
+
+    def glance(self) -> None:
+        """Sample if it is time to; show and write down if a round has begun, or if it is time on the host's clock."""
+        if self._clock() >= self._sampled + SAMPLE_EVERY:
+            self._sampled = self._clock()
+            self._session.spawn(self.sample())
+        round, now = self._session.progress.round, time.monotonic()
+        if round != self._shown[0] or now >= self._shown[1] + SHOW_EVERY:
+            self._shown = round, now
+            self.show()
+            self._record.flush()
+
+    async def show_forever(self) -> None:
+        while True:
+            self.show()
+            await asyncio.sleep(SHOW_EVERY)
+
+    async def sample(self, *, last: bool = False) -> None:
+        """Write the counters, and say so when the engine does not keep up or links are not as asked."""
+        counted = await self._fabric.counters()
+        t = self._clock()
+        rows = []
+        delivered: Counter[str] = Counter(dict.fromkeys(self._classes.values(), 0))  # bytes since the last sample
+        for row in counted.links:
+            ends = _ends(row)
+            link, before = since(row, self._before.get(ends)), self._counted.get(ends)
+            if before != link:
+                rows.append({**link, "link_class": self._classes[ends]})
+                delivered[self._classes[ends]] += int(link["delivered_bytes"])
+                delivered[self._classes[ends]] -= int(before["delivered_bytes"]) if before else 0
+                self._counted[ends] = link
+        self._record.counters(t, rows)
+        if self._load is not None:
+            self._note_overload(Reading(t, counted, self._load()), last=last)
+            self._look(t, last=last)
+        if self._last is not None and t > self._last:
+            self._rates = {name: count / (t - self._last) for name, count in delivered.items()}
+        self._last = t
+        self._record.flush()
+
+    def show(self) -> None:
+        """Hand the view what there is to see now."""
+        session, plan = self._session, self._session.plan
+        tiers: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+        for state in session.nodes.values():
+            tiers[state.plan.tier][0] += state.up
+            tiers[state.plan.tier][1] += 1
+        self._view.update(
+            Snapshot(
+                t=self._clock(),
+                round=session.progress.round,
+                rounds_total=plan.stop.rounds,
+                nodes_up=sum(up for up, _ in tiers.values()),
+                nodes_total=len(session.nodes),
+                tiers={tier: (up, total) for tier, (up, total) in tiers.items()},
+                accuracy=session.progress.accuracy,
+                traffic=dict(self._rates),
+                next_fault=next_fault(plan, self._clock() - self._began, session.progress.round),
+                faults_done=session.progress.faults_started,
+                faults_total=len(plan.faults),
+            )
+        )
+
+    def _note_overload(self, reading: Reading, *, last: bool) -> None:
+        for over in self._overloads.add(reading) + (self._overloads.end() if last else []):
+            self._record.event(reading.t, None, OVERLOAD, self._session.progress.round or None, over.to_json())
+
+    def _look(self, t: float, *, last: bool) -> None:
+        if last or t >= self._looked + LOOK_EVERY:
+            self._looked = t
+            self._record.event(t, None, LOOKED, None, look(list(self._counted.values()), self._classes))
+
+
+def _ends(link: LinkRow) -> Ends:
+    return str(link["source"]), str(link["target"])
+
+
+def next_fault(plan: Plan, t: float, round: int) -> str | None:
+    """The planned fault that comes next, in words; time-keyed ones before round-keyed ones."""
+    timed = [fault for fault in plan.faults if fault.at is not None and fault.at > t]
+    if timed:
+        fault = min(timed, key=_at)
+        return f"{fault.action} {fault.target} in {_at(fault) - t:.0f} s"
+    rounds = [fault for fault in plan.faults if fault.round is not None and fault.round > round]
+    if rounds:
+        fault = min(rounds, key=lambda each: each.round or 0)
+        return f"{fault.action} {fault.target} at round {fault.round}"
+    return None
+
+
+def _at(fault: Fault) -> float:
+    return fault.at or 0.0

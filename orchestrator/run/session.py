@@ -1,0 +1,452 @@
+"""A run in progress: the state of every node, and what follows from each thing a node says or does.
+
+The session hears messages (control plane) and exits (driver), keeps each node's state, applies the restart policy,
+writes the record, and knows when the run is over. It is also what faults act through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from netem.profile import LinkProfile
+from node.assignment import Assignment
+from orchestrator import text
+from orchestrator.drivers.base import CanPause, Driver, Exit
+from orchestrator.errors import DriverError, OrchestratorError
+from orchestrator.fabric.base import Fabric
+from orchestrator.host import tail
+from orchestrator.planning.assignments import handed_out
+from orchestrator.planning.plan import Fault, NodePlan, Plan
+from orchestrator.results.record import Record
+from orchestrator.run.hearing import Hearing
+from orchestrator.run.injection import FaultInjector
+from orchestrator.run.link_schedules import Schedules
+from orchestrator.run.link_states import Links
+from orchestrator.run.messages import LONGEST_TEXT
+from orchestrator.run.resume import NOTHING, Past
+
+EXIT_NOTICE = 2.0  # s until the end of a process is told of that was seen to be gone
+REGISTER_TIMEOUT = 180.0  # s from the start of a node's process to its first word; an emulated one takes long
+RESTART_LIMIT = 3  # restarts of one node by itself without a finished round of its own in between
+RESTART_DELAY = 0.5  # s
+LAST_WORD = 1.0  # s in which what a node said before its end is heard
+AT_ONCE = 4  # nodes being brought up at the same time
+
+
+class Control(Protocol):
+    """The orchestrator's side of the control plane."""
+
+    def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Each message with the name of the node it came from, for ever."""
+
+    async def send(self, node: str, message: Mapping[str, Any]) -> None:
+        """Send to a node; one that does not run misses it."""
+
+
+@dataclass
+class NodeState:
+    """One node as the orchestrator sees it."""
+
+    plan: NodePlan
+    state: str = "planned"
+    pid: int | None = None
+    restarts: int = 0
+    expected_end: bool = False  # a fault or the end of the run is what ends it, not the node
+    settled: asyncio.Event = field(default_factory=asyncio.Event)  # its latest process has registered, or ended
+    gone: asyncio.Event = field(default_factory=asyncio.Event)  # its latest process has ended
+    busy: asyncio.Lock = field(default_factory=asyncio.Lock)
+    error: str = ""  # what its latest process said of its failure
+    log_size: int = 0  # bytes, when its latest process began
+
+    @property
+    def up(self) -> bool:
+        return self.state in ("registered", "running", "paused")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Why a run ended: "rounds", "accuracy", "after", "interrupted" or "failed" with its error."""
+
+    reason: str
+    error: str | None = None
+
+
+@dataclass
+class Progress:
+    """The figures that the live view shows."""
+
+    round: int = 0
+    accuracy: float | None = None
+    overruns: int = 0
+    faults_started: int = 0
+
+
+class Session:
+    """See the module. ``clock`` gives seconds since the run began; ``say`` prints a line for people; ``past`` is what a
+    run has behind it that is continued; ``assignments`` are written to a file for each start of a node."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        directory: Path,
+        record: Record,
+        control: Control,
+        driver: Driver,
+        fabric: Fabric,
+        clock: Callable[[], float],
+        say: Callable[[str], None],
+        past: Past = NOTHING,
+        assignments: Mapping[str, Assignment] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.past = past
+        gone = past.left
+        self.nodes = {node.name: NodeState(node, "left" if node.name in gone else "planned") for node in plan.nodes}
+        self.progress = Progress(round=past.round)
+        self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self.training = False
+        links = Links(plan.links, self)
+        self.faults = FaultInjector(plan, self, links, self._note_fault, self.spawn)
+        self.schedules = Schedules(plan, links, self._note_schedule, self.spawn)
+        self.heard: Callable[[], None] = lambda: None  # called after each message of a node
+        self._directory = directory
+        self._record = record
+        self._control = control
+        self._driver = driver
+        self._fabric = fabric
+        self._clock = clock
+        self._say = say
+        self._assignments = assignments or {}
+        self._starting = asyncio.Semaphore(AT_ONCE)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._stop_reason = "rounds"
+        self._changed = asyncio.Event()
+        self._closed = False
+        self._hearing = Hearing(self.nodes, record, clock)
+
+    # The life of the session
+
+    def listen(self) -> None:
+        """Start to hear the nodes and the driver."""
+        self.spawn(self._hear_messages())
+        self.spawn(self._hear_exits())
+        self.spawn(self._hear_driver())
+        self.spawn(self._fabric.watch())
+
+    async def bring_up_all(self) -> None:
+        """Start, attach and register every node that is there from the beginning; those that end are restarted."""
+        left, joined = self.past.left, self.past.joined
+        there = {node.name for node in self.plan.nodes if node.joins is None or node.name in joined} - left
+        tasks = [asyncio.ensure_future(self.bring_up(node)) for node in self.plan.nodes if node.name in there]
+        try:
+            await asyncio.gather(*tasks)
+            while any(self.nodes[name].state in ("restarting", "starting") for name in there):
+                self._changed.clear()
+                await self._changed.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def start_training(self) -> None:
+        """Tell every registered node to go."""
+        self.training = True
+        for state in self.nodes.values():
+            if state.state == "registered":
+                await self._go(state)
+        self.faults.begin(self.past)
+        self.schedules.begin(self.past.training)
+
+    def finish(self, reason: str, error: str | None = None) -> None:
+        """The run is over; the first reason stands."""
+        if not self.ended.done():
+            self.ended.set_result(Ending(reason, error))
+
+    async def stop_nodes(self, grace: float) -> None:
+        """Ask every node to end, and wait up to ``grace`` seconds for them; the driver's close ends the rest."""
+        for course in self.schedules.end():
+            self._note_schedule("schedule ended", course.to_json())
+        for state in self.nodes.values():
+            state.expected_end = True
+            if state.state == "paused" and isinstance(self._driver, CanPause):
+                await self._driver.resume(state.plan.name)
+            if state.up:
+                await self._control.send(state.plan.name, {"type": "stop"})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                # A node that ended in order has said its last word, which may be heard after its exit.
+                while any(state.pid is not None or state.up for state in self.nodes.values()):
+                    self._changed.clear()
+                    await self._changed.wait()
+
+    async def close(self) -> None:
+        """Stop hearing; what is still running is the driver's to end."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._hearing.end()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run ``work`` beside the session; an error in it ends the run with that error. Once the session is closing,
+        work does not begin any more."""
+        if self._closed:
+            work.close()
+            return
+
+        async def guarded() -> None:
+            try:
+                await work
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                self.finish("failed", str(error) or type(error).__name__)
+
+        task = asyncio.create_task(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # it has not begun where the task was cancelled before
+
+    # Bringing nodes up
+
+    async def bring_up(self, node: NodePlan) -> None:
+        """Start a node's process, attach it to its links, wait until it has registered. What becomes of one that ends
+        before that is the restart policy's to say."""
+        state = self.nodes[node.name]
+        file = self._directory / "nodes" / f"{node.name}.json"
+        async with state.busy, self._starting, handed_out(self._assignments.get(node.name), file) as assignment:
+            log = self._log(state)
+            state.settled.clear()
+            state.gone.clear()
+            state.expected_end, state.error, state.log_size = False, "", tail.size(log)
+            self._set(state, "starting")
+            state.pid = await self._driver.start(node, assignment, log)
+            try:
+                await self._fabric.attach(node, state.pid)
+            except OrchestratorError:
+                if not await _within(EXIT_NOTICE, state.gone):
+                    raise  # the node lives: it is the link engine's error
+            if not await _within(REGISTER_TIMEOUT, state.settled):
+                raise DriverError(
+                    f"{node.name} did not register within {REGISTER_TIMEOUT:.0f} s: see `logs {node.name}`"
+                )
+            if state.pid is not None and not state.expected_end and state.state == "starting":
+                self._set(state, "registered")
+        if self.training and state.state == "registered":
+            await self._go(state)
+
+    async def _go(self, state: NodeState) -> None:
+        await self._control.send(state.plan.name, {"type": "start"})
+        self._set(state, "running")
+
+    def _set(self, state: NodeState, name: str, detail: str = "") -> None:
+        state.state = name
+        self._changed.set()
+        self._record.state(self._clock(), state.plan.name, name, detail)
+
+    # What nodes say
+
+    async def _hear_messages(self) -> None:
+        async for node, message in self._control.messages():
+            if node in self.nodes:
+                self.schedules.heard()
+                if self._hearing.take(node, message):
+                    self._follow(self.nodes[node], message)
+                self.heard()
+
+    def _follow(self, state: NodeState, message: dict[str, Any]) -> None:
+        """Do what follows from a message, which is as agreed."""
+        match message:
+            case {"type": "register"}:
+                state.settled.set()
+            case {"type": "event", "name": "overrun"}:
+                self.progress.overruns += 1
+            case {"type": "event", "name": "round", "phase": "end"}:
+                state.restarts = 0
+            case {"type": "event", "name": "round", "round": round} if state.plan.leads:
+                self.progress.round = max(self.progress.round, round)
+                self.faults.round_started(round)
+            case {"type": "metric", "values": {"scope": "global", "accuracy": accuracy}} if state.plan.leads:
+                self.progress.accuracy = None if accuracy is None else float(accuracy)
+            case {"type": "done"}:
+                self._hear_done(state, message)
+            case {"type": "failed"}:
+                state.error = message["error"][:LONGEST_TEXT]
+
+    def _hear_done(self, state: NodeState, message: dict[str, Any]) -> None:
+        if not state.up and state.state != "crashed":
+            return  # the last word of a life that is over: the node has left, or is about to begin anew
+        state.expected_end = True
+        self._set(state, "done")
+        if state.plan.leads:
+            self._stop_reason = message["reason"]
+            self._finish_without_leaders()
+
+    def _finish_without_leaders(self) -> None:
+        leaders = [each for each in self.nodes.values() if each.plan.leads]
+        if all(each.state in ("done", "left") for each in leaders):
+            self.finish(self._stop_reason)
+
+    # What becomes of processes
+
+    async def _hear_driver(self) -> None:
+        await self._driver.lost.wait()
+        self.finish("failed", f"what runs the nodes has ended: {self._driver.breakdown}")
+
+    async def _hear_exits(self) -> None:
+        while True:
+            self._ended(await self._driver.exits.get())
+
+    def _ended(self, exit: Exit) -> None:
+        state = self.nodes[exit.node]
+        if state.pid != exit.pid:
+            return
+        state.pid = None
+        state.gone.set()
+        state.settled.set()
+        self._changed.set()
+        if self.ended.done():
+            if exit.code != 0:
+                self._set(state, "crashed", self._detail(state, exit.code))
+            return
+        self.spawn(self._detach(state))
+        if state.state == "done":
+            return
+        if state.expected_end:
+            if state.state not in ("crashed", "left"):
+                self._set(state, "left" if exit.code == 0 else "crashed", "fault")
+        elif exit.code == 0 and state.up:
+            self.spawn(self._hear_out(state))
+        else:
+            self._failed(state, exit.code)
+
+    async def _hear_out(self, state: NodeState) -> None:
+        """A node that ended in order has said its last word, which may be heard after its exit."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORD):
+                while state.state != "done":
+                    self._changed.clear()
+                    await self._changed.wait()
+        if state.up and state.pid is None:
+            self._failed(state, 0)
+
+    def _failed(self, state: NodeState, code: int) -> None:
+        detail = self._detail(state, code)
+        self._set(state, "crashed", detail)
+        self._say(f"{state.plan.name} ended unexpectedly ({detail})")
+        self._apply_restart_policy(state, detail)
+
+    def _detail(self, state: NodeState, code: int) -> str:
+        """How a node's process ended, and what it said last."""
+        how = text.how_ended(code)
+        if state.error:
+            return f"{how}: {state.error}"
+        line = tail.last_line(self._log(state), state.log_size)
+        return f"{how}; its log ends with: {line}" if line else how
+
+    def _log(self, state: NodeState) -> Path:
+        return self._directory / "logs" / f"{state.plan.name}.log"
+
+    async def _detach(self, state: NodeState) -> None:
+        async with state.busy:
+            if state.pid is None:
+                await self._fabric.detach(state.plan)
+
+    def _apply_restart_policy(self, state: NodeState, detail: str) -> None:
+        name = state.plan.name
+        if self.plan.restart == "on-failure" and state.restarts < RESTART_LIMIT:
+            state.restarts += 1
+            self._set(state, "restarting", f"restart {state.restarts}")
+            self.spawn(self._restart(state))
+        elif state.plan.leads or not self.training:
+            self.finish("failed", f"{name} ended ({detail}) and is not restarted again: see `logs {name}`")
+        else:
+            self._say(f"{name} stays away")
+
+    async def _restart(self, state: NodeState) -> None:
+        await asyncio.sleep(RESTART_DELAY)
+        if not self.ended.done():
+            await self.bring_up(state.plan)
+
+    # The powers of faults and schedules (orchestrator/run/injection.py, orchestrator/run/link_states.py)
+
+    async def crash(self, node: str) -> None:
+        state = self._running(node)
+        state.expected_end = True
+        await self._driver.kill(node)
+        if state.state != "crashed":  # its end may have been told of already
+            self._set(state, "crashed", "fault")
+
+    async def revive(self, node: str) -> None:
+        state = self.nodes[node]
+        if state.state == "crashed" and not self.ended.done():
+            self._set(state, "restarting", "fault over")
+            await self.bring_up(state.plan)
+
+    async def pause(self, node: str) -> None:
+        state = self._running(node)
+        if not isinstance(self._driver, CanPause):
+            raise DriverError(f"the driver {self._driver.name} cannot pause {node}")
+        await self._driver.pause(node)
+        self._set(state, "paused", "fault")
+
+    async def resume(self, node: str) -> None:
+        state = self.nodes[node]
+        if state.state == "paused" and isinstance(self._driver, CanPause):
+            await self._driver.resume(node)
+            self._set(state, "running", "resumed")
+
+    async def slow(self, node: str, factor: float) -> None:
+        self._running(node)
+        await self._control.send(node, {"type": "slow", "factor": 1 / factor})  # of its speed
+
+    async def join(self, node: str) -> None:
+        await self.bring_up(self.nodes[node].plan)
+
+    async def leave(self, node: str) -> None:
+        state = self._running(node)
+        state.expected_end = True
+        await self._control.send(node, {"type": "leave"})
+        self._set(state, "left", "fault")
+        self._finish_without_leaders()
+
+    async def cut(self, source: str, target: str) -> None:
+        await self._fabric.cut(source, target)
+
+    async def restore(self, source: str, target: str) -> None:
+        await self._fabric.restore(source, target)
+
+    async def change(self, source: str, target: str, profile: LinkProfile) -> None:
+        await self._fabric.change(source, target, profile)
+
+    def _running(self, node: str) -> NodeState:
+        state = self.nodes[node]
+        if state.state != "running":
+            raise DriverError(f"{node} is not running but {state.state}")
+        return state
+
+    def _note_schedule(self, name: str, data: dict[str, Any]) -> None:
+        self._record.event(self._clock(), None, name, self.progress.round or None, data)
+        if name == "schedule failed":
+            self._say(f"schedule: {data['link']} could not be changed ({data['error']})")
+
+    def _note_fault(self, fault: Fault, phase: str, detail: str) -> None:
+        round = self.progress.round or None
+        self._record.fault(self._clock(), fault.id, fault.action, fault.target, phase, round, detail)
+        if phase == "start":
+            self.progress.faults_started += 1
+        over = {"start": "", "end": " is over", "skipped": " skipped"}[phase]
+        self._say(f"fault: {fault.action} {fault.target}{over}{f' ({detail})' if detail else ''}")
+
+
+async def _within(seconds: float, event: asyncio.Event) -> bool:
+    """Wait for an event for so long; whether it happened."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()

@@ -1,0 +1,178 @@
+"""What the parts of a scenario mean together: each check yields the path and the message of what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from dataclasses import fields
+from typing import Any
+
+from netem.units import format_duration
+from node.catalogue.algorithms import ALGORITHMS
+from node.catalogue.baselines import LocalTraining
+from node.catalogue.datasets import DATASETS
+from node.catalogue.models import MODEL_GROUPS
+from node.catalogue.partitions import PARTITIONS
+from node.gathering import needed
+from node.parameters import read_parameters
+from orchestrator import text
+from orchestrator.scenario.fault_validation import check_faults
+from orchestrator.scenario.hardware import HARDWARE
+from orchestrator.scenario.links import Finding, Resolved, resolve
+from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.strict import unknown
+from orchestrator.scenario.topology import LINK_CLASSES, Tier, unknown_node
+
+SHORTEST_BEAT = 0.01  # s
+_TIERS = ("device", "edge", "cloud")
+
+
+def check(scenario: Scenario) -> list[Finding]:
+    """Everything that is wrong, in the order of the checks."""
+    if too_many := scenario.topology.too_many_pairs(scenario.mesh):
+        return [(("topology",), too_many)]
+    links = resolve(scenario.links, scenario.topology.pairs(scenario.mesh))
+    return [
+        *_algorithm(scenario),
+        *_model(scenario),
+        *_data(scenario),
+        *_hardware(scenario),
+        *links.findings,
+        *_mesh(scenario),
+        *_waiting(scenario, links),
+        *_quorum(scenario),
+        *check_faults(scenario, links, leading_nodes(scenario)),
+        *_expectations(scenario, {pair.link_class for pair in scenario.topology.pairs(scenario.mesh)}),
+    ]
+
+
+def _algorithm(scenario: Scenario) -> Iterator[Finding]:
+    topology, algorithm = scenario.topology, ALGORITHMS[scenario.algorithm.name]
+    if reason := algorithm.problem(cloud=topology.cloud, edges=topology.edges, devices=topology.device_count):
+        yield ("topology",), reason
+    if topology.device_count and 0 in topology.per_edge:
+        edge = topology.per_edge.index(0)
+        yield ("topology", "devices_per_edge"), f"edge-{edge} has no devices, the other edges have: give it at least 1"
+    params = read_parameters(algorithm.params, scenario.algorithm.params)
+    if topology.edges == 1 and params.between_clients(1, 1):
+        message = f"1, but edges of {algorithm.name} learn from one another: give 2 or more, or switch the exchange off"
+        yield ("topology", "edges"), message
+    asked, allowed = scenario.stop.rounds, scenario.algorithm.rounds
+    if asked is not None and allowed is not None and asked > allowed:
+        yield ("stop", "rounds"), f"{asked} is more than algorithm.rounds, {allowed}"
+
+
+def algorithm_params(scenario: Scenario) -> LocalTraining:
+    """The algorithm's parameters with what ``data`` adds to them."""
+    own = scenario.data.evaluate_samples
+    given = scenario.algorithm.params | ({} if own is None else {"evaluate_samples": own})
+    return read_parameters(ALGORITHMS[scenario.algorithm.name].params, given)
+
+
+def _model(scenario: Scenario) -> Iterator[Finding]:
+    model, algorithm = scenario.model.name, ALGORITHMS[scenario.algorithm.name]
+    if model in MODEL_GROUPS and not algorithm.personal:
+        able = ", ".join(each.name for each in ALGORITHMS.values() if each.personal)
+        yield ("model",), f"{model} gives clients different models, {algorithm.name} has one for all ({able} does not)"
+
+
+def _data(scenario: Scenario) -> Iterator[Finding]:
+    data = scenario.data
+    scheme = PARTITIONS[data.partition.name]
+    names = {entry.name for entry in fields(scheme.params)}
+    if data.samples_per_client is not None:
+        if "samples_per_client" in data.partition.params:
+            yield ("data", "samples_per_client"), "given twice, here and in data.partition"
+        elif "samples_per_client" in names:
+            try:
+                read_parameters(scheme.params, partition_params(scenario))
+            except ValueError as error:
+                yield ("data", "samples_per_client"), str(error).removeprefix("samples_per_client: ")
+    if data.evaluate_samples is not None and "evaluate_samples" in scenario.algorithm.params:
+        yield ("data", "evaluate_samples"), "given twice, here and in algorithm"
+    if data.partition.name == "labels-per-edge" and scenario.topology.edges == 0:
+        yield ("data", "partition"), "labels-per-edge gives labels to edges: the topology has none"
+    anonymous = [name for name in data.dataset if name in DATASETS and not DATASETS[name].subjects]
+    if data.partition.name == "by-subject" and anonymous:
+        yield ("data", "partition"), f"by-subject needs a data set that names people: {anonymous[0]} does not"
+
+
+def partition_params(scenario: Scenario) -> dict[str, Any]:
+    """The partition's parameters with what ``data`` adds to them."""
+    own = scenario.data.samples_per_client
+    return dict(scenario.data.partition.params) | ({} if own is None else {"samples_per_client": own})
+
+
+def _hardware(scenario: Scenario) -> Iterator[Finding]:
+    names = scenario.topology.names
+    for key, spec in scenario.hardware.items():
+        if key not in names and key not in _TIERS:
+            yield ("hardware", key), f"{unknown_node(key, names)}; tiers are {', '.join(_TIERS)}"
+        if spec.class_ not in HARDWARE:
+            yield ("hardware", key), unknown("hardware class", spec.class_, HARDWARE)
+
+
+def _mesh(scenario: Scenario) -> Iterator[Finding]:
+    if scenario.topology.mesh is False and "edge-edge" in scenario.links:
+        yield ("topology", "mesh"), "false, but links has edge-edge: leave one of them out"
+    if scenario.topology.mesh is False and ALGORITHMS[scenario.algorithm.name].meshed:
+        yield ("topology", "mesh"), f"false, but edges of {scenario.algorithm.name} talk to one another: leave it out"
+
+
+def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Finding]:
+    timeouts = scenario.timeouts
+    slowest = {direction: max(profile.latency for profile in found) for direction, found in links.extremes.items()}
+    round_trip = max((slowest[a, b] + slowest[b, a] for a, b in slowest), default=0.0)
+    if timeouts.lost_after <= 4 * round_trip:
+        least = format_duration(round(4 * round_trip, 6))
+        yield ("timeouts", "lost_after"), f"must be above four round trips of the slowest link, {least}"
+    if timeouts.beat < SHORTEST_BEAT:
+        yield ("timeouts", "beat"), f"must be at least {format_duration(SHORTEST_BEAT)}"
+    for name in ("lost_after", "lease"):
+        if getattr(timeouts, name) < 2 * timeouts.beat:
+            least = format_duration(2 * timeouts.beat)
+            yield ("timeouts", name), f"must be at least two beats, {least}, or one late sign of life ends it"
+    for name in ("deadline", "cloud_deadline"):
+        if getattr(scenario.gathering, name) == 0:
+            yield ("gathering", name), "must be above 0s"
+
+
+def _quorum(scenario: Scenario) -> Iterator[Finding]:
+    """Whoever gathers must ask as many as are to answer; the first that does not is told."""
+    count, topology = scenario.gathering.quorum.count, scenario.topology
+    algorithm = ALGORITHMS[scenario.algorithm.name]
+    if count is None:
+        return
+    share = float(getattr(algorithm_params(scenario), "participation", 1.0))
+    below: dict[str, list[Tier]] = {}
+    for member in topology.members():
+        if member.parent is not None and not (member.parent == "cloud" and algorithm.leader == "edge"):
+            below.setdefault(member.parent, []).append(member.tier)
+    for node, tiers in below.items():
+        asks = needed(share, len(tiers)) if tiers[0] == "device" or topology.device_count == 0 else len(tiers)
+        if count > asks:
+            has = text.count(len(tiers), tiers[0])
+            whom = f"it has {has}" if asks == len(tiers) else f"it asks {asks} of its {has} in a round"
+            yield ("gathering", "quorum"), f"{node} cannot wait for {count} answers: {whom}"
+            return
+    if algorithm.levels and count > topology.edges - 1:
+        others = text.count(topology.edges - 1, "other edge")
+        yield ("gathering", "quorum"), f"edge-0 cannot wait for {count} answers: it asks {others} too"
+
+
+def _expectations(scenario: Scenario, link_classes: Set[str]) -> Iterator[Finding]:
+    expect, names = scenario.expect, {member.name for member in scenario.topology.members()}
+    if expect.rounds is not None and expect.rounds > scenario.rounds:
+        yield ("expect", "rounds"), f"{expect.rounds} is more than the run has, {scenario.rounds}"
+    for key in expect.bytes.given():
+        if key not in link_classes | {"total"}:
+            classes = ", ".join(each for each in LINK_CLASSES if each in link_classes)
+            yield ("expect", "bytes", key), f"the topology has no such links; it has {classes}"
+    for index, metric in enumerate(expect.metrics):
+        if metric.node is not None and metric.node not in names:
+            yield ("expect", "metrics", index, "node"), unknown_node(metric.node, names)
+
+
+def leading_nodes(scenario: Scenario) -> list[str]:
+    """The nodes whose rounds count as the rounds of the run: all of the algorithm's leading tier."""
+    leader = ALGORITHMS[scenario.algorithm.name].leader
+    return [member.name for member in scenario.topology.members() if member.tier == leader]

@@ -1,0 +1,197 @@
+"""What this host can do for edgebed, found by trying, and what to install or allow for the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from orchestrator.errors import HostError, OrchestratorError
+from orchestrator.fabric.helper import without_client
+from orchestrator.fabric.hub import Hub
+from orchestrator.host import namespaces
+from orchestrator.host.cgroups import writable_hierarchies
+from orchestrator.host.commands import PACKAGES as COMMANDS
+from orchestrator.host.commands import absent
+from orchestrator.layout import write_entries, write_line
+from orchestrator.results.record import congestion_control
+
+USUAL_TCP = "cubic"
+PACKAGES = ("torch", "torchvision", "pyzmq", "msgpack", "numpy", "pydantic", "docker")
+SHAPED = "the drivers namespaces and docker"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at: ``ok`` True or False, or None where it is only nice to have and missing.
+
+    ``used_by`` says what needs it, ``remedy`` what to do in words, ``commands`` the lines to type for that.
+    """
+
+    name: str
+    used_by: str
+    ok: bool | None
+    detail: str
+    remedy: str = ""
+    commands: tuple[str, ...] = ()
+
+    @classmethod
+    def missing(cls, name: str, used_by: str, error: HostError, *, ok: bool | None = False) -> Finding:
+        """What an error says."""
+        return cls(name, used_by, ok, error.what, error.remedy, error.commands)
+
+
+async def examine() -> list[Finding]:
+    """Look at everything; the order is that of the report."""
+    findings = [_python(), _system(), _packages(), _commands(), _namespaces()]
+    findings += await _links(all(finding.ok for finding in findings[-2:]))
+    findings += [_tcp(), _cgroups(), _curve(), *await asyncio.to_thread(_docker)]
+    return findings
+
+
+def print_findings(findings: Sequence[Finding], console: Console) -> None:
+    """Write each finding with what uses it, and below what is not right what to do, each command in a line."""
+    marks = {True: ("ok", "green"), None: ("–", "yellow"), False: ("no", "red")}
+    names = max(len(finding.name) for finding in findings)
+    for finding in findings:
+        word, style = marks[finding.ok]
+        label = Text.assemble((f"{word:2}", style), f"  {finding.name:{names}}")
+        write_entries(console, [(label, Text.assemble(finding.detail, (f" · for {finding.used_by}", "dim")))])
+        if finding.remedy:
+            write_entries(console, [("to do:", finding.remedy)], indent=4)
+            for command in finding.commands:
+                write_line(console, Text(f"        {command}", style="bold"))
+
+
+def _python() -> Finding:
+    new_enough = sys.version_info >= (3, 11)
+    return Finding("Python", "everything", new_enough, platform.python_version(), "" if new_enough else "use 3.11+")
+
+
+def _system() -> Finding:
+    linux = sys.platform == "linux"
+    remedy = "" if linux else "use Linux, or `--driver sim`"
+    user = "root" if os.geteuid() == 0 else f"user {os.geteuid()}"
+    detail = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores, {user}"
+    return Finding("system", SHAPED, linux, detail, remedy)
+
+
+def _packages() -> Finding:
+    versions, missing = [], []
+    for name in PACKAGES:
+        try:
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        commands = (f"{sys.executable} -m pip install {' '.join(missing)}",)
+        detail = f"missing: {', '.join(missing)}"
+        return Finding("Python packages", "everything", False, detail, "install what is missing", commands)
+    return Finding("Python packages", "everything", True, ", ".join(versions))
+
+
+def _commands() -> Finding:
+    if errors := absent():
+        commands = tuple(dict.fromkeys(command for error in errors for command in error.commands))
+        detail = "; ".join(error.what for error in errors)
+        return Finding("commands", SHAPED, False, detail, "install the package, as root", commands)
+    return Finding("commands", SHAPED, True, ", ".join(str(shutil.which(command)) for command in COMMANDS))
+
+
+def _namespaces() -> Finding:
+    used_by = "the driver namespaces"
+    if shutil.which("unshare") is None:
+        return Finding("namespaces", used_by, False, "not tried, since a command is missing")
+    if (error := namespaces.refusal()) is not None:
+        return Finding.missing("namespaces", used_by, error)
+    how = "as root" if os.geteuid() == 0 else "in an unprivileged user namespace"
+    return Finding("namespaces", used_by, True, f"made {how}")
+
+
+async def _links(possible: bool) -> list[Finding]:
+    """What shapes links, tried in namespaces, if those are ``possible``."""
+    veth, netem = ("veth interfaces", SHAPED), ("netem", "the link engine `kernel`")
+    if not possible:
+        reason = "not tried, since commands or namespaces are missing"
+        return [Finding(*veth, False, reason), Finding(*netem, None, reason)]
+    hub = await Hub.open("doctor", Path.cwd())
+    try:
+        try:
+            await hub.run(["ip", "link", "add", "try0", "type", "veth", "peer", "name", "try1"])
+            made = Finding(*veth, True, "made a pair")
+        except OrchestratorError as error:
+            made = Finding(*veth, False, str(error), "load the kernel module, as root", ("modprobe veth",))
+        tried = json.loads(await hub.run([sys.executable, "-m", "orchestrator.fabric.probe_kernel"]))
+        if tried["netem"]:
+            return [made, Finding(*netem, True, "works")]
+        detail = f"{tried['reason']}; the link engine `userspace` shapes the links instead"
+        remedy = "load the kernel module, as root, or use a kernel that has it"
+        return [made, Finding(*netem, None, detail, remedy, ("modprobe sch_netem",))]
+    finally:
+        await hub.close()
+
+
+def _tcp() -> Finding:
+    """Transfers over links with delay or loss depend on it, so hosts that differ here are not to be compared."""
+    algorithm, used_by = congestion_control(), f"{SHAPED}: nodes inherit it"
+    if algorithm in (None, USUAL_TCP):
+        return Finding("TCP", used_by, True, f"congestion control {algorithm or 'unknown'}")
+    detail = f"congestion control {algorithm}: long or lossy links carry more or less than with {USUAL_TCP}"
+    commands = (f"sysctl net.ipv4.tcp_congestion_control={USUAL_TCP}",)
+    return Finding("TCP", used_by, None, detail, "to compare with other hosts, take Linux' default, as root", commands)
+
+
+def _cgroups() -> Finding:
+    hierarchies = writable_hierarchies()
+    used_by = "cores and memory of `hardware`, under the driver namespaces"
+    if not hierarchies:
+        detail = "not writable: limits of CPU and memory are not enforced, speed still is"
+        return Finding("cgroups", used_by, None, detail, "run as root")
+    names = ", ".join(f"{name} (v{each.version})" for each in hierarchies for name in each.controllers)
+    return Finding("cgroups", used_by, True, names)
+
+
+def _curve() -> Finding:
+    import zmq
+
+    detail, used_by = f"libzmq {zmq.zmq_version()}", "encrypted messages between nodes"
+    if zmq.has("curve"):
+        return Finding("CURVE", used_by, True, detail)
+    commands = (f"{sys.executable} -m pip install --force-reinstall --only-binary=pyzmq pyzmq",)
+    return Finding("CURVE", used_by, False, f"{detail} is built without it", "install pyzmq's own build", commands)
+
+
+def _docker() -> list[Finding]:
+    """Only the docker driver needs it, and then an image of nodes."""
+    from orchestrator.drivers.docker import node_image
+    from orchestrator.drivers.docker.container import Limits
+    from orchestrator.drivers.docker.driver import unfit
+    from orchestrator.drivers.docker.engine import Engine
+
+    used_by, name = "the driver docker", node_image.image_name()
+    client = without_client() if os.geteuid() != 0 else None
+    findings = [] if client is None else [Finding.missing("docker command", used_by, client, ok=None)]
+    try:
+        engine = Engine.connect()
+    except HostError as error:
+        return [*findings, Finding.missing("Docker Engine", used_by, error, ok=None)]
+    with contextlib.closing(engine):
+        facts, image = engine.facts(), engine.image(name)
+    if (refused := unfit(facts, platform.release())) is not None:
+        return [*findings, Finding.missing("Docker Engine", used_by, refused, ok=None)]
+    limits = Limits.of(facts).notes()
+    findings.append(Finding("Docker Engine", used_by, True, "; ".join([str(facts["ServerVersion"]), *limits])))
+    if (lacking := node_image.problem(name, image, facts["Architecture"])) is not None:
+        return [*findings, Finding.missing("image of nodes", used_by, lacking, ok=None)]
+    return [*findings, Finding("image of nodes", used_by, True, name)]

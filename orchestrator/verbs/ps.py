@@ -1,0 +1,60 @@
+"""Which runs live on this host, and their nodes: labels tell what is there, the record what state it is in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from orchestrator.drivers.docker import leftovers
+from orchestrator.errors import RecordError
+from orchestrator.host import processes
+from orchestrator.host.directory import RunDirectory
+from orchestrator.results.history import History
+from orchestrator.run.down import traces
+
+
+def living(runs: Path) -> list[dict[str, Any]]:
+    """One entry a run: ``run``, ``directory``, ``phase`` ("orphaned" if its orchestrator is gone), ``nodes``."""
+    return [_describe(run, directory) for run, directory in sorted(traces(runs).items())]
+
+
+def _describe(run: str, directory: RunDirectory | None) -> dict[str, Any]:
+    pids = _processes(run)
+    phase = "running" if directory is not None and directory.holder() is not None else "orphaned"
+    states = _states(directory)
+    if not states:
+        states = {name: "unknown" for name in pids}
+    nodes = [
+        {"node": name, "state": state, "pid": pids.get(name), "rss": _resident(pids.get(name))}
+        for name, state in states.items()
+    ]
+    return {"run": run, "directory": str(directory.path) if directory else None, "phase": phase, "nodes": nodes}
+
+
+def _processes(run: str) -> dict[str, int]:
+    """The process of each node that has one: a container's is named after its program, the others after their node."""
+    boxed = leftovers.listed(run)
+    inside = {each.node: each.pid for each in boxed if each.pid is not None}
+    found = {each.command: each.pid for each in processes.run_processes(run) if each.part == "node"}
+    return inside or found
+
+
+def _states(directory: RunDirectory | None) -> dict[str, str]:
+    if directory is None:
+        return {}
+    try:
+        with History.open(directory.path) as history:
+            return {name: state.state for name, state in history.current_states().items()}
+    except RecordError:
+        return {}
+
+
+def _resident(pid: int | None) -> int | None:
+    """Resident memory in bytes (proc(5), statm counts pages)."""
+    if pid is None:
+        return None
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:
+        return None
+    return pages * 4096

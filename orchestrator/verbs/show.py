@@ -1,0 +1,266 @@
+"""The plan in a terminal: nodes, data, links with the commands that make them, faults.
+
+Nodes that are alike are shown together where there are many; `plan.json` holds every one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.text import Text
+
+from netem import tc
+from netem.profile import LinkProfile
+from netem.units import format_duration, format_fraction, format_size
+from orchestrator import text
+from orchestrator.fabric import wiring
+from orchestrator.layout import write, write_entries, write_line, write_table
+from orchestrator.planning.courses import courses
+from orchestrator.planning.plan import Fault, LinkPlan, NodePlan, Plan
+from orchestrator.scenario.profiles import PROFILE_KEYS
+from orchestrator.scenario.quantities import Quorum
+
+T = TypeVar("T")
+FEW_NODES = 30  # up to so many are shown one by one
+FEW_COMMANDS = 12  # links to one node take three each, and three in all
+COUNTED_CLASSES = 12  # label counts of so many classes fit as numbers
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+def print_plan(plan: Plan, console: Console) -> None:
+    """Print the whole plan."""
+    few = len(plan.nodes) <= FEW_NODES
+    write(console, Text.assemble((plan.name, "bold"), f", seed {plan.seed}"))
+    write_entries(console, _facts(plan))
+    _print_nodes(console, plan, few)
+    _print_data(console, plan, few)
+    for note in plan.notes():
+        write(console, Text.assemble(("note: ", "yellow"), note))
+    _print_links(console, plan)
+    _print_schedules(console, plan)
+    _print_commands(console, plan)
+    _print_faults(console, plan)
+
+
+def switch_request(link: LinkPlan) -> dict[str, Any]:
+    """What the userspace engine is asked for a link (netem/switch.py)."""
+    profile = link.profile.to_mapping()
+    return {"op": "link", "source": link.source, "target": link.target, "profile": profile, "seed": link.seed}
+
+
+def kernel_commands(target: NodePlan, links: Sequence[LinkPlan], hosts: dict[str, str]) -> list[str]:
+    """What the kernel engine runs for the links to a node, on the hub's end of its interface.
+
+    Its number of attachments, here 1, is counted as nodes come; a seed is given where this host's netem takes one.
+    """
+    shaped = [
+        tc.KernelLink(index=index, address=hosts[link.source], profile=link.profile, seed=link.seed % 2**32)
+        for index, link in enumerate(links, start=1)
+    ]
+    device = wiring.hub_interface(target, 1)
+    return [" ".join(command) for command in tc.setup_commands(device, shaped, tc.Capabilities(seed=True))]
+
+
+def _facts(plan: Plan) -> list[tuple[str, str]]:
+    stop = [text.count(plan.stop.rounds, "round")]
+    stop += [f"accuracy {format_fraction(plan.stop.accuracy)}"] if plan.stop.accuracy is not None else []
+    stop += [f"{format_duration(plan.stop.after)} of training"] if plan.stop.after is not None else []
+    waits = ", ".join(f"{tier} {format_duration(wait)}" for tier, wait in plan.gathering.deadlines.items())
+    params = ", ".join(f"{key} {value}" for key, value in plan.params.items() if value is not None)
+    quorum = f"quorum {Quorum(plan.gathering.quorum, plan.gathering.count)}, late answers: {plan.gathering.late}"
+    size = f", {text.size(plan.model_bytes)}" if plan.model_bytes else ""
+    return [
+        ("algorithm", f"{plan.algorithm} ({params})"),
+        ("model", f"{plan.model}{size}"),
+        ("ends after", " or ".join(stop)),
+        ("gathering", f"{quorum}, deadline: {waits}"),
+        ("runs on", f"driver {plan.driver}, engine {plan.engine}"),
+    ]
+
+
+def _title(console: Console, title: str) -> None:
+    write(console, "", Text(title, style="bold"))
+
+
+def _print_nodes(console: Console, plan: Plan, few: bool) -> None:
+    _title(console, f"Nodes ({len(plan.nodes)})")
+    rows = []
+    key: Callable[[NodePlan], Hashable] = lambda node: (  # noqa: E731
+        node.name if few else (node.tier, node.parent, node.hardware, node.image, node.joins)
+    )
+    for nodes in _alike(plan.nodes, key):
+        first, last = nodes[0], nodes[-1]
+        hardware = first.hardware
+        rows.append(
+            [
+                _span([node.name for node in nodes]),
+                f"{first.host}:{first.port}" if len(nodes) == 1 else f"{first.host} ... {last.host}",
+                hardware.name,
+                "" if hardware.speed is None else f"{hardware.speed:g}",
+                first.parent or "",
+                ", ".join(_remarks(first)),
+            ]
+        )
+    write_table(console, ("name", "address", "hardware", "speed", "below", "remarks"), rows, right={3})
+
+
+def _remarks(node: NodePlan) -> Iterator[str]:
+    if node.leads:
+        yield "leads"
+    if node.joins is not None:
+        yield f"joins {_moment(node.joins.at, node.joins.round)}"
+    if node.hardware.cores is not None:
+        yield f"{node.hardware.cores:g} cores"
+    if node.hardware.memory is not None:
+        yield format_size(node.hardware.memory)
+    if node.image is not None:
+        yield f"image {node.image}"
+
+
+def _data_title(plan: Plan) -> str:
+    data = plan.data
+    given = ", ".join(f"{key} {value}" for key, value in data.partition_params.items() if value is not None)
+    title = f"Data: {data.dataset}, {data.partition} ({given})"
+    if not data.sha256:
+        return f"{title}; not on this host, so not divided"
+    used = f"{data.used_samples:,} of {data.train_samples:,} training samples"
+    return f"{title}; {used}, {text.count(len(data.moves), 'repair')}"
+
+
+def _print_data(console: Console, plan: Plan, few: bool) -> None:
+    _title(console, _data_title(plan))
+    data = plan.data
+    holders = [node for node in plan.nodes if node.label_counts]
+    classes = [str(label) for label in range(data.classes)] if data.classes <= COUNTED_CLASSES else ["labels"]
+    rows = []
+    for nodes in _alike(holders, lambda node: node.name if few else node.parent):
+        sizes = [node.samples for node in nodes]
+        counts = [sum(column) for column in zip(*(node.label_counts for node in nodes), strict=True)]
+        samples = f"{sizes[0]:,}" if len(set(sizes)) == 1 else f"{min(sizes):,} ... {max(sizes):,}"
+        shown = [str(count or "·") for count in counts] if data.classes <= COUNTED_CLASSES else [_bars(counts)]
+        rows.append([_span([node.name for node in nodes]), samples, *shown])
+    write_table(console, ("node", "samples", *classes), rows, right=range(1, 2 + len(classes)))
+
+
+def _bars(counts: Sequence[int]) -> str:
+    most = max(counts) or 1
+    return "".join(_BARS[-(-8 * count // most)] for count in counts)
+
+
+def _print_links(console: Console, plan: Plan) -> None:
+    _title(console, f"Links ({len(plan.links)} directions)")
+    rows = []
+    tiers = {node.name: node.tier for node in plan.nodes}
+    for links in _alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile)):
+        first = links[0]
+        ends = (first.source, first.target) if len(links) == 1 else (tiers[first.source], tiers[first.target])
+        rows.append([first.link_class, " -> ".join(ends), str(len(links)), first.profile.describe()])
+    write_table(console, ("class", "direction", "count", "profile"), rows, right={2})
+
+
+def _print_schedules(console: Console, plan: Plan) -> None:
+    """How links change over time, in words."""
+    found = courses(plan.links)
+    if not found:
+        return
+    _title(console, "Links over time, from the start of training")
+    rows = [[course.name, str(len(course.pairs)), course.schedule.describe()] for course in found]
+    write_table(console, ("links", "count", "schedule"), rows, right={1})
+
+
+def _print_commands(console: Console, plan: Plan) -> None:
+    """The exact commands, of links that differ only in their ends and seeds those of the first."""
+    tiers = {node.name: node.tier for node in plan.nodes}
+    hosts = {node.name: node.host for node in plan.nodes}
+
+    def say(line: str) -> None:
+        write_line(console, Text(line))
+
+    if plan.engine in ("auto", "kernel"):
+        where = ", where this host's netem works" if plan.engine == "auto" else ""
+        write(console, "")
+        say(f"Kernel engine{where}: tc on the hub's interface of each node, one class for each link to it")
+        arriving = [(node, [link for link in plan.links if link.target == node.name]) for node in plan.nodes]
+        kind: Callable[[tuple[NodePlan, list[LinkPlan]]], Hashable] = lambda pair: (  # noqa: E731
+            pair[0].tier,
+            tuple((tiers[link.source], link.profile) for link in pair[1]),
+        )
+        for alike in _alike([pair for pair in arriving if pair[1]], kind):
+            say(f"  to {alike[0][0].name}{_like_it(len(alike), 'node')}")
+            commands = kernel_commands(*alike[0], hosts)
+            shown = commands if len(commands) <= FEW_COMMANDS else commands[:3]
+            for command in shown:
+                say(f"    {command}")
+            if len(shown) < len(commands):
+                say(f"    ... {len(commands) - len(shown)} more: the class, the leaf and the filter of each other link")
+    if plan.engine in ("auto", "userspace"):
+        where = ", otherwise" if plan.engine == "auto" else ""
+        write(console, "")
+        say(f"Userspace engine{where}: requests to the switch")
+        for links in _alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile)):
+            say(f"  {json.dumps(switch_request(links[0]))}{_like_it(len(links), 'link')}")
+
+
+def _like_it(count: int, noun: str) -> str:
+    return f"  (and {text.count(count - 1, noun)} like it)" if count > 1 else ""
+
+
+def _print_faults(console: Console, plan: Plan) -> None:
+    _title(console, f"Faults ({len(plan.faults)})")
+    rows = []
+    key: Callable[[Fault], Hashable] = lambda fault: (  # noqa: E731
+        *(fault.action, fault.at, fault.round, fault.duration, fault.lasts_a_round, fault.factor),
+        json.dumps(fault.profile),
+    )
+    for faults in _alike(plan.faults, key):
+        first = faults[0]
+        rows.append(
+            [
+                _span([str(fault.id) for fault in faults], mark="-"),
+                _moment(first.at, first.round),
+                first.action,
+                text.some((fault.target for fault in faults), limit=6),
+                _until(first),
+                _detail(first),
+            ]
+        )
+    write_table(console, ("number", "when", "action", "target", "until", "detail"), rows)
+
+
+def _moment(at: float | None, round: int | None) -> str:
+    return f"at {format_duration(at)}" if at is not None else f"round {round}"
+
+
+def _until(fault: Fault) -> str:
+    if fault.action in ("join", "leave"):
+        return ""
+    if fault.duration is not None:
+        return f"for {format_duration(fault.duration)}"
+    return "the round ends" if fault.lasts_a_round else "the run ends"
+
+
+def _detail(fault: Fault) -> str:
+    if fault.factor is not None:
+        return f"{fault.factor:g} times slower"
+    profile = fault.profile or {}
+    if len(profile) == len(PROFILE_KEYS):  # a whole profile takes the place of the link's own
+        return LinkProfile.from_mapping(profile).describe()
+    return ", ".join(f"{key} {value}" for key, value in profile.items())
+
+
+def _span(names: Sequence[str], mark: str = " ... ") -> str:
+    if len(names) == 1:
+        return names[0]
+    counted = "" if mark == "-" else f" ({len(names)})"
+    return f"{names[0]}{mark}{names[-1]}{counted}"
+
+
+def _alike(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """Items with equal keys together, in the order of their first."""
+    groups: dict[Hashable, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())

@@ -1,0 +1,512 @@
+"""What the docker driver asks of an Engine, and what it makes of the answers; the Engine is played."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from docker.errors import APIError, ImageNotFound, NotFound
+
+from node.assignment import Assignment
+from node.wire import PROTOCOL
+from orchestrator.drivers.base import Exit
+from orchestrator.drivers.docker import leftovers
+from orchestrator.drivers.docker.container import Limits, options
+from orchestrator.drivers.docker.driver import DockerDriver, unfit
+from orchestrator.drivers.docker.engine import Engine
+from orchestrator.drivers.docker.files import Given, lay_out
+from orchestrator.drivers.docker.log import CUT, copy_output
+from orchestrator.drivers.docker.node_image import emulation_note, problem, user_of, version_note
+from orchestrator.drivers.user import User
+from orchestrator.errors import DriverError, HostError
+from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.assignments import assignments, seen_from_inside, write
+from orchestrator.planning.keys import RunKeys
+from orchestrator.planning.plan import HardwareClass, Plan, make_plan
+from orchestrator.scenario.reading import parse
+from tests.orchestrator.labels import prepared
+
+IMAGE = {
+    "Architecture": "amd64",
+    "Config": {
+        "Labels": {"org.edgebed.protocol": str(PROTOCOL), "org.edgebed.version": "0.1.0"},
+        "User": "1000:1000",
+    },
+}
+FACTS = {
+    "OSType": "linux", "KernelVersion": os.uname().release, "Architecture": "x86_64", "CpuCfsQuota": True,
+    "MemoryLimit": True, "SwapLimit": True, "PidsLimit": True, "SecurityOptions": ["name=seccomp,profile=default"],
+}  # fmt: skip
+
+
+class Stream:
+    """What the SDK gives for events and for output: an iterator that another thread can close."""
+
+    def __init__(self) -> None:
+        self._pieces: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._response = SimpleNamespace(close=lambda: None)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._pieces.get, None)
+
+    def put(self, piece: Any) -> None:
+        self._pieces.put(piece)
+
+    def close(self) -> None:
+        self._pieces.put(None)
+
+
+class PlayedContainer:
+    """A container whose process is this one, or none where it is to end at once."""
+
+    def __init__(self, client: PlayedClient, number: int, asked: dict[str, Any]) -> None:
+        self.id, self.name, self.asked = f"{number:064x}", asked["name"], asked
+        self.labels = asked["labels"]
+        self.attrs: dict[str, Any] = {"State": {"Pid": 0}}
+        self.told: list[str] = []
+        self._client = client
+        self._output = Stream()
+
+    def attach(self, **_: Any) -> Stream:
+        return self._output
+
+    def start(self) -> None:
+        self._client.asked_to_start.set()
+        self._client.may_start.wait(5)
+        if self._client.refuses is not None:
+            raise self._client.refuses
+        self._output.put(b"hello\n")
+        self.attrs["State"]["Pid"] = 0 if self._client.ends_at_once else os.getpid()
+        if self._client.ends_at_once:
+            self.die(1)
+
+    def reload(self) -> None:
+        pass
+
+    def kill(self, signal: str) -> None:
+        self.told.append(signal)
+        if self.id in self._client.gone:
+            raise NotFound("gone", SimpleNamespace(status_code=404), "no such container")
+        if signal == "SIGKILL":
+            self.die(137)
+
+    def pause(self) -> None:
+        self.told.append("pause")
+
+    def unpause(self) -> None:
+        self.told.append("unpause")
+
+    def die(self, code: int) -> None:
+        self._client.gone.add(self.id)
+        attributes = {"exitCode": str(code), **self.labels}
+        self._client.stream.put({"Action": "die", "Actor": {"ID": self.id, "Attributes": attributes}})
+        self._output.close()
+
+
+class PlayedClient:
+    """As much of `docker.DockerClient` as the driver uses."""
+
+    def __init__(self) -> None:
+        self.facts = dict(FACTS)
+        self.known: dict[str, Any] = {"edgebed-node": IMAGE}
+        self.made: list[PlayedContainer] = []
+        self.gone: set[str] = set()
+        self.stream = Stream()
+        self.ends_at_once = False
+        self.refuses: Exception | None = None
+        self.asked_to_start, self.may_start = threading.Event(), threading.Event()
+        self.may_start.set()
+        self.images = SimpleNamespace(get=self._image)
+        self.containers = SimpleNamespace(create=self._create, list=self._list)
+        self.api = SimpleNamespace(remove_container=self._remove)
+
+    def info(self) -> dict[str, Any]:
+        return self.facts
+
+    def events(self, **_: Any) -> Stream:
+        return self.stream
+
+    def close(self) -> None:
+        pass
+
+    def _image(self, name: str) -> Any:
+        if name not in self.known:
+            raise ImageNotFound("none", SimpleNamespace(status_code=404), "no such image")
+        return SimpleNamespace(attrs=self.known[name])
+
+    def _create(self, image: str, command: list[str], **asked: Any) -> PlayedContainer:
+        self.made.append(PlayedContainer(self, len(self.made) + 1, {"image": image, "command": command, **asked}))
+        return self.made[-1]
+
+    def _list(self, **_: Any) -> list[PlayedContainer]:
+        return [each for each in self.made if each.id not in self.gone]
+
+    def _remove(self, container: str, **_: Any) -> None:
+        for each in self.made:
+            if each.id == container:
+                each.die(137)
+
+
+@pytest.fixture
+def plan() -> Plan:
+    text = (
+        "algorithm: {name: fedavg, rounds: 1}\ntopology: {edges: 0, devices: 1}\nhardware: {device: raspberry-pi-3}\n"
+    )
+    return make_plan(parse(text, "f.yaml"), prepared())
+
+
+def prepared_in(directory: RunDirectory) -> Path:
+    """The folder of the prepared data, beside the run."""
+    return directory.path.parent / "prepared"
+
+
+@pytest.fixture
+def directory(tmp_path: Path, plan: Plan) -> RunDirectory:
+    """A run's directory with the nodes' assignments and prepared data."""
+    made = RunDirectory.create(tmp_path, "run")
+    data = prepared_in(made)
+    data.mkdir(mode=0o755)
+    (data / "x_train.npy").write_bytes(b"")
+    (data / "x_train.npy").chmod(0o644)
+    made.shards.write_bytes(b"")
+    made.socket.write_bytes(b"")
+    for name, told in assignments(plan, made, RunKeys.make([node.name for node in plan.nodes])).items():
+        write(seen_from_inside(told), made.nodes / f"{name}.json")
+    return made
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> PlayedClient:
+    monkeypatch.delenv("EDGEBED_IMAGE", raising=False)
+    monkeypatch.setattr("orchestrator.drivers.docker.driver.is_process_of", lambda pid, container: pid == os.getpid())
+    return PlayedClient()
+
+
+@pytest.fixture
+async def driver(client: PlayedClient, directory: RunDirectory) -> AsyncIterator[DockerDriver]:
+    made = DockerDriver(Engine(client), directory, prepared_in(directory))  # type: ignore[arg-type]
+    await made.open()
+    yield made
+    await made.close()
+    client.stream.close()
+
+
+async def start(driver: DockerDriver, plan: Plan, directory: RunDirectory, name: str = "device-0") -> int:
+    return await driver.start(plan.node(name), directory.nodes / f"{name}.json", directory.logs / f"{name}.log")
+
+
+async def exit_of(driver: DockerDriver) -> Exit:
+    async with asyncio.timeout(5):
+        return await driver.exits.get()
+
+
+# The driver
+
+
+async def test_a_node_is_a_labelled_container_without_network_or_rights(
+    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory
+) -> None:
+    assert await start(driver, plan, directory) == os.getpid()
+    asked = client.made[0].asked
+    assert (asked["image"], asked["command"]) == ("edgebed-node", ["/run/edgebed/assignment.json"])
+    assert asked["labels"] == {
+        "org.edgebed.run": directory.run, "org.edgebed.node": "device-0", "org.edgebed.directory": str(directory.path),
+    }  # fmt: skip
+    assert asked["environment"]["EDGEBED_RUN"] == directory.run
+    assert (asked["network_mode"], asked["read_only"], asked["cap_drop"]) == ("none", True, ["ALL"])
+    assert asked["security_opt"] == ["no-new-privileges:true"]
+    assert asked["user"] == ("1000:1000" if os.geteuid() == 0 else f"{os.geteuid()}:{os.getegid()}")
+    writable = [mount["Target"] for mount in asked["mounts"] if not mount["ReadOnly"]]
+    assert writable == ["/run/edgebed/checkpoints"]
+
+
+async def test_a_node_may_have_an_image_of_its_own_also_for_another_processor(
+    client: PlayedClient, plan: Plan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.drivers.docker.driver.emulated", lambda: {"arm64"})
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "chown", lambda *_: None)
+    labels = {"org.edgebed.protocol": str(PROTOCOL), "org.edgebed.version": "0.0.9"}
+    client.known["board"] = {"Architecture": "arm64", "Config": {"Labels": labels, "User": "7:8"}}
+    made = DockerDriver(Engine(client), directory, prepared_in(directory), ["board"])  # type: ignore[arg-type]
+    await made.open()
+    for own in (None, "board"):
+        node = replace(plan.node("device-0"), image=own)
+        await made.start(node, directory.nodes / "device-0.json", directory.logs / "device-0.log")
+        client.made[-1].die(0)
+        await exit_of(made)
+    assert [(each.asked["image"], each.asked["user"]) for each in client.made] == [
+        ("edgebed-node", "1000:1000"), ("board", "7:8"),
+    ]  # fmt: skip
+    assert [note for note in made.notes() if "board" in note] == [
+        "the image board is of version 0.0.9, the orchestrator of 0.1.0",
+        "nodes of the image board are emulated (arm64 on amd64): what they compute is right, how fast is not",
+    ]
+    await made.close()
+
+
+@pytest.mark.parametrize("known", [{}, {"board": IMAGE | {"Architecture": "arm64"}}])
+async def test_a_nodes_image_that_does_not_fit_is_refused_before_anything_starts(
+    client: PlayedClient, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch, known: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("orchestrator.drivers.docker.driver.emulated", set)
+    client.known |= known
+    with pytest.raises(HostError, match="have it emulate arm64" if known else "no image 'board'.* in the scenario"):
+        await DockerDriver(Engine(client), directory, prepared_in(directory), ["board"]).open()  # type: ignore[arg-type]
+    assert client.made == []
+
+
+async def test_exits_are_told_with_code_or_signal(
+    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory
+) -> None:
+    for code, told in ((0, 0), (3, 3), (143, -15)):
+        pid = await start(driver, plan, directory)
+        client.made[-1].die(code)
+        assert await exit_of(driver) == Exit("device-0", pid, told)
+    pid = await start(driver, plan, directory)
+    await driver.kill("device-0")
+    assert await exit_of(driver) == Exit("device-0", pid, -9)
+    assert [each.name[-2:] for each in client.made] == ["-1", "-2", "-3", "-4"]
+    with pytest.raises(DriverError, match="device-0 has no container now"):
+        await driver.kill("device-0")
+
+
+async def test_what_ended_meanwhile_needs_no_signal(
+    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory
+) -> None:
+    await start(driver, plan, directory)
+    client.gone.add(client.made[0].id)
+    await driver.stop("device-0")
+    assert client.made[0].told == ["SIGTERM"]
+    client.made[0].die(0)
+
+
+async def test_a_container_that_ends_at_once_is_an_exit_and_its_words_are_kept(
+    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory
+) -> None:
+    client.ends_at_once = True
+    assert await start(driver, plan, directory) == 0  # nobody saw its process
+    async with asyncio.timeout(10):
+        assert await driver.exits.get() == Exit("device-0", 0, 1)
+    assert (directory.logs / "device-0.log").read_text() == "hello\n"
+
+
+async def test_a_thawed_process_finds_a_signal(
+    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await start(driver, plan, directory)
+    sent: list[Any] = []
+    monkeypatch.setattr(os, "kill", lambda *arguments: sent.append(arguments))
+    await driver.pause("device-0")
+    await driver.resume("device-0")
+    monkeypatch.undo()
+    assert client.made[0].told == ["pause", "unpause"]
+    assert [(pid, number.name) for pid, number in sent] == [(os.getpid(), "SIGCONT")]
+
+
+async def test_too_little_memory_stands_in_the_log(
+    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory
+) -> None:
+    await start(driver, plan, directory)
+    container = client.made[0]
+    client.stream.put({"Action": "oom", "Actor": {"ID": container.id, "Attributes": container.labels}})
+    container.die(137)
+    await exit_of(driver)
+    assert "more memory than its hardware has" in (directory.logs / "device-0.log").read_text()
+
+
+async def test_the_driver_is_lost_with_the_engine(driver: DockerDriver, client: PlayedClient) -> None:
+    client.stream.close()
+    async with asyncio.timeout(5):
+        await driver.lost.wait()
+
+
+async def test_closing_removes_containers_and_is_no_loss(
+    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory
+) -> None:
+    await start(driver, plan, directory)
+    before = threading.active_count()
+    await driver.close()
+    assert client.gone == {client.made[0].id}
+    assert threading.active_count() < before
+    assert not driver.lost.is_set()
+
+
+async def test_a_start_that_was_given_up_leaves_no_container(
+    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory
+) -> None:
+    client.may_start.clear()
+    given_up = asyncio.create_task(start(driver, plan, directory))
+    await asyncio.to_thread(client.asked_to_start.wait, 5)
+    given_up.cancel()
+    closing = asyncio.create_task(driver.close())
+    await asyncio.wait([given_up])
+    assert not closing.done()
+    client.may_start.set()
+    await closing
+    assert client.gone == {client.made[0].id}
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "match"),
+    [
+        ("write /var/lib/docker/x: no space left on device", HostError, "make room"),
+        ("something else", DriverError, "starting device-0: the Docker Engine refused: something else"),
+    ],
+)
+async def test_refusals_in_plain_words(
+    driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory, said: str, kind: Any, match: str
+) -> None:
+    client.refuses = APIError("500", SimpleNamespace(status_code=500, url="", reason=""), said)
+    with pytest.raises(kind, match=match):
+        await start(driver, plan, directory)
+
+
+async def test_an_engine_that_does_not_fit_is_refused_before_anything_starts(
+    client: PlayedClient, directory: RunDirectory
+) -> None:
+    client.known.clear()
+    with pytest.raises(HostError, match=r"has no image 'edgebed-node': .*build it"):
+        await DockerDriver(Engine(client), directory, prepared_in(directory)).open()  # type: ignore[arg-type]
+    assert client.made == []
+
+
+# Its parts
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"Architecture": "arm64"}, "is for arm64, this host is amd64"),
+        ({"Config": {"Labels": {"org.edgebed.protocol": "0"}}}, f"speak protocol 0, the orchestrator {PROTOCOL}"),
+        ({"Config": {"Labels": None}}, "not an image of nodes"),
+    ],
+)
+def test_images_that_do_not_fit(change: dict[str, Any], said: str) -> None:
+    assert problem("mine", IMAGE, "x86_64") is None
+    found = problem("mine", IMAGE | change, "x86_64")
+    assert found is not None
+    assert said in found.what
+    assert found.commands == ("docker build --file images/node/Dockerfile --tag mine .",)
+
+
+def test_a_nodes_own_image_may_be_for_a_processor_that_is_emulated() -> None:
+    board = IMAGE | {"Architecture": "arm64"}
+    assert problem("mine", board, "x86_64", {"arm64"}) is None
+    assert problem("mine", IMAGE, "x86_64", set()) is None
+    said = str(problem("mine", board, "x86_64", set()))
+    assert "'mine' is for arm64, this host is amd64: have it emulate arm64 (`apt-get install qemu-user-static" in said
+    assert emulation_note("mine", board, "aarch64") is emulation_note("mine", IMAGE, "x86_64") is None
+
+
+def test_an_image_of_another_version_is_noted() -> None:
+    assert version_note("mine", IMAGE, "0.1.0") is None
+    assert version_note("mine", IMAGE, "0.2.0") == "the image mine is of version 0.1.0, the orchestrator of 0.2.0"
+
+
+@pytest.mark.parametrize(
+    ("caller", "own", "expected"),
+    [
+        ((1001, 100), "1000:1000", (1001, 100)),
+        ((0, 0), "1000:1000", (1000, 1000)),
+        ((0, 0), "1000", (1000, 1000)),
+        ((0, 0), "", (65532, 65532)),
+        ((0, 0), "root", (65532, 65532)),
+        ((0, 0), "0:0", (65532, 65532)),
+    ],
+)
+def test_nobody_runs_as_root(caller: tuple[int, int], own: str, expected: tuple[int, int]) -> None:
+    assert user_of({"Config": {"User": own}}, *caller) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"KernelVersion": "6.6.12-linuxkit"}, "another kernel (6.6.12-linuxkit)"),
+        ({"OSType": "windows"}, "another kernel"),
+        ({"SecurityOptions": ["name=seccomp", "name=rootless"]}, "without root"),
+        ({"SecurityOptions": ["name=userns"]}, "userns-remap"),
+    ],
+)
+def test_engines_that_do_not_fit(change: dict[str, Any], said: str) -> None:
+    assert unfit(FACTS, os.uname().release) is None
+    assert said in str(unfit(FACTS | change, os.uname().release))
+
+
+def test_limits_are_those_of_the_hardware() -> None:
+    board = HardwareClass("board", speed=0.1, cores=1.5, memory=2**30)
+    assert Limits().of_hardware(board) == {
+        "pids_limit": 256, "cpu_period": 100_000, "cpu_quota": 150_000, "mem_limit": 2**30, "memswap_limit": 2**30,
+    }  # fmt: skip
+    assert Limits().of_hardware(HardwareClass("host")) == {"pids_limit": 256}
+    assert Limits(cpu=False, swap=False).of_hardware(board) == {"pids_limit": 256, "mem_limit": 2**30}
+
+
+def test_limits_that_cannot_be_held_are_noted() -> None:
+    assert Limits.of(FACTS) == Limits()
+    assert Limits().notes() == []
+    assert Limits.of({}).notes() == [
+        "cpu and memory limits of the hardware are not enforced: the Docker Engine's host lacks the cgroup controllers;"
+        " computing is still stretched to the hardware's speed",
+        "the number of a node's processes is not limited: the Docker Engine's host cannot",
+    ]
+    (said,) = Limits.of(FACTS | {"SwapLimit": False}).notes()
+    assert "swapping" in said
+
+
+def test_paths_inside_are_those_that_are_mounted(directory: RunDirectory, plan: Plan) -> None:
+    given = Given(*(Path(f"/there/{name}") for name in ("a", "control", "s", "data", "checkpoints")))
+    targets = {mount["Target"]: mount["Source"] for mount in given.mounts()}
+    inside = Assignment.load(directory.nodes / "device-0.json")
+    assert targets[inside.data.directory] == "/there/data"
+    assert targets[inside.data.shards] == "/there/s"
+    assert targets[inside.checkpoint_directory] == "/there/checkpoints"
+    assert targets[str(Path(inside.control_endpoint.removeprefix("ipc://")).parent)] == "/there/control"
+    asked = options(plan.nodes[0], "run", directory.path, 1, User(5, 6), given, Limits())
+    assert (asked["user"], asked["name"]) == ("5:6", "run-cloud-1")
+
+
+def test_only_the_users_own_assignment_is_readable(directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    owned: list[tuple[str, int, int]] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "chown", lambda path, uid, gid: owned.append((path.name, uid, gid)))
+    assignment = directory.nodes / "device-0.json"
+    given = lay_out(directory, "device-0", assignment, prepared_in(directory), User(5, 6))
+    assert [name for name, *_ in owned] == ["device-0.json", "socket", "device-0"]
+    assert {tuple(ids) for _, *ids in owned} == {(5, 6)}
+    assert given.assignment.stat().st_mode & 0o077 == 0
+
+
+def test_data_that_nodes_may_not_read_is_refused(directory: RunDirectory) -> None:
+    data = prepared_in(directory)
+    hidden = data / "x_train.npy"
+    hidden.chmod(0o600)
+    stranger = User(os.getuid() + 1, os.getgid() + 1)
+    with pytest.raises(HostError, match=rf"may not read {hidden}: `chmod --recursive a\+rX"):
+        lay_out(directory, "device-0", directory.nodes / "device-0.json", data, stranger)
+
+
+def test_a_log_has_a_limit(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"before\n")
+    copy_output([b"12345", b"67890", b"more"], log, largest=8)
+    assert log.read_bytes() == b"before\n12345678" + CUT
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [("unix:///nowhere/socket", "start it"), ("tcp://192.0.2.1:2375", "own Engine"), ("ssh://there", "own Engine")],
+)
+def test_no_engine(monkeypatch: pytest.MonkeyPatch, address: str, said: str) -> None:
+    monkeypatch.setenv("DOCKER_HOST", address)
+    with pytest.raises(HostError, match=said):
+        Engine.connect()
+    assert leftovers.listed() == []

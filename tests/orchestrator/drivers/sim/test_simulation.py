@@ -1,0 +1,235 @@
+"""Whole runs under the `sim` driver: the same command, record and report as with real nodes."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from node.clock import VirtualLoop
+from orchestrator.cli import cli
+from orchestrator.drivers.sim import workers
+from tests.orchestrator.drivers.sim.harness import Simulated, simulate
+
+SCENARIOS = sorted((Path(__file__).parents[3] / "scenarios").glob("*.yaml"))
+
+SMALL = """\
+# Does a small hierarchy learn the digits?
+name: small
+seed: 7
+algorithm: {name: hierfavg, rounds: 6, kappa1: 4, kappa2: 1, learning_rate: 0.2}
+data: {dataset: digits, partition: iid}
+model: mlp
+topology: {edges: 2, devices_per_edge: 2, cloud: true}
+hardware: {device: {speed: 0.01}}
+links:
+  device-edge: {latency: 2ms, rate: 50mbit}
+  edge-cloud: {latency: 10ms, jitter: 3ms, loss: 1%, rate: 20mbit}
+"""
+FAULTS = """\
+faults:
+  - {round: 2, node: device-0-0, action: crash, for: 2s}
+  - {round: 2, node: device-1-1, action: pause, for: 1s}
+  - {round: 3, between: [edge-0, cloud], action: partition, for: 12s}
+  - {round: 4, node: edge-1, action: degrade, latency: 60ms, for: 1s}
+  - {round: 4, node: device-1-0, action: slow, factor: 5}
+  - {every_round: 30%, of: devices, action: disconnect}
+  - {round: 3, node: device-0-1, action: leave}
+"""
+
+
+DIGITS = ("data.dataset=digits",)
+FEW = (*DIGITS, "data.samples_per_client=40")
+SHORTER = {
+    "dffke-small": (*DIGITS, "data.samples_per_client=60", "algorithm.rounds=1"),
+    "dffke-htfe10": (
+        "data.dataset=npz:{colours}", "topology.edges=4", "data.partition=iid", "data.samples_per_client=20",
+        "model.name=htfe-2",
+        "model.image_size=32", "algorithm.profile=fast", "algorithm.rounds=1", "algorithm.decoder_epochs=1",
+        "algorithm.exchange_epochs=1", "algorithm.first_epochs=1",
+    ),
+    "fededs-ablation": (*FEW, "algorithm.rounds=2"),
+    "fededs-near-edges": (*FEW, "algorithm.rounds=2"),
+    "fedfeat-shards": (
+        "data.dataset=npz:{greys}", "data.partition.shards.shard_size=auto", "data.samples_per_client=40",
+        "algorithm.rounds=2",
+    ),
+    "feelpgen-bytes": (*FEW, "algorithm.rounds=2"),
+    "feelpgen-dropout": (*FEW, "data.evaluate_samples=100"),
+    "feelpgen-stragglers": (*FEW, "algorithm.rounds=2"),
+    **{f"phefl-d{pattern}": (*DIGITS, "algorithm.rounds=2") for pattern in range(1, 5)},
+}  # fmt: skip
+"""What of the scenarios that train for minutes is made smaller; topology, links, faults and algorithm are their own."""
+
+
+@pytest.fixture(scope="session")
+def noise(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Data sets of random pictures, for scenarios whose networks need larger ones than digits."""
+    random, labels, found = np.random.default_rng(1), np.arange(1000) % 10, {}
+    for name, shape in (("greys", (28, 28)), ("colours", (32, 32, 3))):
+        found[name] = tmp_path_factory.mktemp("noise") / f"{name}.npz"
+        train, test = (random.integers(0, 256, (count, *shape), dtype=np.uint8) for count in (1000, 50))
+        np.savez(found[name], x_train=train, y_train=labels, x_test=test, y_test=labels[:50])
+    return found
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_every_scenario_that_is_shipped(tmp_path: Path, path: Path, noise: dict[str, Path]) -> None:
+    changes = [f"--set={each.format(**noise)}" for each in SHORTER.get(path.stem, ())]
+    result = simulate(tmp_path, path, *changes)
+    assert result.code == 0, result.errors
+    summary = result.summary
+    assert (summary["driver"], summary["links"]) == ("sim", "model")
+    doubts = {check["name"] for check in summary["checks"] if check["verdict"] not in ("pass", "modelled")}
+    learns_nothing = any("{" in each for each in SHORTER.get(path.stem, ()))  # from noise
+    assert doubts == ({"learned"} if learns_nothing else set()), summary["checks"]
+    assert summary["rounds"] > 0
+    assert (result.directory / "report.html").exists()
+
+
+def test_both_clocks(tmp_path: Path) -> None:
+    result = simulate(tmp_path, SMALL)
+    assert result.summary["seconds"] > 1  # six rounds of 4 batches at a hundredth of a core's speed
+    assert 0 < result.summary["wall_seconds"] < result.summary["seconds"]
+    line = next(each for each in result.errors.splitlines() if "round 3" in each)
+    virtual, host = line.strip("[").split(" s")[:2]
+    assert float(virtual) > 0
+    assert float(host.strip(" (")) >= 0
+
+
+def test_the_same_record_whatever_the_number_of_workers(tmp_path: Path) -> None:
+    one, four = (simulate(tmp_path, SMALL + FAULTS, "--workers", str(workers)) for workers in (1, 4))
+    assert one.record() == four.record()
+    assert one.record()["metric"]
+    plans = [(each.directory / "plan.json").read_bytes() for each in (one, four)]
+    assert plans[0] == plans[1]
+
+
+def test_the_same_record_on_a_host_that_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers take their steps when they like, and what comes from outside wakes the loop at any moment."""
+    quiet = simulate(tmp_path, SMALL + FAULTS, "--workers", "1").record()
+    chance, serve, run_once = random.Random(1), workers.read, VirtualLoop._run_once  # type: ignore[attr-defined]
+
+    def slow(*given: Any, **named: Any) -> Any:
+        time.sleep(chance.random() * 0.01)
+        return serve(*given, **named)
+
+    def disturbed(loop: VirtualLoop) -> None:
+        if chance.random() < 0.5:
+            loop.call_soon_threadsafe(lambda: None)
+        run_once(loop)
+
+    monkeypatch.setattr(workers, "read", slow)
+    monkeypatch.setattr(VirtualLoop, "_run_once", disturbed)
+    assert simulate(tmp_path, SMALL + FAULTS, "--workers", "3").record() == quiet
+
+
+def test_another_seed_gives_another_record(tmp_path: Path) -> None:
+    one, other = simulate(tmp_path, SMALL), simulate(tmp_path, SMALL, "--set", "seed=8")
+    assert one.record()["metric"] != other.record()["metric"]
+
+
+def test_every_fault_takes_effect(tmp_path: Path) -> None:
+    result = simulate(tmp_path, SMALL + FAULTS)
+    assert result.code == 0, (result.errors, result.summary["checks"])
+    happened = {fault["action"] for fault in result.summary["faults"] if fault["at"] is not None}
+    assert happened == {"crash", "pause", "partition", "degrade", "slow", "disconnect", "leave"}
+    with result.history() as history:
+        lost = {(event.node, event.data["peer"]) for event in history.events("lost")}
+        assert {("cloud", "edge-0"), ("edge-0", "cloud")} <= lost  # 12 s is more than a peer's silence may last
+        states = [state.state for state in history.states() if state.node == "device-0-0"]
+    assert states == ["starting", "registered", "running", "crashed", "restarting", "starting", "registered", "running",
+                      "done"]  # fmt: skip
+
+
+def test_slower_links_make_longer_rounds_of_the_same_outcome(tmp_path: Path) -> None:
+    near, far = (simulate(tmp_path, SMALL, "--set", f"links.edge-cloud.latency={ms}ms") for ms in (10, 200))
+    # 60 kB are 41 packets: windows of 10, 20 and 11, so two round trips more than the way itself, down and up.
+    assert durations(far) - durations(near) > 2 * 2.5 * 0.38
+    accuracies = [[row[4:] for row in each.record()["metric"] if row[3] == "global"] for each in (near, far)]
+    assert accuracies[0] == accuracies[1]
+
+
+def durations(result: Simulated) -> float:
+    """Median round of the cloud, s."""
+    with result.history() as history:
+        return statistics.median(
+            each.end - each.start for each in history.rounds() if each.node == "cloud" and each.end is not None
+        )
+
+
+def test_a_coordinator_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    faults = "faults: [{round: 4, node: cloud, action: crash, for: 1s}]\n"
+    result = simulate(tmp_path, SMALL + faults)
+    assert (result.code, result.summary["rounds"]) == (0, 6), result.errors
+    with result.history() as history:
+        assert [event.data or event.round for event in history.events("resumed")] == [3]
+
+
+def test_a_defect_of_a_node_ends_the_run_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object) -> None:
+        raise ArithmeticError("an odd number")
+
+    monkeypatch.setattr("node.algorithms.fedavg.average", broken)
+    result = simulate(tmp_path, SMALL)
+    assert result.code == 1
+    assert result.summary["error"] == (
+        "cloud ended (exit code 1: ArithmeticError: an odd number) and is not restarted again: see `logs cloud`"
+    )
+    assert "ArithmeticError" in (result.directory / "logs" / "cloud.log").read_text()
+
+
+def test_a_node_that_cannot_be_made_ends_the_run_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> None:
+        raise ModuleNotFoundError("No module named 'mine'")
+
+    monkeypatch.setattr("orchestrator.drivers.sim.nodes.load_role", broken)
+    result = simulate(tmp_path, SMALL)
+    assert result.code == 1
+    reason = "exit code 1; its log ends with: ModuleNotFoundError: No module named 'mine'"
+    assert f"ended ({reason}) and is not restarted again: see `logs " in result.summary["error"]
+    assert result.summary["seconds"] < 10  # virtual, and no node was waited for
+
+
+def test_nodes_that_wait_for_ever_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def wait(*_: object, **__: object) -> None:
+        import asyncio
+
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("node.algorithms.fedavg.average", wait)
+    result = simulate(tmp_path, SMALL)
+    assert result.code == 1
+    assert "the nodes wait for ever" in result.summary["error"]
+    assert "cloud" in result.summary["error"]
+
+
+def test_workers_are_for_simulations(tmp_path: Path) -> None:
+    result = simulate(tmp_path, SMALL, "--driver", "namespaces", "--workers", "2")
+    assert result.code == 2
+    assert "--workers is for --driver sim" in result.errors
+
+
+def test_there_is_nothing_to_calibrate(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(SMALL)
+    done = CliRunner().invoke(cli, ["calibrate", str(path), "--set", "driver=sim"])
+    assert done.exit_code == 2
+    assert "a simulation computes its links" in done.stderr
+
+
+def test_what_a_path_has_in_brackets_is_not_taken_for_a_style(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(SMALL.replace("rounds: 6", "rounds: 1"))
+    runs = tmp_path / "r[/x]"
+    done = CliRunner().invoke(cli, ["up", str(path), "--driver", "sim", "--runs", str(runs)], env={"COLUMNS": "300"})
+    assert done.exit_code == 0, done.exception
+    assert f"{runs}/small-" in done.stdout

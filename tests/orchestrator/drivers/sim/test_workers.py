@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from node.catalogue.baselines import LocalTraining
+from node.clock import run_virtual
+from node.learning.datasets import Prepared, prepare
+from node.learning.errors import ModelError
+from node.learning.models import Workshop, build
+from node.learning.training import Learner
+from orchestrator.drivers.sim.workers import SLOTS, Workers
+from orchestrator.errors import RunError
+
+
+@pytest.fixture(scope="module")
+def learners(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Learner]:
+    data: Prepared = prepare("digits", tmp_path_factory.mktemp("data"))
+    workshop = Workshop(lambda: build("mlp", data.shape, data.classes, seed=1))
+    return {f"device-{k}": Learner(workshop, data, 7, f"device-{k}", np.arange(40 * k, 40 * k + 40)) for k in range(4)}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """As nodes have it; sums over two threads differ in the last digit."""
+    usual = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(usual)
+
+
+def run(learners: dict[str, Learner], work: Callable[[Workers], Awaitable[None]], count: int = 2) -> list[int]:
+    """Process ids of the workers, which are gone."""
+
+    async def main() -> list[int]:
+        workers = Workers(count, learners.__getitem__)
+        try:
+            await work(workers)
+        finally:
+            workers.close()
+        return workers.pids
+
+    return run_virtual(main())
+
+
+def test_steps_give_what_they_give_here(learners: dict[str, Learner]) -> None:
+    w = learners["device-0"].initial()
+    params = LocalTraining(learning_rate=0.1)
+
+    async def work(workers: Workers) -> None:
+        steps = [workers.submit(learner.train, w, params, 3) for learner in learners.values() for _ in range(2 * SLOTS)]
+        results = [step.result() for step in steps]
+        expected = [learner.train(w, params, 3) for learner in learners.values()]
+        for place, result in enumerate(results):
+            there = expected[place // (2 * SLOTS)]
+            assert (result.samples, result.steps, result.loss) == (40, there.steps, there.loss)
+            for name, values in there.weights.items():
+                np.testing.assert_array_equal(result.weights[name], values)
+
+    for pid in run(learners, work):
+        assert not Path(f"/proc/{pid}").exists()
+
+
+def test_what_cannot_cross_is_done_here(learners: dict[str, Learner]) -> None:
+    async def work(workers: Workers) -> None:
+        assert workers.submit(os.getpid).result() == os.getpid()
+        assert workers.submit(lambda: "nameless").result() == "nameless"
+
+    run(learners, work)
+
+
+def test_a_step_that_fails_does_so_where_it_is_asked_for(learners: dict[str, Learner]) -> None:
+    async def work(workers: Workers) -> None:
+        step = workers.submit(learners["device-1"].train, {"foreign": np.zeros(1)}, LocalTraining(), 1)
+        with pytest.raises(ModelError, match="device-1: weights are not of this model"):
+            step.result()
+
+    run(learners, work)
+
+
+def test_results_nobody_asks_for_hold_nobody_up(learners: dict[str, Learner]) -> None:
+    w, params = learners["device-0"].initial(), LocalTraining()
+
+    async def work(workers: Workers) -> None:
+        steps = [workers.submit(learners["device-0"].train, w, params, 1) for _ in range(4 * SLOTS)]
+        for step in steps[:-1]:
+            step.cancel()
+        assert steps[-1].result().steps == 2
+
+    run(learners, work, count=1)
+
+
+def test_the_loop_takes_results_in_as_it_goes_on(learners: dict[str, Learner]) -> None:
+    async def work(workers: Workers) -> None:
+        step = workers.submit(learners["device-0"].evaluate, learners["device-0"].initial(), "global", 50)
+        while not step.done:  # noqa: ASYNC110 - virtual time, in which the loop looks around
+            await asyncio.sleep(1)
+        assert step.result().samples == 50
+
+    run(learners, work)
+
+
+def test_a_worker_that_is_killed_is_an_error(learners: dict[str, Learner]) -> None:
+    async def work(workers: Workers) -> None:
+        os.kill(workers.pids[0], signal.SIGSTOP)  # what it has been given is not done
+        step = workers.submit(learners["device-0"].train, learners["device-0"].initial(), LocalTraining(), 1)
+        os.kill(workers.pids[0], signal.SIGKILL)
+        with pytest.raises(RunError, match="a worker process of the simulation was killed"):
+            step.result()
+
+    run(learners, work, count=1)

@@ -1,0 +1,50 @@
+"""Losses of the links of a run, counted against what was asked."""
+
+from __future__ import annotations
+
+from orchestrator.fabric.base import LinkRow
+from orchestrator.fidelity.loss_audit import MOST, look
+
+CLASSES = {("a", "b"): "device-edge", ("b", "a"): "device-edge", ("b", "c"): "edge-cloud", ("c", "b"): "edge-cloud"}
+
+
+def row(source: str, target: str, packets: int, lost: int, loss: float, **more: int) -> LinkRow:
+    asked = packets * loss
+    losses = {"asked_lost": asked, "asked_variance": asked * (1 - loss)}
+    return {"source": source, "target": target, "drawn": packets, "lost": lost, **losses, **more}
+
+
+def test_links_as_asked() -> None:
+    found = look([row("a", "b", 20_000, 210, 0.01), row("b", "a", 100, 2, 0.01), row("b", "c", 5000, 0, 0.0),
+                  row("c", "b", 0, 0, 0.5)], CLASSES)  # fmt: skip
+    assert (found["links"], found["packets"], found["told"], found["astray_count"]) == (3, 25_100, 2, 0)
+    device_edge, edge_cloud = found["classes"]
+    assert (device_edge["class"], device_edge["links"], device_edge["packets"], device_edge["lost"]) == (
+        "device-edge", 2, 20_100, 212,
+    )  # fmt: skip
+    assert (device_edge["verdict"], device_edge["asked"]) == ("pass", 0.01)
+    assert device_edge["low"] < 0.01 < device_edge["high"]
+    assert (edge_cloud["verdict"], edge_cloud["low"], edge_cloud["high"]) == ("pass", 0.0, 0.0)
+
+
+def test_a_link_astray_is_named() -> None:
+    found = look([row("a", "b", 10_000, 300, 0.01), row("b", "c", 10_000, 1, 0.0)], CLASSES)
+    assert found["astray_count"] == 2
+    assert [(each["link"], each["lost"]) for each in found["astray"]] == [("a → b", 300), ("b → c", 1)]
+    assert {each["verdict"] for each in found["classes"]} == {"fail"}
+
+
+def test_losses_of_a_full_buffer_are_not_held_against_a_link() -> None:
+    found = look([row("a", "b", 10_000, 900, 0.01, others_too=1)], CLASSES)
+    assert found["astray_count"] == 0
+    assert found["classes"][0]["high"] is None
+
+
+def test_very_many_astray_are_counted() -> None:
+    classes = {(f"d{number}", "e"): "device-edge" for number in range(100)}
+    found = look([row(*pair, 1000, 500, 0.0) for pair in classes], classes)
+    assert (found["astray_count"], len(found["astray"])) == (100, MOST)
+
+
+def test_a_run_without_packets() -> None:
+    assert look([], {})["links"] == 0

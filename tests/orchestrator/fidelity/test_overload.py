@@ -1,0 +1,98 @@
+"""Overload told from readings of the engine's and the host's counters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from orchestrator.fabric.base import Counted
+from orchestrator.fidelity.overload import (
+    FULL_BACKLOG,
+    LATE_PACKETS,
+    LOST_PACKETS,
+    SATURATED,
+    Overloads,
+    Reading,
+    merged,
+)
+from orchestrator.fidelity.overload import overload as judged
+from orchestrator.host.load import HostLoad
+
+QUIET = HostLoad(busy=100.0, idle=100.0, waiting=10.0, dropped=5)
+BEFORE = Reading(4.0, Counted([], forwarded=1000, drops={"in full interfaces": 7}, cpu_seconds=3.0), QUIET)
+
+
+def reading(t: float, *, busy: float = 0.6, waiting: float = 0.1, dropped: int = 5, **counted: Any) -> Reading:
+    """A second after BEFORE, on two processors that were busy for a share of their time."""
+    facts = {"forwarded": 3000, "drops": {"in full interfaces": 7}, "cpu_seconds": 3.3} | counted
+    host = HostLoad(100.0 + 2 * busy, 100.0 + 2 * (1 - busy), 10.0 + waiting, dropped)
+    return Reading(t, Counted([], **facts), host)
+
+
+def test_nothing_is_said_of_what_keeps_up() -> None:
+    assert judged(BEFORE, reading(5.0, late_max=0.04)) is None
+    assert judged(BEFORE, reading(5.0, busy=1.0, waiting=0.2)) is None  # busy, and nobody waits: just enough to do
+    assert judged(BEFORE, BEFORE) is None
+
+
+CAUSES: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
+    ({"late": 3, "late_max": 0.7}, (LATE_PACKETS,), "the switch was held up"),
+    (
+        {"late": 3, "late_max": 0.7, "busy": 1.0, "waiting": 0.9},
+        (LATE_PACKETS,),
+        "this host's processors are saturated",
+    ),
+    ({"late": 900, "late_max": 0.07, "cpu_seconds": 3.95}, (LATE_PACKETS,), "more packets than the switch can move"),
+    ({"drops": {"in full interfaces": 9}}, (LOST_PACKETS,), "the switch was held up"),
+    ({"dropped": 6}, (FULL_BACKLOG,), "a burst beyond net.core.netdev_max_backlog"),
+    ({"busy": 0.99, "waiting": 0.8}, (SATURATED,), "this host's processors are saturated"),
+]
+
+
+@pytest.mark.parametrize(("facts", "effects", "cause"), CAUSES, ids=range(len(CAUSES)))
+def test_what_happened_and_why(facts: dict[str, Any], effects: tuple[str, ...], cause: str) -> None:
+    found = judged(BEFORE, reading(5.0, **facts))
+    assert found is not None
+    assert (found.start, found.end, found.effects, found.cause) == (4.0, 5.0, effects, cause)
+
+
+def test_only_what_is_new_is_lost() -> None:
+    drops = {"in full interfaces": 7, "before the switch, from edge-0": 40}
+    found = judged(BEFORE, reading(5.0, drops=drops, dropped=6))
+    assert found is not None
+    assert found.lost == {"before the switch, from edge-0": 40, FULL_BACKLOG: 1}
+
+
+def test_a_kernel_that_tells_no_pressure() -> None:
+    before = BEFORE._replace(host=QUIET._replace(waiting=None))
+    now = reading(5.0, busy=0.97)
+    found = judged(before, now._replace(host=now.host._replace(waiting=None)))
+    assert found is not None
+    assert (found.effects, found.waiting) == ((SATURATED,), None)
+
+
+def at(t: float, late: int) -> Reading:
+    return Reading(t, Counted([], forwarded=round(1000 * t), late=late, late_max=0.1 if late else 0.0), QUIET)
+
+
+def test_stretches_are_told_when_they_are_over() -> None:
+    overloads = Overloads()
+    told = [overloads.add(at(t, late)) for t, late in ((0, 9), (1, 0), (2, 4), (3, 2), (4, 0), (5, 1))]
+    assert told[:4] == [[]] * 4  # the first reading is where counting begins
+    ((stretch,),) = [each for each in told if each]
+    assert (stretch.start, stretch.end, stretch.late) == (1, 3, 6)
+    assert stretch.held_up == pytest.approx(0.2)
+    ((last,), nothing) = overloads.end(), overloads.end()
+    assert (last.start, last.end, last.late, nothing) == (4, 5, 1, [])
+
+
+def test_long_ones_are_told_in_pieces_that_fit_together() -> None:
+    overloads = Overloads()
+    pieces = [each for t in range(14) for each in overloads.add(at(t, 1))] + overloads.end()
+    assert [(each.start, each.end) for each in pieces] == [(0, 5), (5, 10), (10, 13)]
+    (whole,) = merged(each.to_json() for each in pieces)
+    assert (whole.start, whole.end, whole.late) == (0, 13, 13)
+    other = replace(pieces[2], cause="another")
+    assert len(merged(each.to_json() for each in (*pieces[:2], other))) == 2

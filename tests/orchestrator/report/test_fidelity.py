@@ -1,0 +1,84 @@
+"""Overload and losses in the report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.fidelity.loss_audit import look
+from orchestrator.fidelity.overload import LATE_PACKETS, SATURATED, Overload
+from orchestrator.report import render
+from orchestrator.report.fidelity import HARMFUL, HARMLESS, MOST, look_rows, mark_overloads, overload_rows
+from orchestrator.report.figures import timeline
+from orchestrator.results.history import History
+from orchestrator.results.record import Record
+from tests.orchestrator.example_run import SETUP, Example, plan_of
+from tests.orchestrator.fidelity.test_loss_audit import CLASSES, row
+from tests.orchestrator.report.test_page import Page
+
+STOPPED = Overload(
+    SETUP + 4.0, SETUP + 6.0, (LATE_PACKETS,), "the switch was held up", late=41, late_max=1.02, held_up=1.02,
+    lost={"before the switch, from edge-0": 7}, processors=0.5, switch=0.1, waiting=0.25,
+)  # fmt: skip
+BUSY = replace(STOPPED, start=SETUP + 9.0, end=SETUP + 12.0, effects=(SATURATED,), late=0, lost={}, cause="too busy")
+
+
+def recorded(directory: Path, *overloads: Overload) -> History:
+    """The record of a run with these overloads, and a look at its links."""
+    with_plan = plan_of(Example(edges=1, devices_per_edge=1, with_faults=False))
+    record = Record.create(directory, json.dumps(with_plan), {})
+    record.state(1.0, "cloud", "running")
+    record.event(SETUP, None, "training", None, {})
+    for each in overloads:
+        record.event(each.end, None, "overload", None, each.to_json())
+    rows = [row("a", "b", 10_000, 300, 0.01), row("b", "c", 9000, 8, 0.001, others_too=1)]
+    record.event(SETUP + 20, None, "links looked at", None, look(rows, CLASSES))
+    record.close()
+    return History.open(directory)
+
+
+def test_each_stretch_with_its_time_and_cause(tmp_path: Path) -> None:
+    history = recorded(tmp_path, STOPPED, BUSY)
+    first, second = overload_rows(history)
+    assert first == {
+        "at": "4.0 s", "lasted": "2 s", "what": "packets left late", "cause": "the switch was held up", "late": "41",
+        "latest": "1.02 s", "lost": "7 before the switch, from edge-0", "processors": "50.0%", "switch": "10.0%",
+        "waiting": "25.0%",
+    }  # fmt: skip
+    assert (second["at"], second["what"], second["late"], second["lost"]) == ("9.0 s", "processors saturated", "", "")
+    shades = mark_overloads(timeline(history)[0], history)["layout"]["shapes"]
+    assert [(shade["x0"], shade["x1"], shade["fillcolor"]) for shade in shades if shade["type"] == "rect"] == [
+        (4.0, 6.0, HARMFUL), (9.0, 12.0, HARMLESS),
+    ]  # fmt: skip
+
+
+def test_losses_of_classes_below_links_astray(tmp_path: Path) -> None:
+    history = recorded(tmp_path)
+    assert [(each["links"], each["asked"], each["measured"], each["verdict"]) for each in look_rows(history)] == [
+        ("a → b", "1%", "3%", "fail"),
+        ("device-edge", "1%", "3%", "fail"),
+        ("edge-cloud", "0.1%", "0.0889%", "unknown"),
+    ]
+    assert [each["high"] for each in look_rows(history)][2] == "any"
+
+
+def test_the_page_has_both(tmp_path: Path) -> None:
+    page = Page(render(recorded(tmp_path, STOPPED)))
+    assert "4.0 s 2 s packets left late the switch was held up 41 1.02 s 7 before the switch, from edge-0" in page.text
+    assert "a → b 10,000 300 1% 3%" in page.text
+    assert "links looked at" not in page.text  # no row of the log for every look
+
+
+def test_only_the_longest_of_very_many(tmp_path: Path) -> None:
+    many = [replace(STOPPED, start=10.0 * n, end=10.0 * n + 1 + n / 1000) for n in range(1, MOST + 6)]
+    rows = overload_rows(recorded(tmp_path, *many))
+    assert len(rows) == MOST
+    assert rows[0]["at"] == f"{60.0 - SETUP:.1f} s"  # the five shortest came first
+
+
+def test_a_run_without_either(tmp_path: Path) -> None:
+    history = History.open(Example(edges=1, devices_per_edge=1, rounds_made=1, ending=None).build(tmp_path))
+    assert (overload_rows(history), look_rows(history)) == ([], [])
+    figure, _ = timeline(history)
+    assert mark_overloads(figure, history) == figure

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from orchestrator.run.view import Snapshot
+from orchestrator.sweep.progress_line import Glimpse
+
+SNAPSHOT = Snapshot(t=1.0, round=3, rounds_total=10, nodes_up=5, nodes_total=5, accuracy=0.61)
+
+
+def shown(terminal: bool) -> str:
+    file = io.StringIO()
+    view = Glimpse("[1/2] a, seed 1", Console(file=file, force_terminal=terminal, width=80, color_system=None))
+    view.update(SNAPSHOT)
+    view.line("fault: crash edge-1")
+    view.close()
+    return file.getvalue()
+
+
+def test_a_line_in_a_terminal() -> None:
+    assert "[1/2] a, seed 1: round 3 of 10, accuracy 61.0% so far" in shown(True)
+
+
+def test_nothing_elsewhere() -> None:
+    assert shown(False) == ""

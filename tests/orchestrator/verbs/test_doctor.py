@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.host import commands
+from orchestrator.verbs.doctor import Finding, examine, print_findings
+from tests.orchestrator.consoles import printed
+
+COMMANDS = ("sysctl kernel.unprivileged_userns_clone=1", "sysctl kernel.apparmor_restrict_unprivileged_userns=0")
+FINDINGS = [
+    Finding("commands", "the drivers namespaces and docker", True, "/usr/bin/unshare, /usr/sbin/tc"),
+    Finding("namespaces", "the driver namespaces", False, "not allowed on this host", "allow it as root", COMMANDS),
+    Finding("netem", "the link engine `kernel`", None, "a [refused] kind of queue"),
+]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_what_is_to_be_typed_is_a_line_of_its_own_and_whole(width: int) -> None:
+    shown = printed(width, lambda console: print_findings(FINDINGS, console))
+    lines = [line.strip() for line in shown.splitlines()]
+    assert [line for line in lines if line in COMMANDS] == list(COMMANDS)
+    words = " ".join(lines)
+    for part in ("no namespaces not allowed on this host", "to do: allow it as root", "[refused]"):
+        assert " ".join(part.split()) in " ".join(words.split())
+    for finding in FINDINGS:
+        assert finding.used_by in " ".join(words.split())
+
+
+@pytest.mark.netns
+async def test_without_tc_the_remedy_is_the_package_and_no_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = [path for name in ("unshare", "nsenter", "ip", "true") for path in _places(name)]
+    for path in there:
+        (tmp_path / path.name).symlink_to(path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/socket")
+    found = {finding.name: finding for finding in await examine()}
+    assert (found["commands"].ok, found["commands"].commands) == (False, ("apt-get install iproute2",))
+    assert found["commands"].detail == "the command 'tc' is missing"
+    assert found["namespaces"].ok is True
+    assert "not tried" in found["netem"].detail
+    assert not any("sysctl" in command for name in ("namespaces", "netem") for command in found[name].commands)
+
+
+@pytest.mark.netns
+async def test_an_ordinary_users_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
+    commands.extend_path()
+    found = {finding.name: finding for finding in await examine()}
+    assert found["commands"].ok is True
+    assert found["veth interfaces"].ok is True
+
+
+def _places(name: str) -> list[Path]:
+    return [path for folder in os.environ["PATH"].split(":") if (path := Path(folder, name)).exists()][:1]

@@ -19,10 +19,10 @@ import torch
 from scipy.optimize import nnls
 from torch.nn.functional import cross_entropy
 
-from node.catalogue.baselines import LocalTraining
+from node.learning.local_training import LocalTraining
 from node.learning.models import Model, build
 from node.learning.training import EVALUATION_BATCH, Descent
-from node.main import preload
+from node.process.main import preload
 from orchestrator.drivers.sim.cost import EVALUATION, TRAINING, Cost, Rates, cost_of
 
 CASES = [

@@ -24,15 +24,15 @@ import torch
 from torch import Tensor
 
 from benchmarks.learners import Party, parties
-from node.algorithms.dffke import Knowledge
+from node.algorithms.dffke.docking import dock
+from node.algorithms.dffke.embedding_decoder import ClientModel, new_decoder, synthesise, train_decoder
+from node.algorithms.dffke.knowledge_exchange import divergence, embed, embedded, pictures_of, train_epoch
+from node.algorithms.dffke.parameters import DFFKE
+from node.algorithms.dffke.roles import Knowledge
+from node.algorithms.dffke.synthetic import Auxiliary
 from node.assignment import derive_seed
-from node.catalogue.papers import DFFKE
 from node.learning.aggregation import State
-from node.learning.docking import dock
-from node.learning.embedding_decoder import ClientModel, new_decoder, synthesise, train_decoder
-from node.learning.knowledge_exchange import divergence, embed, embedded, pictures_of, train_epoch
 from node.learning.optimizers import Adam
-from node.learning.synthetic import Auxiliary
 
 MEDIA = ("private", "synthetic")
 

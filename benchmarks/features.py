@@ -22,7 +22,7 @@ import torch
 
 from benchmarks.learners import parties
 from node.algorithms.fedfeat import Shared, extract, retrain, train_client
-from node.catalogue.papers import FedFeat
+from node.algorithms.parameters import FedFeat
 from node.learning.aggregation import State, weighted_mean
 from node.learning.metrics import correct
 from node.learning.training import Learner

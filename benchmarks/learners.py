@@ -9,10 +9,10 @@ from pathlib import Path
 
 import torch
 
+from node.algorithms.registry import ALGORITHMS
 from node.assignment import derive_seed
-from node.catalogue.algorithms import ALGORITHMS
-from node.catalogue.baselines import LocalTraining
 from node.learning.datasets import open_prepared
+from node.learning.local_training import LocalTraining
 from node.learning.models import Workshop, build
 from node.learning.training import Learner
 from orchestrator.planning.plan import NodePlan

@@ -24,9 +24,9 @@ from benchmarks.rounds import Silent
 from netem.flow import Flow
 from netem.profile import LinkProfile
 from node.assignment import Assignment, DataAssignment, Keypair, PeerAddress, Stop
-from node.clock import run_virtual
-from node.memory import MemoryNetwork
+from node.messaging.memory import MemoryNetwork
 from node.role import Role
+from node.runtime.clock import run_virtual
 
 BYTES = 40_000
 LINK = LinkProfile(latency=0.01, rate=100e6)
@@ -58,7 +58,7 @@ class Device(Role):
 
 
 class Unused:
-    """A `node.compute.Compute` for roles that compute nothing."""
+    """A `node.runtime.compute.Compute` for roles that compute nothing."""
 
     async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: str) -> Any:
         raise NotImplementedError

@@ -21,11 +21,11 @@ import zmq
 
 from benchmarks.common import MODEL_BYTES, model, processes, star
 from node.assignment import Assignment
-from node.compute import WorkerCompute
-from node.main import keep_freed_memory
+from node.messaging.sockets import set_client_keys, set_server_keys
+from node.messaging.transport import ZmqTransport
+from node.process.main import keep_freed_memory
 from node.role import Role
-from node.sockets import set_client_keys, set_server_keys
-from node.transport import ZmqTransport
+from node.runtime.compute import WorkerCompute
 
 CLIENTS = [f"device-{place}" for place in range(10)]
 ROUNDS = 6  # a turn

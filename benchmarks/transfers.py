@@ -3,10 +3,10 @@
     python -m benchmarks.transfers [--repeat 3] [--congestion cubic]
 
 Messages of 40 kB, 1 MB and 7 MB cross links of 20 and 100 Mbit/s, 10 and 80 ms one way, without loss and with 1 %: from
-one `node.transport.ZmqTransport` to another, each a process in a network namespace of its own, with the switch between
-them; and by `netem.flow.Flow` in the same sequence. A message is sent half a second after the one before has been
-acknowledged, as in a federated round, and TCP takes back its window in that pause. Timed is from `send` until the
-receiver has the whole message.
+one `node.messaging.transport.ZmqTransport` to another, each a process in a network namespace of its own, with the
+switch between them; and by `netem.flow.Flow` in the same sequence. A message is sent half a second after the one before
+has been acknowledged, as in a federated round, and TCP takes back its window in that pause. Timed is from `send` until
+the receiver has the whole message.
 
 Prints one JSON object: for each size and link the medians (s) of the engine and of the model, and model / engine. The
 links without loss are measured in parallel, then those with, --repeat pairs of nodes for each, since chance decides
@@ -35,10 +35,10 @@ from benchmarks.common import star
 from netem.flow import Flow
 from netem.profile import LinkProfile
 from node.assignment import Assignment, Timeouts
-from node.association import Joined, Received
-from node.main import keep_freed_memory
-from node.transport import ZmqTransport
-from node.wire import Message
+from node.messaging.association import Joined, Received
+from node.messaging.transport import ZmqTransport
+from node.messaging.wire import Message
+from node.process.main import keep_freed_memory
 from tests.netem.wiring import ROOT, Lab, Namespace, NamespacesRefusedError
 
 SMALL, MIDDLE, LARGE = 40_000, 1_000_000, 7_000_000

@@ -20,11 +20,11 @@ import zmq
 
 from benchmarks.common import MODEL_BYTES, model, processes, star
 from node.assignment import Assignment
-from node.association import Joined, Received
-from node.main import keep_freed_memory
-from node.sockets import set_client_keys, set_server_keys
-from node.transport import ZmqTransport
-from node.wire import Message
+from node.messaging.association import Joined, Received
+from node.messaging.sockets import set_client_keys, set_server_keys
+from node.messaging.transport import ZmqTransport
+from node.messaging.wire import Message
+from node.process.main import keep_freed_memory
 
 TURNS = 5
 MODELS = 40  # a turn, of which the first only warm up

@@ -6,7 +6,7 @@ import sys
 
 from node.assignment import Assignment
 from node.errors import AssignmentError
-from node.main import EXIT_FAILED, keep_freed_memory, run_node
+from node.process.main import EXIT_FAILED, keep_freed_memory, run_node
 
 
 def main(arguments: list[str]) -> int:

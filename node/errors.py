@@ -6,6 +6,7 @@ NodeError
 ├── TransportError       this node cannot use its own data plane
 ├── ControlError         the orchestrator cannot be reached, has fallen silent, or somebody else claims a node's name
 ├── CheckpointError      a checkpoint that cannot be read; the message names the file
+├── Terminated           SIGTERM came from outside the run
 └── ConfinementError     nodes could not live in a file tree of their own; the message names the file
 
 Finished is no error: it unwinds a role whose run is over.
@@ -36,6 +37,10 @@ class ControlError(NodeError):
 
 class CheckpointError(NodeError):
     """A checkpoint cannot be read."""
+
+
+class Terminated(NodeError):  # noqa: N818 - what happened to the node
+    """SIGTERM came, which the orchestrator does not send: the node ends as if it had crashed."""
 
 
 class ConfinementError(NodeError):

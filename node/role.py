@@ -30,18 +30,18 @@ from typing import Any
 
 import numpy as np
 
-from node import checkpoint as checkpoints
 from node.assignment import Assignment, derive_seed
-from node.checkpoint import Checkpoint
-from node.compute import Compute, Mode
-from node.control import Reporter
 from node.errors import Finished, NodeError
-from node.exchange import FINISH, Exchange
-from node.finite import not_finite, unusual
-from node.numbering import EdgeRounds
-from node.packet import RUNTIME_KINDS
-from node.transport import Transport
-from node.wire import Message, Tensors
+from node.messaging.control import Reporter
+from node.messaging.exchange import FINISH, Exchange
+from node.messaging.finite import not_finite, unusual
+from node.messaging.numbering import EdgeRounds
+from node.messaging.packet import RUNTIME_KINDS
+from node.messaging.transport import Transport
+from node.messaging.wire import Message, Tensors
+from node.runtime import checkpoint as checkpoints
+from node.runtime.checkpoint import Checkpoint
+from node.runtime.compute import Compute, Mode
 
 _LAST_WORDS = 0.5  # s for what is queued when a node is told to stop
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from node.catalogue.algorithms import ALGORITHMS
+from node.algorithms.registry import ALGORITHMS
 from node.catalogue.datasets import DATASETS
 from node.catalogue.models import MODELS
 from node.catalogue.partitions import PARTITIONS

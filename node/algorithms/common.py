@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from node.catalogue.baselines import LocalTraining
-from node.gathering import needed
 from node.learning.aggregation import State, weighted_mean, with_statistics_of
+from node.learning.local_training import LocalTraining
 from node.learning.training import ExtraLoss, Forward, TrainResult
+from node.messaging.gathering import needed
+from node.messaging.wire import Message
 from node.role import Role
-from node.wire import Message
 
 
 async def train(role: Role, w: State, round: int, params: LocalTraining, extra: ExtraLoss | None = None) -> TrainResult:

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 
 from node.algorithms import phefl
 from node.learning.aggregation import State
+from node.messaging.wire import Message
 from node.role import Role
-from node.wire import Message
 
 
 class Cloud(phefl.Cloud):

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from node.algorithms.common import average, evaluate, round_of, train
 from node.learning.aggregation import State
 from node.learning.training import TrainResult
+from node.messaging.wire import Message
 from node.role import Role
-from node.wire import Message
 
 
 class Cloud(Role):

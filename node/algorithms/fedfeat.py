@@ -40,14 +40,14 @@ from torch.nn.functional import cross_entropy
 
 from node.algorithms import fedavg
 from node.algorithms.common import average, evaluate, round_of, with_samples
-from node.catalogue.papers import FedFeat
+from node.algorithms.parameters import FedFeat
 from node.learning.aggregation import State
 from node.learning.models import Model
 from node.learning.optimizers import Adam, optimizer
 from node.learning.privacy import Hidden, compare_features, draw_noise, noise_scale
 from node.learning.training import EVALUATION_BATCH, Learner, batches
+from node.messaging.wire import Message
 from node.role import Role
-from node.wire import Message
 
 SHARED = ("features", "labels")  # what an update holds beside the model
 

@@ -26,8 +26,8 @@ from node.algorithms import fedavg
 from node.algorithms.common import fitting, with_samples
 from node.learning.aggregation import State, weighted_mean
 from node.learning.training import Learner, TrainResult
+from node.messaging.wire import Message
 from node.role import Role
-from node.wire import Message
 
 
 def accumulated(tau: int, rho: float) -> float:

@@ -23,8 +23,9 @@ from dataclasses import replace
 
 from node.algorithms.common import average_of_devices, evaluate, fitting, participants, round_of, train
 from node.algorithms.fedavg import Cloud
-from node.catalogue.baselines import HierFAVG, LocalTraining
+from node.algorithms.parameters import HierFAVG
 from node.learning.aggregation import State
+from node.learning.local_training import LocalTraining
 from node.role import Role
 
 

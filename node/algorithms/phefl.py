@@ -36,8 +36,8 @@ from node.algorithms.common import (
 )
 from node.algorithms.hierfavg import edge_rounds
 from node.learning.aggregation import State, weighted_mean
+from node.messaging.wire import Message
 from node.role import Role
-from node.wire import Message
 
 
 def cloud_model(e: str, updates: Sequence[Message]) -> State:

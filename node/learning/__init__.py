@@ -1,0 +1,1 @@
+"""What several algorithms share: data, models, local training, aggregation, privacy, metrics."""

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.catalogue.datasets import DATASET_PATHS, DATASETS, Shape, is_dataset
-from node.learning import decoders
-from node.learning.decoders import Arrays
+from node.learning import formats
 from node.learning.errors import DataError, DataNotFound
+from node.learning.formats import Arrays
 
 FORMAT = 2  # of the prepared folder; part of its name, so that a change leaves old ones alone
 log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[P
         forms = "; ".join(DATASET_PATHS.values())
         raise DataNotFound(f"no data set {name!r}: known are {', '.join(DATASETS)}, and {forms}")
     if name == "digits":
-        return None, decoders.read_digits
+        return None, formats.read_digits
     form, _, given = name.partition(":")
     if given:
         path = Path(given).expanduser()
@@ -113,7 +113,7 @@ def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[P
         pictures = form == "images"
         for candidate in candidates:
             if candidate.is_file() or (pictures and candidate.is_dir()):
-                return candidate, _reader(decoders.read_pictures if pictures else decoders.read_npz, candidate)
+                return candidate, _reader(formats.read_pictures if pictures else formats.read_npz, candidate)
         places = dict.fromkeys(os.path.abspath(candidate) for candidate in candidates)
         raise DataNotFound(f"data set {name}: no {'folder or zip' if pictures else 'file'} at {' or '.join(places)}")
     roots = _roots(cache)
@@ -167,21 +167,21 @@ def _reader(read: Callable[[Path], Arrays], path: Path) -> Reader:
 
 
 def _idx_format(place: Path) -> Reader | None:
-    return _reader(decoders.read_idx_folder, place) if decoders.idx_paths(place) else None
+    return _reader(formats.read_idx_folder, place) if formats.idx_paths(place) else None
 
 
 def _cifar10_format(place: Path) -> Reader | None:
     if place.is_file():
-        return _reader(decoders.read_pictures if place.suffix == ".zip" else decoders.read_cifar10, place)
-    if (place / decoders.CIFAR10_FILES[0]).is_file():
-        return _reader(decoders.read_cifar10, place)
-    return _reader(decoders.read_pictures, place) if (place / "train").is_dir() else None
+        return _reader(formats.read_pictures if place.suffix == ".zip" else formats.read_cifar10, place)
+    if (place / formats.CIFAR10_FILES[0]).is_file():
+        return _reader(formats.read_cifar10, place)
+    return _reader(formats.read_pictures, place) if (place / "train").is_dir() else None
 
 
 def _har_format(place: Path) -> Reader | None:
     if place.is_file():
-        return _reader(decoders.read_npz, place)
-    return _reader(decoders.read_har_folder, place) if (place / "train" / "Inertial Signals").is_dir() else None
+        return _reader(formats.read_npz, place)
+    return _reader(formats.read_har_folder, place) if (place / "train" / "Inertial Signals").is_dir() else None
 
 
 _FORMATS: dict[str, Callable[[Path], Reader | None]] = {

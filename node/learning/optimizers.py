@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from node.catalogue.baselines import LocalTraining
 from node.learning.aggregation import State
+from node.learning.local_training import LocalTraining
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 Step = Callable[[Tensor], None]

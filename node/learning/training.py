@@ -21,10 +21,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from node.assignment import Assignment, derive_seed
-from node.catalogue.baselines import LocalTraining
 from node.learning.aggregation import State
 from node.learning.datasets import Prepared, open_prepared
 from node.learning.errors import DataError, ModelError
+from node.learning.local_training import LocalTraining
 from node.learning.metrics import correct
 from node.learning.models import Model, Workshop, build
 from node.learning.optimizers import optimizer

@@ -27,7 +27,7 @@ class Exit:
 
 
 class Driver(Protocol):
-    """Six verbs; ``exits`` delivers each process that ended, ``lost`` is set when the driver itself broke down:
+    """Five verbs; ``exits`` delivers each process that ended, ``lost`` is set when the driver itself broke down:
     ``breakdown`` says what of it and where to look."""
 
     name: str
@@ -47,9 +47,6 @@ class Driver(Protocol):
 
     async def kill(self, node: str) -> None:
         """SIGKILL; its Exit follows."""
-
-    async def stop(self, node: str) -> None:
-        """SIGTERM; its Exit follows when the node has ended in order."""
 
     def notes(self) -> list[str]:
         """What this driver could not honour on this host, in words for the record."""

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
+from node.algorithms.registry import ALGORITHMS
 from node.assignment import PLACE, Assignment, DataAssignment, Gathering, Hardware, PeerAddress, Relation, Stop
-from node.catalogue.algorithms import ALGORITHMS
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.keys import RunKeys

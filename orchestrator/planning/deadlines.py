@@ -28,7 +28,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from netem.profile import LinkProfile
-from node.catalogue.baselines import LocalTraining
+from node.learning.local_training import LocalTraining
 
 SECONDS_PER_PARAMETER_AND_SAMPLE = 20e-9
 ALLOWANCE = 10.0

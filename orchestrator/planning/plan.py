@@ -18,10 +18,10 @@ from typing import Any
 from netem.profile import LinkProfile
 from netem.schedule import Schedule
 from node.assignment import Tier, Timeouts, derive_seed
-from node.catalogue.baselines import LocalTraining
 from node.catalogue.datasets import DATASETS
 from node.catalogue.models import MODEL_GROUPS, MODELS, Size, model_of
 from node.catalogue.partitions import PARTITIONS
+from node.learning.local_training import LocalTraining
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
 from orchestrator.planning.deadlines import Workload, deadlines

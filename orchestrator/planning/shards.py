@@ -14,8 +14,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from node.algorithms.registry import ALGORITHMS
 from node.assignment import derive_seed
-from node.catalogue.algorithms import ALGORITHMS
 from node.catalogue.datasets import Shape
 from node.catalogue.partitions import PARTITIONS
 from node.learning.datasets import Prepared

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from node.standstill import LEAST
+from node.process.standstill import LEAST
 from orchestrator import text
 from orchestrator.results.history import History
 from orchestrator.results.record import GAP

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from node.assignment import Assignment
-from node.control import ControlServer
 from node.errors import ControlError
+from node.messaging.control import ControlServer
 from orchestrator.drivers.base import Driver
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.errors import HostError

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from node.clock import VirtualLoop, run_virtual
+from node.runtime.clock import VirtualLoop, run_virtual
 from orchestrator.errors import HostError, RunError
 from orchestrator.host.descriptors import provide
 from orchestrator.host.directory import RunDirectory

@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from node.clock import VirtualLoop
+from node.runtime.clock import VirtualLoop
 from orchestrator.errors import HostError, OrchestratorError, RecordError, RunError
 from orchestrator.fabric.base import Fabric
 from orchestrator.host.directory import RunDirectory, write_whole

@@ -1,4 +1,4 @@
-"""What nodes may say: the messages of `node.control`, checked before anything is made of them. Pure.
+"""What nodes may say: the messages of `node.messaging.control`, checked before anything is made of them. Pure.
 
 A node may run any program, and one that goes wrong must not end the run. So whatever is not as agreed is found here,
 and nothing behind this module looks at types again.

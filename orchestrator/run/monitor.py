@@ -14,7 +14,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable
 
-from node.standstill import LEAST, Standstill
+from node.process.standstill import LEAST, Standstill
 from orchestrator.fabric.base import Fabric, LinkRow, since
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.loss_audit import look

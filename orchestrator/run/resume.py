@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from node.checkpoint import checkpoint_path, load
 from node.errors import CheckpointError
+from node.runtime.checkpoint import checkpoint_path, load
 from orchestrator import text
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory

@@ -281,6 +281,8 @@ class Session:
     def _hear_done(self, state: NodeState, message: dict[str, Any]) -> None:
         if not state.up and state.state != "crashed":
             return  # the last word of a life that is over: the node has left, or is about to begin anew
+        if message["reason"] == "stopped" and not self.ended.done():
+            return  # nobody has asked it to stop: its exit will be judged
         state.expected_end = True
         self._set(state, "done")
         if state.plan.leads:

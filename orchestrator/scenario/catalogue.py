@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from node.catalogue.algorithms import ALGORITHMS
+from node.algorithms.registry import ALGORITHMS
 from node.catalogue.datasets import DATASET_PATHS, DATASETS, is_dataset
 from node.catalogue.models import MODEL_GROUPS, MODELS
 from node.catalogue.partitions import PARTITIONS

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from netem.units import format_fraction
-from node.catalogue.algorithms import ALGORITHMS
+from node.algorithms.registry import ALGORITHMS
 from orchestrator.scenario.catalogue import (
     MAX_ROUNDS,
     AlgorithmSpec,

@@ -7,12 +7,12 @@ from dataclasses import fields
 from typing import Any
 
 from netem.units import format_duration
-from node.catalogue.algorithms import ALGORITHMS
-from node.catalogue.baselines import LocalTraining
+from node.algorithms.registry import ALGORITHMS
 from node.catalogue.datasets import DATASETS
 from node.catalogue.models import MODEL_GROUPS
 from node.catalogue.partitions import PARTITIONS
-from node.gathering import needed
+from node.learning.local_training import LocalTraining
+from node.messaging.gathering import needed
 from node.parameters import read_parameters
 from orchestrator import text
 from orchestrator.scenario.fault_validation import check_faults

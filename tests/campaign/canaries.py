@@ -103,7 +103,7 @@ def _told_twice() -> None:
 
 def _half_counted() -> None:
     """What is sent is counted by half."""
-    from node.memory import MemoryTransport
+    from node.messaging.memory import MemoryTransport
 
     count = MemoryTransport._count
 

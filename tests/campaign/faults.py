@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from netem.units import parse_duration
-from node.catalogue.algorithms import Algorithm
+from node.algorithms.registry import Algorithm
 from orchestrator.scenario.topology import Topology
 from tests.campaign.dice import Dice
 from tests.campaign.links import pairs_of, profile

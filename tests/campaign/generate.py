@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from node.catalogue.algorithms import ALGORITHMS, Algorithm
+from node.algorithms.registry import ALGORITHMS, Algorithm
 from orchestrator.scenario.hardware import HARDWARE
 from tests.campaign.case import Case, Interruption
 from tests.campaign.dice import Dice

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from node.catalogue.algorithms import ALGORITHMS
+from node.algorithms.registry import ALGORITHMS
 from tests.campaign.case import Interruption
 
 ROOT = Path(__file__).parents[2]

@@ -6,6 +6,8 @@ The nodes are real and register at a real control plane; they are never told to 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -15,7 +17,8 @@ from typing import Any
 import pytest
 
 from node.assignment import Assignment
-from node.control import ControlServer
+from node.messaging.control import ControlServer
+from node.process.main import EXIT_FAILED
 from orchestrator.drivers.base import CanPause, Driver, Exit
 from orchestrator.drivers.docker import leftovers
 from orchestrator.errors import OrchestratorError
@@ -147,10 +150,11 @@ async def nodes_have_namespaces_of_their_own(stage: Stage) -> None:
 
 
 @case
-async def a_node_stops_in_order_and_can_be_started_again(stage: Stage) -> None:
+async def a_node_that_somebody_terminates_has_failed_and_can_be_started_again(stage: Stage) -> None:
     pid = await stage.ready("device-0")
-    await stage.driver.stop("device-0")
-    assert await stage.exit() == Exit("device-0", pid, 0)
+    os.kill(pid, signal.SIGTERM)
+    assert await stage.exit() == Exit("device-0", pid, EXIT_FAILED)
+    await stage.logged("device-0", "ended by SIGTERM, which did not come from the orchestrator", 1)
     again = await stage.ready("device-0")
     assert again != pid
     await stage.logged("device-0", "ready", 2)

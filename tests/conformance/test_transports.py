@@ -14,11 +14,11 @@ import pytest
 import zmq
 
 from node.assignment import Assignment, DataAssignment, Keypair, PeerAddress, Stop
-from node.clock import run_virtual
-from node.memory import MemoryNetwork
-from node.tie import Delay
-from node.transport import Transport, ZmqTransport
-from node.wire import LIMITS, Limits
+from node.messaging.memory import MemoryNetwork
+from node.messaging.pair import Delay
+from node.messaging.transport import Transport, ZmqTransport
+from node.messaging.wire import LIMITS, Limits
+from node.runtime.clock import run_virtual
 from tests.conformance.transports import CASES, TIMEOUTS, Case
 from tests.node.assignments import free_port, make_keys
 

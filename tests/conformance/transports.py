@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from node.assignment import Timeouts
-from node.association import BadMessage, Event, Joined, Left, Lost, Received, Undelivered
-from node.chunks import LARGEST_CHUNK
 from node.errors import TransportError, WireError
-from node.stream import QUEUE_MESSAGES
-from node.transport import Transport
-from node.wire import LIMITS, Limits, Message
+from node.messaging.association import BadMessage, Event, Joined, Left, Lost, Received, Undelivered
+from node.messaging.chunks import LARGEST_CHUNK
+from node.messaging.stream import QUEUE_MESSAGES
+from node.messaging.transport import Transport
+from node.messaging.wire import LIMITS, Limits, Message
 
 TIMEOUTS = Timeouts(beat=0.1, lost_after=0.8)
 PATIENCE = 20.0  # s until a case that hangs fails

@@ -24,9 +24,9 @@ import numpy as np
 import zmq
 
 from node.assignment import Assignment, PeerAddress
-from node.packet import RUNTIME_KINDS, PacketType, prefix
-from node.sockets import Endpoint, set_client_keys
-from node.wire import PROTOCOL, Message, encode
+from node.messaging.packet import RUNTIME_KINDS, PacketType, prefix
+from node.messaging.sockets import Endpoint, set_client_keys
+from node.messaging.wire import PROTOCOL, Message, encode
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"CURVE".ljust(20, b"\0") + bytes(32)  # RFC 23 of ZeroMQ
 HUGE = struct.pack(">Q", 1 << 40)

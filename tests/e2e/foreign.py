@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from node.wire import PROTOCOL
+from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.docker.emulation import HANDLERS, emulated
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL, VERSION_LABEL
 from tests.e2e.harness import ROOT

@@ -1,4 +1,4 @@
-"""A fork server whose nodes attack: ``python -m tests.e2e.hostile VIEW`` stands in for ``node.forkserver``.
+"""A fork server whose nodes attack: ``python -m tests.e2e.hostile VIEW`` stands in for ``node.process.forkserver``.
 
 A device tries everything in `attempts` and prints, one JSON list a line, the name of each and its error, None where it
 succeeded. The params of its assignment say where on the host the worthwhile things are; all others only wait.
@@ -21,11 +21,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from node import forkserver, namespaces
 from node.assignment import PLACE, Assignment
-from node.seccomp import DENIED
-from node.turns import Turn
-from node.view import SCRATCH, View
+from node.process import forkserver, namespaces
+from node.process.seccomp import DENIED
+from node.process.view import SCRATCH, View
+from node.runtime.turns import Turn
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _COLUMN = {"x86_64": 0, "aarch64": 1}[os.uname().machine]

@@ -16,7 +16,7 @@ from typing import IO
 
 import docker
 
-from node.wire import PROTOCOL
+from node.messaging.wire import PROTOCOL
 from tests.e2e.harness import ROOT
 
 HOME = Path("/opt/edgebed")
@@ -26,7 +26,7 @@ LEFT_OUT = {"test", "tests", "include", "idlelib", "site-packages", "dist-packag
 
 USED = """
 import json, os, sys
-from node.main import preload
+from node.process.main import preload
 preload()
 maps = {line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}
 files = {module.__file__ for module in list(sys.modules.values()) if getattr(module, "__file__", None)}

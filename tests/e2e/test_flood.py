@@ -115,7 +115,7 @@ def test_hostile_frames_disturb_nobody(tmp_path: Path) -> None:
         processor = watched[TARGET].processor()
         pace = Pace(run)
         with ExitStack() as ending:
-            # A stranger has the address of the hostile device, too, and would end its connections (node.gate).
+            # A stranger has the address of the hostile device, too, and would end its connections (`Gate`).
             for together in (["stranger"], ["peer", "node"]):
                 attacks = {who: ending.enter_context(attack(run, who, keys)) for who in together}
                 for who, process in attacks.items():

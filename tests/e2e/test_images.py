@@ -22,11 +22,11 @@ from docker.models.containers import Container
 
 from node.assignment import Timeouts
 from node.learning.datasets import prepare
-from node.main import EXIT_DONE
+from node.process.main import EXIT_DONE
 from orchestrator.drivers.docker.engine import Engine
 from tests.e2e.engine import Place, at
 from tests.e2e.harness import SMALL, up
-from tests.node.test_main import Run, running
+from tests.node.process.test_main import Run, running
 
 pytestmark = pytest.mark.e2e
 

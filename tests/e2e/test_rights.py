@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from node.assignment import Assignment
-from node.confinement import PROCESSES
+from node.process.confinement import PROCESSES
 from orchestrator.drivers.base import Exit
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.drivers.user import own_user

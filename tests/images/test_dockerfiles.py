@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from node.wire import PROTOCOL
+from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL, VERSION_LABEL
 
 ROOT = Path(__file__).parents[2]

@@ -89,8 +89,8 @@ NOTHING_ELSE = """
 import sys
 
 sys.modules.update(dict.fromkeys(sys.argv[1:]))  # an import of a module that is None fails
-import node.main
-node.main.preload()
+import node.process.main
+node.process.main.preload()
 import torch
 from node.learning.models import build
 build("cnn", (1, 28, 28), 10, seed=1)(torch.zeros(2, 1, 28, 28)).sum().backward()

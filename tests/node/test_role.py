@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from node.assignment import Assignment, Gathering, Relation, Stop, Timeouts, derive_seed
-from node.checkpoint import Checkpoint, checkpoint_path, load
-from node.clock import run_virtual
-from node.compute import Mode
 from node.errors import NodeError
-from node.memory import MemoryNetwork
+from node.messaging.memory import MemoryNetwork
+from node.messaging.pair import Delay
+from node.messaging.wire import Message
 from node.role import Role
-from node.tie import Delay
-from node.wire import Message
+from node.runtime.checkpoint import Checkpoint, checkpoint_path, load
+from node.runtime.clock import run_virtual
+from node.runtime.compute import Mode
 from tests.node.assignments import Nodes
 
 DEVICES = ["device-0", "device-1", "device-2"]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from node.checkpoint import packed, write
+from node.runtime.checkpoint import packed, write
 from orchestrator import cli
 from tests.orchestrator.example_run import Example
 

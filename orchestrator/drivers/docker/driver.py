@@ -93,9 +93,6 @@ class DockerDriver:
     async def kill(self, node: str) -> None:
         await asyncio.to_thread(self._signal, self._find(node), "SIGKILL")
 
-    async def stop(self, node: str) -> None:
-        await asyncio.to_thread(self._signal, self._find(node), "SIGTERM")
-
     async def pause(self, node: str) -> None:
         with plain_words(f"pausing {node}"):
             await asyncio.to_thread(self._find(node).pause)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Set
 from typing import Any
 
-from node.wire import PROTOCOL
+from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.docker.emulation import REMEDY
 from orchestrator.errors import HostError
 

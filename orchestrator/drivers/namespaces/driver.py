@@ -1,7 +1,7 @@
 """The driver for laptops and CI: every node a process in Linux namespaces of its own, forked from one warm process.
 
 Needs neither Docker nor root: without root everything lies in one user namespace of the caller's (see fabric/hub.py).
-What a node may do and see is said in node/confinement.py; here it is given what it needs.
+What a node may do and see is said in node/process/confinement.py; here it is given what it needs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class NamespacesDriver:
 
     name = "namespaces"
     breakdown = ""
-    server = "node.forkserver"
+    server = "node.process.forkserver"
 
     def __init__(self, hub: Hub, directory: RunDirectory, data: Path) -> None:
         self._hub = hub
@@ -137,9 +137,6 @@ class NamespacesDriver:
 
     async def kill(self, node: str) -> None:
         self._signal(node, signal.SIGKILL)
-
-    async def stop(self, node: str) -> None:
-        self._signal(node, signal.SIGTERM)
 
     async def pause(self, node: str) -> None:
         self._signal(node, signal.SIGSTOP)

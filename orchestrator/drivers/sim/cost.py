@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from node.catalogue.datasets import Shape
-from node.compute import Mode
 from node.learning.models import Model
 from node.learning.training import EVALUATION_BATCH
+from node.runtime.compute import Mode
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import itertools
 from functools import partial
 from pathlib import Path
 
-from node.memory import MemoryNetwork
+from node.messaging.memory import MemoryNetwork
 from orchestrator.drivers.base import Exit
 from orchestrator.drivers.sim.nodes import Nodes, SimulatedNode, note_failure
 from orchestrator.drivers.sim.virtual_control import MemoryControl
@@ -51,9 +51,6 @@ class SimDriver:
 
     async def kill(self, node: str) -> None:
         self._find(node)[1].cancel()
-
-    async def stop(self, node: str) -> None:
-        self._find(node)[0].stop()
 
     async def pause(self, node: str) -> None:
         self._freeze(node, True)

@@ -1,4 +1,4 @@
-"""The life of a simulated node: the role of `node.main`, without a process around it."""
+"""The life of a simulated node: the role of `node.process.main`, without a process around it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from node.algorithms.registry import ALGORITHMS
 from node.assignment import Assignment
-from node.catalogue.algorithms import ALGORITHMS
-from node.checkpoint import checkpoint_path, load
 from node.learning.datasets import open_prepared
 from node.learning.models import Workshop
 from node.learning.training import Learner, workshop_of
-from node.main import EXIT_DONE, EXIT_FAILED, load_role
-from node.memory import MemoryNetwork
+from node.messaging.memory import MemoryNetwork
+from node.process.main import EXIT_DONE, EXIT_FAILED, load_role
 from node.role import Role
+from node.runtime.checkpoint import checkpoint_path, load
 from orchestrator.drivers.sim.cost import Cost, cost_of
 from orchestrator.drivers.sim.virtual_compute import ModelledCompute
 from orchestrator.drivers.sim.virtual_control import MemoryControl, MemoryReporter

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from node.assignment import Assignment
-from node.main import keep_freed_memory
+from node.process.main import keep_freed_memory
 from orchestrator.drivers.sim.driver import SimDriver
 from orchestrator.drivers.sim.nodes import Nodes
 from orchestrator.drivers.sim.virtual_control import MemoryControl

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from node.compute import Mode
+from node.runtime.compute import Mode
 
 Cost = Callable[[int, Mode], float]  # (samples, mode) -> seconds on a core of speed 1
 
@@ -34,7 +34,7 @@ class Pool(Protocol):
 
 
 class ModelledCompute:
-    """The `node.compute.Compute` of one simulated node. ``slow`` is a factor on the speed that faults may set."""
+    """The `Compute` of one simulated node. ``slow`` is a factor on the speed that faults may set."""
 
     def __init__(self, workers: Pool, cost: Cost, speed: float | None) -> None:
         self.slow = 1.0

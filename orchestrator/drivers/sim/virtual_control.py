@@ -1,4 +1,4 @@
-"""The control plane of simulated nodes: the messages of `node.control`, handed over in memory."""
+"""The control plane of simulated nodes: the messages of `node.messaging.control`, handed over in memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MemoryControl:
 
 
 class MemoryReporter:
-    """A node's side; it is its `node.control.Reporter`."""
+    """A node's side; it is its `node.messaging.control.Reporter`."""
 
     def __init__(
         self, node: str, said: asyncio.Queue[tuple[str, dict[str, Any]]], inbox: asyncio.Queue[dict[str, Any]]

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from netem.flow import Flow
 from netem.profile import LinkProfile
-from node.memory import MemoryNetwork
+from node.messaging.memory import MemoryNetwork
 from orchestrator.fabric.base import Counted, LinkChange, LinkRow
 from orchestrator.planning.plan import Ends, LinkPlan, NodePlan
 

@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
+from node.algorithms.registry import ALGORITHMS
 from node.assignment import Assignment, DataAssignment, Gathering, Keypair, PeerAddress, Relation, Stop, Tier
-from node.catalogue.algorithms import ALGORITHMS
-from node.catalogue.baselines import LocalTraining
 from node.catalogue.partitions import IID, PartitionParameters
-from node.checkpoint import checkpoint_path, load
-from node.clock import run_virtual
-from node.compute import Mode
 from node.learning.aggregation import State
 from node.learning.datasets import Prepared
+from node.learning.local_training import LocalTraining
 from node.learning.partition import divide, own_test, set_apart
 from node.learning.training import Learner
-from node.memory import MemoryNetwork
+from node.messaging.memory import MemoryNetwork
+from node.messaging.pair import Delay
 from node.role import Role
-from node.tie import Delay
+from node.runtime.checkpoint import checkpoint_path, load
+from node.runtime.clock import run_virtual
+from node.runtime.compute import Mode
 
 SECONDS_PER_SAMPLE = 0.001
 SMALL = IID(samples_per_client=60)
@@ -34,7 +34,7 @@ PATIENT = Gathering(deadline=30)
 
 @dataclass
 class Journal:
-    """A `node.control.Reporter` of one node."""
+    """A `node.messaging.control.Reporter` of one node."""
 
     metrics: list[tuple[int | None, dict[str, Any]]] = field(default_factory=list)
     events: list[tuple[str, int | None, dict[str, Any]]] = field(default_factory=list)

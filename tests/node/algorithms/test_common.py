@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from node.algorithms.common import average, fitting
-from node.wire import Message
+from node.messaging.wire import Message
 
 W = {"weight": np.zeros((2, 3), np.float32), "steps": np.array(0)}
 

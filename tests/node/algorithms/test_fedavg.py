@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from node.algorithms.parameters import FedAvg, FedNova, FedProx
 from node.assignment import Gathering, derive_seed
-from node.catalogue.baselines import FedAvg, FedNova, FedProx
 from node.catalogue.partitions import IID
 from node.learning.aggregation import weighted_mean
 from node.learning.datasets import Prepared

@@ -17,16 +17,15 @@ from node.algorithms.fedfeat import (
     sensitivity,
     train_client,
 )
+from node.algorithms.parameters import FedAvg, FedFeat
 from node.assignment import Gathering, derive_seed
-from node.catalogue.baselines import FedAvg
 from node.catalogue.models import MODELS
-from node.catalogue.papers import FedFeat
 from node.catalogue.partitions import Shards
 from node.learning.aggregation import State, weighted_mean
 from node.learning.datasets import Prepared
 from node.learning.models import Model, Workshop, build
 from node.learning.training import Learner
-from node.wire import Message
+from node.messaging.wire import Message
 from orchestrator.drivers.sim import codec
 from tests.node.algorithms.federation import Federation, same, star
 

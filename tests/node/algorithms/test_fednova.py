@@ -10,10 +10,11 @@ import torch
 from torch import nn
 
 from node.algorithms.fednova import accumulated, normalised_average
+from node.algorithms.parameters import FedAvg, FedNova
 from node.assignment import derive_seed
-from node.catalogue.baselines import FedAvg, FedNova, LocalTraining
 from node.catalogue.partitions import Dirichlet
 from node.learning.datasets import Prepared
+from node.learning.local_training import LocalTraining
 from node.learning.models import Workshop, build
 from node.learning.optimizers import Descent
 from node.learning.training import Learner

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from node.algorithms.fedprox import ProximalTerm
+from node.algorithms.parameters import FedAvg, FedProx
 from node.assignment import derive_seed
-from node.catalogue.baselines import FedAvg, FedProx
 from node.learning.datasets import Prepared
 from node.learning.models import Model, build
 from tests.node.algorithms.federation import Federation, same, star

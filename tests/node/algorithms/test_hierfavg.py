@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from node.algorithms.hierfavg import edge_rounds, local_training
+from node.algorithms.parameters import FedAvg, HierFAVG
 from node.assignment import Gathering, derive_seed
-from node.catalogue.baselines import FedAvg, HierFAVG
 from node.catalogue.partitions import IID, Shards
 from node.learning.aggregation import State, weighted_mean
 from node.learning.datasets import Prepared

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from node.catalogue.baselines import FedAvg, OnlyEdge
+from node.algorithms.parameters import FedAvg, OnlyEdge
 from node.learning.datasets import Prepared
 from tests.node.algorithms.federation import Federation, hierarchy, same
 

@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from node.algorithms.parameters import PHEFL, EdgeCloud, HierFAVG, OnlyEdge
 from node.algorithms.phefl import cloud_model, personal_model, personal_weight
 from node.assignment import Gathering
-from node.catalogue.baselines import EdgeCloud, HierFAVG, OnlyEdge
 from node.catalogue.models import MODELS
-from node.catalogue.papers import PHEFL
 from node.catalogue.partitions import LabelsPerEdge
 from node.learning.aggregation import State, weighted_mean
 from node.learning.datasets import Prepared
-from node.wire import Message
+from node.messaging.wire import Message
 from tests.node.algorithms.federation import Federation, hierarchy, same
 
 OPTIONS: dict[str, Any] = {"learning_rate": 0.1, "batch_size": 16, "epochs": 1}

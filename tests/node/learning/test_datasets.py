@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from node.learning import decoders
+from node.learning import formats
 from node.learning.datasets import Prepared, open_prepared, prepare
 from node.learning.errors import DataError, DataNotFound
-from tests.node.learning.test_decoders import write_idx_folder
+from tests.node.learning.test_formats import write_idx_folder
 
 
 def npz(path: Path, **changes: Any) -> Path:
@@ -46,7 +46,7 @@ def test_a_second_call_reads_nothing(cache: Path, tmp_path: Path, monkeypatch: p
     name = f"npz:{npz(tmp_path / 'Own data.npz')}"
     first = prepare(name, cache)
     assert first.directory.name.startswith("own-data-")
-    monkeypatch.setattr(decoders, "read_npz", None)
+    monkeypatch.setattr(formats, "read_npz", None)
     assert prepare(name, cache) == first
 
 

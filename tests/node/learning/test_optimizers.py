@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from node.catalogue.baselines import LocalTraining
 from node.learning.aggregation import State
+from node.learning.local_training import LocalTraining
 from node.learning.optimizers import Adam, Descent
 
 

@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from node.assignment import Assignment, DataAssignment, Keypair, Stop, derive_seed
-from node.catalogue.baselines import LocalTraining
 from node.catalogue.partitions import IID
 from node.learning.aggregation import weighted_mean
 from node.learning.datasets import Prepared
 from node.learning.errors import DataError, ModelError
+from node.learning.local_training import LocalTraining
 from node.learning.models import Model, Workshop, build
 from node.learning.partition import divide
 from node.learning.training import Learner, batches

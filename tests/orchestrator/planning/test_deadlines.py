@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from netem.profile import LinkProfile
-from node.catalogue.baselines import FedAvg, HierFAVG, OnlyEdge
-from node.catalogue.papers import DFFKE, FedEDS, FedFeat
+from node.algorithms.dffke.parameters import DFFKE
+from node.algorithms.fededs.parameters import FedEDS
+from node.algorithms.parameters import FedAvg, FedFeat, HierFAVG, OnlyEdge
 from orchestrator.planning.deadlines import Workload, deadlines, transfer
 
 SLOW = LinkProfile(latency=0.1, jitter=0.05, rate=1e6)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from netem.profile import LinkProfile
-from node.clock import run_virtual
+from node.runtime.clock import run_virtual
 from orchestrator.errors import DriverError
 from orchestrator.planning.plan import LinkPlan, Plan
 from orchestrator.planning.timeline import Fault

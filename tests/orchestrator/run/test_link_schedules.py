@@ -12,7 +12,7 @@ from netem.library import PROFILES
 from netem.profile import LinkProfile
 from netem.schedule import Schedule, Step, Steps
 from netem.traces import Trace
-from node.clock import run_virtual
+from node.runtime.clock import run_virtual
 from orchestrator.planning.courses import Course, changes_since, courses
 from orchestrator.planning.plan import LinkPlan, Plan
 from orchestrator.results.checks import checks

@@ -9,7 +9,7 @@ import pytest
 
 from netem.errors import ProfileError
 from netem.profile import LinkProfile
-from node.clock import run_virtual
+from node.runtime.clock import run_virtual
 from orchestrator.errors import FabricError
 from orchestrator.planning.plan import LinkPlan
 from orchestrator.run.link_states import Links, LinkState, LinkStates

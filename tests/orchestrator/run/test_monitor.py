@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from node.clock import run_virtual
+from node.runtime.clock import run_virtual
 from orchestrator.fabric.base import Counted, Fabric, LinkRow, since
 from orchestrator.results.history import History
 from orchestrator.results.record import COUNTERS

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from node.checkpoint import checkpoint_path, packed, write
+from node.runtime.checkpoint import checkpoint_path, packed, write
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.history import History

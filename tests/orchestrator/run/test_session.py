@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.clock import run_virtual
-from node.control import ControlServer
+from node.messaging.control import ControlServer
+from node.runtime.clock import run_virtual
 from orchestrator.drivers.base import Driver, Exit
 from orchestrator.errors import FabricError, HostError
 from orchestrator.fabric.base import Fabric

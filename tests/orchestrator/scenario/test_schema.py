@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from netem.library import PROFILES
 from netem.profile import LinkProfile
 from netem.units import parse_duration, parse_fraction, parse_rate, parse_size
-from node.catalogue.algorithms import ALGORITHMS
+from node.algorithms.registry import ALGORITHMS
 from node.catalogue.models import MODEL_GROUPS, MODELS
 from node.catalogue.partitions import PARTITIONS
 from orchestrator.errors import ScenarioError

@@ -16,7 +16,7 @@ import pytest
 from docker.errors import APIError, ImageNotFound, NotFound
 
 from node.assignment import Assignment
-from node.wire import PROTOCOL
+from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.base import Exit
 from orchestrator.drivers.docker import leftovers
 from orchestrator.drivers.docker.container import Limits, options
@@ -284,8 +284,8 @@ async def test_what_ended_meanwhile_needs_no_signal(
 ) -> None:
     await start(driver, plan, directory)
     client.gone.add(client.made[0].id)
-    await driver.stop("device-0")
-    assert client.made[0].told == ["SIGTERM"]
+    await driver.kill("device-0")
+    assert client.made[0].told == ["SIGKILL"]
     client.made[0].die(0)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from node.algorithms.fedprox import ProximalTerm
-from node.catalogue.baselines import FedAvg
+from node.algorithms.parameters import FedAvg
 from node.learning.aggregation import weighted_mean
 from node.learning.training import Evaluation, TrainResult
 from orchestrator.drivers.sim.codec import CannotCrossError, read, write

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from node.clock import VirtualLoop
+from node.runtime.clock import VirtualLoop
 from orchestrator.cli import cli
 from orchestrator.drivers.sim import workers
 from tests.orchestrator.drivers.sim.harness import Simulated, simulate

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from node.clock import run_virtual
-from node.compute import Mode
+from node.runtime.clock import run_virtual
+from node.runtime.compute import Mode
 from orchestrator.drivers.sim.virtual_compute import ModelledCompute
 
 

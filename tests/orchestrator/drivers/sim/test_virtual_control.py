@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from node.clock import run_virtual
+from node.runtime.clock import run_virtual
 from orchestrator.drivers.sim.virtual_control import MemoryControl
 
 

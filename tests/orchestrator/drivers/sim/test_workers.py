@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from node.catalogue.baselines import LocalTraining
-from node.clock import run_virtual
 from node.learning.datasets import Prepared, prepare
 from node.learning.errors import ModelError
+from node.learning.local_training import LocalTraining
 from node.learning.models import Workshop, build
 from node.learning.training import Learner
+from node.runtime.clock import run_virtual
 from orchestrator.drivers.sim.workers import SLOTS, Workers
 from orchestrator.errors import RunError
 

@@ -1,0 +1,142 @@
+"""Pictures from embeddings, without data: DFFKE's section 3.2 and equation 12.
+
+Dec decoder from the common embedding space to pictures, h(·; θ_k^h) encoder of client k, z(·; θ_k^z) its docking layer,
+Ẽ_k its translated embeddings. The decoder is the generator of G. Fang et al., "Contrastive Model Inversion for
+Data-Free Knowledge Distillation", IJCAI 2021, which DFFKE names: 4,426,051 parameters for 512 dimensions and 3x32x32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
+
+from node.algorithms.dffke.docking import Embeddings, docking_layer
+from node.algorithms.dffke.parameters import DFFKE
+from node.catalogue.datasets import Shape
+from node.learning.aggregation import State
+from node.learning.models import Model, build
+from node.learning.optimizers import Adam
+
+BATCH = 250  # of pictures that are made without learning
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What is known to all of the pictures of a run: their shape, classes, and each channel's mean and deviation."""
+
+    shape: Shape
+    classes: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def normalised(self, x: Tensor) -> Tensor:
+        """Pictures with values from 0 to 1 as a model's input."""
+        mean, std = (torch.tensor(values).reshape(-1, 1, 1) for values in (self.mean, self.std))
+        return (x - mean) / std
+
+
+@dataclass(frozen=True, eq=False)
+class ClientModel:
+    """A client's model by name, with its parameters and weights."""
+
+    name: str
+    params: dict[str, Any]
+    state: State
+
+    def made(self, pictures: Pictures) -> Model:
+        """The model itself, frozen, as it evaluates. Raises ModelError if it is none for such pictures."""
+        model = build(self.name, pictures.shape, pictures.classes, 0, self.params)
+        model.load_state_dict({name: torch.tensor(values) for name, values in self.state.items()})
+        return model.eval().requires_grad_(False)
+
+
+class Decoder(nn.Module):
+    """Embeddings (N, dimension) to pictures (N, *shape) with values from 0 to 1.
+
+    A linear layer to 2·width channels of a quarter of the sides, two times nearest-neighbour doubling, convolution,
+    batch normalisation and LeakyReLU, and a last convolution. Sides that 4 does not divide are scaled to at the end.
+    """
+
+    def __init__(self, dimension: int, shape: Shape, width: int) -> None:
+        super().__init__()
+        channels, *self.sides = shape
+        self.start = (2 * width, *(math.ceil(side / 4) for side in self.sides))
+        self.linear = nn.Linear(dimension, math.prod(self.start))
+        self.convolutions = nn.Sequential(
+            nn.BatchNorm2d(2 * width),
+            nn.Upsample(scale_factor=2),
+            nn.Conv2d(2 * width, 2 * width, 3, padding=1, bias=False), nn.BatchNorm2d(2 * width), nn.LeakyReLU(0.2),
+            nn.Upsample(scale_factor=2),
+            nn.Conv2d(2 * width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.LeakyReLU(0.2),
+            nn.Conv2d(width, channels, 3, padding=1), nn.Sigmoid(),
+        )  # fmt: skip
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        pictures: Tensor = self.convolutions(self.linear(embeddings).reshape(-1, *self.start))
+        if list(pictures.shape[2:]) != self.sides:
+            pictures = interpolate(pictures, size=self.sides, mode="bilinear", align_corners=False)
+        return pictures
+
+
+def new_decoder(pictures: Pictures, params: DFFKE, seed: int) -> State:
+    """The weights that a decoder begins with."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return _state(Decoder(params.dimension, pictures.shape, params.width))
+
+
+def train_decoder(
+    decoder: State, clients: Mapping[str, ClientModel], layers: Mapping[str, State],
+    translated: Mapping[str, Embeddings], pictures: Pictures, params: DFFKE, seed: int,
+) -> tuple[State, float]:  # fmt: skip
+    """Go on training the decoder, min Σ_k MSE(z(h(Dec(Ẽ_k); θ_k^h); θ_k^z), Ẽ_k), by Adam over ``decoder_epochs``.
+
+    A mini-batch mixes the embeddings of all clients, each of which is compared by its own client's encoder, frozen and
+    with the running statistics of its batch normalisation. Returns the weights and the last pass's mean loss.
+    """
+    random = torch.Generator().manual_seed(seed)
+    dec = _opened(decoder, pictures, params).train()
+    owners = sorted(translated)
+    encoders = [nn.Sequential(clients[each].made(pictures).extractor, docking_layer(layers[each])) for each in owners]
+    whose = torch.cat([torch.full((len(translated[each]),), place) for place, each in enumerate(owners)])
+    targets = torch.cat([torch.tensor(translated[each]) for each in owners])
+    step = Adam(list(dec.parameters()), params.learning_rate)
+    loss = 0.0
+    for _ in range(params.decoder_epochs):
+        loss = 0.0
+        for batch in torch.split(torch.randperm(len(targets), generator=random), params.batch_size):
+            made = pictures.normalised(dec(targets[batch]))
+            errors = []
+            for place, encoder in enumerate(encoders):
+                mine = whose[batch] == place
+                if mine.any():
+                    errors.append((encoder(made[mine]) - targets[batch][mine]).square())
+            error = torch.cat(errors).mean()
+            step(error)
+            loss += float(error.detach()) * len(batch) / len(targets)
+    return _state(dec), loss
+
+
+def synthesise(decoder: State, embeddings: Embeddings, pictures: Pictures, params: DFFKE) -> Tensor:
+    """D̂ = Dec(Ẽ) as a model's input (N, *shape). Every picture depends on its embedding alone, so that whoever holds
+    both makes the same."""
+    dec = _opened(decoder, pictures, params).eval()
+    with torch.inference_mode():
+        parts = [pictures.normalised(dec(part)) for part in torch.split(torch.tensor(embeddings), BATCH)]
+    return torch.cat(parts) if parts else torch.empty(0, *pictures.shape)
+
+
+def _opened(decoder: State, pictures: Pictures, params: DFFKE) -> Decoder:
+    dec = Decoder(params.dimension, pictures.shape, params.width)
+    dec.load_state_dict({name: torch.tensor(values) for name, values in decoder.items()})
+    return dec
+
+
+def _state(decoder: Decoder) -> State:
+    return {name: values.detach().numpy().copy() for name, values in decoder.state_dict().items()}

@@ -1,0 +1,55 @@
+"""Gaussian noise on embeddings and logits before they are sent: DFFKE's equation 15 and appendix G.
+
+    M(x) = f(x) + N(0, σ² I),  σ = √(2 ln(1.25 / δ)) Δf / ε,  ε ≤ 1     (C. Dwork, A. Roth 2014, Theorem A.1)
+
+holds what it promises only if Δf bounds ‖f(x) − f(x′)‖₂ for all x and x′ that one sample's change can lead to. Two ways
+to a Δf: `clip` scales each row to a norm of C at most, so that Δf = 2C is a bound for a sample that becomes another;
+`empirical` is the paper's, the largest change that one random pixel made in each of these samples: no bound at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from node.algorithms.dffke.parameters import DFFKE
+from node.learning.privacy import standard_deviation
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """Rows (n, d) as they are sent, and the Δf, δ and σ of their noise; zeros where there is none."""
+
+    values: NDArray[np.float32]
+    sensitivity: float = 0.0
+    delta: float = 0.0
+    sigma: float = 0.0
+
+
+def clip_rows(x: Tensor, norm: float) -> Tensor:
+    """Rows (n, d) scaled to this L2 norm, where they have more."""
+    norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    clipped: Tensor = x * (norm / norms.clamp(min=norm))
+    return clipped
+
+
+def release(
+    values: Tensor, changed: Callable[[], Tensor], params: DFFKE, samples: int, random: torch.Generator
+) -> Release:
+    """Make ``values`` (n, d) of a client that holds so many ``samples`` ready to be sent, as ``privacy`` says.
+    ``changed`` gives the values of the same samples with one pixel changed. δ is 1 / samples unless it is given."""
+    if params.privacy == "none":
+        return Release(values.numpy())
+    if params.privacy == "clip":
+        values, sensitivity = clip_rows(values, params.clip_norm), 2 * params.clip_norm
+    else:
+        sensitivity = float(torch.linalg.vector_norm(values - changed(), dim=1).max())
+    delta = params.delta if params.delta is not None else 1 / samples
+    sigma = standard_deviation(params.epsilon, delta, sensitivity)
+    noise = sigma * torch.randn(values.shape, generator=random)
+    return Release((values + noise).numpy(), sensitivity, delta, sigma)

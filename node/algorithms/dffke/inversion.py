@@ -1,0 +1,143 @@
+"""What embeddings give away of the pictures they are of: the model inversion attack of DFFKE's appendix C, figure 6.
+
+Who knows a client's encoder h(·; θ^h) and the embeddings E of its private pictures x, as DFFKE's coordinator does,
+trains an inversion model G on pictures x′ of his own, and reads E with it:
+
+    G ← min MSE(G(h(x′; θ^h) + noise), x′),   x̂ = G(E)
+
+x′ are of the test part of the data set, which no client trains on. G is a `Decoder` that takes E. The noise is as much
+as E has more variance than h(x′; θ^h), if E was noised. The paper names the idea; x′, G and the noise are ours.
+
+The owner compares x̂ with x, beside two guesses that take no attack: the class mean, of all x′ with the label of x,
+which travels in clear, and the synthetic picture Dec(Ẽ) of x, which every client can make.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import mse_loss
+
+from node.algorithms.dffke.docking import Embeddings
+from node.algorithms.dffke.embedding_decoder import BATCH, ClientModel, Decoder
+from node.algorithms.dffke.gaussian_mechanism import clip_rows
+from node.algorithms.dffke.knowledge_exchange import embedded, pictures_of
+from node.algorithms.dffke.parameters import DFFKE
+from node.algorithms.dffke.synthetic import Transfer
+from node.learning.optimizers import Adam
+from node.learning.training import Learner
+
+Bytes = NDArray[np.uint8]  # pictures (samples, channels, height, width)
+LARGEST = 1 << 20  # bytes of pictures that one client puts into the record at most
+
+
+@dataclass(frozen=True)
+class Score:
+    """How near guesses come to n private pictures, whose values go from 0 to 1: the mean squared error, and the share
+    of them that are nearer to their own picture than to any other of the n; by chance that is 1 / n."""
+
+    mse: float
+    recognised: float
+
+
+def invert(
+    learner: Learner, client: ClientModel, embeddings: Embeddings, synthetic: Transfer, params: DFFKE, seed: int
+) -> dict[str, Bytes]:
+    """What the coordinator, whose ``learner`` this is, makes of what a client told: the pictures behind ``embeddings``
+    (n, d), "reconstructed", and the client's "synthetic" ones; each (n, *shape)."""
+    pictures = pictures_of(learner)
+    random = torch.Generator().manual_seed(seed)
+    mine = torch.from_numpy(np.array(learner.data.array("x_test")))
+    mine = mine[torch.randperm(len(mine), generator=random)[: params.inversion_samples]]
+    encoder = client.made(pictures).extractor
+    with torch.no_grad():
+        known = torch.cat([encoder(learner.normalise(part)) for part in torch.split(mine, BATCH)])
+    if params.privacy == "clip":
+        known = clip_rows(known, params.clip_norm)
+    sent = torch.tensor(embeddings)
+    noise = 0.0 if params.privacy == "none" else noise_deviation(sent, known)
+    generator = train_inversion(known, mine / 255, noise, params, seed)
+    decoder = Decoder(params.dimension, pictures.shape, params.width)
+    decoder.load_state_dict({name: torch.tensor(values) for name, values in synthetic.decoder.items()})
+    return {
+        "reconstructed": _bytes_of(generator, sent),
+        "synthetic": _bytes_of(decoder, torch.tensor(synthetic.embeddings)),
+    }
+
+
+def noise_deviation(sent: Tensor, known: Tensor) -> float:
+    """The standard deviation of the noise in embeddings (n, d), by those of other pictures (m, d) without noise, since
+    variances add up."""
+    more = sent.var(dim=0, correction=0).mean() - known.var(dim=0, correction=0).mean()
+    return float(more.clamp(min=0).sqrt())
+
+
+def train_inversion(known: Tensor, mine: Tensor, noise: float, params: DFFKE, seed: int) -> Decoder:
+    """G ← min MSE(G(known + N(0, noise² I)), mine) for pictures (m, *shape) with values from 0 to 1 and their
+    embeddings (m, d), by Adam over ``inversion_epochs`` passes."""
+    random = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        generator = Decoder(known.shape[1], tuple(mine.shape[1:]), params.width).train()
+    step = Adam(list(generator.parameters()), params.learning_rate)
+    for _ in range(params.inversion_epochs):
+        for batch in torch.split(torch.randperm(len(mine), generator=random), params.batch_size):
+            noised = known[batch] + noise * torch.randn(known[batch].shape, generator=random)
+            step(mse_loss(generator(noised), mine[batch]))
+    return generator
+
+
+def judge(learner: Learner, guesses: Mapping[str, Bytes], params: DFFKE, seed: int) -> dict[str, Any]:
+    """What the record says of guesses at the pictures whose embeddings a client, whose ``learner`` this is, shared with
+    this ``seed``: how many ``samples`` they are, the `Score` of each kind of guess and of the class means, and as many
+    as ``inversion`` asks for of the ``private`` pictures and of the guesses, in base64, with their ``shape``.
+
+    Private pictures leave the client by this alone, for the record of the run.
+    """
+    x, y = learner.train_data
+    chosen = embedded(len(y), params, torch.Generator().manual_seed(seed))
+    private = x[chosen].numpy()
+    kinds = {**guesses, "class_mean": class_means(learner)[y[chosen].numpy()]}
+    shown = min(params.inversion, LARGEST // (private[0].size * (1 + len(kinds))))
+    return {
+        "samples": len(private),
+        "shape": list(private.shape[1:]),
+        "scores": {kind: asdict(score(made, private)) for kind, made in kinds.items()},
+        "pictures": {
+            kind: [base64.b64encode(picture.tobytes()).decode() for picture in made[:shown]]
+            for kind, made in {"private": private, **kinds}.items()
+        },
+    }
+
+
+def class_means(learner: Learner) -> Bytes:
+    """The mean test picture of each class (classes, *shape), that of all where a class has none."""
+    x, y = np.array(learner.data.array("x_test")), np.array(learner.data.array("y_test"))
+    means = [
+        x[y == label].mean(axis=0) if (y == label).any() else x.mean(axis=0) for label in range(learner.data.classes)
+    ]
+    return np.rint(means).astype(np.uint8)
+
+
+def score(guesses: Bytes, private: Bytes) -> Score:
+    """Compare guesses with the pictures that they are of, both (n, *shape)."""
+    ours, theirs = (
+        torch.from_numpy(values.reshape(len(values), -1) / np.float32(255)) for values in (guesses, private)
+    )
+    nearest = torch.cdist(ours, theirs).argmin(dim=1)
+    recognised = (nearest == torch.arange(len(theirs))).float().mean()
+    return Score(float(mse_loss(ours, theirs)), float(recognised))
+
+
+def _bytes_of(generator: Decoder, embeddings: Tensor) -> Bytes:
+    with torch.no_grad():
+        made = torch.cat([generator.eval()(part) for part in torch.split(embeddings, BATCH)])
+    values: Bytes = (made * 255).round().to(torch.uint8).numpy()
+    return values

@@ -1,0 +1,177 @@
+"""What a client does with its model in DFFKE: local training (equation 9), embeddings, and the exchange of knowledge on
+synthetic pictures (equations 13 and 14), each with the noise of equation 15 where that is asked for.
+
+Every function begins with the `Learner` of the client, see `Learner.apply`. The memory of past rounds is kept as
+decoders and embeddings; its pictures are made again whenever they are reviewed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, kl_div, log_softmax
+
+from node.algorithms.dffke.docking import Labels
+from node.algorithms.dffke.embedding_decoder import BATCH, Pictures, synthesise
+from node.algorithms.dffke.gaussian_mechanism import Release, release
+from node.algorithms.dffke.parameters import DFFKE
+from node.algorithms.dffke.synthetic import Lesson, Transfer
+from node.learning.aggregation import State
+from node.learning.metrics import correct
+from node.learning.optimizers import Adam
+from node.learning.training import Learner
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """What one pass over a client's data gave; ``accuracy`` on its mini-batches as they were trained."""
+
+    state: State
+    moments: State
+    loss: float
+    accuracy: float
+
+
+@dataclass(frozen=True, eq=False)
+class Exchanged:
+    """A student's model after the exchange, and its mean divergence from current and past lessons on the way."""
+
+    state: State
+    loss: float
+    review_loss: float
+
+
+def pictures_of(learner: Learner) -> Pictures:
+    """What the data set says of its pictures."""
+    data = learner.data
+    return Pictures(data.shape, data.classes, data.mean, data.std)
+
+
+def train_epoch(learner: Learner, state: State, moments: State, params: DFFKE, seed: int) -> Epoch:
+    """One pass of Adam over the client's data, min CE(f(x; θ_k), y); ``moments`` are those of the pass before."""
+    learner.set(state)
+    model = learner.model.train()
+    x, y = learner.train_data
+    step = Adam(list(model.parameters()), params.learning_rate).resumed(moments)
+    loss, hits = 0.0, 0
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # of dropout too
+        for batch in torch.split(torch.randperm(len(y)), params.batch_size):
+            logits = model(learner.normalise(x[batch]))
+            error = cross_entropy(logits, y[batch])
+            step(error)
+            loss += float(error.detach()) * len(batch) / len(y)
+            hits += correct(logits, y[batch])
+    return Epoch(learner.get(), step.state(), loss, hits / len(y))
+
+
+def embed(learner: Learner, state: State, params: DFFKE, seed: int) -> tuple[Release, Labels]:
+    """E_k = h(X_k; θ_k^h) (n, h_k) and Y_k (n,) of n random samples of the client's, ``embeddings`` at most."""
+    learner.set(state)
+    model = learner.model.eval()
+    random = torch.Generator().manual_seed(seed)
+    x, y = learner.train_data
+    chosen = embedded(len(y), params, random)
+    pictures, highest = x[chosen], 255.0 if x.dtype == torch.uint8 else float(x.max())
+
+    def encode(part: Tensor) -> Tensor:
+        return _in_batches(model.extractor, learner.normalise(part))
+
+    changed = lambda: encode(with_another_pixel(pictures, 0.0, highest, random))  # noqa: E731
+    return release(encode(pictures), changed, params, len(y), random), y[chosen].numpy()
+
+
+def embedded(count: int, params: DFFKE, random: torch.Generator) -> Tensor:
+    """Which of ``count`` samples are embedded, in order; the first draw of `embed`."""
+    return torch.randperm(count, generator=random)[: params.embeddings].sort().values
+
+
+def teach(learner: Learner, state: State, transfers: Sequence[Transfer], params: DFFKE, seed: int) -> list[Release]:
+    """Ŷ_k = f(D̂_k; θ_k) (n, classes) on each of the client's own sets of synthetic pictures."""
+    learner.set(state)
+    model = learner.model.eval()
+    random = torch.Generator().manual_seed(seed)
+    released = []
+    for transfer in transfers:
+        made = _made(learner, transfer, params)
+        lowest, highest = float(made.min()), float(made.max())
+        changed = lambda: _in_batches(model, with_another_pixel(made, lowest, highest, random))  # noqa: E731, B023
+        released.append(release(_in_batches(model, made), changed, params, learner.samples, random))
+    return released
+
+
+def exchange(
+    learner: Learner, state: State, lessons: Sequence[Lesson], reviews: Sequence[Lesson], params: DFFKE, seed: int
+) -> Exchanged:
+    """Learn from the others: in each of ``exchange_epochs`` passes, every step on the current synthetic pictures,
+    min KL[Ŷ_i ‖ f(D̂_i; θ_k)], is followed by a step on the memory's, min KL[Ŷ_i ‖ f(B_i; θ_k)]; steps of Adam.
+
+    Pictures of all owners are shuffled together. Reviews go round as often as there are current pictures.
+    """
+    learner.set(state)
+    model = learner.model
+    x, y = _joined(learner, lessons, params)
+    past_x, past_y = _joined(learner, reviews, params)
+    model.train() if params.exchange_statistics == "batch" else model.eval()
+    step = Adam(list(model.parameters()), params.learning_rate)
+    losses, review_losses = [], []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for _ in range(params.exchange_epochs):
+            current = torch.split(torch.randperm(len(y)), params.batch_size)
+            past = torch.split(torch.randperm(len(past_y)), params.batch_size) if len(past_y) else ()
+            reviewed = islice(cycle(past), len(current))
+            for batch in current:
+                losses.append(_take(step, divergence(y[batch], model(x[batch]), params.divergence)))
+                for review in islice(reviewed, 1):
+                    loss = divergence(past_y[review], model(past_x[review]), params.divergence)
+                    review_losses.append(_take(step, loss))
+    return Exchanged(learner.get(), _mean(losses), _mean(review_losses))
+
+
+def divergence(teacher: Tensor, student: Tensor, direction: str) -> Tensor:
+    """KL between the softmax of logits (N, classes), in nats, the mean over samples: "teacher" KL(teacher ‖ student),
+    equation 8, or "student" KL(student ‖ teacher), as equation 13 is printed."""
+    p, q = log_softmax(teacher, dim=1), log_softmax(student, dim=1)
+    if direction == "student":
+        p, q = q, p
+    return kl_div(q, p, reduction="batchmean", log_target=True)
+
+
+def _take(step: Adam, loss: Tensor) -> float:
+    step(loss)
+    return float(loss.detach())
+
+
+def _made(learner: Learner, transfer: Transfer, params: DFFKE) -> Tensor:
+    return synthesise(transfer.decoder, transfer.embeddings, pictures_of(learner), params)
+
+
+def _joined(learner: Learner, lessons: Sequence[Lesson], params: DFFKE) -> tuple[Tensor, Tensor]:
+    """Pictures and logits of all lessons, one after the other."""
+    if not lessons:
+        return torch.empty(0), torch.empty(0)
+    made = torch.cat([_made(learner, each.transfer, params) for each in lessons])
+    return made, torch.cat([torch.tensor(each.logits) for each in lessons])
+
+
+def with_another_pixel(x: Tensor, lowest: float, highest: float, random: torch.Generator) -> Tensor:
+    """Pictures (N, channels, height, width) with one random pixel of each at a random value, appendix G."""
+    changed = x.clone()
+    rows, columns = (torch.randint(side, (len(x),), generator=random) for side in x.shape[2:])
+    values = lowest + (highest - lowest) * torch.rand(len(x), x.shape[1], generator=random)
+    changed[torch.arange(len(x)), :, rows, columns] = values.to(x.dtype)
+    return changed
+
+
+def _in_batches(module: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        return torch.cat([module(part) for part in torch.split(x, BATCH)])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

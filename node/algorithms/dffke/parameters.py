@@ -1,0 +1,82 @@
+"""DFFKE's parameters, under the symbols of its paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from node.learning.local_training import LABEL_BYTES, LocalTraining
+from node.parameters import number, whole, word
+
+
+@dataclass(frozen=True, kw_only=True)
+class DFFKE(LocalTraining):
+    """profile `paper` or `fast`, for processors; participation ρ: share of the clients that a round asks.
+
+    Local training, by Adam with learning_rate and batch_size as everything else, lasts until train_accuracy τ, for
+    first_epochs in a client's first round and `epochs` later at most. embeddings: of so many samples at most that a
+    client shares; dimension and width of the decoder; docking_epochs T_Tran, decoder_epochs T_Dec, exchange_epochs
+    T_FKE (0: no exchange, local training alone). memory_rounds R: past rounds that are reviewed. divergence:
+    `teacher` KL(teacher ‖ student), `student` KL(student ‖ teacher). exchange_statistics: batch normalisation uses
+    those of each `batch` in the exchange, and goes on to learn them, or keeps the `running` ones. privacy of embeddings
+    and logits: `none`, `clip` (rows clipped to clip_norm) or `empirical`, at epsilon ε and delta δ (nothing: one by
+    the client's samples). inversion: so many pictures of each client, reconstructed from its embeddings by an attack
+    after the last round, are shown in the report beside the private ones (0: no attack); the attack's model learns from
+    inversion_samples test pictures in inversion_epochs passes.
+    """
+
+    profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "fast": {
+            "batch_size": 32, "epochs": 3, "first_epochs": 15, "embeddings": 100, "dimension": 64, "width": 16,
+            "docking_epochs": 20, "decoder_epochs": 20, "exchange_epochs": 4, "memory_rounds": 10,
+            "inversion_samples": 2000, "inversion_epochs": 10,
+        },
+    }  # fmt: skip
+
+    profile: str = word("paper", "paper", "fast")
+    participation: float = number(1.0, low=0, above=True, high=1)
+    optimizer: str = word("adam", "adam")
+    learning_rate: float = number(0.001, low=0, above=True)
+    batch_size: int = whole(100, low=1)
+    epochs: int = whole(15, low=1)
+    first_epochs: int = whole(80, low=1)
+    train_accuracy: float = number(0.98, low=0, above=True, high=1)
+    embeddings: int = whole(750, low=1)
+    dimension: int = whole(512, low=1)
+    width: int = whole(64, low=1)
+    docking_epochs: int = whole(100, low=1)
+    decoder_epochs: int = whole(6, low=1)
+    exchange_epochs: int = whole(4, low=0)
+    exchange_statistics: str = word("batch", "batch", "running")
+    memory_rounds: int = whole(50, low=0)
+    divergence: str = word("teacher", "teacher", "student")
+    privacy: str = word("none", "none", "clip", "empirical")
+    epsilon: float = number(1.0, low=0, above=True, high=1)
+    delta: float | None = number(None, low=0, above=True, high=1, below=True, none=True)
+    clip_norm: float = number(1.0, low=0, above=True)
+    inversion: int = whole(0, low=0)
+    inversion_samples: int = whole(10_000, low=1)
+    inversion_epochs: int = whole(20, low=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.inversion and not self.exchange_epochs:
+            raise ValueError(f"inversion: {self.inversion} finds no embeddings, since exchange_epochs: 0 shares none")
+        if self.steps is not None:
+            raise ValueError(
+                f"steps: {self.steps} means nothing here: training lasts until train_accuracy; give epochs"
+            )
+        if self.weight_decay:
+            raise ValueError(f"weight_decay: {self.weight_decay} means nothing here: leave it out")
+
+    @property
+    def most_epochs(self) -> int:
+        return max(self.epochs, self.first_epochs)
+
+    def beside_model(self, samples: int, features: int) -> int:
+        return min(samples, self.embeddings) * (4 * features + LABEL_BYTES) if self.exchange_epochs else 0
+
+    def between_clients(self, samples: int, classes: int) -> int:
+        logits = 4 * min(samples, self.embeddings) * classes
+        return 2 * logits if self.exchange_epochs else 0  # on the current pictures, and on as many of the memory's

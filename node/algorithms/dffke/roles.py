@@ -1,0 +1,370 @@
+"""DFFKE. "Aggregation-Free Heterogeneous Federated Learning with Data-Free Knowledge Exchange" (anonymous authors,
+under review), Algorithm 1 and equations 8 to 15.
+
+θ_k = [θ_k^h, θ_k^l] model of client k, encoder and classifier, of an architecture of its own; D_k = (X_k, Y_k) its
+data; E_k = h(X_k; θ_k^h) its embeddings, Ẽ_k = z(E_k; θ_k^z) the translated ones; Dec decoder; D̂_k = Dec(Ẽ_k) synthetic
+pictures; Ŷ_k = f(D̂_k; θ_k) the owner's logits on them; B_k^t a sample of those of past rounds, as many as D̂_k has.
+
+    client        trains θ_k on D_k until τ of it is right                                                           (9)
+                  → coordinator: θ_k, E_k (noised if asked for, 15), Y_k
+    coordinator   {θ_k^z}, θ_global ← min Σ_k CE(l(z(E_k)), Y_k), θ_global is discarded                         (10, 11)
+                  Dec ← min Σ_k MSE(z(h(Dec(Ẽ_k); θ_k^h); θ_k^z), Ẽ_k)                                              (12)
+                  → clients: Dec, {Ẽ_k}
+    client        D̂_i = Dec(Ẽ_i) for all i; → peers: Ŷ_k on D̂_k and on B_k^t
+                  T_FKE times, by turns: θ_k ← min Σ_{i ≠ k} KL[Ŷ_i ‖ f(D̂_i; θ_k)]                              (8, 13)
+                                         θ_k ← min Σ_{i ≠ k} KL[Ŷ_i^B ‖ f(B_i^t; θ_k)]                              (14)
+                  keeps (Dec, {Ẽ_i}) in its memory
+
+The coordinator is the cloud, clients are edges that hold data and reach one another. `exchange_epochs: 0` is local
+training alone: then nothing but accuracies leaves a client.
+
+Departures: KL is that of equation 8, (13) prints the other (`divergence`). Mini-batches mix all owners, where (12) to
+(14) sum over them. The first Dec and docking layers are random, later ones go on from the round before. A client shares
+`embeddings` random samples a round (750 fits the paper's 14.7 MB); τ is reached by mini-batches as they are trained.
+With `participation` below 1, clients that are not asked still take Dec and {Ẽ_k} into their memories. Who drops out
+misses what happens meanwhile and takes part in the next phase; who comes back without having shared his model learns
+from the others. A client that is restarted keeps its model and begins with an empty memory. A coordinator that is
+restarted begins the round again, or the next one if the exchange has begun. It holds the
+models of the clients while it trains, and none between rounds, unless `gathering.late` has it keep late ones.
+
+`inversion` adds the attack of appendix C by a coordinator that is curious: it keeps what the clients last shared, and
+when all rounds are over makes of it what it can (`node.algorithms.dffke.inversion`). Each client gets its own
+reconstructions back, and puts them into the record beside its private pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from node.algorithms.common import participants, round_of
+from node.algorithms.dffke.docking import Docked, Embeddings, Labels, dock
+from node.algorithms.dffke.embedding_decoder import ClientModel, Decoder, Pictures, new_decoder, train_decoder
+from node.algorithms.dffke.inversion import invert, judge
+from node.algorithms.dffke.knowledge_exchange import embed, exchange, pictures_of, teach, train_epoch
+from node.algorithms.dffke.synthetic import Auxiliary, Synthetic, Transfer, fingerprint, flat, lesson, under
+from node.assignment import derive_seed
+from node.errors import NodeError
+from node.learning.aggregation import State
+from node.learning.training import Scope
+from node.learning.zoo import forward_operations
+from node.messaging.wire import Message
+from node.role import Role
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What clients shared in a round, by name: models θ_k, embeddings E_k, labels Y_k, and the round that they are of,
+    an earlier one if they are late and `gathering.late` keeps them."""
+
+    models: dict[str, ClientModel]
+    embeddings: dict[str, Embeddings]
+    labels: dict[str, Labels]
+    rounds: dict[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What a coordinator that is curious keeps of a round."""
+
+    round: int
+    knowledge: Knowledge
+    synthetic: Synthetic
+
+
+class Party(Role):
+    """What both tiers need: seeds, and what a step on other networks than the node's own model is worth of its time."""
+
+    def seed(self, *purpose: str) -> int:
+        """A seed for a purpose of this node."""
+        return derive_seed(self._assignment.seed, self.name, *purpose)
+
+    def worth(self, operations: int) -> float:
+        """How many samples of the node's own model take as many multiply-adds."""
+        return operations / forward_operations(self.learner.model, torch.zeros(1, *self.learner.data.shape))
+
+    def decoder_operations(self) -> int:
+        decoder = Decoder(self.params.dimension, self.learner.data.shape, self.params.width)
+        return forward_operations(decoder, torch.zeros(1, self.params.dimension))
+
+
+class Coordinator(Party):
+    """Trains docking layers and the decoder; reports the mean accuracy of the clients' models."""
+
+    async def run(self) -> None:
+        kept = self.kept()
+        self.seen: Seen | None = None
+        async for t in self.rounds():
+            asked = participants(self, self.params.participation, t)
+            await self.publish(self.children, "begin", round=t, participants=asked)
+            if self.params.exchange_epochs:
+                kept = await self.enable_exchange(kept, asked, t)
+            await self.checkpoint(t, kept.to_tensors(), past=list(kept.past))
+            # Clients wait for one another, so that they may take twice as long as each of them waits.
+            deadline = 2 * self._assignment.gathering.deadline
+            finished = await self.gather("finished", asked, round=t, quorum=0, deadline=deadline)
+            self.report_mean(finished, t)
+        if self.seen is not None:
+            await self.invert(self.seen)
+
+    def kept(self) -> Auxiliary:
+        """The state after the last round that was finished, else the first."""
+        if self.restored is not None:
+            return Auxiliary.of_tensors(self.restored.tensors, self.restored.fields["past"])
+        return Auxiliary(new_decoder(pictures_of(self.learner), self.params, self.seed("decoder")))
+
+    async def enable_exchange(self, kept: Auxiliary, asked: list[str], t: int) -> Auxiliary:
+        """Sections 3.1 and 3.2: from what the clients share to what they exchange knowledge by."""
+        knowledge = shared(await self.gather("knowledge", asked, round=t))
+        if not knowledge.models:
+            return kept
+        pictures = pictures_of(self.learner)
+        docked, decoder = await self.unify(kept, knowledge, pictures, t)
+        made = Synthetic(decoder, docked.translated)
+        if self.params.inversion:
+            self.seen = Seen(t, knowledge, made)
+        synthetic = made.to_tensors()
+        past = kept.past[len(kept.past) - min(len(kept.past), self.params.memory_rounds) :]
+        await self.publish(
+            self.children, "exchange", synthetic, round=t,
+            participants=asked, past=list(past), identity=fingerprint(synthetic),
+        )  # fmt: skip
+        return Auxiliary(decoder, kept.layers | docked.layers, (*kept.past, t))
+
+    async def unify(
+        self, kept: Auxiliary, knowledge: Knowledge, pictures: Pictures, t: int
+    ) -> tuple[Docked, State]:  # fmt: skip
+        """Equations 11 and 12."""
+        params, embeddings = self.params, knowledge.embeddings
+        docking = {owner: values.shape[1] * params.dimension for owner, values in embeddings.items()}
+        docked: Docked = await self.compute(
+            dock, embeddings, knowledge.labels, kept.layers, pictures.classes, params, self.seed("docking", str(t)),
+            samples=self.effort(docking, embeddings, params.docking_epochs),
+        )  # fmt: skip
+        nothing = torch.zeros(1, *pictures.shape)
+        dec = self.decoder_operations()
+        decoding = {
+            owner: dec + docking[owner] + forward_operations(model.made(pictures).extractor, nothing)
+            for owner, model in knowledge.models.items()
+        }
+        decoder, loss = await self.compute(
+            train_decoder, kept.decoder, knowledge.models, docked.layers, docked.translated, pictures, params,
+            self.seed("decoding", str(t)), samples=self.effort(decoding, embeddings, params.decoder_epochs),
+        )  # fmt: skip
+        self.report(round=t, scope="train", docking_accuracy=docked.accuracy, decoder_loss=loss)
+        return docked, decoder
+
+    def effort(self, operations: Mapping[str, int], embeddings: Mapping[str, Embeddings], epochs: int) -> int:
+        """So many samples of the node's own model take as long as all of these."""
+        total = sum(operations[owner] * len(values) for owner, values in embeddings.items())
+        return round(epochs * self.worth(total))
+
+    async def invert(self, seen: Seen) -> None:
+        """Appendix C. A check from outside, so that it takes none of the system's time under `sim`: mode "other"."""
+        guesses = {}
+        for owner, model in seen.knowledge.models.items():
+            guesses[owner] = await self.compute(
+                self.learner.apply, invert, model, seen.knowledge.embeddings[owner], seen.synthetic.of([owner]),
+                self.params, self.seed("inversion", owner), mode="other",
+            )  # fmt: skip
+        await self.publish_each("inverted", guesses, round=seen.round, shared=seen.knowledge.rounds)
+        await self.gather("judged", list(guesses), round=seen.round, quorum=0)
+
+    def report_mean(self, finished: Sequence[Message], t: int) -> None:
+        for scope in ("global", "own"):
+            accuracies = [each.fields[scope] for each in finished if scope in each.fields]
+            if accuracies:
+                self.report(round=t, scope=scope, accuracy=sum(accuracies) / len(accuracies))
+
+
+class Client(Party):
+    """Keeps a model of its own, and is teacher and student of its peers."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        if not self.neighbours and self.params.exchange_epochs:
+            raise NodeError(f"{self.name} reaches no other client: give links an edge-edge, or topology mesh: true")
+        self.theta: State = self.restored.tensors if self.restored else self.learner.initial()
+        fields = self.restored.fields if self.restored else {}
+        self.trained: int = fields.get("trained", 0)  # the last round of local training
+        self.exchanged: str = fields.get("exchanged", "")  # the last exchange
+        self.begun = 0
+        self.memory: dict[int, Synthetic] = {}
+        while True:
+            message = await self.receive("begin", "exchange", "inverted", sender=self.parent)
+            match message.kind:
+                case "begin":
+                    await self.learn_alone(round_of(message), message.fields["participants"])
+                case "exchange":
+                    await self.learn_together(message, round_of(message))
+                case "inverted":
+                    await self.judge(message, round_of(message))
+
+    async def learn_alone(self, t: int, participants: list[str]) -> None:
+        """Lines 3 to 7 of Algorithm 1. Who was interrupted after the training shares once more."""
+        self.begun = t
+        if self.name not in participants:
+            return
+        if t > self.trained and self.learner.samples:
+            await self.train_until_accurate(t)
+            self.trained = t
+            await self.keep(t)
+            if "own" in self.learner.tests:
+                self.report(round=t, scope="own-before-exchange", accuracy=await self.accuracy("own"))
+        if self.params.exchange_epochs:
+            await self.share(t)
+        else:
+            await self.conclude(t)
+
+    async def train_until_accurate(self, t: int) -> None:
+        """Equation 9."""
+        moments: State = {}
+        limit = self.params.epochs if self.trained else self.params.first_epochs
+        for epoch in range(1, limit + 1):
+            seed = self.seed("epoch", str(t), str(epoch))
+            done = await self.compute(
+                self.learner.apply, train_epoch, self.theta, moments, self.params, seed, samples=self.learner.samples
+            )
+            self.theta, moments = done.state, done.moments
+            if done.accuracy >= self.params.train_accuracy:
+                break
+        self.report(round=t, scope="train", loss=done.loss, accuracy=done.accuracy, epochs=epoch)
+
+    async def share(self, t: int) -> None:
+        """θ_k, E_k and Y_k to the coordinator; nothing but word, if the client has no data."""
+        assert self.parent is not None
+        if not self.learner.samples:
+            await self.send(self.parent, "knowledge", round=t, samples=0)
+            return
+        count = min(self.learner.samples, self.params.embeddings)
+        released, labels = await self.compute(
+            self.learner.apply, embed, self.theta, self.params, self.seed("embeddings", str(t)),
+            samples=count, mode="evaluate",
+        )  # fmt: skip
+        if self.params.privacy != "none":
+            self.note(
+                "privacy", round=t, of="embeddings", mechanism=self.params.privacy, epsilon=self.params.epsilon,
+                delta=released.delta, sensitivity=released.sensitivity, sigma=released.sigma,
+                guarantee="each embedding, once, given the model" if self.params.privacy == "clip" else "none",
+            )  # fmt: skip
+        tensors = flat("model", self.theta) | {"embeddings": released.values, "labels": labels}
+        await self.send(
+            self.parent, "knowledge", tensors, round=t, samples=count,
+            model=self._assignment.model, model_params=self._assignment.model_params,
+        )  # fmt: skip
+
+    async def learn_together(self, message: Message, t: int) -> None:
+        """Lines 14 to 21. An exchange of a round that is over is only kept in memory."""
+        now, participants = Synthetic.of_tensors(message.tensors), message.fields["participants"]
+        past = {r: self.memory[r] for r in message.fields["past"] if r in self.memory}
+        if self.params.memory_rounds:
+            kept = sorted((self.memory | {t: now}).items())
+            self.memory = dict(kept[-self.params.memory_rounds - 1 :])
+        if self.name not in participants or t < self.begun:
+            return
+        identity = message.fields["identity"]
+        if identity != self.exchanged:
+            share = 1 / max(1, len(message.fields["past"]))
+            reviewed = {r: self.reviewed(synthetic, r, t, share) for r, synthetic in past.items()}
+            await self.exchange_knowledge(now, reviewed, participants, identity, t)
+            self.exchanged = identity
+            await self.keep(t)
+        await self.conclude(t)
+
+    def reviewed(self, synthetic: Synthetic, r: int, t: int, share: float) -> Synthetic:
+        """B^t of round r: the same random share of each owner's embeddings at every client, so much of each past round
+        that all are together as many as those of one."""
+        chosen = {}
+        for owner, values in synthetic.embeddings.items():
+            random = np.random.default_rng(derive_seed(self.shared_seed("review"), str(t), str(r), owner))
+            count = max(1, round(share * len(values)))
+            chosen[owner] = values[np.sort(random.choice(len(values), count, replace=False))]
+        return Synthetic(synthetic.decoder, chosen)
+
+    async def exchange_knowledge(
+        self, now: Synthetic, past: Mapping[int, Synthetic], participants: list[str], identity: str, t: int
+    ) -> None:
+        """Lines 16 to 20: tell the peers Ŷ_k, hear theirs, learn from these by turns with those of the past."""
+        sets = {t: now, **past}
+        peers = [each for each in self.neighbours if each in participants]
+        if self.name in now.embeddings:
+            logits = await self.teach(
+                {r: each.of([self.name]) for r, each in sets.items() if self.name in each.embeddings}, t
+            )
+            await self.publish(peers, "logits", logits, round=t, identity=identity)
+        owners = [each for each in peers if each in now.embeddings]
+        answers = await self.gather("logits", owners, round=t, quorum=0)
+        teachers = {each.sender: each.tensors for each in answers if each.fields["identity"] == identity}
+        lessons = {r: each for r in sets if (each := lesson(sets[r], str(r), teachers)) is not None}
+        if t not in lessons:
+            return
+        reviews = [lessons[r] for r in sorted(lessons) if r != t]
+        new, old = len(lessons[t].logits), sum(len(each.logits) for each in reviews)
+        steps = self.params.exchange_epochs * (2 * new if old else new)
+        made = self.worth(self.decoder_operations() * (new + old)) / 3  # learning takes about three times as long
+        done = await self.compute(
+            self.learner.apply, exchange, self.theta, [lessons[t]], reviews, self.params, self.seed("exchange", str(t)),
+            samples=round(steps + made),
+        )  # fmt: skip
+        self.theta = done.state
+        self.report(
+            round=t, scope="train", exchange_loss=done.loss, review_loss=done.review_loss, teachers=len(teachers)
+        )
+
+    async def teach(self, own: Mapping[int, Transfer], t: int) -> State:
+        """Ŷ_k on the client's own synthetic pictures, by round."""
+        count = sum(len(each.embeddings) for each in own.values())
+        released = await self.compute(
+            self.learner.apply, teach, self.theta, list(own.values()), self.params, self.seed("logits", str(t)),
+            samples=round(count + self.worth(self.decoder_operations() * count)), mode="evaluate",
+        )  # fmt: skip
+        return {str(r): each.values for r, each in zip(own, released, strict=True)}
+
+    async def conclude(self, t: int) -> None:
+        """Evaluate θ_k on the global and the own test set, and say so."""
+        assert self.parent is not None
+        accuracies: dict[str, Any] = {scope: await self.accuracy(scope) for scope in self.learner.tests}
+        for scope, accuracy in accuracies.items():
+            self.report(round=t, scope=scope, accuracy=accuracy)
+        await self.send(self.parent, "finished", round=t, **accuracies)
+
+    async def judge(self, inverted: Message, t: int) -> None:
+        """Compare what the coordinator made of this client's embeddings with the pictures they are of."""
+        assert self.parent is not None
+        shared = inverted.fields["shared"][self.name]
+        found = await self.compute(
+            self.learner.apply, judge, inverted.tensors, self.params, self.seed("embeddings", str(shared)), mode="other"
+        )
+        self.note("inversion", round=shared, **found)
+        await self.send(self.parent, "judged", round=t)
+
+    async def accuracy(self, scope: Scope) -> float:
+        limit = self.params.evaluate_samples
+        samples = self.learner.test_samples(scope, limit)
+        evaluate = self.learner.evaluate
+        result = await self.compute(evaluate, self.theta, scope, limit, samples=samples, mode="evaluate")
+        return float(result.accuracy)
+
+    async def keep(self, t: int) -> None:
+        await self.checkpoint(t, self.theta, trained=self.trained, exchanged=self.exchanged)
+
+
+def shared(messages: Sequence[Message]) -> Knowledge:
+    """What the clients that have data shared."""
+    holding = [each for each in messages if each.fields["samples"]]
+    return Knowledge(
+        {
+            each.sender: ClientModel(each.fields["model"], each.fields["model_params"], under("model", each.tensors))
+            for each in holding
+        },
+        {each.sender: each.tensors["embeddings"] for each in holding},
+        {each.sender: each.tensors["labels"] for each in holding},
+        {each.sender: round_of(each) for each in holding},
+    )
+
+
+ROLES: dict[str, type[Role]] = {"cloud": Coordinator, "edge": Client}

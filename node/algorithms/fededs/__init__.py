@@ -1,0 +1,1 @@
+"""FedEDS: its roles (`roles`), its parameters, the encryptor and the encrypted sets."""

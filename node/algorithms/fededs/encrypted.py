@@ -1,0 +1,143 @@
+"""FedEDS' encrypted sets: what they hold, how they travel in parts, and how a model learns from them.
+
+Between a model's extractor and its classifier stands the owner's frozen *stochastic layer*, a random matrix that turns
+the features. Whoever has the layer can learn from the pictures that were encrypted against it, through it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import kl_div, log_softmax
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from node.algorithms.fededs.parameters import PART_BYTES
+from node.learning.models import Model
+
+Floats = NDArray[np.float32]
+Part = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class EncryptedSet:
+    """D_k^F (equation 4) as it travels: `images` (N, *shape), uint8 steps between `low` and `high` or the float32
+    numbers themselves; `outputs` (N, classes), the softmax of the owner's model on them; its `layer` (d, d)."""
+
+    images: NDArray[Any]
+    outputs: Floats
+    layer: Floats
+    low: float = 0.0
+    high: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def parts(self) -> list[Part]:
+        """The samples, in pieces of `PART_BYTES` of pictures, or of one sample each where that is larger."""
+        size = max(1, PART_BYTES // max(1, self.images[:1].nbytes))
+        cuts = [slice(start, start + size) for start in range(0, len(self), size)]
+        return [{"images": self.images[cut], "outputs": self.outputs[cut]} for cut in cuts]
+
+    def taken(self, order: NDArray[np.int64]) -> EncryptedSet:
+        """The samples at these places, in this order."""
+        return EncryptedSet(self.images[order], self.outputs[order], self.layer, self.low, self.high)
+
+
+NOTHING = EncryptedSet(np.empty(0, np.uint8), np.empty(0, np.float32), np.empty((0, 0), np.float32))
+
+
+@dataclass(eq=False)
+class Incoming:
+    """A set on its way: so many `parts`, of which some are `here`, by number."""
+
+    layer: Floats
+    parts: int
+    low: float
+    high: float
+    here: dict[int, Part] = field(default_factory=dict)
+
+    def lacks(self, part: int) -> bool:
+        return part < self.parts and part not in self.here
+
+    @property
+    def complete(self) -> bool:
+        return len(self.here) == self.parts
+
+    def set(self) -> EncryptedSet:
+        """The whole set, of one part at least."""
+        images, outputs = (
+            np.concatenate([self.here[p][name] for p in range(self.parts)]) for name in ("images", "outputs")
+        )
+        return EncryptedSet(images, outputs, self.layer, self.low, self.high)
+
+
+def stochastic_layer(features: int, seed: int) -> Floats:
+    """θ^l: a (d, d) matrix of independent N(0, 1/d), which keeps the length of features on average."""
+    matrix = np.random.default_rng(seed).standard_normal((features, features)) / math.sqrt(features)
+    return matrix.astype(np.float32)
+
+
+def through(model: Model, layer: Tensor, x: Tensor) -> Tensor:
+    """f(x; θ^g, θ^c, θ^l): logits with the stochastic layer between extractor and classifier."""
+    return cast(Tensor, model.classifier(model.extractor(x) @ layer.T))
+
+
+def to_bytes(x: Floats) -> tuple[NDArray[np.uint8], float, float]:
+    """The nearest of 256 equal steps between the least and the largest number, and those two."""
+    low, high = float(x.min()), float(x.max())
+    scale = 255 / (high - low) if high > low else 0.0
+    return np.rint((x - low) * scale).astype(np.uint8), low, high
+
+
+def to_input(images: Tensor, low: float, high: float) -> Tensor:
+    """Pictures as they travelled, as the model's input."""
+    return low + images.float() * ((high - low) / 255) if images.dtype == torch.uint8 else images
+
+
+def knowledge_loss(outputs: Tensor, logits: Tensor, reduction: str) -> Tensor:
+    """L_dis of a batch (equation 6): KL(peer's outputs ‖ softmax of the logits), the `mean` or `sum` over samples."""
+    return kl_div(log_softmax(logits, dim=1), outputs, reduction="batchmean" if reduction == "mean" else "sum")
+
+
+@dataclass(eq=False)
+class Distillation:
+    """λ_dis L_dis (equation 8) as a term of each mini-batch's loss: local epoch e goes through lesson e in its order.
+    Lessons have as many samples as the node's own set."""
+
+    lessons: tuple[EncryptedSet, ...]
+    lambda_dis: float
+    batch_size: int
+    reduction: str
+    step: int = 0
+
+    def __call__(self, model: Model, x: Tensor, y: Tensor) -> Tensor:
+        epoch, place = divmod(self.step, math.ceil(len(self.lessons[0]) / self.batch_size))
+        self.step += 1
+        lesson, batch = self.lessons[epoch], slice(place * self.batch_size, (place + 1) * self.batch_size)
+        images, outputs, layer = (
+            torch.tensor(each) for each in (lesson.images[batch], lesson.outputs[batch], lesson.layer)
+        )
+        with unrecorded(model):
+            logits = through(model, layer, to_input(images, lesson.low, lesson.high))
+        return self.lambda_dis * knowledge_loss(outputs, logits, self.reduction)
+
+
+@contextlib.contextmanager
+def unrecorded(model: Model) -> Iterator[None]:
+    """Meanwhile batch normalisation normalises by the batch, and its running statistics stay as they are."""
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    for norm in norms:
+        norm.track_running_stats = False
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.track_running_stats = True

@@ -1,0 +1,130 @@
+"""FedEDS' data encryptor: a U-Net g(x; φ) whose pictures one frozen model recognises, through its stochastic layer.
+
+It learns to change a picture so that the model classifies it with the layer between extractor and classifier (equation
+3). This hides, it does not encrypt: the layer travels beside the pictures, and the cloud made it (docs/fededs.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, pad
+
+from node.algorithms.fededs.encrypted import EncryptedSet, Floats, through, to_bytes, to_input
+from node.algorithms.fededs.parameters import FedEDS
+from node.catalogue.datasets import Shape
+from node.learning.aggregation import State
+from node.learning.errors import ModelError
+from node.learning.local_training import LocalTraining
+from node.learning.optimizers import Adam, Step, optimizer
+from node.learning.training import EVALUATION_BATCH, Learner, batches
+
+ADAMW_DECAY = 0.01  # of torch.optim.AdamW
+VALUE = 110  # multiply-adds that take as long as one number put out, by the rates of simulated training
+
+
+class DoubleConvolution(nn.Sequential):
+    """Two 3x3 convolutions, each with batch normalisation and ReLU."""
+
+    def __init__(self, inside: int, width: int) -> None:
+        super().__init__(
+            nn.Conv2d(inside, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+        )  # fmt: skip
+
+
+class UNet(nn.Module):
+    """O. Ronneberger, P. Fischer, T. Brox, MICCAI 2015, with two levels and `width`, 2 and 4 times `width` channels, as
+    section VI-A2 of FedEDS tells: pooling down, transposed convolutions up, a 1x1 convolution at the end."""
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__()
+        self.enter = DoubleConvolution(channels, width)
+        self.down = nn.ModuleList(
+            nn.Sequential(nn.MaxPool2d(2), DoubleConvolution(inside, 2 * inside)) for inside in (width, 2 * width)
+        )
+        self.grow = nn.ModuleList(
+            nn.ConvTranspose2d(inside, inside // 2, 2, stride=2) for inside in (4 * width, 2 * width)
+        )
+        self.up = nn.ModuleList(DoubleConvolution(inside, inside // 2) for inside in (4 * width, 2 * width))
+        self.leave = nn.Conv2d(width, channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        skipped = [self.enter(x)]
+        for down in self.down:
+            skipped.append(down(skipped[-1]))
+        x = skipped.pop()
+        for grow, up in zip(self.grow, self.up, strict=True):
+            x, beside = grow(x), skipped.pop()
+            x = pad(x, (0, beside.shape[3] - x.shape[3], 0, beside.shape[2] - x.shape[2]))  # sides that were odd
+            x = up(torch.cat([beside, x], dim=1))
+        return cast(Tensor, self.leave(x))
+
+
+def unet(shape: Shape, width: int, seed: int) -> UNet:
+    """An encryptor for pictures of `shape`, its weights drawn from `seed`. ModelError if these are no pictures."""
+    if len(shape) != 3 or min(shape[1:]) < 8:
+        raise ModelError(f"fededs encrypts pictures of at least 8x8, not samples of shape {shape}; set exchange: false")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return UNet(shape[0], width)
+
+
+def encrypt(learner: Learner, theta: State, layer: Floats, params: FedEDS) -> EncryptedSet:
+    """Equations 3 and 4: E_g epochs of φ_k on the node's pictures with its model `theta` frozen and its `layer` active,
+    then the pictures' encryption and what the model makes of it, in the order of the node's samples."""
+    learner.set(theta)
+    model, turn = learner.model.eval(), torch.tensor(layer)
+    x, y = learner.train_data
+    random = learner.random("encryptor", 0)
+    g = unet(learner.data.shape, params.encryptor_width, int(random.integers(2**63)))
+    training = params.training(params.encryptor_epochs, params.encryptor_learning_rate)
+    step = _optimizer(list(g.train().parameters()), params.encryptor_optimizer, training)
+    for batch in batches(learner.samples, training, random):
+        step(cross_entropy(through(model, turn, g(learner.normalise(x[batch]))), y[batch]))
+    g.eval()
+    with torch.inference_mode():
+        chunks = [g(learner.normalise(chunk)) for chunk in torch.split(x, EVALUATION_BATCH)]
+        floats: Floats = torch.cat(chunks).numpy()
+        images, low, high = to_bytes(floats) if params.images == "uint8" else (floats, 0.0, 0.0)
+        travelled = torch.split(torch.from_numpy(images), EVALUATION_BATCH)
+        outputs = [through(model, turn, to_input(chunk, low, high)).softmax(1) for chunk in travelled]
+    return EncryptedSet(images, torch.cat(outputs).numpy(), layer, low, high)
+
+
+def worth(learner: Learner, width: int) -> float:
+    """How many samples of the model's own training one sample of the encryptor's takes as long as."""
+    shape = learner.data.shape
+    model = _effort(learner.model.eval(), shape)
+    return (model + _effort(unet(shape, width, seed=0).eval(), shape)) / model
+
+
+def _optimizer(parameters: Sequence[Tensor], name: str, training: LocalTraining) -> Step:
+    if name == "adamw":
+        return Adam(parameters, training.learning_rate, decay=ADAMW_DECAY)
+    return optimizer(parameters, training)
+
+
+def _effort(module: nn.Module, shape: Shape) -> float:
+    """Multiply-adds of one sample's forward pass, and `VALUE` for each number that a layer puts out."""
+    total = 0
+
+    def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        nonlocal total
+        total += VALUE * output[0].numel()
+        if isinstance(layer, nn.ConvTranspose2d):
+            total += layer.weight[0].numel() * inputs[0][0].numel()
+        elif isinstance(layer, (nn.Linear, nn.Conv1d, nn.Conv2d)):
+            total += layer.weight[0].numel() * output[0].numel()
+
+    hooks = [each.register_forward_hook(count) for each in module.modules() if not list(each.children())]
+    try:
+        with torch.inference_mode():
+            module(torch.zeros(1, *shape))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return float(total)

@@ -1,0 +1,78 @@
+"""FedEDS's parameters, under the symbols of its paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from node.learning.local_training import LocalTraining
+from node.parameters import number, switch, whole, word
+
+PART_BYTES = 1 << 20  # of pictures that travel in one message
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedEDS(LocalTraining):
+    """profile: `paper`, our reading; `literal` takes equation 6, Algorithm 4 and the encryptor's optimizer as printed;
+    `fast` has a small encryptor, for processors.
+
+    base: what is combined with it, `fedprox` with mu μ. annealing (the paper's S1): epochs_max E_max passes until round
+    turn_start T_α, `epochs` (E_min) from round turn_end T_β. exchange (S2) of encrypted sets, whose weight λ_dis falls
+    at the rate m until it is below epsilon ε; distillation, their loss's `mean` or `sum` over samples; images travel as
+    `uint8` or `float32`. The encryptor, of so many channels (encryptor_width), is trained for encryptor_epochs E_g
+    passes against a model that was trained for model_epochs E_c; layer: false leaves the stochastic layer out of it.
+    normalisation, of base fednova: by `steps`, or as in `algorithm-4`. Local training as in the paper's experiments.
+    """
+
+    profile: str = word("paper", "paper", "literal", "fast")
+    base: str = word("fedavg", "fedavg", "fedprox", "fednova")
+    mu: float = number(0.1, low=0)
+    normalisation: str = word("steps", "steps", "algorithm-4")
+    momentum: float = number(0.9, low=0, high=1, below=True)
+    weight_decay: float = number(1e-4, low=0)
+    batch_size: int = whole(64, low=1)
+    annealing: bool = switch(True)
+    epochs_max: int = whole(5, low=1)
+    turn_start: int = whole(1, low=1)
+    turn_end: int = whole(3, low=1)
+    exchange: bool = switch(True)
+    m: float = number(3.0, low=0)
+    epsilon: float = number(0.01, low=0, high=0.5)
+    distillation: str = word("mean", "mean", "sum")
+    images: str = word("uint8", "uint8", "float32")
+    layer: bool = switch(True)
+    model_epochs: int = whole(5, low=1)
+    encryptor_epochs: int = whole(20, low=1)
+    encryptor_width: int = whole(64, low=1)
+    encryptor_optimizer: str = word("adamw", "adamw", "sgd")
+    encryptor_learning_rate: float = number(1e-3, low=0, above=True)
+
+    profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "literal": {"normalisation": "algorithm-4", "distillation": "sum", "encryptor_optimizer": "sgd"},
+        "fast": {"encryptor_width": 8},
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.optimizer != "sgd":
+            raise ValueError(f"optimizer: {self.optimizer} is not what fededs is made for; take sgd")
+        if self.steps is not None and (self.annealing or self.exchange):
+            raise ValueError(f"steps: {self.steps} makes no epochs, which annealing and exchange count; give epochs")
+        if self.annealing and self.epochs_max < self.epochs:
+            raise ValueError(f"epochs_max: {self.epochs_max} is below epochs, {self.epochs}: annealing goes down")
+        if self.annealing and self.turn_end <= self.turn_start:
+            raise ValueError(f"turn_end: round {self.turn_end} is not after turn_start, round {self.turn_start}")
+
+    @property
+    def most_epochs(self) -> int:
+        longest = self.epochs_max if self.annealing else self.epochs
+        return 2 * longest if self.exchange else longest  # an epoch sees a peer's pictures beside the own
+
+    def between_clients(self, samples: int, classes: int) -> int:
+        return PART_BYTES + 4 * samples * classes if self.exchange else 0
+
+    def training(self, epochs: int, learning_rate: float | None = None) -> LocalTraining:
+        """So many epochs of local training, of the model or, with a rate of its own, of the encryptor."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(LocalTraining)} | {"epochs": epochs}
+        return LocalTraining(**values | ({} if learning_rate is None else {"learning_rate": learning_rate}))

@@ -1,0 +1,284 @@
+"""FedEDS. H. Li, H. Wu, G. Fan, Z. Zhang, S. Chen, Z. Feng, "Efficient Federated Learning with Encrypted Data Sharing
+for Data-Heterogeneous Edge Devices", Algorithms 1 to 4 and equations 2 to 12.
+
+K clients, which are edges with data of their own; θ = (θ^g, θ^c) extractor and classifier, θ^l_k the frozen stochastic
+layer of client k between them, φ_k its encryptor g, D_k its data, D_k^F its encrypted set, E_t local epochs of round t.
+
+    cloud    makes θ_0 and every θ^l_k
+    edge     θ_k ← θ_0, E_c epochs on D_k                                                                           (2)
+             φ_k ← E_g epochs of CE(y, f(g(x; φ_k); θ_k, θ^l_k))                                                    (3)
+             D_k^F = {(x' = g(x; φ_k), f(x'; θ_k, θ^l_k))}, which it shares with all others, edge to edge           (4)
+    then, in each round t
+    edge     θ_k ← θ, E_t epochs (5) of λ_c CE(D_k) + λ_dis KL(D_i^F through θ^l_i), i drawn for each epoch    (6 to 10)
+             with μ/2 ‖θ_k − θ‖² where the base is FedProx                                                         (11)
+    cloud    θ ← the base's average: FedAvg's, FedProx' or FedNova's
+
+Without annealing (`annealing: false`, E_t = E_min) and exchange (`exchange: false`) it is its base.
+
+How sets travel: an edge that has made its set *offers* it with its layer to its neighbours, who *request* one part
+after another; so after a break only what is missing travels, and who comes late is served. Round 1 begins when all
+edges that are there have made their sets, or the scenario's deadline after the first one has; an edge trains when it
+has the sets of all neighbours that are there, or has waited so long for them.
+
+Departures: equation 6's factor |D|/|D| is read as a mean over samples, and KL as KL(peer's output ‖ own output).
+FedNova counts optimizer steps and takes its own average, where Algorithm 4 counts epochs, weighs clients alike and
+steps the wrong way (`normalisation: algorithm-4`, `distillation: sum`; profile `literal` has both). The encryptor
+learns with AdamW, as section VI-A3 says at first, not SGD. D_k^F holds the model's outputs on the pictures as they
+travel, rounded to bytes. An epoch sees |D_k| samples of D_i^F, in random order, and again from the first if there are
+fewer. Batch normalisation, which the paper's model does not have, keeps no statistics of encrypted pictures. Who has
+nobody's set trains with λ_c = 1. θ_0 is the run's first model, which every node can make, so that it travels once, in
+round 1. Who comes when the rounds have begun learns from the others' sets and makes none; a set that comes later
+serves from the next round on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from node.algorithms import fednova
+from node.algorithms.common import average, evaluate, round_of, with_samples
+from node.algorithms.fededs.encrypted import (
+    NOTHING,
+    Distillation,
+    EncryptedSet,
+    Floats,
+    Incoming,
+    Part,
+    stochastic_layer,
+)
+from node.algorithms.fededs.encryptor import encrypt, worth
+from node.algorithms.fededs.parameters import FedEDS
+from node.algorithms.fedprox import ProximalTerm
+from node.errors import NodeError
+from node.learning.aggregation import State, weighted_mean
+from node.learning.models import Model
+from node.learning.training import ExtraLoss, TrainResult
+from node.messaging.wire import Message
+from node.role import Role
+
+
+def local_epochs(t: int, p: FedEDS) -> int:
+    """E_t, equation 5."""
+    if not p.annealing or t > p.turn_end:
+        return p.epochs
+    if t <= p.turn_start:
+        return p.epochs_max
+    return p.epochs_max - (p.epochs_max - p.epochs) * (t - p.turn_start) // (p.turn_end - p.turn_start)
+
+
+def scaling_factors(t: int, p: FedEDS) -> tuple[float, float]:
+    """λ_c and λ_dis, equations 9 and 10: one half each at first; 1 and 0 as soon as λ_dis is below ε."""
+    lambda_dis = 1 - 1 / (1 + math.exp(-p.m * (t - 1)))
+    return (1.0, 0.0) if lambda_dis < p.epsilon else (1 - lambda_dis, lambda_dis)
+
+
+def algorithm_4(w: State, states: Sequence[State], a: Sequence[float], eta: float) -> State:
+    """Lines 21 and 22 as printed: θ − (Σ_k ‖a_k‖₁ / K) (Σ_k Δθ_k / K) with Δθ_k = (θ_k − θ) / (η ‖a_k‖₁), a step away
+    from the clients' models and 1/η times as long. Integer counters take the maximum."""
+    result, mean_a = weighted_mean(states, [1.0] * len(states)), sum(a) / len(a)
+    for name, values in w.items():
+        if values.dtype.kind == "f":
+            theta = values.astype(np.float64)
+            deltas = [(w_k[name] - theta) / (eta * a_k) for w_k, a_k in zip(states, a, strict=True)]
+            result[name] = (theta - mean_a * np.mean(deltas, axis=0)).astype(values.dtype)
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """Several terms of a loss."""
+
+    terms: tuple[ExtraLoss, ...]
+
+    def __call__(self, model: Model, x: Tensor, y: Tensor) -> Tensor:
+        return torch.stack([term(model, x, y) for term in self.terms]).sum()
+
+
+class Cloud(fednova.Cloud):
+    """Makes the stochastic layers, waits for the exchange (Algorithm 3, lines 1 to 7), then averages as its base."""
+
+    async def run(self) -> None:
+        if self.params.exchange and self.restored is None:
+            await self.publish_each("layer", {edge: {"layer": self.layer(edge)} for edge in self.children})
+            first = await self.receive("ready")
+            await self.gather("ready", set(self.children) - {first.sender}, round=0, quorum=0)
+            await self.publish_each("layer", {})  # who comes now makes no set
+        await super().run()
+
+    def layer(self, edge: str) -> Floats:
+        """θ^l of an edge; the identity, which changes nothing, where the layer is switched off."""
+        features = self.learner.initial()["classifier.weight"].shape[1]
+        seed = self.shared_seed(f"stochastic layer of {edge}")
+        return stochastic_layer(features, seed) if self.params.layer else np.eye(features, dtype=np.float32)
+
+    async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
+        if self.params.base != "fednova":
+            return await average(self, updates, w)
+        if self.params.normalisation == "steps":
+            return await super().aggregate(updates, w, t)
+        holding = with_samples(self, updates)
+        a = [fednova.accumulated(update.fields["epochs"], self.params.momentum) for update in holding]
+        return algorithm_4(w, [each.tensors for each in holding], a, self.params.learning_rate) if holding else w
+
+
+class Edge(Role):
+    """Shares an encryption of its data with its neighbours, then trains on its own data and learns from theirs."""
+
+    async def run(self) -> None:
+        if not self.params.exchange:
+            return await self.learn()
+        if not self.neighbours:
+            raise NodeError(f"{self.name}: fededs shares sets with other edges, and here are none: set topology.edges "
+                            "to 2 or more, or algorithm.exchange to false")  # fmt: skip
+        self.own: list[Part] = []
+        self.sets: dict[str, Incoming] = {}
+        self.collected = False
+        async with self.beside(self.serve()):
+            await self.learn(await self.prepare())
+
+    async def learn(self, model: Message | None = None) -> None:
+        """Rounds without end; `model` is that of the first one, if it is here already."""
+        assert self.parent is not None
+        while True:
+            model = model or await self.receive("model", sender=self.parent)
+            t = round_of(model)
+            result = await self.transfer_knowledge(model.tensors, t)
+            self.report(round=t, scope="train", loss=result.loss)
+            await evaluate(self, result.weights, t)
+            counts = {"samples": result.samples, "steps": result.steps, "epochs": local_epochs(t, self.params)}
+            await self.send(self.parent, "update", result.weights, round=t, **counts)
+            model = None
+
+    async def transfer_knowledge(self, w: State, t: int) -> TrainResult:
+        """Algorithm 2."""
+        p, epochs = self.params, local_epochs(t, self.params)
+        lambda_c, lambda_dis = scaling_factors(t, p)
+        lessons: tuple[EncryptedSet, ...] = ()
+        if p.exchange and lambda_dis > 0:
+            lessons = await self.lessons(t, epochs)
+        elif p.exchange:
+            self.sets.clear()  # nobody learns from them any more
+        terms: list[ExtraLoss] = [ProximalTerm(w, p.mu)] if p.base == "fedprox" else []
+        if lessons:
+            terms.append(Distillation(lessons, lambda_dis, p.batch_size, p.distillation))
+        extra = Sum(tuple(terms)) if len(terms) > 1 else next(iter(terms), None)
+        training = p.training(epochs)
+        samples = self.learner.work(training) + sum(len(lesson) for lesson in lessons)
+        result: TrainResult = await self.compute(
+            self.learner.train, w, training, t, extra, lambda_c if lessons else 1.0, samples=samples, mode="train"
+        )
+        return result
+
+    async def lessons(self, t: int, epochs: int) -> tuple[EncryptedSet, ...]:
+        """For each local epoch the set of i* ~ U({1, …, K} \\ {k}), of those that are here: |D_k| of its samples."""
+        await self.collect()
+        known = [self.sets[i] for i in self.neighbours if i in self.sets]
+        here = [each for each in known if each.complete and each.parts]
+        if not here or not self.learner.samples:
+            return ()
+        random = self.learner.random("lessons", t)
+        drawn = [here[random.integers(len(here))].set() for _ in range(epochs)]
+        return tuple(each.taken(np.resize(random.permutation(len(each)), self.learner.samples)) for each in drawn)
+
+    # Before the first round
+
+    async def prepare(self) -> Message | None:
+        """Algorithm 1, and the exchange. Returns the model of a round, if rounds have begun without this edge."""
+        if self.restored is not None:
+            tensors, ends = self.restored.tensors, self.restored.fields
+            await self.offer(EncryptedSet(tensors["images"], tensors["outputs"], tensors["layer"], **ends))
+            return None
+        first = await self.receive("layer", "model", sender=self.parent)
+        if first.kind == "model":
+            await self.offer(NOTHING)
+            return first
+        await self.offer(await self.generate(np.array(first.tensors["layer"])))
+        await self.collect()
+        return None
+
+    async def generate(self, layer: Floats) -> EncryptedSet:
+        """FedEncryptedDataGenerate, Algorithm 1: D_k^F, kept for a restart."""
+        p, samples = self.params, self.learner.samples
+        if not samples:
+            return NOTHING
+        first = p.training(p.model_epochs)
+        theta_k = await self.compute(
+            self.learner.train, self.learner.initial(), first, 0, samples=self.learner.work(first), mode="train"
+        )
+        each = await self.compute(self.learner.apply, worth, p.encryptor_width, mode="other")
+        made: EncryptedSet = await self.compute(
+            self.learner.apply, encrypt, theta_k.weights, layer, p,
+            samples=round(samples * p.encryptor_epochs * each), mode="train",
+        )  # fmt: skip
+        right = made.outputs.argmax(1) == self.learner.train_data[1].numpy()
+        self.note("encrypted", round=0, samples=samples, accuracy=float(right.mean()))
+        tensors = {"images": made.images, "outputs": made.outputs, "layer": made.layer}
+        await self.checkpoint(0, tensors, low=made.low, high=made.high)
+        return made
+
+    async def offer(self, made: EncryptedSet) -> None:
+        """Tell the neighbours that the set can be requested, or that there is none to wait for; and the cloud."""
+        assert self.parent is not None
+        self.own = made.parts()
+        fields = {"parts": len(self.own), "low": made.low, "high": made.high}
+        await self.publish(self.neighbours, "offer", {"layer": made.layer}, round=None, **fields)
+        await self.publish(self.parent, "ready")
+
+    async def collect(self) -> None:
+        """Fetch what is missing of the neighbours' sets, a part of each at a time.
+
+        The first time it waits for the offers of all that are there, until the scenario's deadline, and so for each
+        part; who does not keep the deadline is not asked again this time.
+        """
+        missing = [i for i in self.neighbours if i not in self.sets or not self.sets[i].complete]
+        patience = 0.0 if self.collected else None
+        for offer in await self.gather("offer", missing, round=0, quorum=0, deadline=patience):
+            self.take_offer(offer)
+        silent: set[str] = set()
+        for part in range(max((each.parts for each in self.sets.values()), default=0)):
+            asked = {i for i in self.sets if self.sets[i].lacks(part) and i in self.present - silent}
+            if asked:
+                await self.fetch(part, asked)
+                silent |= {i for i in asked if self.sets[i].lacks(part)}
+        if not self.collected:
+            lacking = [i for i in self.neighbours if i not in self.sets or not self.sets[i].complete]
+            self.note("exchanged", round=0, sets=len(self.neighbours) - len(lacking), missing=lacking)
+        self.collected = True
+
+    async def fetch(self, part: int, asked: set[str]) -> None:
+        """Request a part of several neighbours' sets, and wait for it."""
+        await self.send(sorted(asked), "request", round=part)
+        async with self.beside(self.ask_again(part, asked)):
+            for answer in await self.gather("encrypted", asked, round=part, quorum=0):
+                if answer.tensors:
+                    self.sets[answer.sender].here[part] = answer.tensors
+
+    async def ask_again(self, part: int, asked: set[str]) -> None:
+        """Who offers its set again, since it was away for a moment, may have missed the request."""
+        while True:
+            offer = await self.receive("offer")
+            self.take_offer(offer)
+            if offer.sender in asked:
+                await self.send(offer.sender, "request", round=part)
+
+    def take_offer(self, offer: Message) -> None:
+        """What is here stays: an edge that was restarted offers the same set, since all that makes it is seeded."""
+        known, parts = self.sets.get(offer.sender), offer.fields["parts"]
+        if known is None or (not known.complete and known.parts != parts):
+            self.sets[offer.sender] = Incoming(np.array(offer.tensors["layer"]), **offer.fields)
+
+    async def serve(self) -> None:
+        """Give neighbours the parts that they ask for; nothing, if there are none any more."""
+        while True:
+            request = await self.receive("request")
+            p = round_of(request)
+            await self.send(request.sender, "encrypted", self.own[p] if p < len(self.own) else None, round=p)
+
+
+ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Edge}

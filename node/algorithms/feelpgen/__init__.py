@@ -1,0 +1,1 @@
+"""FEELPGen and its variants: roles (`roles`), parameters, the generator and the private projection."""

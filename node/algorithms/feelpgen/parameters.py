@@ -1,0 +1,95 @@
+"""The parameters of FEELPGen and its two variants, under the symbols of their paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from node.learning.local_training import LocalTraining
+from node.parameters import number, whole, word
+
+
+@dataclass(frozen=True, kw_only=True)
+class FEELPGenMinus(LocalTraining):
+    """Inside a silo: inner_rounds T before silos meet; participation, the share of an edge's devices in each of them;
+    generated_batch b*, generated samples per mini-batch, whose loss is weighed by b* over the `batch` or over the
+    client's `data` (generated_weight); aggregation `mean`, or `literal` as Algorithm 1 prints it.
+
+    The generator: generator_hidden width; generator_steps per inner round; generator_learning_rate, times
+    generator_decay after each inner round; generator_lambda λ of equation 9, on the `squared` distance or its `norm`
+    (generator_distance); latent_noise, standard deviation of ε; diversity, weight of FedGen's loss of that name.
+
+    profile: `paper`; `literal` takes the equations as printed; `fast` does a third of the work, for a first look.
+    """
+
+    profile: str = word("paper", "paper", "literal", "fast")
+    steps: int | None = whole(20, low=1, none=True)
+    inner_rounds: int = whole(5, low=1)
+    participation: float = number(0.5, low=0, above=True, high=1)
+    generated_batch: int = whole(32, low=2)
+    generated_weight: str = word("batch", "batch", "data")
+    aggregation: str = word("mean", "mean", "literal")
+    generator_hidden: int = whole(256, low=1)
+    generator_steps: int = whole(50, low=1)
+    generator_learning_rate: float = number(1e-4, low=0, above=True)
+    generator_decay: float = number(0.98, low=0, above=True, high=1)
+    generator_lambda: float = number(0.1, low=0)
+    generator_distance: str = word("squared", "squared", "norm")
+    latent_noise: float = number(0.1, low=0)
+    diversity: float = number(0.0, low=0)
+
+    profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "literal": {
+            "aggregation": "literal",
+            "generated_weight": "data",
+            "generator_distance": "norm",
+            "latent_noise": 0.0,
+        },
+        "fast": {"steps": 10, "inner_rounds": 3, "generator_steps": 20},
+    }
+
+    @property
+    def edge_rounds(self) -> int:
+        return self.inner_rounds
+
+
+@dataclass(frozen=True, kw_only=True)
+class FEELPGen(FEELPGenMinus):
+    """Between silos: features, rows of Z; refreshed K′, peers whose Z an edge looks at anew each time; aggregated 𝒦,
+    peers whose models it asks for, and patience, how many seconds it waits for them at most; eta_agg η, how far it goes
+    towards them; gamma γ, weight of likeness against freshness; staleness_constant C and staleness_penalty φ of the
+    latter; max_age, rounds without a word after which an edge that is gone is forgotten; likeness `similarity`,
+    exp(−KL), or `literal`, KL itself as equation 17 prints it."""
+
+    features: int = whole(320, low=1)
+    refreshed: int = whole(4, low=1)
+    aggregated: int = whole(5, low=1)
+    patience: float = number(5.0, low=0, above=True)
+    eta_agg: float = number(0.5, low=0, high=1)
+    gamma: float = number(0.5, low=0, high=1)
+    staleness_constant: float = number(0.1, low=0)
+    staleness_penalty: float = number(0.8, low=0)
+    max_age: int | None = whole(10, low=1, none=True)
+    likeness: str = word("similarity", "similarity", "literal")
+
+    profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "literal": {**FEELPGenMinus.profiles["literal"], "likeness": "literal", "eta_agg": 0.01},
+        "fast": {**FEELPGenMinus.profiles["fast"], "features": 80},
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FEELPGenPlus(FEELPGen):
+    """epsilon ε and delta δ of the principal components, so many components d′, and what of them is released: Z seen
+    through them (`projection`), or the components themselves (`basis`, Algorithm 3)."""
+
+    epsilon: float = number(1.0, low=0, above=True, high=1)
+    delta: float = number(0.001, low=0, above=True, high=1, below=True)
+    components: int = whole(2, low=1)
+    released: str = word("projection", "projection", "basis")
+
+    profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "literal": {**FEELPGen.profiles["literal"], "released": "basis"},
+        "fast": FEELPGen.profiles["fast"],
+    }

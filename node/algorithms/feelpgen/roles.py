@@ -1,0 +1,330 @@
+"""FEELPGen⁻, FEELPGen, FEELPGen⁺. X. Jiang, H. Zhong, D. Chen, J. Zhang, Q. Zhang, J. Cui, "FEELPGen: Data-Free
+Knowledge Distillation for Personalized Federated Learning Across Heterogeneous Edge Silos", IEEE Internet of Things
+Journal 2025, doi 10.1109/JIOT.2025.3619561, Algorithms 1 to 3. There is no cloud: a silo is an edge and its devices.
+
+ω_k model of silo k, ω_k^i of its device i, |D_k^i| samples of that, G_k generator with state ω̂_k, Z_k what it gives for
+labels Y that all edges share, v_k version of (ω_k, Z_k), M queue of the (Z_j, v_j) that an edge keeps, t round.
+
+    device   ω_k^i ← ω_k − η′ ∇(CE(own) + (b*/B) CE(h(G_k(z|y)), y))                    knowledge reinforcement
+    edge     train ω̂_k on the mean of the logits of the ω_k^i (equation 9);             knowledge extraction
+             ω_k ← Σ_i |D_k^i| ω_k^i / |D_k|, T times
+    edges    publish (Z_k, v_k); refresh K′ entries of M; σ_j = γ s_j + C (1 − γ) (1 + age_j)^−φ,
+             s_j = exp(−KL(Z_k ‖ Z_j)) over their sum in M; pull the models of the 𝒦 largest σ_j;
+             ω_k ← ω_k + η Σ_j (σ_j / Σσ) (ω_j − ω_k)
+
+Inside a silo rounds are synchronous. Between edges nobody waits for another's progress: an edge answers requests for
+its model while it trains, ranks those it has heard of, and takes what arrives within `patience`. FEELPGen⁻: edges
+average one another's models instead, each with all. FEELPGen⁺: Z travels as its private projection.
+
+Departures, of which `profile: literal` takes the printed text where it can be run:
+- Equation 4, Algorithm 1 line 17 and Algorithm 2 line 19 subtract models from models: ω shrinks and learns nothing.
+- Equation 17 adds KL and takes the largest weights, though the text wants small KL.
+- Equation 13 weighs by b*/|D|; b*/B is FedGen's. Equation 16 is infinite at age 0. Equation 3 divides by N twice.
+- Equation 9's second term has no gradient in ω̂_k: ε is added to the generator's noise instead. Its third term is
+  squared, since a norm has no gradient where training begins. How long a generator trains is not said; Adam starts
+  afresh each time.
+- KL is that of softmaxes over a row's features, averaged over rows. Age counts the receiver's rounds since it heard.
+- Algorithm 3 releases the components (32 x 2). The paper's bytes are those of the projection (320 x 2): the default,
+  to which the privacy of the components does not extend.
+- E = 20 are mini-batches, as in FedGen. An edge hears all that is published (Algorithm 2, line 6) and looks at K′ of
+  it. Who is not there is not asked, and is forgotten `max_age` rounds after it was last heard.
+- An edge that is done serves on until the others are. FEELPGen⁻ weighs edges by the samples that took part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from node.algorithms.common import average, drawn, evaluate, participants, round_of, train, with_samples
+from node.algorithms.feelpgen.generator import (
+    CLASSIFIER,
+    Extraction,
+    Reinforcement,
+    dimensions,
+    extract,
+    new_generator,
+    sample_features,
+)
+from node.algorithms.feelpgen.parameters import FEELPGen, FEELPGenMinus, FEELPGenPlus
+from node.algorithms.feelpgen.private_projection import private_basis, project
+from node.learning.aggregation import State, weighted_mean
+from node.messaging.wire import Message
+from node.role import Role
+
+EPSILON = 1e-8  # keeps the logarithm of equation 15 finite
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What an edge knows of another: its Z, of which version, and the own round in which it was heard."""
+
+    z: NDArray[np.float32]
+    version: int
+    at: int
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """An entry of the queue with its sub-weights and weight."""
+
+    peer: str
+    version: int
+    age: int
+    kl: float
+    weight: float
+
+
+def inner_rounds(t: int, T: int) -> range:
+    """Numbers of the inner rounds of round t: each is unique in the run."""
+    return range((t - 1) * T + 1, t * T + 1)
+
+
+def divergence(z_i: NDArray[Any], z_j: NDArray[Any]) -> float:
+    """KL(Z_i ‖ Z_j) of equation 15: of softmaxes over the features of each row, mean over rows."""
+    p, q = _softmax(z_i), _softmax(z_j)
+    return float(np.sum(p * np.log((p + EPSILON) / (q + EPSILON)), axis=1).mean())
+
+
+def _softmax(z: NDArray[Any]) -> NDArray[np.float64]:
+    e = np.exp(np.asarray(z, np.float64) - z.max(axis=1, keepdims=True))
+    result: NDArray[np.float64] = e / e.sum(axis=1, keepdims=True)
+    return result
+
+
+def weights(kl: Sequence[float], ages: Sequence[int], p: FEELPGen) -> list[float]:
+    """σ_j of equation 17 from KL and age (equation 16) of each entry of the queue."""
+    likeness = np.asarray(kl, np.float64)
+    if p.likeness == "similarity" and len(kl):
+        likeness = np.exp(likeness.min() - likeness)
+        likeness = likeness / likeness.sum()
+    freshness = (1.0 + np.asarray(ages)) ** -p.staleness_penalty
+    return [float(sigma) for sigma in p.gamma * likeness + p.staleness_constant * (1 - p.gamma) * freshness]
+
+
+def rank(z: NDArray[Any], queue: Mapping[str, Heard], t: int, p: FEELPGen) -> list[Ranked]:
+    """The queue, the largest weight first; of equal ones in the order of names."""
+    peers = sorted(queue)
+    kl = [divergence(z, queue[peer].z) for peer in peers]
+    ages = [t - queue[peer].at for peer in peers]
+    sigma = weights(kl, ages, p)
+    rows = [Ranked(j, queue[j].version, *of) for j, of in zip(peers, zip(ages, kl, sigma, strict=True), strict=True)]
+    return sorted(rows, key=lambda row: -row.weight)
+
+
+def aggregate(w: State, others: Sequence[Mapping[str, Any]], sigma: Sequence[float], p: FEELPGen) -> State:
+    """ω + η Σ_j σ̂_j (ω_j − ω); `literal` is equation 4 as printed."""
+    if not others or p.eta_agg == 0:
+        return w
+    if p.aggregation == "literal":
+        return subtracted(w, weighted_mean(others, normalised(sigma)), p.eta_agg)
+    return weighted_mean([w, *others], [1 - p.eta_agg, *(p.eta_agg * share for share in normalised(sigma))])
+
+
+def normalised(sigma: Sequence[float]) -> list[float]:
+    """σ̂ = σ / Σσ; equal shares where all are 0."""
+    total = sum(sigma)
+    return [each / total if total else 1 / len(sigma) for each in sigma]
+
+
+def subtracted(w: State, mean: State, eta: float) -> State:
+    """ω − η · mean, of floats: Algorithm 1 line 17 and Algorithm 2 line 19 as printed."""
+    return {name: v - v.dtype.type(eta) * mean[name] if v.dtype.kind == "f" else mean[name] for name, v in w.items()}
+
+
+def published(generator: State, p: FEELPGen, labels: int, noise: int) -> NDArray[np.float32]:
+    """Z of a generator, or what FEELPGen⁺ releases of it (Algorithm 3, lines 16 to 18); `labels`, `noise` are seeds."""
+    z = sample_features(generator, p.features, labels)
+    if not isinstance(p, FEELPGenPlus):
+        return z
+    basis = private_basis(z, p.components, p.epsilon, p.delta, np.random.default_rng(noise))
+    return basis.T.astype(np.float32) if p.released == "basis" else project(z, basis)
+
+
+def guarantee(p: FEELPGenPlus) -> str:
+    """What may be said about the privacy of what FEELPGen⁺ sends, for the record."""
+    budget = f"({p.epsilon:g}, {p.delta:g})-differentially private for one row of Z"
+    if p.released == "basis":
+        return f"each release of principal components is {budget}; releases add up, generators learn without privacy"
+    return f"principal components are {budget}, but Z projected on them travels, for which no guarantee holds"
+
+
+def extraction(p: FEELPGenMinus, r: int) -> Extraction:
+    """How the generator is trained in inner round r."""
+    rate = p.generator_learning_rate * p.generator_decay ** (r - 1)
+    return Extraction(
+        steps=p.generator_steps, batch=p.generated_batch, learning_rate=rate, regularisation=p.generator_lambda,
+        by_norm=p.generator_distance == "norm", latent_noise=p.latent_noise, diversity=p.diversity,
+    )  # fmt: skip
+
+
+def parted(tensors: Mapping[str, NDArray[Any]], part: str) -> State:
+    """The tensors whose names begin with `part` and a slash, without that."""
+    return {name.removeprefix(f"{part}/"): each for name, each in tensors.items() if name.startswith(f"{part}/")}
+
+
+def joined(**parts: Mapping[str, NDArray[Any]]) -> State:
+    """The opposite."""
+    return {f"{part}/{name}": each for part, state in parts.items() for name, each in state.items()}
+
+
+class Edge(Role):
+    """A silo's edge. What it publishes and serves is its model of the end of the inner rounds, before aggregation."""
+
+    t = 0  # the own round
+    samples = 0  # that took part in it
+
+    async def run(self) -> None:
+        self.begin()
+        meet = self.personalise if isinstance(self.params, FEELPGen) else self.average_all
+        async with self.beside(self.serve()):
+            if isinstance(self.params, FEELPGenPlus) and self.name == min([self.name, *self.neighbours]):
+                self.note("note", text=f"FEELPGen⁺: {guarantee(self.params)}")
+            if isinstance(self.params, FEELPGen) and self.restored is not None:
+                await self.announce(self.t)
+            async for t in self.rounds():
+                self.t, self.samples = t, 0
+                for r in inner_rounds(t, self.params.inner_rounds):
+                    await self.inner_round(r)
+                await self.evaluate_trained(t)
+                await meet(t)
+                await evaluate(self, self.w, t)
+                await self.keep(t)
+            await self.publish(self.neighbours, "done")
+            await self.gather("done", self.neighbours, round=self.t, quorum=0, deadline=math.inf)
+
+    def begin(self) -> None:
+        """State: model and generator, the queue M, and what was heard and not looked at yet."""
+        self.heard: dict[str, Heard] = {}
+        self.queue: dict[str, Heard] = {}
+        if self.restored is None:
+            self.w: State = self.learner.initial()
+            hidden, seed = self.params.generator_hidden, self.shared_seed("generator")
+            self.g = new_generator(*dimensions(self.w), hidden, seed)
+        else:
+            self.t = self.restored.round
+            self.w, self.g = (parted(self.restored.tensors, part) for part in ("model", "generator"))
+            z = parted(self.restored.tensors, "queue")
+            self.queue = {peer: Heard(z[peer], *numbers) for peer, numbers in self.restored.fields["queue"].items()}
+        self.served = self.w
+
+    async def evaluate_trained(self, t: int) -> None:
+        """Before silos meet: beside what a silo has of the meeting, what it has by itself."""
+        if "own" in self.learner.tests:
+            limit = self.params.evaluate_samples
+            samples = self.learner.test_samples("own", limit)
+            result = await self.compute(self.learner.evaluate, self.w, "own", limit, samples=samples, mode="evaluate")
+            self.report(round=t, scope="own", accuracy_before_meeting=result.accuracy)
+
+    async def keep(self, t: int) -> None:
+        queue = {peer: [entry.version, entry.at] for peer, entry in self.queue.items()}
+        z = {peer: entry.z for peer, entry in self.queue.items()}
+        await self.checkpoint(t, joined(model=self.w, generator=self.g, queue=z), queue=queue)
+
+    # Algorithm 1: inside the silo
+
+    async def inner_round(self, r: int) -> None:
+        p = self.params
+        devices = participants(self, p.participation, r)
+        await self.publish(devices, "model", joined(model=self.w, generator=self.g), round=r)
+        updates = with_samples(self, await self.gather("update", devices, round=r))
+        if not updates:
+            return
+        heads = [{name: update.tensors[name] for name in CLASSIFIER} for update in updates]
+        seed = int(self.learner.random("extraction", r).integers(2**63))
+        work = p.generator_steps * p.generated_batch
+        self.g = await self.compute(extract, self.g, heads, extraction(p, r), seed, samples=work, mode="train")
+        mean = await average(self, updates, self.w)
+        self.w = subtracted(self.w, mean, p.learning_rate) if p.aggregation == "literal" else mean
+        self.samples += sum(update.fields["samples"] for update in updates)
+
+    # Algorithm 2: between silos
+
+    async def serve(self) -> None:
+        """Beside everything else: hear what others publish, and answer who asks for this edge's model."""
+        while True:
+            message = await self.receive("features", "request")
+            if message.kind == "request":
+                await self.send(message.sender, "silo", self.served, round=message.round)
+            else:
+                z = message.tensors["z"]
+                self.heard[message.sender] = Heard(z, round_of(message), self.t)
+
+    async def announce(self, t: int) -> NDArray[np.float32]:
+        """Publish (Z, version), and serve the model that goes with it; a version is the round it was made in."""
+        labels, noise = self.shared_seed("labels"), int(self.learner.random("projection", t).integers(2**63))
+        z: NDArray[np.float32] = await self.compute(published, self.g, self.params, labels, noise, mode="other")
+        self.served = self.w
+        await self.publish(self.neighbours, "features", {"z": z}, round=t)
+        return z
+
+    async def personalise(self, t: int) -> None:
+        p = self.params
+        z = await self.announce(t)
+        self.refresh(t)
+        ranked = await self.compute(rank, z, self.queue, t, p, mode="other")
+        there = [row for row in ranked if row.peer in self.present][: p.aggregated if p.eta_agg else 0]
+        asked = [row.peer for row in there]
+        await self.send(asked, "request", round=t)
+        answers = await self.gather("silo", asked, round=t, quorum=0, deadline=p.patience)
+        sigma = {row.peer: row.weight for row in there}
+        senders, states = [answer.sender for answer in answers], [answer.tensors for answer in answers]
+        taken = [sigma[sender] for sender in senders]
+        self.w = await self.compute(aggregate, self.w, states, taken, p, mode="other")
+        shares = {j: p.eta_agg * share for j, share in zip(senders, normalised(taken), strict=True)}
+        self.tell(t, ranked, asked, shares)
+
+    def refresh(self, t: int) -> None:
+        """Lines 8 to 12: look at what K′ random peers published; forget who has been gone for long."""
+        p = self.params
+        for peer in drawn(self, sorted(self.heard.keys() & self.present), p.refreshed, "refresh", t):
+            self.queue[peer] = self.heard[peer]
+        if p.max_age is not None:
+            there, oldest = self.present, t - p.max_age
+            self.queue = {peer: each for peer, each in self.queue.items() if peer in there or each.at >= oldest}
+
+    async def average_all(self, t: int) -> None:
+        """FEELPGen⁻: every edge sends to every other, and takes the mean of what it has."""
+        await self.send(self.neighbours, "silo", self.w if self.samples else None, round=t, samples=self.samples)
+        patience = (self.params.inner_rounds + 1) * self.gathering.deadline  # others may need theirs T times
+        answers = await self.gather("silo", self.neighbours, round=t, deadline=patience)
+        mine = Message("silo", self.name, t, {"samples": self.samples}, self.w)
+        everybody = sorted([*answers, mine], key=lambda each: each.sender)
+        total = sum(each.fields["samples"] for each in everybody)
+        self.w = await average(self, everybody, self.w) if total else self.w
+        shares = {each.sender: each.fields["samples"] / total for each in answers if total}
+        self.tell(t, [], [each.sender for each in answers], shares)
+
+    def tell(self, t: int, ranked: Sequence[Ranked], asked: Sequence[str], shares: Mapping[str, float]) -> None:
+        """Into the record: the queue as it was ranked, whom this edge asked, and their shares of its new model."""
+        queue = {row.peer: [row.version, row.age, row.kl, row.weight] for row in ranked}
+        self.note("peers", round=t, queue=queue, asked=list(asked), shares=dict(shares))
+
+
+class Device(Role):
+    """Trains on its own data and on what the silo's generator makes."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        p = self.params
+        while True:
+            message = await self.receive("model", sender=self.parent)
+            r = round_of(message)
+            w, generator = (parted(message.tensors, part) for part in ("model", "generator"))
+            beside = p.batch_size if p.generated_weight == "batch" else max(self.learner.samples, 1)
+            seed = int(self.learner.random("generated", r).integers(2**63))
+            reinforcement = Reinforcement(generator, p.generated_batch / beside, p.generated_batch, seed)
+            result = await train(self, w, r, p, reinforcement)
+            t, more = divmod(r, p.inner_rounds)
+            if not more:  # the last inner round of round t
+                self.report(round=t, scope="train", loss=result.loss)
+                await evaluate(self, result.weights, t)
+            await self.send(self.parent, "update", result.weights, round=r, samples=result.samples)
+
+
+ROLES: dict[str, type[Role]] = {"edge": Edge, "device": Device}

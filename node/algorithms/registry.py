@@ -1,0 +1,101 @@
+"""The algorithms: each with its module, its parameters and the tiers it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from node.algorithms.dffke.parameters import DFFKE
+from node.algorithms.fededs.parameters import FedEDS
+from node.algorithms.feelpgen.parameters import FEELPGen, FEELPGenMinus, FEELPGenPlus
+from node.algorithms.parameters import PHEFL, EdgeCloud, FedAvg, FedFeat, FedNova, FedProx, HierFAVG, OnlyEdge
+from node.learning.local_training import LocalTraining
+
+Need = Literal["required", "optional", "none"]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """An algorithm: its module under `node.algorithms`, its parameters, and the tiers it needs.
+
+    `leader` is the tier whose rounds count as the rounds of the run; where it has several nodes, the first leads.
+    `flat`: one layer of clients, edges that hold data or devices without edges. `meshed`: edges talk to one another.
+    `personal`: each client has a model of its own, which may be of a kind of its own and does the global test too.
+    `personalises`: edges need a part of their own test sets to personalise by.
+    `levels`: each edge gathers the answers of all other edges.
+    """
+
+    name: str
+    module: str
+    params: type[LocalTraining]
+    summary: str
+    cloud: Need
+    edges: Need
+    devices: Need
+    leader: Literal["cloud", "edge"]
+    flat: bool = False
+    meshed: bool = False
+    personal: bool = False
+    personalises: bool = False
+    levels: bool = False
+
+    def problem(self, *, cloud: bool, edges: int, devices: int) -> str | None:
+        """Say why the algorithm cannot run on a topology with so many nodes of each tier, or None if it can."""
+        for tier, need, count in (("cloud", self.cloud, int(cloud)), ("edges", self.edges, edges),
+                                  ("devices", self.devices, devices)):  # fmt: skip
+            if need == "required" and count == 0:
+                return f"{self.name} needs {tier}: the topology has none"
+            if need == "none" and count:
+                without = "false" if tier == "cloud" else "0"
+                return f"{self.name} has no use for {tier}: the topology has {count}; set it to {without}"
+        if edges == 0 and devices == 0:
+            return f"{self.name} needs nodes that hold data: the topology has neither edges nor devices"
+        if self.flat and edges and devices:
+            return f"{self.name} knows one layer of clients: give edges or devices, not both, or take hierfavg"
+        return None
+
+
+ALGORITHMS: dict[str, Algorithm] = {
+    algorithm.name: algorithm
+    for algorithm in (
+        Algorithm("fedavg", "node.algorithms.fedavg", FedAvg,
+                  "the cloud averages the models its clients trained",
+                  "required", "optional", "optional", "cloud", flat=True),
+        Algorithm("fedprox", "node.algorithms.fedprox", FedProx,
+                  "FedAvg whose clients are held near the global model",
+                  "required", "optional", "optional", "cloud", flat=True),
+        Algorithm("fednova", "node.algorithms.fednova", FedNova,
+                  "FedAvg that counts each client's mean step, however many steps it took",
+                  "required", "optional", "optional", "cloud", flat=True),
+        Algorithm("fededs", "node.algorithms.fededs.roles", FedEDS,
+                  "edges share encrypted data with one another before they train below a cloud",
+                  "required", "required", "none", "cloud", meshed=True),
+        Algorithm("hierfavg", "node.algorithms.hierfavg", HierFAVG,
+                  "edges average their devices several times before the cloud averages the edges",
+                  "required", "required", "required", "cloud"),
+        Algorithm("onlyedge", "node.algorithms.onlyedge", OnlyEdge,
+                  "each edge averages its own devices and never meets the cloud again after the first model",
+                  "optional", "required", "required", "edge"),
+        Algorithm("edgecloud", "node.algorithms.edgecloud", EdgeCloud,
+                  "HierFAVG that scores the cloud's model on each edge's own test set (PHE-FL's baseline)",
+                  "required", "required", "required", "cloud"),
+        Algorithm("phe-fl", "node.algorithms.phefl", PHEFL,
+                  "each edge mixes its model with the others' mean, by how well either does on its own test samples",
+                  "required", "required", "required", "cloud", personalises=True),
+        Algorithm("feelpgen-minus", "node.algorithms.feelpgen.roles", FEELPGenMinus,
+                  "silos learn with a generator of features, and edges average one another's models (FEELPGen⁻)",
+                  "none", "required", "required", "edge", meshed=True, levels=True),
+        Algorithm("feelpgen", "node.algorithms.feelpgen.roles", FEELPGen,
+                  "the same, and each edge asynchronously takes in the models of edges that resemble it",
+                  "none", "required", "required", "edge", meshed=True),
+        Algorithm("feelpgen-plus", "node.algorithms.feelpgen.roles", FEELPGenPlus,
+                  "FEELPGen whose edges compare a private projection of generated features (FEELPGen⁺)",
+                  "none", "required", "required", "edge", meshed=True),
+        Algorithm("dffke", "node.algorithms.dffke.roles", DFFKE,
+                  "clients of different models learn from one another's logits on synthetic pictures",
+                  "required", "required", "none", "cloud", flat=True, meshed=True, personal=True),
+        Algorithm("fedfeat", "node.algorithms.fedfeat", FedFeat,
+                  "FedAvg whose cloud retrains the classifier on noised features of the clients (FedFeat+)",
+                  "required", "optional", "optional", "cloud", flat=True),
+    )
+}  # fmt: skip

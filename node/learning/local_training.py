@@ -1,0 +1,47 @@
+"""Parameters of a client's training on its own data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from node.parameters import Parameters, number, whole, word
+
+LABEL_BYTES = 8  # of a label that travels beside features
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalTraining(Parameters):
+    """Stochastic gradient descent on a client's own data, and how results are evaluated.
+
+    optimizer, `sgd` or `adam`, new in each round; learning_rate η; momentum ρ of `sgd`; weight_decay, an L2 term added
+    to the gradient; batch_size B; epochs E, passes over the data per round; steps, mini-batch steps per round, instead
+    of epochs; evaluate_samples, evaluate on a fixed seeded subset of so many test samples instead of all, to save
+    processor time.
+    """
+
+    optimizer: str = word("sgd", "sgd", "adam")
+    learning_rate: float = number(0.01, low=0, above=True)
+    momentum: float = number(0.0, low=0, high=1, below=True)
+    weight_decay: float = number(0.0, low=0)
+    batch_size: int = whole(32, low=1)
+    epochs: int = whole(1, low=1)
+    steps: int | None = whole(None, low=1, none=True)
+    evaluate_samples: int | None = whole(None, low=1, none=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.optimizer == "adam" and self.momentum:
+            raise ValueError(f"momentum: {self.momentum} is of sgd; adam has its own: leave it out")
+
+    @property
+    def most_epochs(self) -> int:
+        """As many passes over its data, a peer's beside it included, as a client's longest round takes."""
+        return self.epochs
+
+    def beside_model(self, samples: int, features: int) -> int:
+        """Bytes that a client of so many samples sends beside its model, which makes so many features of each."""
+        return 0
+
+    def between_clients(self, samples: int, classes: int) -> int:
+        """Bytes at most that a client of so many samples sends to another in one message and is waited for."""
+        return 0

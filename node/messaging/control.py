@@ -1,0 +1,250 @@
+"""The control plane: how a node and the orchestrator talk, past the shaped links.
+
+Messages are msgpack maps with a "type" over ZeroMQ, DEALER at the node and ROUTER at the orchestrator, CURVE both ways.
+
+From a node:
+    register {node, incarnation, pid, protocol, memory_pss? bytes}     ready; waits for start
+    beat {cpu s, rss bytes, memory_pss? bytes}      each ``Timeouts.beat``
+    event {name, round?, ...}                       see below
+    metric {round, values}                          a row of measured values; values["scope"] says of what
+    traffic {peers: [{peer, kind, direction: "sent"|"received", messages, bytes}]}    cumulative, when it changed
+    done {reason}                                   the role ended: "rounds", "accuracy" or "stopped"
+    failed {error}                                  it broke
+To a node:
+    start, stop, leave, slow {factor}, beat         beat is the lease: a node that hears nothing ends itself
+
+Events: round {round, phase: "start"} and {round, phase: "end", gatherings, abandoned: how many of them}, joined {peer},
+lost {peer, reason}, left {peer}, refused {peer, reason}, late {peer, kind, round}, superseded {peer, kind}, undelivered
+{peer, messages}, round_abandoned {round, kind, have, need}, bad_message {peer, reason}, note {text}, overrun {asked s,
+taken s, mode}, resumed {round}, frozen {seconds}, not_finite {round, what, ...}: NaN or an infinity, in the reported
+value ``what`` {scope}, in the tensor ``what`` of a message that the node sends {kind}, or in a peer's, which is left
+out {peer, kind}. ``edge_round`` stands beside the round where edges make several in one (node.messaging.numbering).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgpack  # type: ignore[import-untyped]
+import zmq
+
+from node import resources
+from node.assignment import Assignment, Keypair
+from node.errors import ControlError, WireError
+from node.messaging.gate import CONNECTIONS, Gate
+from node.messaging.sockets import Door, Endpoint, sender, set_client_keys, set_server_keys, watch
+from node.messaging.wire import PROTOCOL, plain, quoted, unpack
+
+logger = logging.getLogger(__name__)
+
+_BEAT = 1.0  # s between the orchestrator's beats
+_BACKLOG = 10_000  # messages that a side holds for one that does not read
+_READ_AHEAD = 100  # messages of one node, and of all nodes together, that wait to be taken at the orchestrator
+_READ_AT_ONCE = 64  # before other coroutines get their turn
+_LARGEST = 4 << 20  # bytes of one message
+_CONTAINERS = 1 << 16  # lists and maps in one message: rows of traffic
+_HANDSHAKE = 10_000  # ms; a node that is starved of processor time needs seconds for it
+_FLUSH = 1000  # ms that the last words may take
+
+
+class Reporter(Protocol):
+    """Where a node tells what happens to it: the control plane, or a list in a test."""
+
+    def event(self, name: str, *, round: int | None = None, **fields: Any) -> None: ...
+
+    def metric(self, round: int | None, values: Mapping[str, Any]) -> None: ...
+
+
+class ControlClient:
+    """A node's side, and its `Reporter`.
+
+    ``open`` it, ``register``, and read ``messages``. What cannot be sent because the orchestrator does not read is
+    dropped: the lease ends such a node anyway.
+    """
+
+    def __init__(self, assignment: Assignment, incarnation: str, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+        self._assignment = assignment
+        self._incarnation = incarnation
+        self._received: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._endpoint = Endpoint(assignment.control_endpoint)
+        self._socket = context.socket(zmq.DEALER)
+        self._socket.linger = _FLUSH
+        self._socket.maxmsgsize = _LARGEST
+        self._socket.sndhwm = self._socket.rcvhwm = _BACKLOG
+        self._socket.reconnect_ivl = 100
+        set_client_keys(self._socket, assignment.keys, assignment.control_key)
+        self._socket.connect(self._endpoint.address)
+        self._stop_watching = watch(self._socket, self._read)
+        self.heard = asyncio.get_running_loop().time()
+
+    def register(self) -> None:
+        """Say that this node is ready; from now on the orchestrator keeps its lease alive."""
+        self.heard = asyncio.get_running_loop().time()
+        self.send({
+            "type": "register", "node": self._assignment.node, "incarnation": self._incarnation, "pid": os.getpid(),
+            "protocol": PROTOCOL, "memory_pss": resources.proportional_bytes(),
+        })  # fmt: skip
+
+    async def receive(self) -> dict[str, Any]:
+        """The next message that is not a beat; ControlError when the orchestrator was silent for the lease."""
+        lease, beat = self._assignment.timeouts.lease, self._assignment.timeouts.beat
+        loop = asyncio.get_running_loop()
+        while self._received.empty():
+            asked = loop.time()
+            # Not wait_for: until Python 3.12 it swallows a cancellation that comes together with the message.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(beat):
+                    return await self._received.get()
+            # A node that was frozen, or starved of processor time, must not take its own silence for the other's.
+            self.heard += max(0.0, loop.time() - asked - 2 * beat)
+            if loop.time() - self.heard > lease:
+                raise ControlError(
+                    f"{self._assignment.node}: nothing heard from the orchestrator for {lease:g} s; ending"
+                )
+        return self._received.get_nowait()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        try:
+            self._socket.send(msgpack.packb(message, default=plain), zmq.NOBLOCK)
+        except zmq.Again:
+            logger.warning("the orchestrator does not read; dropped a message of type %s", message["type"])
+        asyncio.get_running_loop().call_soon(self._read)
+
+    def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
+        self.send({"type": "event", "name": name, **({} if round is None else {"round": round}), **fields})
+
+    def metric(self, round: int | None, values: Mapping[str, Any]) -> None:
+        self.send({"type": "metric", "round": round, "values": dict(values)})
+
+    def close(self) -> None:
+        """Close; what was sent before still goes out if the orchestrator reads within a second."""
+        self._stop_watching()
+        self._socket.close()
+        self._endpoint.close()
+
+    def _read(self) -> None:
+        while not self._socket.closed:
+            try:
+                message = unpack(self._socket.recv(zmq.NOBLOCK))
+            except zmq.Again:
+                return
+            self.heard = asyncio.get_running_loop().time()
+            if message.get("type") != "beat":
+                self._received.put_nowait(message)
+
+
+class ControlServer:
+    """The orchestrator's side: hears every node under the name its key proves, and keeps their leases alive."""
+
+    def __init__(self, path: Path, keys: Keypair, nodes: Mapping[str, str]) -> None:
+        """``path`` of the socket to bind, ``nodes``: the public key of each node that may connect."""
+        self._path = path
+        self._addresses: dict[str, bytes] = {}
+        self._received: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._door = Door(self._context, {key: name for name, key in nodes.items()})
+        self._endpoint = Endpoint(f"ipc://{path}")
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._socket.linger = 0
+        self._socket.maxmsgsize = _LARGEST
+        self._socket.sndhwm, self._socket.rcvhwm = _BACKLOG, _READ_AHEAD
+        self._socket.router_mandatory = True
+        self._socket.handshake_ivl = _HANDSHAKE
+        set_server_keys(self._socket, keys)
+        # One process may connect for many nodes, as a relay does.
+        self._gate = Gate(self._context, self._socket, CONNECTIONS * max(1, len(nodes)))
+        try:
+            self._socket.bind(self._endpoint.address)
+        except zmq.ZMQError as error:
+            self._release()
+            raise ControlError(f"{path}: cannot listen there ({error}); choose another run directory") from None
+        self._stop_watching = watch(self._socket, self._read)
+        self._beating = asyncio.create_task(self._beat())
+
+    @classmethod
+    async def open(cls, path: Path, keys: Keypair, nodes: Mapping[str, str]) -> ControlServer:
+        """Listen at ``path``. ControlError if that cannot be."""
+        return cls(path, keys, nodes)
+
+    async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Each message with the name of the node it came from, for ever; what cannot be read comes as a message
+        "unreadable" with its ``reason``. What else it holds, whoever reads it has to check."""
+        while True:
+            yield await self._received.get()
+            if self._received.qsize() == _READ_AHEAD - 1:
+                self._read()
+
+    async def send(self, node: str, message: Mapping[str, Any]) -> None:
+        """Send to the node's latest incarnation; a node that is not connected misses it."""
+        self._send(node, msgpack.packb(message))
+
+    async def close(self) -> None:
+        self._beating.cancel()
+        self._stop_watching()
+        self._release()
+
+    def _release(self) -> None:
+        self._gate.close()
+        self._socket.close()
+        self._door.close()
+        self._context.term()
+        self._endpoint.close()
+        self._path.unlink(missing_ok=True)
+
+    def _read(self) -> None:
+        """Take what there is, but no more than `_READ_AHEAD`: what a node sends beyond that waits with the node."""
+        for _ in range(_READ_AT_ONCE):
+            if self._socket.closed or self._received.qsize() >= _READ_AHEAD:
+                return
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            address, frame = frames[0], frames[-1]
+            node = sender(frame)
+            try:
+                if len(frames) != 2:
+                    raise WireError(f"{len(frames) - 1} frames; a control message has one")
+                self._accept(node, address.bytes, unpack(frame.buffer, _CONTAINERS))
+            except WireError as error:
+                self._received.put_nowait((node, {"type": "unreadable", "reason": str(error)}))
+        asyncio.get_running_loop().call_soon(self._read)  # others get their turn, whatever a node says
+
+    def _accept(self, node: str, address: bytes, message: dict[str, Any]) -> None:
+        if not isinstance(message.get("type"), str):
+            raise WireError("no type")
+        if message["type"] == "register":
+            if message.get("node") != node:
+                raise WireError(f"claims to be {quoted(message.get('node'))}")
+            if message.get("protocol") != PROTOCOL:
+                error = (
+                    f"speaks protocol {quoted(message.get('protocol'))}, the orchestrator {PROTOCOL}: use one version"
+                )
+                message = {"type": "failed", "error": error}  # and it hears nothing, so that its lease ends it
+            else:
+                self._addresses[node] = address
+        self._received.put_nowait((node, message))
+
+    def _send(self, node: str, data: bytes) -> None:
+        address = self._addresses.get(node)
+        if address is None:
+            return
+        try:
+            self._socket.send_multipart([address, data], zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                raise
+        asyncio.get_running_loop().call_soon(self._read)
+
+    async def _beat(self) -> None:
+        data = msgpack.packb({"type": "beat"})
+        while True:
+            for node in self._addresses:
+                self._send(node, data)
+            await asyncio.sleep(_BEAT)

@@ -1,0 +1,250 @@
+"""Between a role and its transport: it listens, keeps who is there, and lets the role wait for what it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from node.assignment import Gathering
+from node.errors import Finished
+from node.messaging.association import BadMessage, Event, Joined, Left, Lost, Received, Refused, Undelivered
+from node.messaging.control import Reporter
+from node.messaging.finite import not_finite
+from node.messaging.gathering import Gather, Mailbox, Remark
+from node.messaging.membership import Membership
+from node.messaging.numbering import EdgeRounds
+from node.messaging.transport import Transport
+from node.messaging.wire import Message
+
+FINISH = "finish"  # the kind by which a parent ends the run of its children
+TOLD_AT_ONCE, TOLD_A_SECOND = 100, 10  # events of one name about one peer: more would be as costly as what they tell of
+
+T = TypeVar("T")
+
+
+class Exchange:
+    """See the module. ``stop`` ends every wait with `Finished`, and so does a finish message of the ``parent``."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        expected: Iterable[str],
+        parent: str | None,
+        rule: Gathering,
+        reporter: Reporter,
+        edge_rounds: EdgeRounds,
+    ) -> None:
+        self.membership = Membership(expected)
+        self._transport = transport
+        self._parent = parent
+        self._rule = rule
+        self._reporter = reporter
+        self._edge_rounds = edge_rounds
+        self._mailbox = Mailbox(rule.late)
+        self._standing: dict[str, dict[str, Message]] = {}  # of each kind, each peer's
+        self._told: dict[tuple[str, str], _Allowance] = {}
+        self._news = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._failure: BaseException | None = None
+        self.gatherings = 0  # that need answers
+        self.abandoned = 0  # of these
+
+    # What a role does
+
+    async def send(self, to: Iterable[str], message: Message) -> None:
+        await self._transport.send(to, message)
+
+    async def publish(self, to: Iterable[str], message: Message) -> None:
+        """Send to those who are there now, and to the others as soon as they are."""
+        audience = frozenset(to)
+        self._standing[message.kind] = dict.fromkeys(audience, _copied(message))
+        await self._transport.send(sorted(audience & self.membership.present), message, replace=True)
+
+    async def publish_each(self, kind: str, messages: Mapping[str, Message]) -> None:
+        """The same with a message of ``kind`` for each peer."""
+        self._standing[kind] = {peer: _copied(message) for peer, message in messages.items()}
+        for peer in sorted(messages.keys() & self.membership.present):
+            await self._transport.send([peer], messages[peer], replace=True)
+
+    async def gather(
+        self, kind: str, peers: Iterable[str], round: int, quorum: float | None = None, deadline: float | None = None
+    ) -> list[Message]:
+        enough = (self._rule.quorum, self._rule.count) if quorum is None else (quorum, None)
+        gather = Gather(kind, round, frozenset(peers), *enough)
+        patience = self._rule.deadline if deadline is None else deadline
+        self._report_remarks(self._mailbox.begin(gather))
+        membership = self.membership
+        try:
+            async with asyncio.timeout(None if patience == math.inf else patience):
+                await self._until(lambda: gather.complete(membership.present, membership.left))
+        except TimeoutError:
+            pass
+        finally:
+            self._mailbox.end(gather)
+        messages = gather.result(membership.left)
+        if gather.quorum != 0 and gather.peers:
+            self.gatherings += 1
+            if not messages:
+                need = max(1, gather.need(membership.left))
+                self.abandon(kind, round, min(gather.peers), len(gather.answers), need)
+        return messages
+
+    def abandon(self, kind: str, round: int | None, peer: str, have: int, need: int) -> None:
+        """A gathering of ``peer`` and others came to nothing: the round goes on without it."""
+        self.abandoned += 1
+        numbers = self._edge_rounds.numbers(round, peer)
+        self._reporter.event("round_abandoned", **numbers, kind=kind, have=have, need=need)
+
+    async def receive(self, kinds: Collection[str], sender: str | None = None) -> Message:
+        while True:
+            message, remarks = self._mailbox.take(kinds, sender)
+            self._report_remarks(remarks)
+            if message is None or self._stopped.is_set():
+                await self._next_news()
+            elif message.sender != self._parent and not_finite(message.tensors):
+                self._report_remarks([("not_finite", message)])
+            else:
+                return message  # also a parent's that is not finite, or its children would wait for ever
+
+    async def unless_stopped(self, work: Awaitable[T]) -> T:
+        """The result of ``work``, or `Finished` as soon as the run is over."""
+        task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopped.wait())
+        try:
+            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise Finished
+        finally:
+            task.cancel()
+            stopped.cancel()
+
+    async def guard(self, work: Awaitable[None]) -> None:
+        """Do ``work`` beside the role. What goes wrong in it is raised where the role waits."""
+        try:
+            await work
+        except Finished:
+            pass  # the role will find out
+        except Exception as error:
+            self._failure = error
+            self._news.set()
+
+    # What happens to it
+
+    async def wait_for_peers(self, patience: float) -> None:
+        """Wait until every expected peer was there once, ``patience`` s at most."""
+        try:
+            async with asyncio.timeout(patience):
+                await self._until(lambda: self.membership.complete)
+        except TimeoutError:
+            pass
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._news.set()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped.is_set()
+
+    async def listen(self) -> None:
+        """For ever, take in what the transport tells. What goes wrong here is raised where the role waits."""
+        try:
+            while True:
+                await self._hear(await self._transport.receive())
+                self._news.set()
+        except Exception as error:
+            self._failure = error
+            self._news.set()
+
+    async def _hear(self, event: Event) -> None:
+        report = self._reporter.event
+        match event:
+            case Received(peer, message):
+                self._hear_message(peer, message)
+            case Joined(peer):
+                self.membership.join(peer)
+                report("joined", peer=peer)
+                await self._catch_up(peer)
+            case Lost(peer, reason):
+                self.membership.lose(peer)
+                report("lost", peer=peer, reason=reason)
+            case Left(peer):
+                self.membership.leave(peer)
+                report("left", peer=peer)
+            case Refused(peer, reason):
+                self.membership.leave(peer)
+                report("refused", peer=peer, reason=reason)
+            case BadMessage(peer, reason):
+                self._tell("bad_message", peer, reason=reason)
+            case Undelivered(peer, messages, reason):
+                self._tell("undelivered", peer, messages=messages, reason=reason)
+
+    def _hear_message(self, peer: str, message: Message) -> None:
+        if message.kind == FINISH and peer == self._parent:
+            self.stop()
+        else:
+            self._report_remarks(self._mailbox.put(message))
+
+    async def _catch_up(self, peer: str) -> None:
+        """Give a peer that came, or came back, the standing messages."""
+        for audience in list(self._standing.values()):
+            if peer in audience:
+                await self._transport.send([peer], audience[peer], replace=True)
+
+    def _report_remarks(self, remarks: Iterable[Remark]) -> None:
+        for fate, message in remarks:
+            fields = {"kind": message.kind}
+            if fate == "not_finite":
+                fields["what"] = str(not_finite(message.tensors))
+            self._tell(fate, message.sender, round=message.round, **fields)
+
+    def _tell(self, name: str, peer: str, *, round: int | None = None, **fields: Any) -> None:
+        """Report an event that a peer can cause as often as it likes: of too many some are only counted."""
+        allowance = self._told.setdefault((name, peer), _Allowance(asyncio.get_running_loop().time()))
+        untold = allowance.untold
+        if not allowance.take(asyncio.get_running_loop().time()):
+            return
+        if untold:
+            self._reporter.event(
+                "bad_message", peer=peer, reason=f"{untold} more events {name!r} came too fast to be told"
+            )
+        self._reporter.event(name, **self._edge_rounds.numbers(round, peer), peer=peer, **fields)
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        while self.stopped or not reached():
+            await self._next_news()
+
+    async def _next_news(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self.stopped:
+            raise Finished
+        self._news.clear()
+        await self._news.wait()
+
+
+class _Allowance:
+    """How many events may still be told, `TOLD_AT_ONCE` at first and `TOLD_A_SECOND` more each second."""
+
+    def __init__(self, now: float) -> None:
+        self.untold = 0
+        self._left, self._counted = float(TOLD_AT_ONCE), now
+
+    def take(self, now: float) -> bool:
+        self._left = min(float(TOLD_AT_ONCE), self._left + (now - self._counted) * TOLD_A_SECOND)
+        self._counted = now
+        if self._left < 1:
+            self.untold += 1
+            return False
+        self._left -= 1
+        self.untold = 0
+        return True
+
+
+def _copied(message: Message) -> Message:
+    own = {name: np.array(tensor) for name, tensor in message.tensors.items()}
+    return Message(message.kind, message.sender, message.round, message.fields, own)

@@ -1,0 +1,213 @@
+"""The transport of nodes that share a process: no sockets, no threads, time only by asyncio's clock.
+
+It serves simulations on a virtual clock, and tests. It hands over whole messages, and needs no signs of life, since the
+network knows who lives (`node.messaging.pair` tells what follows). Two things differ from nodes with sockets: a queue
+is never full, so ``send`` waits for nothing, and the timers of a frozen node run on, though nothing reaches or leaves
+it until it is thawed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+from node.assignment import Timeouts
+from node.errors import TransportError, WireError
+from node.messaging.association import BadMessage, Direction, Event, Joined, Left, Lost, Received, Traffic, Undelivered
+from node.messaging.pair import Delay, Flow, Line, Parcel, Tie
+from node.messaging.wire import LIMITS, Limits, Message, check, handed_over
+
+FAREWELL = "goodbye"
+
+_DEFAULT_TIMEOUTS = Timeouts()
+
+
+class MemoryNetwork:
+    """Connects the transports made from it; ``flow`` gives how each direction between two nodes carries messages."""
+
+    def __init__(self, flow: Callable[[str, str], Flow] = lambda source, target: Delay()) -> None:
+        self.endpoints: dict[str, MemoryTransport] = {}
+        self.frozen: set[str] = set()
+        self._flow = flow
+        self._ties: dict[frozenset[str], Tie] = {}
+
+    def transport(
+        self, node: str, peers: Iterable[str], *, timeouts: Timeouts = _DEFAULT_TIMEOUTS, limits: Limits = LIMITS
+    ) -> MemoryTransport:
+        """A transport for ``node``; a node that starts again takes a new one."""
+        self.frozen.discard(node)
+        return MemoryTransport(self, node, peers, timeouts, limits)
+
+    def cut(self, source: str, target: str) -> None:
+        """Let nothing cross from source to target until ``restore``."""
+        if not self.line(source, target).down:
+            self.line(source, target).cut()
+            self.tie(source, target).update()
+
+    def restore(self, source: str, target: str) -> None:
+        if self.line(source, target).down:
+            self.line(source, target).restore()
+            self.tie(source, target).update()
+
+    def freeze(self, node: str, frozen: bool) -> None:
+        """Stop a node, or let it go on: nothing reaches or leaves it meanwhile, nor is it met if it begins then."""
+        (self.frozen.add if frozen else self.frozen.discard)(node)
+        if node in self.endpoints:
+            self.endpoints[node].freeze(frozen)
+
+    def line(self, source: str, target: str) -> Line:
+        return self.tie(source, target).line_to[target]
+
+    def tie(self, one: str, other: str) -> Tie:
+        """What connects two nodes."""
+        key = frozenset((one, other))
+        if key not in self._ties:
+            lines = {
+                target: Line(self._flow(source, target), self._deliver(source, target))
+                for source, target in ((other, one), (one, other))
+            }
+            self._ties[key] = Tie(lines)
+        return self._ties[key]
+
+    def _deliver(self, source: str, target: str) -> Callable[[Parcel], None]:
+        def deliver(parcel: Parcel) -> None:
+            endpoint = self.endpoints.get(target)
+            if endpoint is not None:
+                endpoint.arrive(source, parcel)
+
+        return deliver
+
+
+class MemoryTransport:
+    """The `node.messaging.transport.Transport` of one node in a `MemoryNetwork`."""
+
+    def __init__(
+        self, network: MemoryNetwork, node: str, peers: Iterable[str], timeouts: Timeouts, limits: Limits
+    ) -> None:
+        self.node = node
+        self.patience = timeouts.lost_after
+        self.frozen = False
+        self._network = network
+        self._limits = limits
+        self._states: dict[str, Literal["unknown", "present", "lost", "left"]] = dict.fromkeys(peers, "unknown")
+        self._ties: dict[str, Tie] = {}
+        self._waiting: defaultdict[str, list[Parcel]] = defaultdict(list)  # for peers that did not come yet
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._held_events: list[Event] = []
+        self._held_sends: list[tuple[str, Parcel]] = []
+        self._counts: defaultdict[tuple[str, str, Direction], list[int]] = defaultdict(lambda: [0, 0])
+
+    async def start(self) -> None:
+        if self.node in self._network.endpoints:
+            raise TransportError(f"{self.node} is in this network already; close it first")
+        self._network.endpoints[self.node] = self
+        self.frozen = self.node in self._network.frozen
+        for peer in self._states:
+            self._ties[peer] = tie = self._network.tie(self.node, peer)
+            tie.ends[self.node] = self
+            tie.update()
+
+    async def send(self, to: Iterable[str], message: Message, *, replace: bool = False) -> None:
+        peers = list(to)
+        for peer in peers:
+            if peer not in self._states:
+                known = ", ".join(self._states) or "none"
+                raise TransportError(f"{self.node} has no peer {peer!r}; its peers are {known}")
+        parcel = Parcel(*handed_over(message, self._limits))
+        for peer in peers:
+            if replace and peer in self._waiting:
+                self._waiting[peer] = [each for each in self._waiting[peer] if each.message.kind != message.kind]
+            self._give(peer, parcel)
+
+    async def receive(self) -> Event:
+        return await self._events.get()
+
+    def traffic(self) -> list[Traffic]:
+        return [
+            Traffic(peer, kind, direction, messages, size)
+            for (peer, kind, direction), (messages, size) in sorted(self._counts.items())
+        ]
+
+    async def close(self, flush: float | None = None) -> None:
+        if self._network.endpoints.get(self.node) is self:
+            del self._network.endpoints[self.node]
+            farewell = None if flush is None else Parcel(Message(FAREWELL, self.node), 0)
+            for tie in self._ties.values():
+                tie.end(self.node, farewell)
+
+    # For the network
+
+    def freeze(self, frozen: bool) -> None:
+        self.frozen = frozen
+        if not frozen:
+            events, self._held_events = self._held_events, []
+            sends, self._held_sends = self._held_sends, []
+            for event in events:
+                self._events.put_nowait(event)
+            for peer, parcel in sends:
+                self._give(peer, parcel)
+        for tie in self._ties.values():
+            tie.update()
+
+    def arrive(self, peer: str, parcel: Parcel) -> None:
+        """A parcel has crossed the network."""
+        message = parcel.message
+        if message.kind == FAREWELL:
+            self._ties[peer].part()
+            self._states[peer] = "left"
+            self._tell(Left(peer))
+            return
+        self._count(peer, message.kind, "received", parcel.size)
+        try:
+            if self._limits is not LIMITS:
+                check(message, self._limits)
+            if message.sender != peer:
+                raise WireError(f"message {message.kind!r} claims to be from {message.sender!r}")
+        except WireError as error:
+            self._tell(BadMessage(peer, str(error)))
+        else:
+            self._tell(Received(peer, message))
+
+    def knows(self, peer: str) -> bool:
+        return peer in self._states
+
+    def meet(self, peer: str, reason: str) -> None:
+        if self._states[peer] == "present":
+            self._tell(Lost(peer, reason))
+        self._states[peer] = "present"
+        self._tell(Joined(peer))
+        for parcel in self._waiting.pop(peer, ()):
+            self._give(peer, parcel)
+
+    def lose(self, peer: str, reason: str) -> None:
+        self._states[peer] = "lost"
+        self._tell(Lost(peer, reason))
+
+    def _give(self, peer: str, parcel: Parcel) -> None:
+        """Send, or do what shall be done while that cannot be."""
+        state = self._states[peer]
+        if self.frozen:
+            self._held_sends.append((peer, parcel))
+        elif state == "present":
+            self._count(peer, parcel.message.kind, "sent", parcel.size)
+            line = self._ties[peer].line_to[peer]
+            if line.send(parcel) == math.inf and not line.down:
+                self._ties[peer].stall()
+        elif state == "unknown":
+            self._waiting[peer].append(parcel)
+        else:
+            self._tell(Undelivered(peer, 1, state))
+
+    def _tell(self, event: Event) -> None:
+        if self.frozen:
+            self._held_events.append(event)
+        else:
+            self._events.put_nowait(event)
+
+    def _count(self, peer: str, kind: str, direction: Direction, size: int) -> None:
+        count = self._counts[peer, kind, direction]
+        count[0] += 1
+        count[1] += size

@@ -1,0 +1,62 @@
+"""Packets: the pieces in which messages travel, and what nodes tell each other beside them.
+
+A packet is one or two ZeroMQ frames. The first holds a prefix (type, stream, number) and what the type says: hello a
+msgpack map, message the header of a message, the others nothing. The second holds a piece of a message's body: message
+the first, chunk a further one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from node.errors import WireError
+from node.messaging.wire import Buffer
+
+_PREFIX = struct.Struct(">BIQ")
+PREFIX_SIZE = _PREFIX.size
+
+
+class PacketType(IntEnum):
+    HELLO = 1
+    BEAT = 2
+    GOODBYE = 3
+    MESSAGE = 4
+    CHUNK = 5
+
+
+OWN_KINDS = {PacketType.HELLO: "hello", PacketType.BEAT: "beat", PacketType.GOODBYE: "goodbye"}
+FRAMING = "framing"  # what packets are counted as, beside what is in them
+RUNTIME_KINDS = frozenset({*OWN_KINDS.values(), "stale", "unknown", FRAMING})  # no message is of these kinds
+
+
+@dataclass(frozen=True)
+class Packet:
+    """A packet that arrived: ``content`` follows the prefix in its first frame, ``piece`` is the second frame."""
+
+    type: PacketType
+    stream: int
+    number: int
+    content: memoryview
+    piece: Buffer
+
+    @classmethod
+    def read(cls, frames: Sequence[Buffer]) -> Packet:
+        """WireError if the frames are not a packet."""
+        if not 1 <= len(frames) <= 2:
+            raise WireError(f"packet of {len(frames)} frames; it has one or two")
+        if len(frames[0]) < _PREFIX.size:
+            raise WireError(f"packet of {len(frames[0])} bytes; its prefix alone has {_PREFIX.size}")
+        code, stream, number = _PREFIX.unpack_from(frames[0])
+        try:
+            type = PacketType(code)
+        except ValueError:
+            raise WireError(f"packet of unknown type {code}") from None
+        return cls(type, stream, number, memoryview(frames[0])[_PREFIX.size :], frames[1] if len(frames) == 2 else b"")
+
+
+def prefix(type: PacketType, stream: int, number: int) -> bytes:
+    """How a packet's first frame begins."""
+    return _PREFIX.pack(type, stream, number)

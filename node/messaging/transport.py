@@ -1,0 +1,201 @@
+"""The data plane: what a transport is, and the one that carries messages over ZeroMQ.
+
+`ZmqTransport` binds one receiving socket on the node's address, and opens one sending socket per peer, so that no peer
+blocks another. CURVE encrypts and proves who is who; strangers do not pass (`node.messaging.sockets.Door`). What is
+sent when, and who is there, is for `node.messaging.association` to decide; this module carries it out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import zmq
+
+from node.assignment import Assignment
+from node.errors import TransportError
+from node.messaging.association import Association, Event, Traffic
+from node.messaging.chunks import LARGEST_CHUNK
+from node.messaging.gate import Gate
+from node.messaging.peers import Peers
+from node.messaging.sockets import Door, sender, set_client_keys, set_server_keys, watch
+from node.messaging.wire import LIMITS, Limits, Message
+
+_SEND_AHEAD = 8  # packets that libzmq holds for a peer beside what is in the kernel: more would only hide delay
+_RECEIVE_AHEAD = 4  # packets that libzmq holds of each peer; then TCP slows the peer down
+_PACKETS_AT_ONCE = 64  # before other coroutines get their turn
+_RECONNECT = 50  # ms between attempts to connect
+_ADDRESS_PATIENCE = 10.0  # s in which the node's address must appear
+_LINGER = 500  # ms for packets that libzmq holds when the transport closes
+
+
+class Transport(Protocol):
+    """How a node exchanges messages with its peers.
+
+    Delivery is in order and, as long as the peer is there, complete; what is queued for a peer that goes away is
+    dropped, and said to be (`Undelivered`). Conformance: tests/conformance/transports.py.
+    """
+
+    async def start(self) -> None:
+        """Begin to listen and to connect. TransportError if this node's own address cannot be had."""
+
+    async def send(self, to: Iterable[str], message: Message, *, replace: bool = False) -> None:
+        """Queue a message for some peers; it is encoded, and thereby copied, once and before the first wait.
+
+        Waits while the queue of a peer that is there is full, never for one that is away; a peer not heard of yet gets
+        its messages when it comes. ``replace``: messages of the same kind that still wait are dropped for this one,
+        which then waits for nothing.
+        """
+
+    async def receive(self) -> Event:
+        """What happened next: a message, or a change in who is there."""
+
+    def traffic(self) -> list[Traffic]:
+        """Counts per peer, kind and direction since the start."""
+
+    async def close(self, flush: float | None = None) -> None:
+        """End: at once and without a word, or with a goodbye after what is queued, for which there are ``flush`` s."""
+
+
+@dataclass(frozen=True)
+class _Connection:
+    socket: zmq.Socket[bytes]
+    stop_watching: Callable[[], None]
+
+    def close(self, linger: int = 0) -> None:
+        self.stop_watching()
+        self.socket.close(linger)
+
+
+class ZmqTransport:
+    """The `Transport` over ZeroMQ, TCP and CURVE. The context stays the caller's, and may serve one transport only."""
+
+    def __init__(
+        self, assignment: Assignment, incarnation: str, context: zmq.Context[zmq.Socket[bytes]],
+        limits: Limits = LIMITS,
+    ) -> None:  # fmt: skip
+        self._assignment = assignment
+        self._context = context
+        self._limits = limits
+        self._addresses = {peer.name: peer for peer in assignment.peers}
+        self._peers = Peers(assignment.node, self._addresses, incarnation, assignment.timeouts, limits, self._attend)
+        self._door: Door | None = None
+        self._gate: Gate | None = None
+        self._listener: _Connection | None = None
+        self._connections: dict[str, _Connection] = {}
+
+    async def start(self) -> None:
+        self._door = Door(self._context, {peer.public_key: peer.name for peer in self._assignment.peers})
+        socket = self._context.socket(zmq.PULL)
+        socket.rcvhwm = _RECEIVE_AHEAD
+        socket.maxmsgsize = LARGEST_CHUNK + self._limits.header + 1024
+        # Connections of a peer that vanished without a word are cleared away after a while.
+        socket.tcp_keepalive, socket.tcp_keepalive_idle = 1, 60
+        # And who connects proves who it is within the time that it has to connect, or makes room.
+        socket.handshake_ivl = self._handshake
+        for host in sorted({peer.host for peer in self._assignment.peers}):
+            socket.setsockopt(zmq.TCP_ACCEPT_FILTER, host.encode())
+        set_server_keys(socket, self._assignment.keys)
+        self._gate = Gate(self._context, socket)
+        self._listener = _Connection(socket, watch(socket, self._read))
+        await self._bind(socket)
+        self._peers.start()
+
+    async def send(self, to: Iterable[str], message: Message, *, replace: bool = False) -> None:
+        await self._peers.send(to, message, replace)
+
+    async def receive(self) -> Event:
+        return await self._peers.receive()
+
+    def traffic(self) -> list[Traffic]:
+        return self._peers.traffic()
+
+    async def close(self, flush: float | None = None) -> None:
+        await self._peers.stop(flush)
+        for connection in self._connections.values():
+            connection.close(0 if flush is None else _LINGER)
+        if self._gate is not None:
+            self._gate.close()
+        if self._listener is not None:
+            self._listener.close()
+        if self._door is not None:
+            self._door.close()
+
+    @property
+    def _handshake(self) -> int:
+        """How long a handshake may take, in ms."""
+        return max(1, int(self._assignment.timeouts.lost_after * 1000))
+
+    async def _bind(self, socket: zmq.Socket[bytes]) -> None:
+        """Bind to the node's address, which whoever wires the links may give to it only after a while."""
+        address = f"tcp://{self._assignment.host}:{self._assignment.port}"
+        loop = asyncio.get_running_loop()
+        patience = loop.time() + _ADDRESS_PATIENCE
+        while True:
+            try:
+                socket.bind(address)
+                return
+            except zmq.ZMQError as error:
+                if loop.time() > patience:
+                    raise TransportError(
+                        f"{self._assignment.node}: cannot listen on {address} ({error}); is data0 attached?"
+                    ) from None
+            await asyncio.sleep(0.05)
+
+    def _attend(self, association: Association) -> None:
+        if association.state == "left":
+            connection = self._connections.pop(association.peer, None)
+            if connection is not None:
+                connection.close()
+        elif association.reopen:
+            self._connect(association)
+        if association.peer in self._connections:
+            self._write(association)
+
+    def _connect(self, association: Association) -> None:
+        peer = self._addresses[association.peer]
+        if peer.name in self._connections:
+            self._connections[peer.name].close()
+        socket = self._context.socket(zmq.PUSH)
+        socket.linger = 0
+        socket.sndhwm = _SEND_AHEAD
+        socket.immediate = True  # nothing is handed over before the connection stands
+        socket.reconnect_ivl = _RECONNECT
+        # An attempt must end for the next one to send a new SYN: TCP itself repeats it ever more rarely.
+        lost_after = self._assignment.timeouts.lost_after
+        socket.connect_timeout = max(1, int(lost_after / 4 * 1000))
+        socket.handshake_ivl = self._handshake
+        set_client_keys(socket, self._assignment.keys, peer.public_key)
+        socket.connect(f"tcp://{peer.host}:{peer.port}")
+        association.open(asyncio.get_running_loop().time())
+        self._connections[peer.name] = _Connection(socket, watch(socket, lambda: self._write(association)))
+
+    def _write(self, association: Association) -> None:
+        socket = self._connections[association.peer].socket
+        outbound = association.outbound
+        while (frames := outbound.peek()) is not None:
+            try:
+                socket.send_multipart(frames, zmq.NOBLOCK)
+            except zmq.Again:
+                outbound.chunk.refused(asyncio.get_running_loop().time())
+                return
+            self._peers.taken(association)
+        outbound.chunk.idle()
+
+    def _read(self) -> None:
+        assert self._listener is not None
+        assert self._gate is not None
+        socket = self._listener.socket
+        for _ in range(_PACKETS_AT_ONCE):
+            if socket.closed:
+                return
+            try:
+                frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            peer, packet = sender(frames[0]), [frame.buffer for frame in frames]
+            self._gate.delivered(self._addresses[peer].host, sum(map(len, packet)))
+            self._peers.hear(peer, packet)
+        asyncio.get_running_loop().call_soon(self._read)

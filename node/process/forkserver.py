@@ -1,0 +1,261 @@
+"""One warm process that has imported everything heavy once, and forks every node from it.
+
+``python -m node.process.forkserver VIEW`` reads requests, one JSON object a line, on standard input and answers on
+standard output. ``VIEW`` holds the fields of a `View`, as JSON. Each node it forks lives in network, PID, mount, UTS
+and IPC namespaces of its own, with the rights that `node.process.confinement` leaves it:
+
+    {"id": 1, "op": "fork", "node": "edge-0", "assignment": "/run/edge-0.json", "log": "/run/logs/edge-0.log",
+     "confinement": {"checkpoints": "/run/checkpoints/edge-0", "user": [1879048200, 1879048192], "groups": []}}
+    {"id": 1, "ok": true, "pid": 4711, "lacking": []}                     (the pid as the requester sees it)
+    {"event": "exit", "node": "edge-0", "pid": 4711, "code": 0, "signal": null}
+
+A forked node shares the pages of torch and costs about 25 MB where a fresh process costs 250. The server must
+stay single-threaded, or a fork could copy a lock that is held. It ends, and the kernel ends its nodes with it,
+when standard input closes or its parent dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import select
+import selectors
+import signal
+import socket
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from node.assignment import Assignment
+from node.errors import NodeError
+from node.process import namespaces
+from node.process.confinement import Confinement, confine, join
+from node.process.main import preload, run_node
+from node.process.seccomp import filter_for
+from node.process.view import View
+from node.runtime.turns import Turn, Turns
+
+NODE_NAMESPACES = namespaces.CLONE_NEWNET | namespaces.CLONE_NEWUTS | namespaces.CLONE_NEWIPC
+
+
+def main(view: View) -> int:
+    namespaces.die_with_parent(os.getppid())
+    started = time.perf_counter()
+    preload()
+    problem = ""
+    try:
+        view.make()
+    except (OSError, NodeError) as error:
+        problem = str(error)
+    gc.collect()
+    gc.freeze()  # the collector then leaves the shared pages alone in every fork
+    _write({"event": "ready", "seconds": time.perf_counter() - started})
+    ForkServer(view, problem).serve()
+    return 0
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a node is forked with: its name, the paths of its assignment and its log, and its confinement."""
+
+    node: str
+    assignment: str
+    log: str
+    confinement: Confinement
+
+    @classmethod
+    def of(cls, request: dict[str, Any]) -> Start:
+        told = request["confinement"]
+        confinement = Confinement(
+            told["checkpoints"], tuple(told["user"]) if told["user"] is not None else None, tuple(told["groups"])
+        )
+        return cls(request["node"], request["assignment"], request["log"], confinement)
+
+
+class ForkServer:
+    """Forks nodes on request, has them take turns, and tells when they end. ``problem``: why it cannot, if so."""
+
+    def __init__(self, view: View, problem: str = "") -> None:
+        self.view = view
+        self.problem = problem
+        self.calls = filter_for(os.uname().machine)
+        self.nodes: dict[int, tuple[str, Turn]] = {}
+        self.turns = Turns(len(os.sched_getaffinity(0)))
+        namespaces.adopt_orphans()
+
+    def serve(self) -> None:
+        wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        os.set_blocking(0, False)
+        selector = selectors.DefaultSelector()
+        selector.register(0, selectors.EVENT_READ)
+        selector.register(wake_read, selectors.EVENT_READ)
+        pending = b""
+        while True:
+            for key, _ in selector.select():
+                if key.fd == wake_read:
+                    os.read(wake_read, 4096)
+                    self.reap()
+                    continue
+                data = os.read(0, 65536)
+                if not data:
+                    return
+                *lines, pending = (pending + data).split(b"\n")
+                for line in lines:
+                    self.answer(json.loads(line))
+
+    def answer(self, request: dict[str, Any]) -> None:
+        start = Start.of(request)
+        try:
+            pid, lacking = self.fork(start)
+        except OSError as error:
+            _write({"id": request["id"], "error": f"cannot fork {start.node}: {error}"})
+        else:
+            _write({"id": request["id"], "ok": True, "pid": pid, "lacking": lacking})
+
+    def fork(self, start: Start) -> tuple[int, list[str]]:
+        """The new node's process, and what of its confinement this kernel lacks.
+
+        Fork twice: unshare(CLONE_NEWPID) takes effect on the next child only, and may be called only once.
+
+        The process in between tells the node's id and ends; the node, now the server's own child, is let go only
+        after that, since the end of the process in between would trip its parent-death signal. It answers once it
+        has left the server's network namespace and is confined: only then may somebody attach an interface to it.
+
+        Neither holds the server's input or output, nor the server's ends of the pipes: if the server is killed
+        meanwhile, whoever reads its output sees that, and the node ends with it.
+        """
+        if self.problem:
+            raise OSError(self.problem)
+        server = os.getpid()
+        turn = self.turns.of_a_node()
+        told, tell = os.pipe2(os.O_CLOEXEC)
+        hold, let_go = os.pipe2(os.O_CLOEXEC)
+        between = os.fork()
+        if between == 0:
+            _leave_to_the_server(told, let_go)
+            namespaces.die_with_parent(server)
+            _fork_again(self, server, start, turn, hold, tell)
+        os.close(hold)
+        os.close(tell)
+        with open(told, "rb") as answers, open(let_go, "wb", buffering=0) as permission:
+            os.waitpid(between, 0)
+            line = answers.readline().decode().strip()
+            if not line.isdigit():
+                raise OSError(line or "the process in between was killed")
+            pid = int(line)
+            with contextlib.suppress(BrokenPipeError):
+                permission.write(b"go")
+            word, _, rest = answers.readline().decode().strip().partition(" ")
+            if word not in ("ready", ""):
+                os.waitpid(pid, 0)
+                raise OSError(f"{word} {rest}".strip())
+        self.nodes[pid] = start.node, turn  # also one that was killed before it was ready: `reap` tells of its end
+        lacking: list[str] = json.loads(rest) if word else []
+        return pid, lacking
+
+    def reap(self) -> None:
+        """Tell of the nodes that have ended. They and those that were stopped need their turns no more."""
+        while self.nodes:
+            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            if pid == 0:
+                return
+            if pid not in self.nodes:
+                continue  # it was never let go: the process in between was killed
+            node, turn = self.nodes[pid]
+            turn.give_back()
+            if os.WIFSTOPPED(status):
+                continue
+            del self.nodes[pid]
+            code = os.waitstatus_to_exitcode(status)
+            _write({"event": "exit", "node": node, "pid": pid, "code": code, "signal": -code if code < 0 else None})
+
+
+def _leave_to_the_server(*descriptors: int) -> None:
+    """Close what only the server may hold: its ends of pipes, and its input and output."""
+    for descriptor in descriptors:
+        os.close(descriptor)
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for standard in (0, 1):
+        os.dup2(nothing, standard)
+
+
+def _fork_again(server: ForkServer, parent: int, start: Start, turn: Turn, hold: int, tell: int) -> NoReturn:
+    try:
+        namespaces.unshare(namespaces.CLONE_NEWPID)
+        pid = os.fork()
+        if pid == 0:
+            _become_node(server, parent, start, turn, hold, tell)
+        os.write(tell, f"{pid}\n".encode())
+    except OSError as error:
+        os.write(tell, f"{error}\n".encode())
+    finally:
+        os._exit(0)
+
+
+def _become_node(server: ForkServer, parent: int, start: Start, turn: Turn, hold: int, tell: int) -> NoReturn:
+    code = os.EX_SOFTWARE
+    try:
+        if os.read(hold, 2) != b"go":
+            os._exit(code)  # the server is gone
+        namespaces.die_with_parent(parent)
+        _close_all_but(hold, tell)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()
+        try:
+            _redirect_output(start.log)
+            join(start.confinement.groups)
+            assignment = Assignment.load(start.assignment)
+            namespaces.unshare(NODE_NAMESPACES)
+            namespaces.private_mounts()
+            socket.sethostname(start.node)
+            namespaces.name_process(start.node)
+            lacking = confine(start.confinement, server.view, server.calls)
+            namespaces.die_with_parent(parent)
+        except (OSError, NodeError) as error:
+            os.write(tell, f"{error}\n".encode())
+            os._exit(code)
+        if select.select([hold], [], [], 0)[0]:
+            os._exit(code)  # it ended before the signal was asked for, which getppid() does not show in here
+        os.write(tell, f"ready {json.dumps(lacking)}\n".encode())
+        os.close(hold)
+        os.close(tell)
+        code = run_node(assignment, turn=turn)
+    except BaseException as error:
+        # A fork must never return into the server's loop, whatever happens in it.
+        traceback.print_exception(error)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _close_all_but(*kept: int) -> None:
+    first = 3  # the standard ones stay
+    for descriptor in sorted(kept):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+
+
+def _redirect_output(log: str) -> None:
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    for target, source in ((0, nothing), (1, output), (2, output)):
+        os.dup2(source, target)
+
+
+def _write(message: dict[str, Any]) -> None:
+    data = (json.dumps(message) + "\n").encode()
+    while data:
+        data = data[os.write(1, data) :]
+
+
+if __name__ == "__main__":
+    os._exit(main(View(**json.loads(sys.argv[1]))))  # taking torch down in order would take half a second

@@ -1,0 +1,122 @@
+"""What a coordinator keeps on disk to go on after a restart: one file, replaced as a whole, in the codec of messages.
+
+The file holds ``EBCP``, the version of this format (32 bits), the lengths of header and body (64 bits each), all
+unsigned and big endian; the SHA-256 digest of everything else in the file; header and body. Version 0 had no digest.
+
+A file is loaded whole and unchanged or not at all. One whose tensors are not finite is not loaded either: the training
+had diverged when it was written, and a node that went on from there would never come back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from node.errors import CheckpointError, WireError
+from node.messaging.wire import Buffer, Limits, Message, Tensor, decode, encode
+
+_PREFIX = struct.Struct(">4sIQQ")
+_START = _PREFIX.size + hashlib.sha256().digest_size  # of the header
+_MAGIC = b"EBCP"
+_VERSION = 1
+_LIMITS = Limits(body=1 << 40, header=1 << 30, tensors=1 << 20)
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """The state after ``round``."""
+
+    round: int
+    tensors: dict[str, Tensor]
+    fields: dict[str, Any]
+
+
+def checkpoint_path(directory: str | Path, node: str) -> Path:
+    return Path(directory) / f"{node}.checkpoint"
+
+
+def packed(node: str, round: int, tensors: Mapping[str, Tensor], fields: Mapping[str, Any]) -> list[Buffer]:
+    """Header and body of a file. The tensors are copied."""
+    return list(encode(Message("checkpoint", node, round, dict(fields), dict(tensors)), _LIMITS))
+
+
+def write(path: Path, pieces: Sequence[Buffer]) -> None:
+    """Replace the file at ``path`` in one step (rename(2)): a crash leaves the old one or the new one, never half.
+
+    ``pieces`` are what `packed` gave.
+    """
+    header, body = pieces[0], pieces[1] if len(pieces) > 1 else b""
+    prefix = _PREFIX.pack(_MAGIC, _VERSION, len(header), len(body))
+    temporary = path.with_name(path.name + ".new")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(temporary, "wb") as file:
+        file.writelines((prefix, _digest(prefix, header, body), header, body))
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+    _sync_folder(path.parent)
+
+
+def load(path: Path, last_round: int | None = None) -> Checkpoint | None:
+    """Read the file at ``path``; None if there is none.
+
+    CheckpointError if it is not a checkpoint, is damaged or of another version, holds a round after the run's
+    ``last_round``, or tensors that are not finite.
+    """
+    try:
+        data = memoryview(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    try:
+        message = _read(data)
+        if message.round is None:
+            raise WireError("no round")
+        if last_round is not None and message.round > last_round:
+            raise WireError(f"round {message.round} of a run of {last_round}")
+        _check_finite(message)
+    except (struct.error, WireError) as error:
+        raise CheckpointError(f"{path}: not a checkpoint ({error}); delete it to begin at round 1") from None
+    return Checkpoint(message.round, message.tensors, message.fields)
+
+
+def _read(data: memoryview) -> Message:
+    magic, version, header_size, body_size = _PREFIX.unpack_from(data)
+    if magic != _MAGIC:
+        raise WireError("wrong beginning")
+    if version != _VERSION:
+        raise WireError(f"of version {version}; this program reads version {_VERSION}")
+    if len(data) != _START + header_size + body_size:
+        raise WireError(f"{len(data)} bytes; {_START + header_size + body_size} were written")
+    header, body = data[_START : _START + header_size], data[_START + header_size :]
+    if _digest(data[: _PREFIX.size], header, body) != data[_PREFIX.size : _START]:
+        raise WireError("damaged: its content is not what was written")
+    return decode([header, bytearray(body)], _LIMITS)  # a copy, so that tensors are aligned
+
+
+def _digest(*pieces: Buffer) -> bytes:
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.digest()
+
+
+def _check_finite(message: Message) -> None:
+    for name, tensor in message.tensors.items():
+        if tensor.dtype.kind == "f" and not np.isfinite(tensor).all():
+            raise WireError(f"tensor {name!r} is not finite: the training had diverged by round {message.round}")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself durable (fsync(2))."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

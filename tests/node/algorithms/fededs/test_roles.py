@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from node.algorithms.fededs import roles
+from node.algorithms.fededs.encrypted import Distillation
+from node.algorithms.fededs.parameters import FedEDS
+from node.algorithms.fededs.roles import algorithm_4, local_epochs, scaling_factors
+from node.algorithms.parameters import FedAvg, FedNova, FedProx
+from node.assignment import Assignment, Gathering
+from node.catalogue.partitions import Dirichlet
+from node.errors import NodeError
+from node.learning.datasets import Prepared
+from node.learning.local_training import LocalTraining
+from node.messaging.pair import Delay
+from node.parameters import read_parameters
+from tests.node.algorithms.federation import Federation, same, star
+from tests.orchestrator.drivers.sim.harness import simulate
+
+OPTIONS: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.0, "batch_size": 16}
+SMALL = FedEDS(**OPTIONS, encryptor_width=2, encryptor_epochs=1, model_epochs=1)
+OFF: dict[str, Any] = {"annealing": False, "exchange": False}
+SKEWED = Dirichlet(alpha=0.3, variant="client", samples_per_client=60)
+SCENARIO = """\
+algorithm: {name: fededs, base: fednova, rounds: 3, encryptor_width: 2, encryptor_epochs: 2, batch_size: 16}
+data: {dataset: digits, partition: {dirichlet: {alpha: 0.3, variant: client}}, samples_per_client: 40}
+topology: {edges: 3, devices_per_edge: 0}
+links: {edge-edge: {latency: 1ms, loss: 1%, rate: 100mbit}, edge-cloud: {latency: 50ms, jitter: 5ms, rate: 4mbit}}
+driver: sim
+"""
+FEW = Gathering(quorum=0.5, deadline=30)
+
+
+@dataclass
+class Mesh(Federation):
+    """Edges below a cloud that also talk to one another; ``late`` ones begin after so many seconds."""
+
+    late: Mapping[str, float] = field(default_factory=dict)
+
+    def _assignment(self, node: str) -> Assignment:
+        assignment = super()._assignment(node)
+        edges = [each for each in self.tree if each.startswith("edge") and each != node] if node != "cloud" else []
+        peers = [*assignment.peers, *(self._peer(each, "neighbour") for each in edges)]
+        return replace(assignment, peers=tuple(replace(peer, late=peer.name in self.late) for peer in peers))
+
+    async def _live(self, node: str) -> None:
+        await asyncio.sleep(self.late.get(node, 0))
+        await super()._live(node)
+
+
+@pytest.fixture
+def slow_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages that take half a second, and ten pictures in each: a set of 60 takes six seconds."""
+    monkeypatch.setattr("node.algorithms.fededs.encrypted.PART_BYTES", 640)
+    monkeypatch.setattr("tests.node.algorithms.federation.Delay", lambda seconds: Delay(0.5))
+
+
+def mesh(digits: Prepared, folder: Path, params: LocalTraining = SMALL, edges: int = 3, **options: Any) -> Mesh:
+    settings: dict[str, Any] = {"rounds": 2, "partition": SKEWED} | options
+    return Mesh(digits, star(edges, "edge"), "fededs", params, folder, **settings)
+
+
+def exchanged(run: Federation, edge: str) -> dict[str, Any]:
+    (fields,) = [fields for name, _, fields in run.journals[edge].events if name == "exchanged"]
+    return fields
+
+
+def received(run: Federation, edge: str, peer: str, kind: str = "encrypted") -> int:
+    """Messages of a kind that an edge had of a peer, since it began."""
+    transport: Any = run.roles[edge]._transport
+    return sum(row.messages for row in transport.traffic()
+               if (row.peer, row.kind, row.direction) == (peer, kind, "received"))  # fmt: skip
+
+
+# The equations
+
+
+def test_equation_5_by_hand() -> None:
+    """As in the paper 5, 3, 1; from 5 to 1 between rounds 1 and 4: 5 − ⌊4/3⌋ = 4, 5 − ⌊8/3⌋ = 3, 1."""
+    assert [local_epochs(t, FedEDS()) for t in range(1, 6)] == [5, 3, 1, 1, 1]
+    assert [local_epochs(t, FedEDS(turn_end=4)) for t in range(1, 6)] == [5, 4, 3, 1, 1]
+    late = FedEDS(epochs_max=10, epochs=2, turn_start=2, turn_end=6)
+    assert [local_epochs(t, late) for t in range(1, 8)] == [10, 10, 8, 6, 4, 2, 2]
+    assert [local_epochs(t, FedEDS(epochs=2, annealing=False)) for t in (1, 2, 9)] == [2, 2, 2]
+
+
+def test_equations_9_and_10_by_hand() -> None:
+    """m = 3: λ_dis is 1/2, 1/(1 + e³) = 0.0474, then 1/(1 + e⁶) = 0.0025 < ε, hence 0: two rounds of distillation."""
+    assert scaling_factors(1, FedEDS()) == (0.5, 0.5)
+    assert scaling_factors(2, FedEDS()) == pytest.approx((0.9526, 0.0474), abs=1e-4)
+    assert [scaling_factors(t, FedEDS()) for t in (3, 4, 400)] == [(1, 0)] * 3
+    slower = [scaling_factors(t, FedEDS(m=1))[1] for t in range(1, 7)]
+    assert slower == pytest.approx([1 / (1 + math.exp(t)) for t in range(5)] + [0])  # 1/(1 + e⁵) = 0.0067 < ε
+    assert scaling_factors(50, FedEDS(m=0)) == (0.5, 0.5)
+
+
+def test_algorithm_4_by_hand() -> None:
+    """θ = 1, θ_1 = 0, θ_2 = 1/2, ‖a‖ = 2, 4, η = 1/2: Δ = −1, −1/4; θ' = 1 + 3 · 5/8 = 2.875, away from both."""
+    w, one, two = (
+        {"w": np.array([value], np.float32), "n": np.array(count)} for value, count in ((1, 0), (0, 3), (0.5, 2))
+    )
+    result = algorithm_4(w, [one, two], [2, 4], 0.5)
+    assert (result["w"].tolist(), result["n"], result["w"].dtype) == ([2.875], 3, np.float32)
+
+
+# Parameters
+
+
+def test_profiles_give_defaults_and_explicit_parameters_win() -> None:
+    paper, literal, fast = (read_parameters(FedEDS, {"profile": name}) for name in ("paper", "literal", "fast"))
+    assert read_parameters(FedEDS, {}) == paper
+    assert (paper.epochs_max, paper.epochs, paper.m, paper.encryptor_epochs, paper.encryptor_width) == (5, 1, 3, 20, 64)
+    assert (paper.learning_rate, paper.momentum, paper.weight_decay, paper.mu) == (0.01, 0.9, 1e-4, 0.1)
+    assert (literal.normalisation, literal.distillation, literal.encryptor_optimizer) == ("algorithm-4", "sum", "sgd")
+    assert fast.encryptor_width < paper.encryptor_width
+    assert read_parameters(FedEDS, {"profile": "fast", "encryptor_width": 16}).encryptor_width == 16
+    assert read_parameters(FedEDS, {"profile": "literal", "distillation": "mean"}).distillation == "mean"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"exchange": 1}, "exchange: 1 is not true or false"),
+        ({"base": "scaffold"}, "base: 'scaffold' is not fedavg or fedprox or fednova"),
+        ({"epochs": 6}, "epochs_max: 5 is below epochs, 6"),
+        ({"turn_start": 3}, "turn_end: round 3 is not after turn_start, round 3"),
+        ({"steps": 5}, "steps: 5 makes no epochs"),
+        ({"optimizer": "adam", "momentum": 0.0}, "optimizer: adam is not what fededs is made for"),
+    ],
+)
+def test_wrong_parameters_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        read_parameters(FedEDS, values)
+
+
+# The protocol
+
+
+@pytest.mark.parametrize(
+    ("base", "params"),
+    [("fedavg", FedAvg(**OPTIONS)), ("fedprox", FedProx(mu=0.1, **OPTIONS)), ("fednova", FedNova(**OPTIONS))],
+)
+def test_without_annealing_and_exchange_it_is_its_base(
+    digits: Prepared, tmp_path: Path, base: str, params: LocalTraining
+) -> None:
+    off = mesh(digits, tmp_path / "off", FedEDS(base=base, **OFF, **OPTIONS)).run()
+    other = Federation(digits, star(3, "edge"), base, params, tmp_path / "base", rounds=2, partition=SKEWED).run()
+    assert same(off.state("cloud"), other.state("cloud"))
+    for node in ("cloud", "edge-0"):
+        assert off.journals[node].metrics == other.journals[node].metrics
+
+
+@pytest.mark.parametrize("base", ["fedavg", "fedprox", "fednova"])
+def test_every_edge_has_the_sets_of_all_others(digits: Prepared, tmp_path: Path, base: str) -> None:
+    run = mesh(digits, tmp_path, replace(SMALL, base=base), rounds=3).run()
+    for k in range(3):
+        assert exchanged(run, f"edge-{k}") == {"sets": 2, "missing": []}
+        assert list(run.journals[f"edge-{k}"].series("own")) == [1, 2, 3]
+    assert list(run.journals["cloud"].series("global")) == [1, 2, 3]
+    assert received(run, "cloud", "edge-0", "encrypted") == 0  # sets travel edge to edge
+    assert received(run, "edge-0", "edge-1", "offer") == received(run, "edge-0", "edge-1") == 1
+
+
+def test_sets_are_learned_from_in_the_first_two_rounds(
+    digits: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the paper's m = 3. In round 1 five lessons, one for each local epoch, in round 2 three."""
+    made: list[tuple[int, float]] = []
+
+    def distillation(lessons: Any, lambda_dis: float, *rest: Any) -> Distillation:
+        made.append((len(lessons), round(lambda_dis, 4)))
+        return Distillation(lessons, lambda_dis, *rest)
+
+    monkeypatch.setattr(roles, "Distillation", distillation)
+    mesh(digits, tmp_path, rounds=4).run()
+    assert sorted(made) == [(3, 0.0474)] * 3 + [(5, 0.5)] * 3
+
+
+def test_same_seed_same_run(digits: Prepared, tmp_path: Path) -> None:
+    """Also where sets and updates arrive in another order."""
+    first, second = (
+        mesh(digits, tmp_path / str(k), slow=slow).run() for k, slow in enumerate(({}, {"edge-0": 3.0, "edge-1": 2.0}))
+    )
+    assert same(first.state("cloud"), second.state("cloud"))
+    assert first.journals["cloud"].metrics == second.journals["cloud"].metrics
+
+
+@pytest.mark.usefixtures("slow_links")
+def test_a_dropped_link_costs_only_the_parts_that_were_missing(digits: Prepared, tmp_path: Path) -> None:
+    """The link between two edges is cut when they have some of each other's six parts, and back some rounds later."""
+    cut = {("edge-0", "edge-1"): (5.0, 20.0)}
+    run = mesh(digits, tmp_path, replace(SMALL, m=0.0), cuts=cut, rounds=10).run()
+    assert exchanged(run, "edge-2") == {"sets": 2, "missing": []}
+    for one, other in (("edge-0", "edge-1"), ("edge-1", "edge-0")):
+        assert exchanged(run, one) == {"sets": 1, "missing": [other]}
+        role: Any = run.roles[one]
+        assert role.sets[other].complete
+        assert received(run, one, other) in (6, 7)  # one answer may have been cut off on its way
+
+
+@pytest.mark.usefixtures("slow_links")
+@pytest.mark.parametrize("at", [0.1, 3.0])
+def test_a_crash_of_an_edge_changes_nothing(digits: Prepared, tmp_path: Path, at: float) -> None:
+    """While it makes its set it makes it again; in the exchange it has it from its checkpoint, and the others' anew."""
+    calm = mesh(digits, tmp_path / "calm").run()
+    crash = mesh(digits, tmp_path / "crash", crash={"edge-1": (at, at + 0.5)}).run()
+    assert same(calm.state("cloud"), crash.state("cloud"))
+    assert len(crash.journals["edge-1"].rounds("encrypted")) == 1
+    assert exchanged(crash, "edge-0") == {"sets": 2, "missing": []}
+
+
+def test_a_crash_of_the_cloud_changes_nothing(digits: Prepared, tmp_path: Path) -> None:
+    calm = mesh(digits, tmp_path / "calm", rounds=3).run()
+    for at in (0.05, 2.0):
+        crash = mesh(digits, tmp_path / str(at), rounds=3, crash={"cloud": (at, at + 0.2)}).run()
+        assert same(calm.state("cloud"), crash.state("cloud"))
+
+
+def test_a_late_edge_is_served_and_makes_no_set(digits: Prepared, tmp_path: Path) -> None:
+    params = replace(SMALL, m=0.0)
+    run = mesh(digits, tmp_path, params, rounds=30, late={"edge-2": 6.0}, gathering=FEW).run()
+    late = run.journals["edge-2"]
+    assert not late.rounds("encrypted")
+    assert exchanged(run, "edge-2") == {"sets": 2, "missing": []}
+    assert min(round for round in late.series("own") if round is not None) > 1
+    assert exchanged(run, "edge-0") == {"sets": 1, "missing": ["edge-2"]}
+
+
+def test_an_edge_that_never_delivers_costs_only_the_deadline(digits: Prepared, tmp_path: Path) -> None:
+    ends: list[float] = []
+
+    class Timed(Mesh):
+        async def _live(self, node: str) -> None:
+            await super()._live(node)
+            if node == "cloud":
+                ends.append(asyncio.get_running_loop().time())
+
+    for k, slow in enumerate(({}, {"edge-2": 1e4})):
+        run = Timed(digits, star(4, "edge"), "fededs", SMALL, tmp_path / str(k), rounds=2, partition=SKEWED,
+                    gathering=FEW, slow=slow).run()  # fmt: skip
+        assert list(run.journals["cloud"].series("global")) == [1, 2]
+        assert not run.journals["cloud"].rounds("round_abandoned")
+    assert exchanged(run, "edge-0") == {"sets": 2, "missing": ["edge-2"]}
+    assert ends[1] - ends[0] < 3 * FEW.deadline + 5  # of the exchange, and of each round
+
+
+def test_the_same_record_whatever_the_number_of_workers(tmp_path: Path) -> None:
+    one, two = (simulate(tmp_path, SCENARIO, "--workers", str(workers)) for workers in (1, 2))
+    assert one.code == two.code == 0, one.errors
+    assert one.record() == two.record()
+    assert one.summary["rounds"] == 3
+
+
+def test_without_neighbours_there_is_nobody_to_share_with(digits: Prepared, tmp_path: Path) -> None:
+    run = Federation(digits, star(1, "edge"), "fededs", SMALL, tmp_path)
+    with pytest.raises(ExceptionGroup) as error:
+        run.run()
+    assert error.group_contains(NodeError, match=r"edge-0: fededs shares sets with other edges")
+
+
+def test_the_literal_profile_steps_away_from_what_clients_learned(digits: Prepared, tmp_path: Path) -> None:
+    options = OPTIONS | {"base": "fednova", **OFF}
+    paper = mesh(digits, tmp_path / "paper", FedEDS(**options), rounds=3).run()
+    literal = mesh(digits, tmp_path / "literal", FedEDS(**options, normalisation="algorithm-4"), rounds=3).run()
+    losses = [run.journals["cloud"].series("global", "loss")[1] for run in (paper, literal)]
+    assert losses[0] < math.log(10) < losses[1]

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from node.algorithms.parameters import FedProx, HierFAVG
+from node.algorithms.registry import ALGORITHMS
+from node.catalogue.datasets import DATASETS, is_dataset
+from node.catalogue.models import MODELS
+from node.catalogue.partitions import PARTITIONS, Dirichlet, Shards
+from node.learning.local_training import LocalTraining
+from node.parameters import read_parameters
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"learning_rate": 0}, "learning_rate: 0 is not a number above 0"),
+        ({"learning_rate": "0.1"}, "learning_rate: '0.1' is not a number above 0"),
+        ({"learning_rate": True}, "learning_rate: true is not a number above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate: nan is not a number above 0"),
+        ({"momentum": 1}, "momentum: 1 is not a number at least 0 and below 1"),
+        ({"batch_size": 3.5}, "batch_size: 3.5 is not a whole number at least 1"),
+        ({"epochs": None}, "epochs: nothing is not a whole number at least 1"),
+        ({"steps": 0}, "steps: 0 is not a whole number at least 1, or nothing"),
+        ({"learning-rate": 1}, "unknown parameter 'learning-rate'; did you mean 'learning_rate'?"),
+        ({"x": 1}, "unknown parameter 'x' (allowed: optimizer, learning_rate, momentum"),
+    ],
+)
+def test_wrong_parameters_are_refused_with_the_reason(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError) as error:  # noqa: PT011 - the message is compared below
+        read_parameters(LocalTraining, values)
+    assert message in str(error.value)
+
+
+def test_parameters_of_a_scenario() -> None:
+    params = read_parameters(FedProx, {"mu": 1, "steps": 20})
+    assert (params.mu, params.steps, params.learning_rate) == (1, 20, 0.01)
+
+
+def test_hierfavg_takes_steps_once() -> None:
+    with pytest.raises(ValueError, match="give one of them"):
+        HierFAVG(kappa1=60, steps=60)
+
+
+def test_partition_parameters() -> None:
+    assert Shards().shard_size == 300
+    assert Shards(shard_size="auto").shard_size == "auto"
+    with pytest.raises(ValueError, match="shard_size: 'all' is not auto or a whole number"):
+        Shards(shard_size="all")
+    with pytest.raises(ValueError, match="variant"):
+        Dirichlet(variant="clients")
+    with pytest.raises(ValueError, match="below min_samples 10"):
+        Dirichlet(samples_per_client=5)
+    for scheme in PARTITIONS.values():
+        assert scheme.short is None or hasattr(scheme.params(), scheme.short)
+
+
+def test_topologies() -> None:
+    fedavg, hierfavg, onlyedge = (ALGORITHMS[name] for name in ("fedavg", "hierfavg", "onlyedge"))
+    assert fedavg.problem(cloud=True, edges=0, devices=10) is None
+    assert fedavg.problem(cloud=True, edges=5, devices=0) is None
+    assert "not both" in str(fedavg.problem(cloud=True, edges=5, devices=10))
+    assert "hold data" in str(fedavg.problem(cloud=True, edges=0, devices=0))
+    assert "needs cloud" in str(hierfavg.problem(cloud=False, edges=5, devices=10))
+    assert "needs devices" in str(hierfavg.problem(cloud=True, edges=5, devices=0))
+    assert onlyedge.problem(cloud=False, edges=5, devices=10) is None
+
+
+def test_every_algorithm_has_its_module_and_roles() -> None:
+    for algorithm in ALGORITHMS.values():
+        roles = import_module(algorithm.module).ROLES
+        needs = {"cloud": algorithm.cloud, "edge": algorithm.edges, "device": algorithm.devices}
+        assert set(roles) == {tier for tier, need in needs.items() if need != "none"}
+
+
+def test_models_refuse_shapes_they_cannot_take() -> None:
+    with pytest.raises(ValueError, match=r"model phefl-cnn: takes images of at least 4x4, not .* \(3, 128\)"):
+        MODELS["phefl-cnn"].parameters((3, 128), 6)
+    with pytest.raises(ValueError, match="model cnn: takes images or sequences"):
+        MODELS["cnn"].parameters((20,), 2)
+    with pytest.raises(ValueError, match="model mlp: hidden: 0 is not"):
+        MODELS["mlp"].size((20,), 2, {"hidden": 0})
+
+
+def test_bytes_on_the_wire() -> None:
+    # 26,434 parameters and 2 x (6 + 16) running statistics of 4 bytes, 2 counters of 8.
+    assert MODELS["cnn"].size((1, 28, 28), 10).bytes == 4 * (26_434 + 44) + 16
+
+
+def test_names_of_data_sets() -> None:
+    assert all(is_dataset(name) for name in (*DATASETS, "npz:data/x.npz", "images:/pictures"))
+    assert not any(is_dataset(name) for name in ("npz:", "imagenet", "npz"))
+
+
+def test_the_vocabulary_needs_no_torch() -> None:
+    modules = "node.catalogue, node.learning.datasets, node.learning.partition"
+    code = f"import sys, {modules}; print([m for m in ('torch', 'sklearn', 'PIL', 'torchvision') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

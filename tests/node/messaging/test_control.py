@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]
+import numpy as np
+import pytest
+import zmq
+
+from node.assignment import Assignment, Keypair, Timeouts
+from node.errors import ControlError
+from node.messaging.control import ControlClient, ControlServer
+from node.messaging.sockets import set_client_keys
+from tests.node.assignments import Nodes, make_keys
+
+PATIENCE = 10.0
+
+
+class Plane:
+    """A control plane at ``path`` with the orchestrator's end, and nodes to be made."""
+
+    def __init__(self, path: Path, keys: Keypair, nodes: Nodes, server: ControlServer) -> None:
+        self.path, self.keys, self.nodes, self.server = path, keys, nodes, server
+        self.contexts: list[zmq.Context[zmq.Socket[bytes]]] = []
+        self._messages = server.messages()
+
+    def assignment(self, name: str, **values: Any) -> Assignment:
+        values = {"control_endpoint": f"ipc://{self.path}", "control_key": self.keys.public} | values
+        return self.nodes.assignment(name, {}, **values)
+
+    def client(self, assignment: Assignment, incarnation: str = "first") -> ControlClient:
+        return ControlClient(assignment, incarnation, self.context())
+
+    def context(self) -> zmq.Context[zmq.Socket[bytes]]:
+        self.contexts.append(zmq.Context())
+        return self.contexts[-1]
+
+    async def heard(self) -> tuple[str, dict[str, Any]]:
+        async with asyncio.timeout(PATIENCE):
+            return await anext(self._messages)
+
+
+@asynccontextmanager
+async def plane(path: Path) -> AsyncIterator[Plane]:
+    nodes, keys = Nodes("edge-0", "edge-1"), make_keys()
+    server = await ControlServer.open(path, keys, {name: pair.public for name, pair in nodes.keys.items()})
+    made = Plane(path, keys, nodes, server)
+    try:
+        yield made
+    finally:
+        await server.close()
+        for context in made.contexts:
+            context.destroy(linger=0)
+
+
+async def receive(client: ControlClient) -> dict[str, Any]:
+    async with asyncio.timeout(PATIENCE):
+        return await client.receive()
+
+
+async def test_both_ways(tmp_path: Path) -> None:
+    async with plane(tmp_path / "control") as it:
+        client = it.client(it.assignment("edge-0"))
+        client.register()
+        node, message = await it.heard()
+        assert node == "edge-0"
+        assert {key: message[key] for key in ("type", "node", "incarnation", "protocol")} == {
+            "type": "register", "node": "edge-0", "incarnation": "first", "protocol": 2,
+        }  # fmt: skip
+        await it.server.send("edge-0", {"type": "start"})
+        assert await receive(client) == {"type": "start"}
+        client.event("round", round=3, phase="end")
+        client.event("lost", peer="cloud", reason="silent for 9.0 s")
+        client.metric(3, {"accuracy": np.float32(0.5), "scope": "global"})
+        assert await it.heard() == ("edge-0", {"type": "event", "name": "round", "round": 3, "phase": "end"})
+        lost = {"type": "event", "name": "lost", "peer": "cloud", "reason": "silent for 9.0 s"}
+        assert await it.heard() == ("edge-0", lost)
+        metric = {"type": "metric", "round": 3, "values": {"accuracy": 0.5, "scope": "global"}}
+        assert await it.heard() == ("edge-0", metric)
+        client.close()
+
+
+async def test_a_path_too_long_for_a_unix_socket(tmp_path: Path) -> None:
+    folder = tmp_path / ("a" * 100) / ("b" * 100)
+    folder.mkdir(parents=True)
+    async with plane(folder / "control") as it:
+        client = it.client(it.assignment("edge-0"))
+        client.register()
+        assert (await it.heard())[0] == "edge-0"
+        client.close()
+    assert list(folder.iterdir()) == []
+
+
+async def test_a_path_that_cannot_be_bound(tmp_path: Path) -> None:
+    with pytest.raises(ControlError, match="cannot listen there"):
+        async with plane(tmp_path / "absent" / "control"):
+            pass
+
+
+async def test_strangers_are_refused_and_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with plane(tmp_path / "control") as it:
+        stranger = it.client(it.assignment("edge-1", keys=make_keys()))
+        stranger.register()
+        client = it.client(it.assignment("edge-0"))
+        client.register()
+        async with asyncio.timeout(PATIENCE):
+            while not caplog.records:
+                client.event("late")
+                assert (await it.heard())[0] == "edge-0"
+        (record,) = caplog.records
+        assert record.getMessage().startswith("refused a stranger from localhost")
+        stranger.close()
+        client.close()
+
+
+async def test_nobody_registers_in_anothers_name(tmp_path: Path) -> None:
+    async with plane(tmp_path / "control") as it:
+        client = it.client(it.assignment("edge-0"))
+        client.send({"type": "register", "node": "edge-1", "incarnation": "x", "pid": 1, "protocol": 2})
+        client.register()
+        assert await it.heard() == ("edge-0", {"type": "unreadable", "reason": "claims to be 'edge-1'"})
+        node, message = await it.heard()
+        assert (node, message["node"]) == ("edge-0", "edge-0")
+        client.close()
+
+
+async def test_another_protocol_is_a_failure_of_the_node(tmp_path: Path) -> None:
+    async with plane(tmp_path / "control") as it:
+        client = it.client(it.assignment("edge-0"))
+        client.send({"type": "register", "node": "edge-0", "incarnation": "x", "pid": 1, "protocol": 9})
+        error = "speaks protocol 9, the orchestrator 2: use one version"
+        assert await it.heard() == ("edge-0", {"type": "failed", "error": error})
+        client.close()
+
+
+async def test_bad_bytes_are_told_of_and_the_next_message_counts(tmp_path: Path) -> None:
+    async with plane(tmp_path / "control") as it:
+        socket = it.context().socket(zmq.DEALER)
+        set_client_keys(socket, it.nodes.keys["edge-0"], it.keys.public)
+        socket.connect(f"ipc://{it.path}")
+        no_type, beat = msgpack.packb({"no": "type"}), msgpack.packb({"type": "beat"})
+        for frames in ([b"\xc1"], [b"two", b"frames"], [no_type], [beat]):
+            socket.send_multipart(frames)
+        for reason in ("not msgpack", "2 frames; a control message has one", "no type"):
+            node, message = await it.heard()
+            assert (node, message["type"]) == ("edge-0", "unreadable")
+            assert message["reason"].startswith(reason)
+        assert await it.heard() == ("edge-0", {"type": "beat"})
+        socket.close(0)
+
+
+async def test_what_is_left_for_the_next_turn_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node.messaging.control._READ_AT_ONCE", 2)
+    async with plane(tmp_path / "control") as it:
+        client = it.client(it.assignment("edge-0"))
+        client.register()
+        for number in range(9):
+            client.event("late", number=number)
+        assert [(await it.heard())[1].get("number") for _ in range(10)] == [None, *range(9)]
+        client.close()
+
+
+async def test_a_restarted_node_is_the_one_that_is_spoken_to(tmp_path: Path) -> None:
+    async with plane(tmp_path / "control") as it:
+        first = it.client(it.assignment("edge-0"))
+        first.register()
+        await it.heard()
+        second = it.client(it.assignment("edge-0"), "second")
+        second.register()
+        assert (await it.heard())[1]["incarnation"] == "second"
+        await it.server.send("edge-0", {"type": "start"})
+        assert await receive(second) == {"type": "start"}
+        await it.server.send("edge-1", {"type": "start"})  # never registered: nobody hears it
+        first.close()
+        second.close()
+
+
+async def test_the_orchestrators_beats_keep_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node.messaging.control._BEAT", 0.02)
+    async with plane(tmp_path / "control") as it:
+        client = it.client(it.assignment("edge-0", timeouts=Timeouts(beat=0.02, lease=0.2)))
+        client.register()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.receive(), 0.4)
+        client.close()
+
+
+async def test_silence_ends_the_lease(tmp_path: Path) -> None:
+    nodes = Nodes("edge-0")
+    assignment = nodes.assignment(
+        "edge-0", {}, control_endpoint=f"ipc://{tmp_path}/nobody", control_key=make_keys().public,
+        timeouts=Timeouts(beat=0.01, lease=0.05),
+    )  # fmt: skip
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    client = ControlClient(assignment, "first", context)
+    with pytest.raises(ControlError, match=r"edge-0: nothing heard from the orchestrator for 0\.05 s"):
+        await receive(client)
+    client.close()
+    context.destroy(linger=0)
+
+
+async def test_who_does_not_read_costs_messages_not_the_node(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("node.messaging.control._FLUSH", 0)
+    caplog.set_level(logging.WARNING)
+    nodes = Nodes("edge-0")
+    assignment = nodes.assignment(
+        "edge-0", {}, control_endpoint=f"ipc://{tmp_path}/nobody", control_key=make_keys().public
+    )
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    client = ControlClient(assignment, "first", context)
+    for _ in range(10_001):
+        client.event("late")
+    assert "the orchestrator does not read; dropped a message of type event" in caplog.text
+    client.close()
+    context.destroy(linger=0)
+
+
+async def test_a_flood_waits_with_the_node_that_sends_it(tmp_path: Path) -> None:
+    async with plane(tmp_path / "control") as it:
+        flood, number = it.context().socket(zmq.DEALER), 20_000
+        flood.sndhwm = 0
+        set_client_keys(flood, it.nodes.keys["edge-0"], it.keys.public)
+        flood.connect(f"ipc://{it.path}")
+        client = it.client(it.assignment("edge-1"))
+        client.register()
+        assert (await it.heard())[0] == "edge-1"
+        for _ in range(number):
+            flood.send(msgpack.packb({"type": "beat"}))
+            flood.send(b"\xc1")
+        while it.server._received.qsize() < 100:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+        assert it.server._received.qsize() == 100
+        client.event("late")
+        others = 0
+        while (await it.heard())[0] != "edge-1":  # it need not wait for the whole flood
+            others += 1
+        assert others < number / 2
+        heard = [await it.heard() for _ in range(2 * number - others)]
+        assert {sender for sender, _ in heard} == {"edge-0"}
+        assert {message["type"] for _, message in heard} == {"beat", "unreadable"}
+        flood.close(0)
+        client.close()
+
+
+async def test_lists_in_lists_are_no_message(tmp_path: Path) -> None:
+    async with plane(tmp_path / "control") as it:
+        client = it.client(it.assignment("edge-0"))
+        client.send({"type": "traffic", "peers": [[]] * 100_000})
+        (_, message) = await it.heard()
+        assert message["type"] == "unreadable"
+        assert "more than 65536 lists and maps" in message["reason"]
+        client.close()

@@ -1,0 +1,57 @@
+"""What a peer can cause as often as it likes, and how much of it the record is told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from node.assignment import Gathering
+from node.messaging.association import BadMessage, Event, Received
+from node.messaging.exchange import TOLD_A_SECOND, TOLD_AT_ONCE, Exchange
+from node.messaging.numbering import EdgeRounds
+from node.messaging.wire import Message
+from node.runtime.clock import run_virtual
+
+
+class Told:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+
+    def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
+        self.events.append((name, fields))
+
+    def metric(self, round: int | None, values: Any) -> None:
+        raise AssertionError("no metric")
+
+
+def told(events: list[Event], later: float) -> list[tuple[str, dict[str, Any]]]:
+    """What is told of these events at once, and of the last of them again after so many seconds."""
+
+    async def hear() -> list[tuple[str, dict[str, Any]]]:
+        reporter = Told()
+        exchange = Exchange(None, [], None, Gathering(), reporter, EdgeRounds())  # type: ignore[arg-type]
+        for event in events:
+            await exchange._hear(event)
+        await asyncio.sleep(later)
+        await exchange._hear(events[-1])
+        return reporter.events
+
+    return run_virtual(hear())
+
+
+def test_bad_messages_beyond_some_are_counted() -> None:
+    events: list[Event] = [BadMessage("a", "odd")] * 5000 + [BadMessage("b", "odd")]
+    said = told([*events, BadMessage("a", "odd")], 1.0)
+    assert said.count(("bad_message", {"peer": "b", "reason": "odd"})) == 1  # each peer by itself
+    reason = f"{5001 - TOLD_AT_ONCE} more events 'bad_message' came too fast to be told"
+    assert said[-2:] == [
+        ("bad_message", {"peer": "a", "reason": reason}),
+        ("bad_message", {"peer": "a", "reason": "odd"}),
+    ]
+    assert len(said) == TOLD_AT_ONCE + 1 + 2
+    assert TOLD_A_SECOND >= 1
+
+
+def test_superseded_messages_too() -> None:
+    said = told([Received("a", Message("update", "a", number)) for number in range(5000)], 0.0)
+    assert [name for name, _ in said] == ["superseded"] * TOLD_AT_ONCE

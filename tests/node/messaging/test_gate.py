@@ -1,0 +1,152 @@
+"""Connections that never become anything: what they cost a node, and that they keep nobody out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zmq
+
+from node.messaging.association import Joined, Received
+from node.messaging.control import ControlServer
+from node.messaging.gate import CONNECTIONS
+from node.messaging.sockets import set_client_keys
+from node.messaging.transport import ZmqTransport
+from node.messaging.wire import Message
+from node.resources import resident_bytes
+from tests.node.assignments import Nodes, make_keys
+
+PATIENCE = 20.0
+NUMBER = 300
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"CURVE".ljust(20, b"\0") + bytes(32)  # RFC 23 of ZeroMQ
+ANNOUNCED = b"\x06" + (700_000).to_bytes(8, "big") + bytes(100_000)  # the beginning of a long command
+HALVES = {"silent": b"", "greeting": GREETING, "announced": GREETING + ANNOUNCED, "garbage": b"GET / HTTP/1.1\r\n\r\n"}
+
+
+class Target:
+    """A node that listens on loopback, where its one peer has an address, too."""
+
+    def __init__(self) -> None:
+        self.nodes = Nodes("edge-0", "edge-1")
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.other: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.transport = ZmqTransport(
+            self.nodes.assignment("edge-0", {"edge-1": "neighbour"}), "first", self.context
+        )  # fmt: skip
+        self.peer = ZmqTransport(self.nodes.assignment("edge-1", {"edge-0": "neighbour"}), "first", self.other)
+
+    def connect(self, source: str = "127.0.0.1") -> socket.socket:
+        port = self.nodes.ports["edge-0"]
+        return socket.create_connection(("127.0.0.1", port), PATIENCE, source_address=(source, 0))
+
+
+@pytest.fixture
+async def target() -> AsyncIterator[Target]:
+    made = Target()
+    await made.transport.start()
+    yield made
+    await made.transport.close()
+    for context in (made.context, made.other):
+        context.destroy(linger=0)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def held(port: int) -> int:
+    """How many connections to this port are open at the end that accepted them (proc_net_tcp: 01 established, 08 of
+    which the other end is closed)."""
+    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    return sum(row[1].endswith(f":{port:04X}") and row[3] in ("01", "08") for row in rows)
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - the kernel does not tell
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("half", HALVES.values(), ids=HALVES)
+async def test_half_open_connections_take_little_and_keep_nobody_out(target: Target, half: bytes) -> None:
+    loop = asyncio.get_running_loop()
+    port, resident = target.nodes.ports["edge-0"], resident_bytes()
+    with ExitStack() as stack:
+
+        def attack() -> None:
+            connection = stack.enter_context(target.connect())
+            with suppress(OSError):  # ended already
+                connection.sendall(half)
+
+        for _ in range(NUMBER):
+            await loop.run_in_executor(None, attack)
+        await target.peer.start()
+        async with asyncio.timeout(PATIENCE):
+            assert await target.transport.receive() == Joined("edge-1")
+            assert await target.peer.receive() == Joined("edge-0")
+        # All were accepted, for the peer was, who came last.
+        await until(lambda: held(port) <= 50, "the end of the older ones")
+        await target.peer.close()
+    assert resident_bytes() - resident < 15e6  # without a bound what was sent, NUMBER times: 30 MB
+    await until(lambda: held(port) <= CONNECTIONS, "the end of all of them")
+
+
+async def test_what_never_becomes_a_packet_is_ended(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message of many frames, of which libzmq hands over none before it has all."""
+    monkeypatch.setattr("node.messaging.gate.UNDELIVERED", 8 << 20)
+    monkeypatch.setattr("node.messaging.gate._LOOK", 0.01)
+    await asyncio.sleep(1.1)  # the first look is after the usual time
+    pushing = target.other.socket(zmq.PUSH)
+    set_client_keys(pushing, target.nodes.keys["edge-1"], target.nodes.keys["edge-0"].public)
+    pushing.connect(f"tcp://127.0.0.1:{target.nodes.ports['edge-0']}")
+    ended = pushing.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+    pushing.send_multipart([bytes(500_000)] * 200)
+    assert await asyncio.get_running_loop().run_in_executor(None, ended.poll, PATIENCE * 1000)
+    pushing.disable_monitor()
+    ended.close(0)
+    pushing.close(0)
+
+
+async def test_what_becomes_packets_is_let_in_whatever_it_is(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node.messaging.gate.UNDELIVERED", 8 << 20)
+    monkeypatch.setattr("node.messaging.gate._LOOK", 0.01)
+    await asyncio.sleep(1.1)
+    await target.peer.start()
+    async with asyncio.timeout(PATIENCE):
+        assert await target.transport.receive() == Joined("edge-1")
+        for number in range(20):
+            await target.peer.send(["edge-0"], Message("model", "edge-1", number, {}, {"w": np.zeros(1_000_000)}))
+        for number in range(20):
+            event = await target.transport.receive()
+            assert isinstance(event, Received)
+            assert event.message.round == number
+    await target.peer.close()
+
+
+async def test_who_has_no_peers_address_is_not_let_in(target: Target) -> None:
+    loop = asyncio.get_running_loop()
+    with target.connect("127.0.0.2") as stranger, suppress(ConnectionResetError):
+        assert await loop.run_in_executor(None, stranger.recv, 1) == b""
+    with target.connect() as neighbour:
+        assert await loop.run_in_executor(None, neighbour.recv, 1) == b"\xff"  # a greeting
+
+
+async def test_the_control_plane_keeps_as_many_of_one_process_as_its_nodes_may_need(tmp_path: Path) -> None:
+    path = tmp_path / "control"
+    nodes = {name: make_keys().public for name in ("edge-0", "edge-1")}
+    server = await ControlServer.open(path, make_keys(), nodes)
+    before = descriptors()
+    with ExitStack() as stack:
+        for _ in range(10 * CONNECTIONS):
+            connection = stack.enter_context(socket.socket(socket.AF_UNIX))
+            connection.connect(str(path))
+            await asyncio.sleep(0)
+        await until(lambda: descriptors() == before + 12 * CONNECTIONS, "the end of the older ones")
+    await until(lambda: descriptors() == before, "the end of all of them")
+    await server.close()

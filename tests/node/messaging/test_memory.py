@@ -1,0 +1,272 @@
+"""What is particular to the in-memory transport; what all transports share is in tests/conformance."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+
+from node.assignment import Timeouts
+from node.errors import TransportError
+from node.messaging.association import Event, Joined, Lost, Received
+from node.messaging.memory import MemoryNetwork, MemoryTransport
+from node.messaging.pair import Delay
+from node.messaging.wire import Message
+from node.runtime.clock import run_virtual
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    run_virtual(work)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def pair(network: MemoryNetwork) -> tuple[MemoryTransport, MemoryTransport]:
+    """Two nodes that have met; peers are lost after 8 s."""
+    a, b = (network.transport(name, [peer]) for name, peer in (("a", "b"), ("b", "a")))
+    await b.start()
+    await a.start()
+    assert await b.receive() == Joined("a")
+    assert await a.receive() == Joined("b")
+    return a, b
+
+
+async def message(transport: MemoryTransport) -> Message:
+    event: Event = await transport.receive()
+    assert isinstance(event, Received), event
+    return event.message
+
+
+def cut(network: MemoryNetwork) -> None:
+    network.cut("a", "b")
+    network.cut("b", "a")
+
+
+def heal(network: MemoryNetwork) -> None:
+    network.restore("a", "b")
+    network.restore("b", "a")
+
+
+def test_a_message_takes_as_long_as_the_flow_says() -> None:
+    async def work() -> None:
+        a, b = await pair(MemoryNetwork(lambda source, target: Delay(0.25 if source == "a" else 0.1)))
+        began = now()
+        await a.send(["b"], Message("model", "a"))
+        await message(b)
+        assert now() - began == pytest.approx(0.25)
+        began = now()
+        await b.send(["a"], Message("update", "b"))
+        await message(a)
+        assert now() - began == pytest.approx(0.1)
+
+    run(work())
+
+
+def test_a_flow_is_told_the_size_of_each_message() -> None:
+    class Noting(Delay):
+        def __init__(self) -> None:
+            super().__init__()
+            self.sizes: list[int] = []
+
+        def send(self, now: float, size: int) -> float:
+            self.sizes.append(size)
+            return super().send(now, size)
+
+    flows = {"a": Noting(), "b": Noting()}
+
+    async def work() -> None:
+        a, b = await pair(MemoryNetwork(lambda source, target: flows[source]))
+        await a.send(["b"], Message("model", "a", None, {}, {"w": np.zeros(100_000, np.uint8)}))
+        await message(b)
+        (sent,) = a.traffic()
+        assert flows["a"].sizes == [sent.bytes]
+        assert 100_000 < sent.bytes < 100_200
+
+    run(work())
+
+
+def test_what_a_short_cut_holds_up_arrives_in_order() -> None:
+    async def work() -> None:
+        network = MemoryNetwork(lambda source, target: Delay(0.1))
+        a, b = await pair(network)
+        began = now()
+        await a.send(["b"], Message("model", "a", 1))
+        await asyncio.sleep(0.05)
+        cut(network)
+        await a.send(["b"], Message("model", "a", 2))
+        await asyncio.sleep(5)
+        heal(network)
+        assert [(await message(b)).round for _ in range(2)] == [1, 2]
+        assert now() - began == pytest.approx(5.15)
+
+    run(work())
+
+
+def test_a_cut_longer_than_the_patience_loses_the_peer_and_all_in_flight() -> None:
+    async def work() -> None:
+        network = MemoryNetwork(lambda source, target: Delay(0.1))
+        a, b = await pair(network)
+        began = now()
+        cut(network)
+        await a.send(["b"], Message("model", "a", 1))
+        assert await a.receive() == Lost("b", "silent for 8.0 s")
+        assert await b.receive() == Lost("a", "silent for 8.0 s")
+        assert now() - began == pytest.approx(8.0)
+        await asyncio.sleep(3.3)
+        heal(network)
+        assert await a.receive() == Joined("b")
+        # Attempts to connect come at 8, 9, 10, 11, 12 s: the first after 11.3 s succeeds, and a hello takes 0.1 s.
+        assert now() - began == pytest.approx(12.1)
+        assert await b.receive() == Joined("a")
+        await a.send(["b"], Message("model", "a", 2))
+        assert (await message(b)).round == 2
+
+    run(work())
+
+
+def test_nothing_reaches_or_leaves_a_frozen_node() -> None:
+    async def work() -> None:
+        network = MemoryNetwork(lambda source, target: Delay(0.1))
+        a, b = await pair(network)
+        network.freeze("b", True)
+        await a.send(["b"], Message("model", "a", 1))
+        await b.send(["a"], Message("update", "b", 7))
+        await asyncio.sleep(4)
+        network.freeze("b", False)
+        began = now()
+        assert (await message(b)).round == 1
+        assert now() == began
+        assert (await message(a)).round == 7
+        assert now() - began == pytest.approx(0.1)
+
+    run(work())
+
+
+def test_a_node_frozen_for_long_is_lost_and_learns_it_when_it_goes_on() -> None:
+    async def work() -> None:
+        network = MemoryNetwork(lambda source, target: Delay(0.1))
+        a, b = await pair(network)
+        network.freeze("b", True)
+        assert await a.receive() == Lost("b", "silent for 8.0 s")
+        network.freeze("b", False)
+        assert await a.receive() == Joined("b")
+        assert await b.receive() == Lost("a", "it had lost this node")
+        assert await b.receive() == Joined("a")
+
+    run(work())
+
+
+def test_a_farewell_that_does_not_arrive_is_silence() -> None:
+    async def work() -> None:
+        network = MemoryNetwork(lambda source, target: Delay(0.1))
+        a, b = await pair(network)
+        await b.close(1.0)
+        cut(network)
+        assert isinstance(await a.receive(), Lost)
+        await a.close()
+
+    run(work())
+
+
+def test_a_name_is_taken_while_its_transport_is_open() -> None:
+    async def work() -> None:
+        network = MemoryNetwork()
+        first = network.transport("a", ["b"])
+        await first.start()
+        second = network.transport("a", ["b"])
+        with pytest.raises(TransportError, match="a is in this network already"):
+            await second.start()
+        await first.close()
+        await second.start()
+        await second.close()
+
+    run(work())
+
+
+def test_waiting_costs_no_time_of_ones_own() -> None:
+    async def work() -> None:
+        network = MemoryNetwork()
+        timeouts = Timeouts(beat=10.0, lost_after=3600.0)
+        a, b = (network.transport(name, [peer], timeouts=timeouts) for name, peer in (("a", "b"), ("b", "a")))
+        await b.start()
+        await a.start()
+        assert await a.receive() == Joined("b")
+        await b.close()
+        assert isinstance(await a.receive(), Lost)
+        assert now() >= 3600
+
+    run(work())
+
+
+def test_a_connection_that_gave_up_is_made_anew() -> None:
+    class Hopeless(Delay):
+        gave_up = False
+
+        def send(self, now: float, size: int) -> float:
+            return math.inf if self.gave_up else super().send(now, size)
+
+        def open(self, now: float) -> float:
+            self.gave_up = False
+            return super().open(now)
+
+    flows = {"a": Hopeless(0.1), "b": Hopeless(0.1)}
+
+    async def work() -> None:
+        a, b = await pair(MemoryNetwork(lambda source, target: flows[source]))
+        flows["a"].gave_up = True
+        await a.send(["b"], Message("model", "a", 1))
+        assert await a.receive() == Lost("b", "silent for 8.0 s")
+        assert await b.receive() == Lost("a", "silent for 8.0 s")
+        assert await a.receive() == Joined("b")
+        await a.send(["b"], Message("model", "a", 2))
+        assert await b.receive() == Joined("a")
+        assert (await message(b)).round == 2
+
+    run(work())
+
+
+def test_a_farewell_over_a_connection_that_gave_up_is_silence() -> None:
+    class GivesUp(Delay):
+        def send(self, now: float, size: int) -> float:
+            return math.inf
+
+    async def work() -> None:
+        a, b = await pair(MemoryNetwork(lambda source, target: GivesUp()))
+        await a.close(flush=1.0)
+        assert isinstance(await b.receive(), Lost)
+        assert now() == pytest.approx(8.0)
+
+    run_virtual(asyncio.wait_for(work(), 100.0))
+
+
+def test_a_node_frozen_before_it_starts_is_met_when_it_is_thawed() -> None:
+    async def work() -> None:
+        network = MemoryNetwork()
+        a, b = (network.transport(name, [peer]) for name, peer in (("a", "b"), ("b", "a")))
+        network.freeze("b", True)
+        await a.start()
+        await b.start()
+        asyncio.get_running_loop().call_later(3.0, network.freeze, "b", False)
+        assert await a.receive() == Joined("b")
+        assert now() == pytest.approx(3.0)
+
+    run(work())
+
+
+def test_a_node_that_was_ended_while_it_was_frozen_begins_thawed() -> None:
+    async def work() -> None:
+        network = MemoryNetwork()
+        _, b = await pair(network)
+        network.freeze("b", True)
+        await b.close()
+        again = network.transport("b", ["a"])
+        await again.start()
+        assert await again.receive() == Joined("a")
+
+    run(work())

@@ -1,0 +1,99 @@
+"""What is particular to the ZeroMQ transport; what all transports share is in tests/conformance."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+import zmq
+
+from node.errors import TransportError
+from node.messaging.association import BadMessage, Joined, Received
+from node.messaging.sockets import set_client_keys
+from node.messaging.transport import ZmqTransport
+from node.messaging.wire import Message
+from tests.node.assignments import Nodes
+
+PATIENCE = 10.0
+
+
+class World:
+    """Two nodes on loopback that know each other, and contexts that are gone at the end."""
+
+    def __init__(self) -> None:
+        self.nodes = Nodes("edge-0", "edge-1")
+        self.contexts: list[zmq.Context[zmq.Socket[bytes]]] = []
+        self.assignments = {
+            "edge-0": self.nodes.assignment("edge-0", {"edge-1": "neighbour"}),
+            "edge-1": self.nodes.assignment("edge-1", {"edge-0": "neighbour"}),
+        }
+
+    def context(self) -> zmq.Context[zmq.Socket[bytes]]:
+        self.contexts.append(zmq.Context())
+        return self.contexts[-1]
+
+    def transport(self, name: str) -> ZmqTransport:
+        return ZmqTransport(self.assignments[name], "first", self.context())
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    for context in made.contexts:
+        context.destroy(linger=0)
+
+
+async def test_an_address_that_comes_later_is_waited_for(world: World) -> None:
+    a, b = world.transport("edge-0"), world.transport("edge-1")
+    port = world.nodes.ports["edge-0"]
+    with socket.create_server(("127.0.0.1", port)):
+        starting = asyncio.create_task(a.start())
+        await b.start()
+        await asyncio.sleep(0)  # the first attempt
+        assert not starting.done()
+    async with asyncio.timeout(PATIENCE):
+        await starting
+        assert await b.receive() == Joined("edge-0")
+    await a.close()
+    await b.close()
+
+
+async def test_an_address_that_never_comes_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node.messaging.transport._ADDRESS_PATIENCE", 0.0)
+    world.assignments["edge-0"] = replace(world.assignments["edge-0"], host="192.0.2.1")  # RFC 5737: nobody's
+    with pytest.raises(TransportError, match=r"edge-0: cannot listen on tcp://192\.0\.2\.1:\d+ .*is data0 attached\?"):
+        await world.transport("edge-0").start()
+
+
+async def test_junk_of_a_peer_costs_an_event(world: World) -> None:
+    a = world.transport("edge-0")
+    await a.start()
+    junk = world.context().socket(zmq.PUSH)
+    set_client_keys(junk, world.nodes.keys["edge-1"], world.nodes.keys["edge-0"].public)
+    junk.connect(f"tcp://127.0.0.1:{world.nodes.ports['edge-0']}")
+    for frames in ([b""], [b"x" * 40], [b"x"] * 5):
+        junk.send_multipart(frames)
+    async with asyncio.timeout(PATIENCE):
+        events = [await a.receive() for _ in range(3)]
+    assert all(isinstance(event, BadMessage) and event.peer == "edge-1" for event in events)
+    junk.close(0)
+    await a.close()
+
+
+async def test_the_last_words_of_a_transport_that_closes_arrive(world: World) -> None:
+    a, b = world.transport("edge-0"), world.transport("edge-1")
+    await a.start()
+    await b.start()
+    async with asyncio.timeout(PATIENCE):
+        assert await a.receive() == Joined("edge-1")
+        assert await b.receive() == Joined("edge-0")
+        await a.send(["edge-1"], Message("finish", "edge-0"))
+        await a.close(PATIENCE)
+        event = await b.receive()
+    assert isinstance(event, Received)
+    assert event.message.kind == "finish"
+    await b.close()

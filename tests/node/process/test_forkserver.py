@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import wait_for
+
+PATIENCE = 10.0
+
+SERVER = """
+import os, signal, sys, time
+import node.process.forkserver as server
+
+place, mark = sys.argv[1:]
+
+def stay():
+    with open(mark, "a") as file:
+        file.write(f"{os.getpid()}\\n")
+    time.sleep(60)
+
+unshare, write = server.namespaces.unshare, os.write
+
+def slow_unshare(flags):
+    if (place, flags) == ("before the fork", server.namespaces.CLONE_NEWPID):
+        stay()
+    unshare(flags)
+    if (place, flags) == ("on the way", server.NODE_NAMESPACES):
+        stay()
+
+def slow_write(descriptor, data):
+    if place == "before the word" and data.strip().isdigit():
+        stay()
+    return write(descriptor, data)
+
+def end(assignment, turn):
+    os._exit(7)
+
+server.namespaces.unshare, os.write = slow_unshare, slow_write
+server.Assignment.load, server.run_node = str, end
+server.confine = lambda confinement, view, calls: []
+server.ForkServer(server.View("")).serve()
+"""
+"""A fork server without torch and confinement, in which a fork stays for long at a ``place``; who is there writes its
+id."""
+
+
+class Server:
+    """What `SERVER` is asked, and what it answers."""
+
+    def __init__(self, tmp_path: Path, place: str) -> None:
+        self.folder, self.mark = tmp_path, tmp_path / "mark"
+        way_in = [] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user"]
+        self.process = subprocess.Popen(
+            [*way_in, sys.executable, "-c", SERVER, place, self.mark],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+
+    def ask(self, log: Path | None = None) -> None:
+        assert self.process.stdin is not None
+        confinement = {"checkpoints": "", "user": None, "groups": []}
+        request = {"id": 1, "op": "fork", "node": "device-0", "assignment": "", "confinement": confinement}
+        self.process.stdin.write(json.dumps(request | {"log": str(log or self.folder / "device-0.log")}) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
+
+
+@contextmanager
+def serving(tmp_path: Path, place: str = "") -> Iterator[Server]:
+    server = Server(tmp_path, place)
+    try:
+        yield server
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.process.pid, signal.SIGKILL)
+        server.process.communicate()
+
+
+def children(pid: int) -> list[int]:
+    """The processes whose parent is ``pid``, and theirs."""
+    own = [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [*own, *(each for child in own for each in children(child))]
+
+
+@pytest.mark.parametrize("place", ["before the fork", "before the word", "on the way"])
+def test_a_server_that_is_killed_while_it_forks_leaves_nobody_and_nothing_open(tmp_path: Path, place: str) -> None:
+    with serving(tmp_path, place) as server:
+        server.ask()
+        wait_for(lambda: server.mark.exists() or None, "the fork to be there", PATIENCE)
+        forked = children(server.process.pid)
+        assert forked
+        os.kill(server.process.pid, signal.SIGKILL)
+        server.process.communicate(timeout=PATIENCE)  # nobody else holds its output
+        wait_for(lambda: not any(map(lives, forked)) or None, f"the end of {forked}", PATIENCE)
+
+
+def lives(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"  # whoever adopted it has not yet taken note
+
+
+def test_a_node_that_ends_early_is_an_exit(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        server.ask()
+        forked = server.answer()
+        ended = server.answer()
+        assert forked == {"id": 1, "ok": True, "pid": ended["pid"], "lacking": []}
+        assert (ended["event"], ended["node"], ended["code"]) == ("exit", "device-0", 7)
+
+
+def test_a_node_that_is_killed_before_it_is_ready_is_an_exit(tmp_path: Path) -> None:
+    with serving(tmp_path, "on the way") as server:
+        server.ask()
+        wait_for(lambda: server.mark.exists() or None, "the node to be there", PATIENCE)
+        (pid,) = children(server.process.pid)
+        os.kill(pid, signal.SIGKILL)
+        assert server.answer() == {"id": 1, "ok": True, "pid": pid, "lacking": []}
+        assert server.answer()["code"] == -signal.SIGKILL
+
+
+def test_a_node_whose_log_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        server.ask(tmp_path / "gone" / "device-0.log")
+        assert str(tmp_path / "gone" / "device-0.log") in server.answer()["error"]

@@ -4,7 +4,7 @@ What a node sees of it is what `node.messaging.association` would let it see ove
 
 - two nodes meet as soon as both have started and a connection between them can be made;
 - a peer that cannot be heard (the link is cut, it is frozen, it ended without a word) is lost after ``lost_after``
-  seconds, with all that is in flight; what was held up for less arrives;
+  seconds, with all that is in flight; what was held up for less arrives; a frozen node notices that when it is thawed;
 - nodes that lost each other meet again with the next attempt to connect, of which there is one a second, as TCP repeats
   a SYN that is not answered (RFC 6298, section 2: 1 s);
 - a node that was restarted is lost and joins in one moment, a node that says goodbye has left.
@@ -163,6 +163,7 @@ class Tie:
         self._up = False
         self._joined = False  # the two count each other as present
         self._met: list[End | None] = []  # who they were when they met
+        self._unaware: list[End] = []  # frozen when they were lost to each other, so that they have not noticed yet
         self._since = 0.0  # when they last stopped hearing each other, or lost each other
         self._timer: asyncio.TimerHandle | None = None
 
@@ -170,6 +171,8 @@ class Tie:
         """Something has changed: see whether the two can hear each other, and go by that."""
         up = self._can_hear()
         if up == self._up:
+            if any(not end.frozen for end in self._unaware) and self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(self._patience(), self._notice)
             return
         self._up = up
         self._stop_timer()
@@ -191,6 +194,7 @@ class Tie:
         if farewell is None:
             self.line_to[peer].drop()  # what it sent goes with it
         self.line_to[node].drop()
+        self._unaware = [end for end in self._unaware if end.node != node]
         self.ends[node] = None
         self.update()
         if self.ends[peer] is None:
@@ -225,6 +229,7 @@ class Tie:
         self._timer = None
         before, self._met = self._met, list(self.ends.values())
         self._joined = True
+        self._unaware.clear()
         one, other = self.ends.values()
         assert one is not None
         assert other is not None
@@ -239,11 +244,19 @@ class Tie:
         self._joined = False
         for line in self.line_to.values():
             line.drop()
-        one, other = self.ends
-        for name, peer in ((one, other), (other, one)):
-            end = self.ends[name]
-            if end is not None and end in self._met and not end.frozen:
-                end.lose(peer, f"silent for {silence:.1f} s")
+        self._unaware = [end for end in self.ends.values() if end is not None and end in self._met]
+        self._tell_silence(silence)
+
+    def _notice(self) -> None:
+        """Nodes that were frozen have heard nothing since they were thawed."""
+        self._timer = None
+        self._tell_silence(self._patience())
+
+    def _tell_silence(self, seconds: float) -> None:
+        for end in [end for end in self._unaware if not end.frozen]:
+            self._unaware.remove(end)
+            (peer,) = self.line_to.keys() - {end.node}
+            end.lose(peer, f"silent for {seconds:.1f} s")
 
     def _reconnect(self) -> None:
         self._lose()

@@ -162,6 +162,40 @@ def test_a_node_frozen_for_long_is_lost_and_learns_it_when_it_goes_on() -> None:
     run(work())
 
 
+@pytest.mark.parametrize("flush", [None, 1.0], ids=["without a word", "in order"])
+def test_a_frozen_node_whose_peer_ended_meanwhile_notices_the_silence(flush: float | None) -> None:
+    async def work() -> None:
+        network = MemoryNetwork(lambda source, target: Delay(0.1))
+        a, b = await pair(network)
+        network.freeze("b", True)
+        assert await a.receive() == Lost("b", "silent for 8.0 s")
+        await a.close(flush)
+        await asyncio.sleep(100)
+        network.freeze("b", False)
+        thawed = now()
+        assert await b.receive() == Lost("a", "silent for 8.0 s")
+        assert now() - thawed == pytest.approx(8.0)
+
+    run(work())
+
+
+def test_a_frozen_node_whose_peer_is_restarted_meanwhile_meets_it_again() -> None:
+    async def work() -> None:
+        network = MemoryNetwork(lambda source, target: Delay(0.1))
+        a, b = await pair(network)
+        network.freeze("b", True)
+        assert await a.receive() == Lost("b", "silent for 8.0 s")
+        await a.close()
+        again = network.transport("a", ["b"])
+        await again.start()
+        network.freeze("b", False)
+        assert await again.receive() == Joined("b")
+        assert await b.receive() == Lost("a", "it was restarted")
+        assert await b.receive() == Joined("a")
+
+    run(work())
+
+
 def test_a_farewell_that_does_not_arrive_is_silence() -> None:
     async def work() -> None:
         network = MemoryNetwork(lambda source, target: Delay(0.1))

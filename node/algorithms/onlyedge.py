@@ -5,7 +5,8 @@ EAM_k the model of edge k, E_k its devices, DM_c the model of device c, |D_c| it
     device   DM_c ← EAM_k, then local training
     edge     EAM_k ← Σ_{c ∈ E_k} (|D_c| / |D_k|) DM_c
 
-The cloud gives the first model and is not met again; without a cloud, edges start from the same seeded model.
+The cloud gives the first model and is not met again; without a cloud, or where it cannot be reached before the
+deadline, edges start from the same seeded model.
 
 Departures: `kappa2` edge rounds make one reported round, so that curves line up with HierFAVG's; |D_k| counts the
 devices that answered. An edge tells the cloud when it is done, in a message without a model.
@@ -46,9 +47,8 @@ class Edge(Role):
     async def first_model(self) -> State:
         if self.restored is not None:
             return self.restored.tensors
-        if self.parent is not None:
-            return (await self.receive("model", sender=self.parent)).tensors
-        state: State = self.learner.initial()
+        models = [] if self.parent is None else await self.gather("model", [self.parent], round=0, quorum=0)
+        state: State = models[0].tensors if models else self.learner.initial()
         return state
 
 

@@ -170,22 +170,21 @@ class Tie:
     def update(self) -> None:
         """Something has changed: see whether the two can hear each other, and go by that."""
         up = self._can_hear()
-        if up == self._up:
-            if any(not end.frozen for end in self._unaware) and self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(self._patience(), self._notice)
-            return
-        self._up = up
-        self._stop_timer()
         loop = asyncio.get_running_loop()
-        ends = list(self.ends.values())
-        if not up:
-            self._since = loop.time()
-            if self._joined:
-                self._timer = loop.call_later(self._patience(), self._lose)
-        elif not self._joined or ends != self._met:
-            wait = (self._since - loop.time()) % ATTEMPTS if ends == self._met else 0.0
-            setup = max([line.open() for line in self.line_to.values()])
-            self._timer = loop.call_later(wait + setup, self._join)
+        if up != self._up:
+            self._up = up
+            self._stop_timer()
+            ends = list(self.ends.values())
+            if not up:
+                self._since = loop.time()
+                if self._joined:
+                    self._timer = loop.call_later(self._patience(), self._lose)
+            elif not self._joined or ends != self._met:
+                wait = (self._since - loop.time()) % ATTEMPTS if ends == self._met else 0.0
+                setup = max([line.open() for line in self.line_to.values()])
+                self._timer = loop.call_later(wait + setup, self._join)
+        if self._timer is None and any(not end.frozen for end in self._unaware):
+            self._timer = loop.call_later(self._patience(), self._notice)
 
     def end(self, node: str, farewell: Parcel | None) -> None:
         """``node`` ends: with a farewell after all that it has sent, or without a word."""

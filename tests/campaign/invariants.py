@@ -386,8 +386,6 @@ def _forsaken(history: History) -> bool:
     }
     left = {node for span in history.faults() for node in span.nodes if span.action == "leave"}
     needed = {*history.leaders}
-    if any(away | left >= {parent} for leader in needed if (parent := history.nodes[leader]["parent"])):
-        return True  # which begin with its first model
     return not away.isdisjoint(needed) or away | left >= history.nodes.keys() - needed
 
 

@@ -49,6 +49,20 @@ def test_the_cloud_is_not_needed_after_the_first_model(digits: Prepared, tmp_pat
     assert same(run.state("edge-0"), calm.state("edge-0"))
 
 
+def test_edges_that_the_cloud_cannot_reach_begin_with_the_same_model(digits: Prepared, tmp_path: Path) -> None:
+    cut = {("cloud", edge): (0.0, 12.0) for edge in ("edge-0", "edge-1")}
+    slow = {"device-0-0": 30.0, "device-1-0": 30.0}  # eight rounds of 1.9 s, from 8 s on, when the cloud is given up
+    run, calm = (
+        Federation(
+            digits, hierarchy([2, 1]), "onlyedge", params(), tmp_path / name, rounds=8, slow=slow, cuts=cuts
+        ).run()
+        for name, cuts in (("cut", cut), ("calm", {}))
+    )
+    told = [(name, fields.get("peer")) for name, _, fields in run.journals["edge-0"].events]
+    assert told.index(("round", None)) < told.index(("joined", "cloud"))
+    assert same(run.state("edge-0"), calm.state("edge-0"))
+
+
 def test_reports(digits: Prepared, tmp_path: Path) -> None:
     run = Federation(digits, hierarchy([2, 2]), "onlyedge", params(2), tmp_path, rounds=3).run()
     edge = run.journals["edge-1"]

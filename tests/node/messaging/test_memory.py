@@ -179,6 +179,21 @@ def test_a_frozen_node_whose_peer_ended_meanwhile_notices_the_silence(flush: flo
     run(work())
 
 
+def test_a_node_whose_peer_ends_before_they_have_met_again_notices_the_silence() -> None:
+    async def work() -> None:
+        network = MemoryNetwork(lambda source, target: Delay(0.1))
+        a, b = await pair(network)
+        network.freeze("b", True)
+        assert await a.receive() == Lost("b", "silent for 8.0 s")
+        await asyncio.sleep(0.3)
+        network.freeze("b", False)  # the next attempt to connect is 0.7 s away
+        await asyncio.sleep(0.3)
+        await a.close(1.0)
+        assert await b.receive() == Lost("a", "silent for 8.0 s")
+
+    run(work())
+
+
 def test_a_frozen_node_whose_peer_is_restarted_meanwhile_meets_it_again() -> None:
     async def work() -> None:
         network = MemoryNetwork(lambda source, target: Delay(0.1))

@@ -21,6 +21,7 @@ import click
 from orchestrator import text
 from orchestrator.errors import OrchestratorError, PlaceError, PlanError, RecordError, RunError, ScenarioError
 from orchestrator.layout import open_console, write_table
+from orchestrator.scenario.drivers import DRIVERS, listed
 
 if TYPE_CHECKING:
     from orchestrator.host.directory import RunDirectory
@@ -93,7 +94,7 @@ def cli() -> None:
 @cli.command()
 @scenario_options
 @runs_option
-@click.option("--driver", type=click.Choice(["namespaces", "docker", "sim"]), help="Overrides the scenario's driver.")
+@click.option("--driver", type=click.Choice(list(DRIVERS)), help="Overrides the scenario's driver.")
 @click.option(
     "--workers", type=click.IntRange(1), help="Processes that train under `sim`; by default one for each processor."
 )
@@ -138,7 +139,7 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
 @cli.command("sweep")
 @click.argument("file", type=click.Path(path_type=Path))
 @runs_option
-@click.option("--driver", type=click.Choice(["namespaces", "docker", "sim"]), help="Overrides the scenario's driver.")
+@click.option("--driver", type=click.Choice(list(DRIVERS)), help="Overrides the scenario's driver.")
 @click.option("--workers", type=click.IntRange(1), help="As for `up`.")
 @click.option("--again", is_flag=True, help="Run also what is complete.")
 @json_option
@@ -262,7 +263,7 @@ def logs(node: str, run: str | None, follow: bool, runs: Path, as_json: bool) ->
             history = stack.enter_context(History.open(directory.path))
         except RecordError:
             history = None  # the files of nodes can be read all the same
-        if history is not None and history.driver == "sim":
+        if history is not None and history.simulated:
             pieces = follow_record(history, node, go_on)
         else:
             pieces = follow_file(log_of(directory, node), go_on)
@@ -374,7 +375,7 @@ def _execute(
 
     loaded = load(scenario, overrides)
     _check_workers(workers, loaded.driver)
-    if calibrate and loaded.driver == "sim":
+    if calibrate and DRIVERS[loaded.driver].simulated:
         raise click.UsageError("a simulation computes its links: there is nothing to measure; choose another driver")
     with placed(scenario, overrides):
         plan = prepared_plan(loaded, scenario)
@@ -394,8 +395,11 @@ def _check_places(runs: Path, junit: Path | None = None) -> None:
 
 
 def _check_workers(workers: int | None, driver: str) -> None:
-    if workers is not None and driver != "sim":
-        raise click.UsageError(f"--workers is for --driver sim; under {driver} every node has a process")
+    kind = DRIVERS.get(driver)
+    if workers is not None and not (kind is not None and kind.simulated):
+        raise click.UsageError(
+            f"--workers is for --driver {listed(simulated=True)}; under {driver} every node has a process"
+        )
 
 
 def _end(outcome: Outcome, directory: RunDirectory, junit: Path | None, *, as_json: bool) -> NoReturn:

@@ -28,7 +28,6 @@ import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
 import msgpack  # type: ignore[import-untyped]
@@ -142,14 +141,13 @@ class ControlClient:
 class ControlServer:
     """The orchestrator's side: hears every node under the name its key proves, and keeps their leases alive."""
 
-    def __init__(self, path: Path, keys: Keypair, nodes: Mapping[str, str]) -> None:
-        """``path`` of the socket to bind, ``nodes``: the public key of each node that may connect."""
-        self._path = path
+    def __init__(self, address: str, keys: Keypair, nodes: Mapping[str, str]) -> None:
+        """``address`` to listen at, as ZeroMQ writes it; ``nodes``: the public key of each node that may connect."""
         self._addresses: dict[str, bytes] = {}
         self._received: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._door = Door(self._context, {key: name for name, key in nodes.items()})
-        self._endpoint = Endpoint(f"ipc://{path}")
+        self._endpoint = Endpoint(address)
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.linger = 0
         self._socket.maxmsgsize = _LARGEST
@@ -163,14 +161,14 @@ class ControlServer:
             self._socket.bind(self._endpoint.address)
         except zmq.ZMQError as error:
             self._release()
-            raise ControlError(f"{path}: cannot listen there ({error}); choose another run directory") from None
+            raise ControlError(f"{address}: cannot listen there ({error}); choose another run directory") from None
         self._stop_watching = watch(self._socket, self._read)
         self._beating = asyncio.create_task(self._beat())
 
     @classmethod
-    async def open(cls, path: Path, keys: Keypair, nodes: Mapping[str, str]) -> ControlServer:
-        """Listen at ``path``. ControlError if that cannot be."""
-        return cls(path, keys, nodes)
+    async def open(cls, address: str, keys: Keypair, nodes: Mapping[str, str]) -> ControlServer:
+        """Listen at ``address``. ControlError if that cannot be."""
+        return cls(address, keys, nodes)
 
     async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Each message with the name of the node it came from, for ever; what cannot be read comes as a message
@@ -194,8 +192,8 @@ class ControlServer:
         self._socket.close()
         self._door.close()
         self._context.term()
+        self._endpoint.remove()
         self._endpoint.close()
-        self._path.unlink(missing_ok=True)
 
     def _read(self) -> None:
         """Take what there is, but no more than `_READ_AHEAD`: what a node sends beyond that waits with the node."""

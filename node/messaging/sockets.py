@@ -112,10 +112,15 @@ class Endpoint:
     def __init__(self, endpoint: str) -> None:
         self._folder: int | None = None
         self.address = endpoint
-        path = Path(endpoint.removeprefix("ipc://"))
-        if endpoint.startswith("ipc://") and len(os.fsencode(path)) > _LONGEST_SOCKET_PATH:
-            self._folder = os.open(path.parent, os.O_PATH | os.O_CLOEXEC)
-            self.address = f"ipc:///proc/self/fd/{self._folder}/{path.name}"
+        self._path = Path(endpoint.removeprefix("ipc://")) if endpoint.startswith("ipc://") else None
+        if self._path is not None and len(os.fsencode(self._path)) > _LONGEST_SOCKET_PATH:
+            self._folder = os.open(self._path.parent, os.O_PATH | os.O_CLOEXEC)
+            self.address = f"ipc:///proc/self/fd/{self._folder}/{self._path.name}"
+
+    def remove(self) -> None:
+        """Remove the file of a socket that was bound here, if it has one."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
         if self._folder is not None:

@@ -1,4 +1,5 @@
-"""What a driver is: it makes a node's process in namespaces of its own, and tells when the process ends.
+"""What a driver is: it makes a node's process in namespaces of its own, and tells when the process ends; and what the
+module that `orchestrator.scenario.drivers` names offers.
 
 Powers that not every driver has are protocols of their own; a scenario that needs one its driver lacks is refused
 before anything starts.
@@ -7,11 +8,20 @@ before anything starts.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import importlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
-from orchestrator.planning.plan import NodePlan
+from node.assignment import Assignment
+from orchestrator.errors import HostError
+from orchestrator.fabric.base import Fabric
+from orchestrator.fabric.hub import Hub
+from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.scenario.drivers import DRIVERS
 
 LACK_OF_MEMORY = "killed by the kernel: it needed more memory than its hardware has\n"
 """What a driver adds to the log of such a node."""
@@ -62,3 +72,49 @@ class CanPause(Protocol):
     async def pause(self, node: str) -> None: ...
 
     async def resume(self, node: str) -> None: ...
+
+
+class Control(Protocol):
+    """The orchestrator's side of the control plane."""
+
+    def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Each message with the name of the node it came from, for ever."""
+
+    async def send(self, node: str, message: Mapping[str, Any]) -> None:
+        """Send to a node; one that does not run misses it."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a run stands on: where its nodes live, what links them, how they are spoken to.
+
+    ``hub`` is the namespace that all links pass, where there are packets to pass it; ``assignments`` are those that
+    nodes read from a file.
+    """
+
+    driver: Driver
+    fabric: Fabric
+    control: Control
+    hub: Hub | None = None
+    assignments: Mapping[str, Assignment] = field(default_factory=dict)
+
+
+class Entry(Protocol):
+    """The module of a driver. Importing it is quick; what is slow to import is imported by its functions."""
+
+    def missing(self) -> list[HostError]:
+        """What this host lacks, each with its remedy; empty if a run can begin. Nothing is made."""
+
+    def open_files(self, plan: Plan, workers: int) -> int:
+        """The most files that one process of a run has open."""
+
+    async def open_environment(
+        self, plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int
+    ) -> Environment:
+        """Open all that a run stands on; ``stack`` closes it in the reverse order. ``workers`` processes train where
+        nodes are simulated. HostError if this host cannot."""
+
+
+def entry_of(driver: str) -> Entry:
+    """The entry of a driver, by its name in scenarios."""
+    return cast(Entry, importlib.import_module(DRIVERS[driver].module))

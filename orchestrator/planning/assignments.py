@@ -17,9 +17,10 @@ from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.shards import own_test_key, personal_key, train_key
 
 
-def assignments(plan: Plan, directory: RunDirectory, keys: RunKeys) -> dict[str, Assignment]:
-    """The assignment of every node, by name, for the run that lives in ``directory``."""
-    return {node.name: _assignment(plan, node, directory, keys) for node in plan.nodes}
+def assignments(plan: Plan, directory: RunDirectory, keys: RunKeys, address: str) -> dict[str, Assignment]:
+    """The assignment of every node, by name, for the run that lives in ``directory``; ``address`` is where nodes reach
+    the control plane, as ZeroMQ writes it."""
+    return {node.name: _assignment(plan, node, directory, keys, address) for node in plan.nodes}
 
 
 def seen_from_inside(assignment: Assignment) -> Assignment:
@@ -65,7 +66,7 @@ def forget(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKeys) -> Assignment:
+def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKeys, address: str) -> Assignment:
     related: list[tuple[Relation, str]] = [("parent", node.parent)] if node.parent is not None else []
     related += [("child", name) for name in node.children] + [("neighbour", name) for name in node.neighbours]
     return Assignment(
@@ -77,7 +78,7 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
         host=node.host,
         port=node.port,
         keys=keys.nodes[node.name],
-        control_endpoint=f"ipc://{directory.socket}",
+        control_endpoint=address,
         control_key=keys.orchestrator.public,
         peers=tuple(_peer(plan.node(name), relation, keys) for relation, name in related),
         algorithm=plan.algorithm,

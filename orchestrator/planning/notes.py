@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from orchestrator import text
+from orchestrator.scenario.drivers import DRIVERS, listed
 
 SHOWN_NAMES = 20
 
@@ -22,6 +23,6 @@ def of_data(unheld: Sequence[int], empty: Sequence[str]) -> Iterator[str]:
 
 def of_images(images: Sequence[str], driver: str) -> Iterator[str]:
     """Images that the driver has no use for."""
-    if images and driver != "docker":
-        names = ", ".join(images)
-        yield f"nodes are not made from their images ({names}), but from this host's Python: only docker makes them"
+    if images and not DRIVERS[driver].images:
+        names, makers = ", ".join(images), listed(images=True)
+        yield f"nodes are not made from their images ({names}), but from this host's Python: only {makers} makes them"

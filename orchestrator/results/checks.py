@@ -106,7 +106,7 @@ def came_to_what_was_expected(history: History) -> Finding | None:
 
 def links_as_asked(history: History) -> Finding:
     """Every link class was probed, and what was measured is what was asked for."""
-    if history.driver == "sim":
+    if history.simulated:
         return LINKS_MODELLED
     classes = sorted(set(history.link_classes.values()))
     if not classes:
@@ -178,7 +178,7 @@ def kept_pace(history: History) -> Finding:
     if began is None:
         calibrated = history.outcome is not None and history.outcome.ended == "calibrated"
         return ("pass", "nobody trained") if calibrated else ("unknown", "the training never began")
-    if history.driver == "sim":
+    if history.simulated:
         return PACE_MODELLED
     if not overruns:
         return "pass", "every step of every node took the time its hardware asks for"
@@ -197,7 +197,7 @@ def kept_pace(history: History) -> Finding:
 
 def links_kept_up(history: History) -> Finding:
     """The link engine sent packets on time and lost none that it was not asked to lose."""
-    if history.driver == "sim":
+    if history.simulated:
         return LINKS_MODELLED
     if overloads := merged(event.data for event in history.events(OVERLOAD)):
         return _overloaded(history, overloads)
@@ -244,7 +244,7 @@ def _overloaded(history: History, overloads: list[Overload]) -> Finding:
 
 def links_looked_at(history: History) -> Finding:
     """While the run used the links, they lost the packets that they were asked to lose, and no others."""
-    if history.driver == "sim":
+    if history.simulated:
         return LINKS_MODELLED
     if not history.link_classes:
         return "pass", "the plan has no links"
@@ -278,7 +278,7 @@ def links_looked_at(history: History) -> Finding:
 
 def rates_held(history: History) -> Finding | None:
     """While the run used the links, none carried more than its rate; nothing is said of links without one."""
-    if history.driver == "sim":
+    if history.simulated:
         return LINKS_MODELLED
     if not (found := busiest(history)):
         return None

@@ -35,6 +35,7 @@ from orchestrator.results.rows import (
     State,
     Traffic,
 )
+from orchestrator.scenario.drivers import DRIVERS
 
 _DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, sqlite3.Error)
 
@@ -139,6 +140,12 @@ class History:
     @property
     def driver(self) -> str:
         return str(self.meta.get("driver") or self.plan.get("driver") or "")
+
+    @property
+    def simulated(self) -> bool:
+        """Whether nodes, links and time were modelled."""
+        kind = DRIVERS.get(self.driver)
+        return kind is not None and kind.simulated
 
     @property
     def engine(self) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 
 from node.runtime.clock import VirtualLoop, run_virtual
 from orchestrator.errors import HostError, RunError
-from orchestrator.host.descriptors import provide
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.signals import interruptible
 from orchestrator.planning.data import prepare_data
@@ -23,9 +22,10 @@ from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.run.down import clear
 from orchestrator.run.lifecycle import Outcome, execute
-from orchestrator.run.requirements import open_files, require
+from orchestrator.run.requirements import require
 from orchestrator.run.resume import past_of
 from orchestrator.run.view import View
+from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario, effective
 
@@ -48,8 +48,7 @@ def launch(
     HostError, and nothing is made, if this host lacks what the driver needs, or if this process may not open as many
     files as the run needs.
     """
-    require(plan.driver)
-    provide(open_files(plan, _workers(workers)))
+    require(plan, _workers(workers))
     with interruptible() as interruption:
         directory = RunDirectory.create(runs, plan.name)
         interruption.at_once = directory.remove
@@ -84,8 +83,7 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
         holding.enter_context(directory.held())
         past = past_of(directory)
         plan = _plan_of(directory)
-        require(plan.driver)
-        provide(open_files(plan, _workers(workers)))
+        require(plan, _workers(workers))
         clear(directory.run, directory)  # what is left where its orchestrator was killed
         try:
             directory.reopen()
@@ -143,7 +141,7 @@ def _plan_of(directory: RunDirectory) -> Plan:
 
 def _run(driver: str, open_view: OpenView, start: Callable[[View], Coroutine[Any, Any, Outcome]]) -> Outcome:
     """Carry out what ``start`` makes, on the clock of the driver."""
-    loop = VirtualLoop() if driver == "sim" else None
+    loop = VirtualLoop() if DRIVERS[driver].simulated else None
     view = open_view(loop is not None)
     try:
         return run_virtual(start(view), loop) if loop else asyncio.run(start(view))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from node.runtime.clock import VirtualLoop
+from orchestrator.drivers.base import entry_of
 from orchestrator.errors import HostError, OrchestratorError, RecordError, RunError
 from orchestrator.fabric.base import Fabric
 from orchestrator.host.directory import RunDirectory, write_whole
@@ -23,8 +24,8 @@ from orchestrator.results.checks import overall
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.results.summary import summary
+from orchestrator.run.context import RunClock, RunContext
 from orchestrator.run.down import clear
-from orchestrator.run.environment import open_substrate
 from orchestrator.run.link_probe import probe_links
 from orchestrator.run.monitor import watch
 from orchestrator.run.resume import NOTHING, Past
@@ -95,9 +96,8 @@ async def execute(
         # 1. The record is there, so that whatever happens next is written down.
         try:
             with holding, contextlib.closing(record):
-                ending = await _carry_out(
-                    plan, directory, record, clock, view, interrupted, workers, calibrate, past or NOTHING
-                )
+                run = RunContext(plan, directory, record, clock, view, past or NOTHING)
+                ending = await _carry_out(run, clock, interrupted, workers, calibrate=calibrate)
                 write_outcome(ending)
         except RecordError as error:
             ending = Ending("failed", str(error))
@@ -154,51 +154,22 @@ def _write_down(directory: RunDirectory, history: History, result: dict[str, Any
     write_report(history, directory.report)
 
 
-class RunClock:
-    """Seconds since the run began. Of a run that is continued, it stands still until all is set up again: then the
-    times in its record are those of a run without a gap."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, past: Past | None) -> None:
-        self._loop = loop
-        self._before = past.seconds if past else 0.0
-        self._since = None if past else loop.time()
-
-    def __call__(self) -> float:
-        return self._before + (self._loop.time() - self._since if self._since is not None else 0.0)
-
-    def start(self) -> None:
-        """It goes from now on, if it did not yet."""
-        if self._since is None:
-            self._since = self._loop.time()
-
-
 async def _carry_out(
-    plan: Plan,
-    directory: RunDirectory,
-    record: Record,
-    clock: RunClock,
-    view: View,
-    interrupted: asyncio.Future[None],
-    workers: int,
-    calibrate: bool,
-    past: Past,
+    run: RunContext, clock: RunClock, interrupted: asyncio.Future[None], workers: int, *, calibrate: bool
 ) -> Ending:
     """Steps 2 to 7; an error in any of them ends the run with that error, after what was opened has been closed."""
-    began = past is not NOTHING
+    plan, view, began = run.plan, run.view, run.past is not NOTHING
     try:
         async with contextlib.AsyncExitStack() as stack:
             # 2. What the run stands on: where nodes live, what links them, how they are spoken to.
-            opening = open_substrate(plan, directory, stack, workers)
-            if (substrate := await _unless(interrupted, opening)) is None:
+            opening = entry_of(plan.driver).open_environment(plan, run.directory, stack, workers)
+            if (environment := await _unless(interrupted, opening)) is None:
                 return INTERRUPTION
             began = True
-            driver, fabric = substrate.driver, substrate.fabric
-            record.engine(fabric.engine)
+            driver, fabric = environment.driver, environment.fabric
+            run.record.engine(fabric.engine)
             # 3. Shape the links, then start, attach and register every node.
-            session = Session(
-                plan, directory.path, record, substrate.control, driver, fabric, clock, view.line, past,
-                substrate.assignments,
-            )  # fmt: skip
+            session = Session(run, environment)
             stack.push_async_callback(session.close)
             session.listen()
             interrupted.add_done_callback(lambda _: session.finish(INTERRUPTION.reason))
@@ -210,18 +181,19 @@ async def _carry_out(
             try:
                 await _unless(session.ended, session.bring_up_all())
             finally:  # some of what this host lacks shows only when nodes start
-                for note in (*past.notes(), *plan.notes(), *driver.notes(), *fabric.notes()):
-                    record.event(clock(), None, "note", None, {"text": note})
+                for note in (*run.past.notes(), *plan.notes(), *driver.notes(), *fabric.notes()):
+                    run.note("note", {"text": note})
             # 4. Measure the links before anything else uses them.
-            if (plan.probe or calibrate) and substrate.hub is not None and not session.ended.done():
-                measuring = probe_links(plan, session, substrate.hub, record, clock, view.line, quick=not calibrate)
+            if (plan.probe or calibrate) and environment.hub is not None and not session.ended.done():
+                measuring = probe_links(run, session, environment.hub, quick=not calibrate)
                 await _unless(session.ended, measuring)
             if calibrate:
                 session.finish("calibrated")
                 await session.stop_nodes(STOP_GRACE)
                 return await session.ended
             # 5. Train, with the faults, until a stop rule is met or somebody interrupts.
-            return await _train(plan, session, fabric, record, clock, view, past)
+            clock.start()
+            return await _train(run, session, fabric)
     except HostError as error:
         if not began:
             raise
@@ -230,11 +202,11 @@ async def _carry_out(
         return Ending("failed", str(error))
     except OSError as error:
         if error.errno not in HOST_REFUSES:
-            return _defect(directory, error)
+            return _defect(run.directory, error)
         what = f"{error.filename}: " if error.filename else ""
-        return Ending("failed", f"{what}{error.strerror}: this host has no more of what {directory.run} asks for")
+        return Ending("failed", f"{what}{error.strerror}: this host has no more of what {run.directory.run} asks for")
     except Exception as error:
-        return _defect(directory, error)
+        return _defect(run.directory, error)
 
 
 def _defect(directory: RunDirectory, error: Exception) -> Ending:
@@ -245,18 +217,15 @@ def _defect(directory: RunDirectory, error: Exception) -> Ending:
     return Ending("failed", f"{type(error).__name__}: {error} (a defect of edgebed: please report {log})")
 
 
-async def _train(
-    plan: Plan, session: Session, fabric: Fabric, record: Record, clock: RunClock, view: View, past: Past
-) -> Ending:
+async def _train(run: RunContext, session: Session, fabric: Fabric) -> Ending:
     virtual = isinstance(asyncio.get_running_loop(), VirtualLoop)
-    clock.start()
-    async with watch(session, fabric, record, clock, view, virtual=virtual):
+    async with watch(run, session, fabric, virtual=virtual):
         if not session.ended.done():
             await session.start_training()
-            record.event(clock(), None, "training", None, {})
-            view.line("training")
-            if (after := plan.stop.after) is not None:
-                asyncio.get_running_loop().call_later(max(0.0, after - past.training), session.finish, "after")
+            run.note("training", {})
+            run.view.line("training")
+            if (after := run.plan.stop.after) is not None:
+                asyncio.get_running_loop().call_later(max(0.0, after - run.past.training), session.finish, "after")
         ending = await session.ended
         # 6. Ask the nodes to end; their last words are the final counts.
         await session.stop_nodes(STOP_GRACE)

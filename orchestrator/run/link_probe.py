@@ -20,6 +20,7 @@ from orchestrator.errors import HostError
 from orchestrator.fabric.hub import Hub
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 from orchestrator.results.record import Record
+from orchestrator.run.context import RunContext
 from orchestrator.run.session import Session
 
 Result = tuple[list[Verdict], list[Verdict]] | str  # there and back, or why there are none
@@ -75,24 +76,15 @@ def batches(pairs: list[ProbedPair], most: int = AT_ONCE) -> Iterator[list[Probe
         yield batch
 
 
-async def probe_links(
-    plan: Plan,
-    session: Session,
-    hub: Hub,
-    record: Record,
-    clock: Callable[[], float],
-    say: Callable[[str], None],
-    *,
-    quick: bool = True,
-) -> None:
+async def probe_links(run: RunContext, session: Session, hub: Hub, *, quick: bool = True) -> None:
     """Measure one link of each kind and record the verdicts; ``quick`` as in `netem.measure.plan_probe`."""
     pids = {name: state.pid for name, state in session.nodes.items() if state.pid is not None}
-    pairs = one_of_each_kind(plan, pids)
-    say(f"measuring {len(pairs)} kinds of links")
+    pairs = one_of_each_kind(run.plan, pids)
+    run.view.line(f"measuring {len(pairs)} kinds of links")
     for batch in batches(pairs):
         results = await asyncio.gather(*(_measure(pair, pids, hub, quick) for pair in batch))
         for pair, result in zip(batch, results, strict=True):
-            _write(record, clock(), pair, result, say)
+            _write(run.record, run.clock(), pair, result, run.view.line)
 
 
 async def _measure(

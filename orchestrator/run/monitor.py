@@ -21,12 +21,11 @@ from orchestrator.fidelity.loss_audit import look
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.fidelity.overload import Overloads, Reading
 from orchestrator.host.load import HostLoad, read_load
-from orchestrator.planning.plan import Fault, Plan
-from orchestrator.results.record import GAP, PROBED, Record
+from orchestrator.planning.plan import Ends, Fault, Plan
+from orchestrator.results.record import GAP, PROBED
+from orchestrator.run.context import RunContext
 from orchestrator.run.session import Session
-from orchestrator.run.view import Snapshot, View
-
-Ends = tuple[str, str]  # source and target of a link
+from orchestrator.run.view import Snapshot
 
 SAMPLE_EVERY = 1.0  # s
 SHOW_EVERY = 0.25
@@ -34,14 +33,12 @@ LOOK_EVERY = 10.0
 
 
 @contextlib.asynccontextmanager
-async def watch(
-    session: Session, fabric: Fabric, record: Record, clock: Callable[[], float], view: View, *, virtual: bool
-) -> AsyncIterator[None]:
+async def watch(run: RunContext, session: Session, fabric: Fabric, *, virtual: bool) -> AsyncIterator[None]:
     """Sample and show while the body runs, and sample once more at its end.
 
     On a ``virtual`` clock this happens with what the nodes say, for timers of ours would keep it going for ever.
     """
-    monitor = Monitor(session, fabric, record, clock, view, None if virtual else read_load)
+    monitor = Monitor(run, session, fabric, None if virtual else read_load)
     await monitor.begin()
     if virtual:
         session.heard = monitor.glance
@@ -61,20 +58,18 @@ class Monitor:
     ``load`` reads the host's; without it nothing is said of whether packets kept time, nor of losses.
     """
 
-    def __init__(
-        self, session: Session, fabric: Fabric, record: Record, clock: Callable[[], float], view: View,
-        load: Callable[[], HostLoad] | None,
-    ) -> None:  # fmt: skip
-        self._session, self._fabric, self._record, self._clock, self._view = session, fabric, record, clock, view
-        self._began = clock() - session.past.training  # when training did
-        self._classes = {(link.source, link.target): link.link_class for link in session.plan.links}
+    def __init__(self, run: RunContext, session: Session, fabric: Fabric, load: Callable[[], HostLoad] | None) -> None:
+        self._session, self._fabric = session, fabric
+        self._record, self._clock, self._view = run.record, run.clock, run.view
+        self._began = run.clock() - run.past.training  # when training did
+        self._classes = {(link.source, link.target): link.link_class for link in run.plan.links}
         self._last: float | None = None
         self._load = load
         self._before: dict[Ends, LinkRow] = {}  # what each link had counted before training began
         self._counted: dict[Ends, LinkRow] = {}  # each link's latest row, since then
         self._rates: dict[str, float] = {}
         self._overloads = Overloads()
-        self._looked = clock()
+        self._looked = run.clock()
         self._sampled = -math.inf  # when glance last did
         self._shown = 0, -math.inf  # round, and time on the host's clock
 

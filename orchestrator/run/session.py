@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from netem.profile import LinkProfile
-from node.assignment import Assignment
 from orchestrator import text
-from orchestrator.drivers.base import CanPause, Driver, Exit
+from orchestrator.drivers.base import CanPause, Environment, Exit
 from orchestrator.errors import DriverError, OrchestratorError
-from orchestrator.fabric.base import Fabric
 from orchestrator.host import tail
 from orchestrator.planning.assignments import handed_out
-from orchestrator.planning.plan import Fault, NodePlan, Plan
-from orchestrator.results.record import Record
+from orchestrator.planning.plan import Fault, NodePlan
+from orchestrator.run.context import RunContext
 from orchestrator.run.hearing import Hearing
 from orchestrator.run.injection import FaultInjector
 from orchestrator.run.link_schedules import Schedules
 from orchestrator.run.link_states import Links
 from orchestrator.run.messages import LONGEST_TEXT
-from orchestrator.run.resume import NOTHING, Past
 
 EXIT_NOTICE = 2.0  # s until the end of a process is told of that was seen to be gone
 REGISTER_TIMEOUT = 180.0  # s from the start of a node's process to its first word; an emulated one takes long
@@ -36,16 +32,6 @@ RESTART_LIMIT = 3  # restarts of one node by itself without a finished round of 
 RESTART_DELAY = 0.5  # s
 LAST_WORD = 1.0  # s in which what a node said before its end is heard
 AT_ONCE = 4  # nodes being brought up at the same time
-
-
-class Control(Protocol):
-    """The orchestrator's side of the control plane."""
-
-    def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Each message with the name of the node it came from, for ever."""
-
-    async def send(self, node: str, message: Mapping[str, Any]) -> None:
-        """Send to a node; one that does not run misses it."""
 
 
 @dataclass
@@ -87,47 +73,30 @@ class Progress:
 
 
 class Session:
-    """See the module. ``clock`` gives seconds since the run began; ``say`` prints a line for people; ``past`` is what a
-    run has behind it that is continued; ``assignments`` are written to a file for each start of a node."""
+    """See the module."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        directory: Path,
-        record: Record,
-        control: Control,
-        driver: Driver,
-        fabric: Fabric,
-        clock: Callable[[], float],
-        say: Callable[[str], None],
-        past: Past = NOTHING,
-        assignments: Mapping[str, Assignment] | None = None,
-    ) -> None:
-        self.plan = plan
-        self.past = past
+    def __init__(self, run: RunContext, environment: Environment) -> None:
+        plan, past = run.plan, run.past
+        self.plan, self.past = plan, past
         gone = past.left
         self.nodes = {node.name: NodeState(node, "left" if node.name in gone else "planned") for node in plan.nodes}
         self.progress = Progress(round=past.round)
         self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self.training = False
-        links = Links(plan.links, self)
+        links = Links(plan.links, environment.fabric)
         self.faults = FaultInjector(plan, self, links, self._note_fault, self.spawn)
         self.schedules = Schedules(plan, links, self._note_schedule, self.spawn)
         self.heard: Callable[[], None] = lambda: None  # called after each message of a node
-        self._directory = directory
-        self._record = record
-        self._control = control
-        self._driver = driver
-        self._fabric = fabric
-        self._clock = clock
-        self._say = say
-        self._assignments = assignments or {}
+        self._directory = run.directory
+        self._record, self._clock, self._say = run.record, run.clock, run.view.line
+        self._control, self._driver, self._fabric = environment.control, environment.driver, environment.fabric
+        self._assignments = environment.assignments
         self._starting = asyncio.Semaphore(AT_ONCE)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stop_reason = "rounds"
         self._changed = asyncio.Event()
         self._closed = False
-        self._hearing = Hearing(self.nodes, record, clock)
+        self._hearing = Hearing(self.nodes, run.record, run.clock)
 
     # The life of the session
 
@@ -218,7 +187,7 @@ class Session:
         """Start a node's process, attach it to its links, wait until it has registered. What becomes of one that ends
         before that is the restart policy's to say."""
         state = self.nodes[node.name]
-        file = self._directory / "nodes" / f"{node.name}.json"
+        file = self._directory.nodes / f"{node.name}.json"
         async with state.busy, self._starting, handed_out(self._assignments.get(node.name), file) as assignment:
             log = self._log(state)
             state.settled.clear()
@@ -352,7 +321,7 @@ class Session:
         return f"{how}; its log ends with: {line}" if line else how
 
     def _log(self, state: NodeState) -> Path:
-        return self._directory / "logs" / f"{state.plan.name}.log"
+        return self._directory.logs / f"{state.plan.name}.log"
 
     async def _detach(self, state: NodeState) -> None:
         async with state.busy:
@@ -416,15 +385,6 @@ class Session:
         await self._control.send(node, {"type": "leave"})
         self._set(state, "left", "fault")
         self._finish_without_leaders()
-
-    async def cut(self, source: str, target: str) -> None:
-        await self._fabric.cut(source, target)
-
-    async def restore(self, source: str, target: str) -> None:
-        await self._fabric.restore(source, target)
-
-    async def change(self, source: str, target: str, profile: LinkProfile) -> None:
-        await self._fabric.change(source, target, profile)
 
     def _running(self, node: str) -> NodeState:
         state = self.nodes[node]

@@ -24,6 +24,7 @@ from orchestrator.scenario.catalogue import (
     PartitionField,
     PartitionSpec,
 )
+from orchestrator.scenario.drivers import DriverName
 from orchestrator.scenario.expectations import ExpectSpec
 from orchestrator.scenario.faults import FaultSpec
 from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
@@ -137,7 +138,7 @@ class Scenario(Strict):
     restart: Literal["on-failure", "never"] = Field(default="on-failure", description="of nodes that fail unasked")
     stop: StopSpec = StopSpec()
     expect: ExpectSpec = ExpectSpec()
-    driver: Literal["namespaces", "docker", "sim"] = "namespaces"
+    driver: DriverName = "namespaces"
     engine: Literal["auto", "userspace", "kernel"] = Field(default="auto", description="what shapes the links")
     probe: ProbeSpec = ProbeSpec()
 

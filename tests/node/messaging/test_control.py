@@ -48,7 +48,7 @@ class Plane:
 @asynccontextmanager
 async def plane(path: Path) -> AsyncIterator[Plane]:
     nodes, keys = Nodes("edge-0", "edge-1"), make_keys()
-    server = await ControlServer.open(path, keys, {name: pair.public for name, pair in nodes.keys.items()})
+    server = await ControlServer.open(f"ipc://{path}", keys, {name: pair.public for name, pair in nodes.keys.items()})
     made = Plane(path, keys, nodes, server)
     try:
         yield made

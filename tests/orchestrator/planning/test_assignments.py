@@ -28,7 +28,7 @@ stop: {accuracy: 80%}
 def told(text: str = TEXT) -> tuple[dict[str, Assignment], RunKeys]:
     plan = make_plan(parse(text, "f.yaml"), prepared())
     keys = RunKeys.make([node.name for node in plan.nodes])
-    return assignments(plan, RunDirectory(Path("/runs/small-1")), keys), keys
+    return assignments(plan, RunDirectory(Path("/runs/small-1")), keys, "ipc:///runs/small-1/control/socket"), keys
 
 
 def test_every_node_knows_its_peers_and_their_keys() -> None:

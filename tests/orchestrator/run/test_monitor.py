@@ -10,6 +10,7 @@ from node.runtime.clock import run_virtual
 from orchestrator.fabric.base import Counted, Fabric, LinkRow, since
 from orchestrator.results.history import History
 from orchestrator.results.record import COUNTERS
+from orchestrator.run.context import RunContext
 from orchestrator.run.monitor import Monitor
 from orchestrator.run.view import PlainView
 from tests.orchestrator.run.test_session import SCENARIO, Stage
@@ -36,7 +37,8 @@ def test_what_probes_sent_before_training_is_told_apart(tmp_path: Path) -> None:
     async def main() -> None:
         stage = Stage(tmp_path, SCENARIO)
         fabric = cast(Fabric, CountingFabric(3780, 3780, 3785, 6240))
-        monitor = Monitor(stage.session, fabric, stage.record, lambda: 0.0, PlainView(io.StringIO()), None)
+        run = RunContext(stage.plan, stage.directory, stage.record, lambda: 0.0, PlainView(io.StringIO()))
+        monitor = Monitor(run, stage.session, fabric, None)
         await monitor.begin()
         for _ in range(3):
             await monitor.sample()

@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from node.messaging.control import ControlServer
 from node.runtime.clock import run_virtual
-from orchestrator.drivers.base import Driver, Exit
+from orchestrator.drivers.base import Driver, Environment, Exit
 from orchestrator.errors import FabricError, HostError
 from orchestrator.fabric.base import Fabric
 from orchestrator.host.directory import RunDirectory
@@ -29,9 +30,11 @@ from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.results.rows import Event, FaultSpan, State
 from orchestrator.results.summary import summary
+from orchestrator.run.context import RunContext
 from orchestrator.run.hearing import Hearing
 from orchestrator.run.resume import NOTHING, Past
 from orchestrator.run.session import RESTART_DELAY, RESTART_LIMIT, Session
+from orchestrator.run.view import View
 from orchestrator.scenario.reading import parse
 
 SCENARIO = """\
@@ -132,18 +135,11 @@ class Stage:
         self.driver = PlayedDriver(self.control)
         self.fabric = PlayedFabric()
         self.lines: list[str] = []
-        self.session = Session(
-            self.plan,
-            self.directory.path,
-            self.record,
-            cast(ControlServer, self.control),
-            cast(Driver, self.driver),
-            cast(Fabric, self.fabric),
-            asyncio.get_running_loop().time,
-            self.lines.append,
-            past,
-            assignments(self.plan, self.directory, RunKeys.none()),
-        )
+        view = cast(View, SimpleNamespace(line=self.lines.append))
+        run = RunContext(self.plan, self.directory, self.record, asyncio.get_running_loop().time, view, past)
+        told = assignments(self.plan, self.directory, RunKeys.none(), address="")
+        driver, fabric = cast(Driver, self.driver), cast(Fabric, self.fabric)
+        self.session = Session(run, Environment(driver, fabric, cast(ControlServer, self.control), assignments=told))
 
     async def train(self) -> None:
         self.session.listen()

@@ -178,7 +178,8 @@ def directory(tmp_path: Path, plan: Plan) -> RunDirectory:
     (data / "x_train.npy").chmod(0o644)
     made.shards.write_bytes(b"")
     made.socket.write_bytes(b"")
-    for name, told in assignments(plan, made, RunKeys.make([node.name for node in plan.nodes])).items():
+    keys = RunKeys.make([node.name for node in plan.nodes])
+    for name, told in assignments(plan, made, keys, f"ipc://{made.socket}").items():
         write(seen_from_inside(told), made.nodes / f"{name}.json")
     return made
 

@@ -1,0 +1,69 @@
+"""What the orchestrator asks of this driver before and at the beginning of a run.
+
+The Engine's SDK takes a quarter of a second to import, so functions import it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+from orchestrator.drivers.base import Environment
+from orchestrator.drivers.docker import node_image
+from orchestrator.drivers.local import FIRST, connected, files_of_peers, sweep
+from orchestrator.errors import HostError
+from orchestrator.fabric.helper import HelperHub, without_client
+from orchestrator.fabric.hub import Hub
+from orchestrator.host.commands import absent
+from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.plan import Plan
+
+OF_A_CONTAINER = 3  # files at the orchestrator: its output, its control connection, a request to the Engine
+
+
+def missing() -> list[HostError]:
+    """Commands, an Engine that answers, and an image of nodes for this host and this version."""
+    found = absent() + _engine()
+    if os.geteuid() != 0 and (error := without_client()) is not None:
+        found.append(error)
+    return found
+
+
+def open_files(plan: Plan, workers: int) -> int:
+    """Those of the orchestrator, of the switch, or of the node with most peers."""
+    return FIRST + max(OF_A_CONTAINER * len(plan.nodes), files_of_peers(plan))
+
+
+async def open_environment(plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int) -> Environment:
+    """An Engine that has the images, and a hub: the host's own as root, else one in a helper container."""
+    from orchestrator.drivers.docker.driver import DockerDriver
+    from orchestrator.drivers.docker.engine import Engine
+
+    stack.push_async_callback(sweep, directory.run)
+    driver = DockerDriver(await asyncio.to_thread(Engine.connect), directory, Path(plan.data_directory), plan.images)
+    stack.push_async_callback(driver.close)
+    await driver.open()
+    opening = Hub.open if os.geteuid() == 0 else partial(HelperHub.start, image=driver.image)
+    hub = await opening(directory.run, directory.path)
+    stack.push_async_callback(hub.close)
+    return await connected(driver, hub, plan, directory, stack)
+
+
+def _engine() -> list[HostError]:
+    """What is wrong with the Docker Engine, or else with its image of nodes."""
+    from orchestrator.drivers.docker.driver import unfit
+    from orchestrator.drivers.docker.engine import Engine
+
+    name = node_image.image_name()
+    try:
+        engine = Engine.connect()
+    except HostError as error:
+        return [error]
+    with contextlib.closing(engine):
+        facts, image = engine.facts(), engine.image(name)
+    found = unfit(facts, os.uname().release) or node_image.problem(name, image, facts["Architecture"])
+    return [] if found is None else [found]

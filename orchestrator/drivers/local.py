@@ -1,0 +1,52 @@
+"""What drivers share whose nodes are processes of this host: links through a hub, and a control plane in a folder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack
+
+from node.errors import ControlError
+from node.messaging.control import ControlServer
+from orchestrator.drivers.base import Driver, Environment
+from orchestrator.errors import HostError
+from orchestrator.fabric.engines import open_fabric
+from orchestrator.fabric.hub import Hub
+from orchestrator.host import processes
+from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.assignments import assignments, seen_from_inside
+from orchestrator.planning.keys import RunKeys
+from orchestrator.planning.plan import Plan
+
+FIRST = 64  # files of a process of a run with nobody to talk to, and some to spare: at most 40 were counted
+OF_A_PEER = 3  # at a node: a connection each way, and what ZeroMQ signals itself with
+
+
+async def sweep(run: str) -> None:
+    """Nothing of the run is alive after it; what still is, is ended here."""
+    left = await asyncio.to_thread(processes.run_processes, run)
+    if left:
+        await asyncio.to_thread(processes.end, left)
+
+
+async def connected(
+    driver: Driver, hub: Hub, plan: Plan, directory: RunDirectory, stack: AsyncExitStack
+) -> Environment:
+    """The environment of a driver that is open: its links, and the control plane in the run's directory."""
+    fabric = await open_fabric(plan, hub, directory)
+    stack.push_async_callback(fabric.close)
+    keys = RunKeys.make([node.name for node in plan.nodes])
+    address = f"ipc://{directory.socket}"
+    told = {name: seen_from_inside(each) for name, each in assignments(plan, directory, keys, address).items()}
+    try:
+        control = await ControlServer.open(address, keys.orchestrator, keys.public)
+    except ControlError as error:
+        raise HostError(str(error)) from None
+    stack.push_async_callback(control.close)
+    return Environment(driver, fabric, control, hub, told)
+
+
+def files_of_peers(plan: Plan) -> int:
+    """The most files that a node has open for its peers."""
+    peers = Counter(link.source for link in plan.links)
+    return OF_A_PEER * max(peers.values(), default=0)

@@ -1,0 +1,43 @@
+"""The drivers that a scenario may name, and what each can: plain data, which nothing heavy is imported for.
+
+A new driver is one folder under `orchestrator.drivers` and one entry here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+
+@dataclass(frozen=True)
+class DriverKind:
+    """A driver: its module, which is an `orchestrator.drivers.base.Entry`, and what it can.
+
+    simulated: nodes are coroutines on a virtual clock, links and computing are modelled, worker processes train.
+    images: nodes are containers, each of them made from an image.
+    """
+
+    name: str
+    module: str
+    simulated: bool = False
+    images: bool = False
+
+
+DRIVERS: dict[str, DriverKind] = {
+    kind.name: kind
+    for kind in (
+        DriverKind("namespaces", "orchestrator.drivers.namespaces.entry"),
+        DriverKind("docker", "orchestrator.drivers.docker.entry", images=True),
+        DriverKind("sim", "orchestrator.drivers.sim.entry", simulated=True),
+    )
+}
+
+if TYPE_CHECKING:
+    DriverName = str
+else:
+    DriverName = Literal[tuple(DRIVERS)]
+
+
+def listed(*, simulated: bool = False, images: bool = False) -> str:
+    """The names of the drivers that can this, for messages."""
+    return " or ".join(k.name for k in DRIVERS.values() if k.simulated >= simulated and k.images >= images)

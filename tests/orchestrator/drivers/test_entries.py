@@ -1,0 +1,89 @@
+"""What each driver needs of the host, and how many files a run under it has open."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from orchestrator.drivers.base import entry_of
+from orchestrator.drivers.docker import entry as docker
+from orchestrator.drivers.namespaces import entry as namespaces
+from orchestrator.errors import HostError
+from orchestrator.host import namespaces as host
+from orchestrator.planning.plan import make_plan
+from orchestrator.scenario.drivers import DRIVERS
+from orchestrator.scenario.reading import parse
+
+REFUSED = HostError("ordinary users may not make namespaces", "allow it as root", ["sysctl a.b=1"])
+SCENARIO = """\
+name: counted
+algorithm: {name: hierfavg, rounds: 1}
+topology: {edges: 2, devices_per_edge: 30}
+"""
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A host without any command and without a Docker Engine."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/socket")
+    return folder
+
+
+def test_every_driver_has_an_entry() -> None:
+    for name in DRIVERS:
+        entry = entry_of(name)
+        assert all(callable(each) for each in (entry.missing, entry.open_files, entry.open_environment))
+
+
+def test_a_simulation_needs_nothing(bare: Path) -> None:
+    assert entry_of("sim").missing() == []
+
+
+def test_a_missing_command_is_not_taken_for_missing_rights(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for command in ("unshare", "nsenter", "ip"):
+        (bare / command).symlink_to("/bin/true")
+    monkeypatch.setattr(host, "refused", _unasked)
+    (error,) = namespaces.missing()
+    assert "'tc' is missing: install the package iproute2" in str(error)
+
+
+def test_namespaces_that_may_not_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    for entry in (namespaces, docker):
+        monkeypatch.setattr(entry, "absent", list)
+    monkeypatch.setattr(namespaces, "refusal", lambda: REFUSED)
+    assert namespaces.missing() == [REFUSED]
+    assert REFUSED not in docker.missing()  # the Engine makes those
+
+
+@pytest.mark.parametrize(("user", "client"), [(0, False), (1000, True)])
+def test_docker_needs_an_engine_and_without_root_its_command(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, user: int, client: bool
+) -> None:
+    monkeypatch.setattr(docker, "absent", list)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    engine, *rest = docker.missing()
+    assert engine.what.startswith(f"no Docker Engine answers at {bare.parent}/socket")
+    assert [("command 'docker'" in error.what) for error in rest] == [True] * client
+
+
+@pytest.mark.parametrize(
+    ("driver", "files"),
+    [
+        ("namespaces", 64 + 3 * 31),  # an edge with its 30 devices and the cloud; there are only 63 nodes
+        ("docker", 64 + 3 * 63),  # as many containers
+        ("sim", 64 + 4 * 8),  # workers
+    ],
+)
+def test_what_a_run_needs(driver: str, files: int) -> None:
+    plan = make_plan(parse(SCENARIO + f"driver: {driver}\n", "counted.yaml"), None)
+    assert entry_of(driver).open_files(plan, workers=8) == files
+
+
+def _unasked(*_: object, **__: object) -> NoReturn:
+    raise AssertionError("this is not to be asked")

@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from node.assignment import Assignment
 from orchestrator.errors import HostError
-from orchestrator.fabric.base import Fabric
+from orchestrator.fabric.base import Fabric, Handle
 from orchestrator.fabric.hub import Hub
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.plan import NodePlan, Plan
@@ -29,10 +29,10 @@ LACK_OF_MEMORY = "killed by the kernel: it needed more memory than its hardware 
 
 @dataclass(frozen=True)
 class Exit:
-    """A node's process has ended: by itself with ``code``, or by a signal (then ``code`` is its negative)."""
+    """A life of a node has ended: by itself with ``code``, or by a signal (then ``code`` is its negative)."""
 
     node: str
-    pid: int
+    handle: Handle
     code: int
 
 
@@ -48,11 +48,10 @@ class Driver(Protocol):
     async def open(self) -> None:
         """Get ready to start nodes; HostError with the remedy if this host cannot."""
 
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> int:
-        """Start a node; the id of its process, whose network namespace is its own.
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+        """Start a node, in a network namespace of its own.
 
-        A node that ends at once was started all the same: its Exit follows, never before the id is returned. The id is
-        0 where the process ended before anybody could see it.
+        A node that ends at once was started all the same: its Exit follows, never before the handle is returned.
         """
 
     async def kill(self, node: str) -> None:

@@ -13,6 +13,18 @@ LinkRow = dict[str, int | float | str]  # source, target, the record's COUNTERS,
 
 
 @dataclass(frozen=True)
+class Handle:
+    """Where one life of a node is, as its driver knows it: process ``pid`` of ``host``, this one where that is empty.
+
+    The fabric finds the node's network namespace by it; for everybody else it only tells a node's lives apart. ``pid``
+    is 0 where the process ended before anybody could see it.
+    """
+
+    pid: int
+    host: str = ""
+
+
+@dataclass(frozen=True)
 class LinkChange:
     """One thing to do to a link: give it another ``profile``, or ``cut`` it (True), or undo that (False)."""
 
@@ -65,8 +77,8 @@ class Fabric(Protocol):
     def notes(self) -> list[str]:
         """What of the links' settings this engine could not honour here, in words for the record."""
 
-    async def attach(self, node: NodePlan, pid: int) -> None:
-        """Give the network namespace of ``pid`` its interface data0; again after a restart."""
+    async def attach(self, node: NodePlan, handle: Handle) -> None:
+        """Give the network namespace of a node its interface data0; again after a restart."""
 
     async def detach(self, node: NodePlan) -> None:
         """Forget a node that is gone."""

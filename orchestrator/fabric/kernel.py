@@ -24,7 +24,7 @@ from netem.profile import LinkProfile
 from netem.tables import distribution_tables
 from orchestrator.errors import FabricError, HostError
 from orchestrator.fabric import wiring
-from orchestrator.fabric.base import Counted, LinkChange, LinkRow
+from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
 from orchestrator.fabric.coalesce import Gathering
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.traffic_control import Command, TrafficControl
@@ -94,10 +94,10 @@ class KernelFabric(Gathering):
             ),
         ]
 
-    async def attach(self, node: NodePlan, pid: int) -> None:
+    async def attach(self, node: NodePlan, handle: Handle) -> None:
         await self._retire(node.name)
         interface = wiring.hub_interface(node, next(self._attachments))
-        await self._hub.run(["ip", "-batch", "-"], stdin=wiring.hub_lines(node, pid, interface, bridge=BRIDGE))
+        await self._hub.run(["ip", "-batch", "-"], stdin=wiring.hub_lines(node, handle.pid, interface, bridge=BRIDGE))
         await self._hub.run(["bridge", "-batch", "-"], stdin=_bridge_lines(node, interface))
         links = self._links[node.name]
         commands = tc.setup_commands(interface, list(links.values()), self._capabilities)
@@ -117,7 +117,7 @@ class KernelFabric(Gathering):
         lines = wiring.node_lines(
             node, wiring.peers(node, self._nodes.values()), single_packets=node.name in self._single_packets
         )
-        await self._hub.run(["ip", "-batch", "-"], pid=pid, stdin=lines)
+        await self._hub.run(["ip", "-batch", "-"], pid=handle.pid, stdin=lines)
 
     async def detach(self, node: NodePlan) -> None:
         await self._retire(node.name)

@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.errors import FabricError
 from orchestrator.fabric import wiring
-from orchestrator.fabric.base import Counted, LinkChange
+from orchestrator.fabric.base import Counted, Handle, LinkChange
 from orchestrator.fabric.coalesce import Gathering
 from orchestrator.fabric.hub import Hub
 from orchestrator.host.child import JsonChild
@@ -53,15 +53,15 @@ class UserspaceFabric(Gathering):
     def notes(self) -> list[str]:
         return []
 
-    async def attach(self, node: NodePlan, pid: int) -> None:
+    async def attach(self, node: NodePlan, handle: Handle) -> None:
         interface = wiring.hub_interface(node, next(self._attachments))
-        await self._hub.run(["ip", "-batch", "-"], stdin=wiring.hub_lines(node, pid, interface, bridge=None))
+        await self._hub.run(["ip", "-batch", "-"], stdin=wiring.hub_lines(node, handle.pid, interface, bridge=None))
         await self._switch.request("attach", port=node.name, interface=interface, mac=node.mac)
         self._attached.add(node.name)
         lines = wiring.node_lines(
             node, wiring.peers(node, self._nodes), single_packets=node.name in self._single_packets
         )
-        await self._hub.run(["ip", "-batch", "-"], pid=pid, stdin=lines)
+        await self._hub.run(["ip", "-batch", "-"], pid=handle.pid, stdin=lines)
 
     async def detach(self, node: NodePlan) -> None:
         if node.name in self._attached:

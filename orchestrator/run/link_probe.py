@@ -78,7 +78,7 @@ def batches(pairs: list[ProbedPair], most: int = AT_ONCE) -> Iterator[list[Probe
 
 async def probe_links(run: RunContext, session: Session, hub: Hub, *, quick: bool = True) -> None:
     """Measure one link of each kind and record the verdicts; ``quick`` as in `netem.measure.plan_probe`."""
-    pids = {name: state.pid for name, state in session.nodes.items() if state.pid is not None}
+    pids = {name: state.handle.pid for name, state in session.nodes.items() if state.handle is not None}
     pairs = one_of_each_kind(run.plan, pids)
     run.view.line(f"measuring {len(pairs)} kinds of links")
     for batch in batches(pairs):

@@ -16,6 +16,7 @@ from typing import Any
 from orchestrator import text
 from orchestrator.drivers.base import CanPause, Environment, Exit
 from orchestrator.errors import DriverError, OrchestratorError
+from orchestrator.fabric.base import Handle
 from orchestrator.host import tail
 from orchestrator.planning.assignments import handed_out
 from orchestrator.planning.plan import Fault, NodePlan
@@ -40,7 +41,7 @@ class NodeState:
 
     plan: NodePlan
     state: str = "planned"
-    pid: int | None = None
+    handle: Handle | None = None  # None: it has no process now
     restarts: int = 0
     expected_end: bool = False  # a fault or the end of the run is what ends it, not the node
     settled: asyncio.Event = field(default_factory=asyncio.Event)  # its latest process has registered, or ended
@@ -149,7 +150,7 @@ class Session:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 # A node that ended in order has said its last word, which may be heard after its exit.
-                while any(state.pid is not None or state.up for state in self.nodes.values()):
+                while any(state.handle is not None or state.up for state in self.nodes.values()):
                     self._changed.clear()
                     await self._changed.wait()
 
@@ -194,9 +195,9 @@ class Session:
             state.gone.clear()
             state.expected_end, state.error, state.log_size = False, "", tail.size(log)
             self._set(state, "starting")
-            state.pid = await self._driver.start(node, assignment, log)
+            state.handle = await self._driver.start(node, assignment, log)
             try:
-                await self._fabric.attach(node, state.pid)
+                await self._fabric.attach(node, state.handle)
             except OrchestratorError:
                 if not await _within(EXIT_NOTICE, state.gone):
                     raise  # the node lives: it is the link engine's error
@@ -204,7 +205,7 @@ class Session:
                 raise DriverError(
                     f"{node.name} did not register within {REGISTER_TIMEOUT:.0f} s: see `logs {node.name}`"
                 )
-            if state.pid is not None and not state.expected_end and state.state == "starting":
+            if state.handle is not None and not state.expected_end and state.state == "starting":
                 self._set(state, "registered")
         if self.training and state.state == "registered":
             await self._go(state)
@@ -275,9 +276,9 @@ class Session:
 
     def _ended(self, exit: Exit) -> None:
         state = self.nodes[exit.node]
-        if state.pid != exit.pid:
+        if state.handle != exit.handle:
             return
-        state.pid = None
+        state.handle = None
         state.gone.set()
         state.settled.set()
         self._changed.set()
@@ -303,7 +304,7 @@ class Session:
                 while state.state != "done":
                     self._changed.clear()
                     await self._changed.wait()
-        if state.up and state.pid is None:
+        if state.up and state.handle is None:
             self._failed(state, 0)
 
     def _failed(self, state: NodeState, code: int) -> None:
@@ -325,7 +326,7 @@ class Session:
 
     async def _detach(self, state: NodeState) -> None:
         async with state.busy:
-            if state.pid is None:
+            if state.handle is None:
                 await self._fabric.detach(state.plan)
 
     def _apply_restart_policy(self, state: NodeState, detail: str) -> None:

@@ -175,8 +175,8 @@ async def test_a_hostile_container_gets_nowhere(
         stage = await opened(lambda data: DockerDriver(Engine.connect(), directory, data), directory, stack)
         node = stage.plan.node("device-0")
         small = replace(node, hardware=HardwareClass("small", memory=100 << 20))
-        pid = await stage.driver.start(small, stage.assignment("device-0"), stage.log("device-0"))
-        assert await stage.exit() == Exit("device-0", pid, -9)
+        handle = await stage.driver.start(small, stage.assignment("device-0"), stage.log("device-0"))
+        assert await stage.exit() == Exit("device-0", handle, -9)
         await stage.logged("device-0", "more memory than its hardware has", 1)
     said = stage.log("device-0").read_text()
     assert said.count("could not") == 11

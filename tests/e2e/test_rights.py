@@ -23,6 +23,7 @@ from orchestrator.drivers.base import Exit
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.drivers.user import own_user
 from orchestrator.errors import HostError
+from orchestrator.fabric.base import Handle
 from orchestrator.fabric.hub import Hub
 from orchestrator.host.cgroups import writable_hierarchies
 from orchestrator.host.directory import RunDirectory
@@ -47,7 +48,7 @@ class Scene:
         path = self.stage.assignment(name)
         path.write_text(replace(Assignment.load(path), params=params).to_json())
         pid = await self.stage.start(name)
-        assert await self.stage.exit() == Exit(name, pid, 0), self.stage.log(name).read_text()
+        assert await self.stage.exit() == Exit(name, Handle(pid), 0), self.stage.log(name).read_text()
         return self.said(name)
 
     def said(self, name: str) -> dict[str, Any]:
@@ -154,8 +155,8 @@ async def test_a_node_has_the_memory_of_its_hardware(scene: Scene) -> None:
     path = scene.stage.assignment("device-0")
     path.write_text(replace(Assignment.load(path), params={"megabytes": 300}).to_json())
     small = replace(scene.stage.plan.node("device-0"), hardware=HardwareClass("small", memory=100 << 20))
-    pid = await scene.stage.driver.start(small, path, scene.stage.log("device-0"))
-    assert await scene.stage.exit() == Exit("device-0", pid, -9)
+    handle = await scene.stage.driver.start(small, path, scene.stage.log("device-0"))
+    assert await scene.stage.exit() == Exit("device-0", handle, -9)
     assert "took memory" not in scene.stage.log("device-0").read_text()
 
 

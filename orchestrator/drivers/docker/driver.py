@@ -27,6 +27,7 @@ from orchestrator.drivers.docker.files import lay_out
 from orchestrator.drivers.docker.log import copy_output
 from orchestrator.drivers.user import User
 from orchestrator.errors import DriverError, HostError
+from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import NODE
 from orchestrator.planning.plan import NodePlan
@@ -78,7 +79,7 @@ class DockerDriver:
         self._events = await asyncio.to_thread(self._engine.events, self._directory.run, ("die", "oom"))
         self._spawn(self._listen, self._events, asyncio.get_running_loop())
 
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> int:
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
         self._started[node.name] += 1
         work = asyncio.ensure_future(asyncio.to_thread(self._start, node, self._started[node.name], assignment, log))
         self._starting.add(work)
@@ -88,7 +89,7 @@ class DockerDriver:
         self._processes[str(container.id)] = node.name, pid
         if (code := self._early.pop(str(container.id), None)) is not None:
             self._ended(str(container.id), code)
-        return pid
+        return Handle(pid)
 
     async def kill(self, node: str) -> None:
         await asyncio.to_thread(self._signal, self._find(node), "SIGKILL")
@@ -207,7 +208,7 @@ class DockerDriver:
         node, pid = self._processes.pop(container)
         if str(self._containers[node].id) == container:
             del self._containers[node]
-        self.exits.put_nowait(Exit(node, pid, SIGNALLED - code if code > SIGNALLED else code))
+        self.exits.put_nowait(Exit(node, Handle(pid), SIGNALLED - code if code > SIGNALLED else code))
 
     def _find(self, node: str) -> Container:
         if node not in self._containers:

@@ -19,6 +19,7 @@ from typing import Any
 from orchestrator.drivers.base import LACK_OF_MEMORY, Exit
 from orchestrator.drivers.user import User, mapped, own_user
 from orchestrator.errors import HostError
+from orchestrator.fabric.base import Handle
 from orchestrator.fabric.hub import Hub
 from orchestrator.host.cgroups import CAN_SWAP, NodeGroups, may_swap, writable_hierarchies
 from orchestrator.host.child import JsonChild
@@ -112,7 +113,7 @@ class NamespacesDriver:
             self._notes.append(CAN_SWAP)
         self._groups = groups if covered else None
 
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> int:
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
         assert self._server is not None
         await self._server.wait_ready(WARM_UP_TIMEOUT)
         user = own_user(self._directory.run, node.name) if self._own_users else None
@@ -133,7 +134,7 @@ class NamespacesDriver:
             self._early.discard(pid)
         else:
             self._pids[node.name] = pid
-        return pid
+        return Handle(pid)
 
     async def kill(self, node: str) -> None:
         self._signal(node, signal.SIGKILL)
@@ -167,7 +168,7 @@ class NamespacesDriver:
                 self._early.add(event["pid"])
             if event["code"] == -signal.SIGKILL and self._groups is not None:
                 self._note_lack_of_memory(event["node"], self._groups.killed(event["node"]))
-            self.exits.put_nowait(Exit(event["node"], event["pid"], event["code"]))
+            self.exits.put_nowait(Exit(event["node"], Handle(event["pid"]), event["code"]))
 
     def _note_lack_of_memory(self, node: str, times: int) -> None:
         if times > self._lacked[node]:

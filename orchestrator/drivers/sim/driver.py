@@ -12,6 +12,7 @@ from orchestrator.drivers.base import Exit
 from orchestrator.drivers.sim.nodes import Nodes, SimulatedNode, note_failure
 from orchestrator.drivers.sim.virtual_control import MemoryControl
 from orchestrator.errors import DriverError
+from orchestrator.fabric.base import Handle
 from orchestrator.planning.plan import NodePlan
 
 FAILED = 1
@@ -34,20 +35,20 @@ class SimDriver:
     async def open(self) -> None:
         """There is nothing to warm up."""
 
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> int:
-        number = next(self._ids)
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+        handle = Handle(next(self._ids))
         try:
             made = self._nodes.make(node.name)
         except Exception as error:
             # Of its model or its algorithm, which need not be ours; a process would end with it too.
             note_failure(log, error)
             self._control.leave(node.name)
-            self.exits.put_nowait(Exit(node.name, number, FAILED))
-            return number
+            self.exits.put_nowait(Exit(node.name, handle, FAILED))
+            return handle
         task = asyncio.create_task(made.live(log), name=node.name)
-        task.add_done_callback(partial(self._ended, node.name, number))
+        task.add_done_callback(partial(self._ended, node.name, handle))
         self._alive[node.name] = made, task
-        return number
+        return handle
 
     async def kill(self, node: str) -> None:
         self._find(node)[1].cancel()
@@ -68,11 +69,11 @@ class SimDriver:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._nodes.workers.close()
 
-    def _ended(self, node: str, number: int, task: asyncio.Task[int]) -> None:
+    def _ended(self, node: str, handle: Handle, task: asyncio.Task[int]) -> None:
         self._control.leave(node)
         del self._alive[node]
         code = KILLED if task.cancelled() else FAILED if task.exception() else task.result()
-        self.exits.put_nowait(Exit(node, number, code))
+        self.exits.put_nowait(Exit(node, handle, code))
 
     def _freeze(self, node: str, frozen: bool) -> None:
         made, _ = self._find(node)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from netem.flow import Flow
 from netem.profile import LinkProfile
 from node.messaging.memory import MemoryNetwork
-from orchestrator.fabric.base import Counted, LinkChange, LinkRow
+from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
 from orchestrator.planning.plan import Ends, LinkPlan, NodePlan
 
 
@@ -28,7 +28,7 @@ class ModelFabric:
     def notes(self) -> list[str]:
         return []
 
-    async def attach(self, node: NodePlan, pid: int) -> None:
+    async def attach(self, node: NodePlan, handle: Handle) -> None:
         """A simulated node has no interface."""
 
     async def detach(self, node: NodePlan) -> None:

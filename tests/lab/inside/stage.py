@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 
 from netem import tc
 from netem.profile import LinkProfile
+from orchestrator.fabric.base import Handle
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.kernel import KernelFabric
 from orchestrator.planning.plan import Plan, make_plan
@@ -73,7 +74,7 @@ class Stage:
         if name in self.nodes:
             self.detach(name)
         self.nodes[name] = Namespace([*self.hub.enter(), "unshare", "-n"], user=not self.hub.privileged)
-        self.do(self.fabric.attach(self.plan.node(name), self.nodes[name].pid))
+        self.do(self.fabric.attach(self.plan.node(name), Handle(self.nodes[name].pid)))
 
     def detach(self, name: str) -> None:
         self.do(self.fabric.detach(self.plan.node(name)))

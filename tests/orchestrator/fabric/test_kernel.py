@@ -15,7 +15,7 @@ from netem import batch
 from netem.batch import Outcome
 from netem.profile import LinkProfile
 from orchestrator.errors import FabricError
-from orchestrator.fabric.base import LinkChange
+from orchestrator.fabric.base import Handle, LinkChange
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.kernel import KernelFabric
 from orchestrator.fabric.traffic_control import Command
@@ -135,7 +135,7 @@ async def opened(plan: Plan, hub: WritingHub, tmp_path: Path) -> KernelFabric:
 async def test_each_link_is_shaped_where_it_leaves_the_hub_for_its_target(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), pid=4711)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
     lines = hub.lines()
     assert (
         f"link add v1.1 mtu 1500 type veth peer name data0 address {plan.node('cloud').mac} mtu 1500 netns 4711"
@@ -152,7 +152,7 @@ async def test_each_link_is_shaped_where_it_leaves_the_hub_for_its_target(plan: 
 async def test_the_node_knows_its_neighbours_and_sends_single_packets(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), pid=4711)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
     inside = hub.lines(4711)
     assert "link set data0 gso_max_segs 1" in inside  # loss takes packets, not super-packets
     assert sum(line.startswith("neigh replace") for line in inside) == 2
@@ -161,13 +161,13 @@ async def test_the_node_knows_its_neighbours_and_sends_single_packets(plan: Plan
 async def test_what_the_kernel_shows_is_compared_with_what_was_asked(plan: Plan, tmp_path: Path) -> None:
     fabric = await opened(plan, WritingHub(answer_latency=0.0), tmp_path)
     with pytest.raises(FabricError, match=r"link device-0 -> cloud: latency: asked 0.01, the kernel has 0"):
-        await fabric.attach(plan.node("cloud"), pid=4711)
+        await fabric.attach(plan.node("cloud"), Handle(4711))
 
 
 async def test_the_bridge_is_told_who_is_where(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), pid=4711)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
     assert "link set dev v1.1 flood off mcast_flood off bcast_flood off learning off" in hub.lines()
     assert f"fdb replace {plan.node('cloud').mac} dev v1.1 master static" in hub.lines()
 
@@ -175,7 +175,7 @@ async def test_the_bridge_is_told_who_is_where(plan: Plan, tmp_path: Path) -> No
 async def test_changes_are_in_place_and_a_cut_survives_them(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), pid=4711)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
     del hub.ran[:]
     await fabric.change("device-0", "cloud", LinkProfile(latency=0.05))
     await fabric.cut("device-0", "cloud")
@@ -193,7 +193,7 @@ async def test_changes_are_in_place_and_a_cut_survives_them(plan: Plan, tmp_path
 async def test_a_change_is_compared_as_well(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), pid=4711)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
     hub.answer_latency = 0.5
     with pytest.raises(FabricError, match=r"link device-1 -> cloud: latency: asked 5.0, the kernel has 0.5"):
         await fabric.change("device-1", "cloud", LinkProfile(latency=5.0))
@@ -202,7 +202,7 @@ async def test_a_change_is_compared_as_well(plan: Plan, tmp_path: Path) -> None:
 async def test_no_two_settings_of_a_link_have_one_seed(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), pid=4711)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
     for loss in (0.1, 0.2):
         await fabric.change("device-0", "cloud", LinkProfile(loss=loss))
     await fabric.cut("device-0", "cloud")
@@ -213,7 +213,7 @@ async def test_no_two_settings_of_a_link_have_one_seed(plan: Plan, tmp_path: Pat
 
 async def test_a_setting_that_is_left_out_is_noted_and_not_missed(plan: Plan, tmp_path: Path) -> None:
     fabric = await opened(plan, WritingHub(), tmp_path)
-    await fabric.attach(plan.node("cloud"), pid=4711)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
     await fabric.change("device-0", "cloud", LinkProfile(duplicate=0.1))
     (note,) = fabric.notes()
     assert note.startswith(f"cloud: duplicate on the link from {plan.node('device-0').host}")
@@ -222,9 +222,9 @@ async def test_a_setting_that_is_left_out_is_noted_and_not_missed(plan: Plan, tm
 async def test_counters_outlive_a_restart(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), pid=4711)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
     await fabric.detach(plan.node("cloud"))
-    await fabric.attach(plan.node("cloud"), pid=4712)
+    await fabric.attach(plan.node("cloud"), Handle(4712))
     counted = {(link["source"], link["target"]): link for link in (await fabric.counters()).links}
     # 5 packets sent, 1 dropped and 2 on their way on the first interface, as many on the second.
     assert (counted["device-0", "cloud"]["delivered"], counted["device-0", "cloud"]["lost"]) == (10, 2)
@@ -234,7 +234,7 @@ async def test_counters_outlive_a_restart(plan: Plan, tmp_path: Path) -> None:
 
 async def test_what_a_cut_drops_is_counted(plan: Plan, tmp_path: Path) -> None:
     fabric = await opened(plan, WritingHub(), tmp_path)
-    await fabric.attach(plan.node("cloud"), pid=4711)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
     await fabric.cut("device-0", "cloud")
 
     async def row() -> tuple[int | str, ...]:
@@ -256,7 +256,7 @@ async def test_changes_at_one_moment_are_one_batch(plan: Plan, tmp_path: Path) -
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
     for number, node in enumerate(plan.nodes):
-        await fabric.attach(node, pid=100 + number)
+        await fabric.attach(node, Handle(100 + number))
     del hub.batches[:]
     await asyncio.gather(*(fabric.change(link.source, link.target, SLOW) for link in plan.links))
     (lines,) = hub.batches
@@ -268,7 +268,7 @@ async def test_changes_at_one_moment_are_one_batch(plan: Plan, tmp_path: Path) -
 async def test_what_comes_while_the_engine_is_busy_is_made_together_afterwards(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), pid=4711)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
     release = asyncio.Event()
     attempt = fabric._tc.attempt
 
@@ -291,7 +291,7 @@ async def test_what_comes_while_the_engine_is_busy_is_made_together_afterwards(p
 async def test_cuts_at_one_moment_stop_all_before_any_is_read(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), pid=4711)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
     del hub.batches[:]
     cuts = [LinkChange(f"device-{number}", "cloud", cut=True) for number in (0, 1)]
     assert await fabric.alter(cuts) == [None, None]
@@ -309,7 +309,7 @@ async def test_cuts_at_one_moment_stop_all_before_any_is_read(plan: Plan, tmp_pa
 async def test_one_that_is_refused_leaves_the_others(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), pid=4711)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
     hub.refused = "change dev v1.1 parent 1:1"
     results = await asyncio.gather(
         *(fabric.change(f"device-{number}", "cloud", SLOW) for number in (0, 1)), return_exceptions=True
@@ -326,7 +326,7 @@ async def test_one_that_is_refused_leaves_the_others(plan: Plan, tmp_path: Path)
 async def test_what_is_asked_of_one_link_twice_is_done_in_order(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), pid=4711)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
     del hub.batches[:]
     ends = ("device-0", "cloud")
     changes = [LinkChange(*ends, cut=True), LinkChange(*ends, profile=SLOW), LinkChange(*ends, cut=False)]
@@ -338,7 +338,7 @@ async def test_asked_losses_follow_the_profile(plan: Plan, tmp_path: Path) -> No
     """Whoever reads a leaf finds 5 packets sent, 1 dropped, 2 on their way: 8 of which each could be lost."""
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), pid=4711)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
 
     async def row() -> dict[str, int | float | str]:
         links = (await fabric.counters()).links

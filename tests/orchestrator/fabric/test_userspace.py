@@ -15,6 +15,7 @@ import pytest
 
 from netem.profile import LinkProfile
 from orchestrator.errors import HostError
+from orchestrator.fabric.base import Handle
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.userspace import UserspaceFabric
 from orchestrator.planning.plan import Plan, make_plan
@@ -86,7 +87,7 @@ class Stage:
         stack.push_async_callback(end)
         assert await process.stdout.readline() == b"new\n"
         self.pids[name] = process.pid
-        await self.fabric.attach(self.plan.node(name), process.pid)
+        await self.fabric.attach(self.plan.node(name), Handle(process.pid))
         process.stdin.write(b"\n")
         assert await process.stdout.readline() == b"here\n"
 

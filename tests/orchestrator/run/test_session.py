@@ -21,7 +21,7 @@ from node.messaging.control import ControlServer
 from node.runtime.clock import run_virtual
 from orchestrator.drivers.base import Driver, Environment, Exit
 from orchestrator.errors import FabricError, HostError
-from orchestrator.fabric.base import Fabric
+from orchestrator.fabric.base import Fabric, Handle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments
 from orchestrator.planning.keys import RunKeys
@@ -79,7 +79,7 @@ class PlayedDriver:
         self.last_words = "Traceback\nValueError: of no use"
         self.handed: list[bool] = []  # whether there was an assignment, by start
 
-    async def start(self, node: NodePlan, assignment: Path, log: Path) -> int:
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
         self.pids[node.name] = len(self.started) + 100
         self.started.append(node.name)
         self.handed.append(os.access(assignment, os.R_OK))
@@ -90,10 +90,10 @@ class PlayedDriver:
                 self.dies(node.name, codes.pop(0))
             else:
                 self.control.say(node.name, "register")
-        return self.pids[node.name]
+        return Handle(self.pids[node.name])
 
     def dies(self, node: str, code: int) -> None:
-        self.exits.put_nowait(Exit(node, self.pids[node], code))
+        self.exits.put_nowait(Exit(node, Handle(self.pids[node]), code))
 
     async def kill(self, node: str) -> None:
         self.dies(node, -9)
@@ -112,7 +112,7 @@ class PlayedFabric:
         self.refuses: Callable[[str], None] = lambda node: None  # may raise
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def attach(self, node: NodePlan, pid: int) -> None:
+    async def attach(self, node: NodePlan, handle: Handle) -> None:
         self.refuses(node.name)
         self.attached.add(node.name)
 

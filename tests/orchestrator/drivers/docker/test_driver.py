@@ -27,6 +27,7 @@ from orchestrator.drivers.docker.log import CUT, copy_output
 from orchestrator.drivers.docker.node_image import emulation_note, problem, user_of, version_note
 from orchestrator.drivers.user import User
 from orchestrator.errors import DriverError, HostError
+from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments, seen_from_inside, write
 from orchestrator.planning.keys import RunKeys
@@ -201,7 +202,7 @@ async def driver(client: PlayedClient, directory: RunDirectory) -> AsyncIterator
 
 
 async def start(driver: DockerDriver, plan: Plan, directory: RunDirectory, name: str = "device-0") -> int:
-    return await driver.start(plan.node(name), directory.nodes / f"{name}.json", directory.logs / f"{name}.log")
+    return (await driver.start(plan.node(name), directory.nodes / f"{name}.json", directory.logs / f"{name}.log")).pid
 
 
 async def exit_of(driver: DockerDriver) -> Exit:
@@ -271,10 +272,10 @@ async def test_exits_are_told_with_code_or_signal(
     for code, told in ((0, 0), (3, 3), (143, -15)):
         pid = await start(driver, plan, directory)
         client.made[-1].die(code)
-        assert await exit_of(driver) == Exit("device-0", pid, told)
+        assert await exit_of(driver) == Exit("device-0", Handle(pid), told)
     pid = await start(driver, plan, directory)
     await driver.kill("device-0")
-    assert await exit_of(driver) == Exit("device-0", pid, -9)
+    assert await exit_of(driver) == Exit("device-0", Handle(pid), -9)
     assert [each.name[-2:] for each in client.made] == ["-1", "-2", "-3", "-4"]
     with pytest.raises(DriverError, match="device-0 has no container now"):
         await driver.kill("device-0")
@@ -296,7 +297,7 @@ async def test_a_container_that_ends_at_once_is_an_exit_and_its_words_are_kept(
     client.ends_at_once = True
     assert await start(driver, plan, directory) == 0  # nobody saw its process
     async with asyncio.timeout(10):
-        assert await driver.exits.get() == Exit("device-0", 0, 1)
+        assert await driver.exits.get() == Exit("device-0", Handle(0), 1)
     assert (directory.logs / "device-0.log").read_text() == "hello\n"
 
 

@@ -74,3 +74,12 @@ def test_every_row_of_the_table_of_security_names_tests_that_exist() -> None:
         named = re.findall(r"`(test_\w+)`", row.split("|")[3])
         assert named, row
         assert all(f"def {name}(" in sources for name in named), row
+
+
+@pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+def test_every_link_and_every_path_of_the_code_exists(page: str) -> None:
+    text = (ROOT / page).read_text()
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if not link.startswith("http")]
+    paths = re.findall(r"`((?:netem|node|orchestrator|tests|scenarios|benchmarks|images)/[\w./-]*)", text)
+    assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []
+    assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 
 from node.assignment import Timeouts
 from node.errors import WireError

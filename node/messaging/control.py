@@ -30,7 +30,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 import zmq
 
 from node import resources

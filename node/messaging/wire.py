@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 import numpy as np
 from numpy.typing import NDArray
 

@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass
 from types import FunctionType
 from typing import Any
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 import numpy as np
 from numpy.typing import NDArray
 

@@ -17,14 +17,14 @@ from statistics import median
 from typing import Any
 
 from tests.netem.traffic import goodput, round_trips
-from tests.netem.wiring import Lab, NamespacesRefusedError, bridge
+from tests.netem.wiring import Lab, NamespacesRefusedError, Wiring, bridge
 
 REPEATS = 3
 SECONDS = 1.5
 DELAY = "5ms"
 
 
-def packets_per_second(lab: Lab, source: str = "a", target: str = "b") -> float:
+def packets_per_second(lab: Wiring, source: str = "a", target: str = "b") -> float:
     """Small datagrams that reach the target's interface while the source sends as fast as it can."""
     with lab.bound(source, socket.SOCK_DGRAM) as near, lab.bound(target, socket.SOCK_DGRAM) as far:
         near.connect(far.getsockname())
@@ -36,7 +36,7 @@ def packets_per_second(lab: Lab, source: str = "a", target: str = "b") -> float:
         return (received(lab, target) - before) / took
 
 
-def received(lab: Lab, node: str) -> int:
+def received(lab: Wiring, node: str) -> int:
     """Packets that arrived at the node's data0, whether or not a program read them."""
     (link,) = json.loads(lab.nodes[node].run("ip", "-j", "-s", "link", "show", "data0"))
     packets: int = link["stats64"]["rx"]["packets"]

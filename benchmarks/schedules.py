@@ -24,7 +24,7 @@ from netem.lateness import Lateness
 from netem.profile import LinkProfile
 from netem.schedule import until
 from netem.traces import Trace
-from tests.netem.wiring import Lab, NamespacesRefusedError
+from tests.netem.wiring import Lab, NamespacesRefusedError, Wiring
 
 CHANGES = 1000
 SECONDS = 10.0
@@ -54,7 +54,7 @@ def arrived(far: socket.socket) -> bool:
     return True
 
 
-def send(lab: Lab, source: str, target: str, stop: threading.Event, counted: dict[str, int]) -> None:
+def send(lab: Wiring, source: str, target: str, stop: threading.Event, counted: dict[str, int]) -> None:
     """Datagrams until told to stop; how many were sent and how many arrived."""
     with lab.bound(source, socket.SOCK_DGRAM) as near, lab.bound(target, socket.SOCK_DGRAM) as far:
         near.connect(far.getsockname())

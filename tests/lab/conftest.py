@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def wants_long(config: pytest.Config) -> bool:
-    return config.option.markexpr == "long"
+    return bool(config.option.markexpr == "long")
 
 
 class Writer:
@@ -148,7 +148,7 @@ def _read(config: pytest.Config, data: dict[str, Any]) -> pytest.TestReport:
     return report
 
 
-def _outcome(item: pytest.Item, outcome: str, why: str) -> pytest.TestReport:
+def _outcome(item: pytest.Item, outcome: Literal["failed", "skipped"], why: str) -> pytest.TestReport:
     path, line, _ = item.location
     said: Any = (path, line or 0, f"Skipped: {why}") if outcome == "skipped" else why
     return pytest.TestReport(item.nodeid, item.location, {}, outcome, said, "call")

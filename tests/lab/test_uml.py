@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -80,7 +81,7 @@ def test_the_guest_writes_its_results_and_nothing_else(tmp_path: Path, monkeypat
 
 
 def test_a_missing_package_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uml.shutil, "which", lambda tool: None if tool == uml.KERNEL else f"/usr/bin/{tool}")
+    monkeypatch.setattr(shutil, "which", lambda tool: None if tool == uml.KERNEL else f"/usr/bin/{tool}")
     assert uml.missing().startswith("linux.uml not found: apt-get install")
     assert "user-mode-linux" in uml.missing()
 

@@ -1,4 +1,4 @@
-"""Real traffic between the nodes of a Lab, and what became of it."""
+"""Real traffic between the nodes of a `tests.netem.wiring.Wiring`, and what became of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 import time
 
 from netem.frame import internet_checksum
-from tests.netem.wiring import Lab
+from tests.netem.wiring import Wiring
 
 PAYLOAD_SHARE = 1448 / 1514  # TCP payload in a full Ethernet frame, with timestamps
 TCP_WINDOW_CLAMP = 10  # <linux/tcp.h>
@@ -20,7 +20,7 @@ ECHO = struct.Struct("!BBHHH")  # RFC 792: type, code, checksum, identifier, seq
 TIMESPEC = struct.Struct("@ll")
 
 
-def round_trips(lab: Lab, source: str, target: str, count: int = 100, spacing: float = 0.005) -> list[float]:
+def round_trips(lab: Wiring, source: str, target: str, count: int = 100, spacing: float = 0.005) -> list[float]:
     """Round-trip times in ascending order of ICMP echoes sent at a fixed spacing; lost ones are missing.
 
     The target's kernel answers and the source's kernel notes the time of arrival, so that on a busy machine the times
@@ -50,7 +50,7 @@ def round_trips(lab: Lab, source: str, target: str, count: int = 100, spacing: f
 
 
 def datagrams(
-    lab: Lab, source: str, target: str, count: int, spacing: float = 0.0002, settle: float = 0.3, size: int = 60
+    lab: Wiring, source: str, target: str, count: int, spacing: float = 0.0002, settle: float = 0.3, size: int = 60
 ) -> list[int]:
     """Numbers of the datagrams 0..count-1 in the order they arrived; `settle` seconds without any end the wait."""
     numbers: list[int] = []
@@ -69,7 +69,7 @@ def datagrams(
     return numbers
 
 
-def connection(lab: Lab, source: str, target: str, window: int | None = None) -> tuple[socket.socket, socket.socket]:
+def connection(lab: Wiring, source: str, target: str, window: int | None = None) -> tuple[socket.socket, socket.socket]:
     """The two ends of a TCP connection. Reno, which every kernel has, whatever the host's default is.
 
     `window` bytes at most are in flight, which keeps slow start from overshooting.
@@ -87,7 +87,7 @@ def connection(lab: Lab, source: str, target: str, window: int | None = None) ->
         return near, far
 
 
-def goodput(lab: Lab, source: str, target: str, seconds: float, skip: float, window: int | None = None) -> float:
+def goodput(lab: Wiring, source: str, target: str, seconds: float, skip: float, window: int | None = None) -> float:
     """TCP payload in bit/s that arrived from `skip` until `seconds` after the beginning."""
     near, far = connection(lab, source, target, window)
     end = time.monotonic() + seconds
@@ -112,7 +112,7 @@ def goodput(lab: Lab, source: str, target: str, seconds: float, skip: float, win
     return arrived[1] * 8 / (seconds - skip)
 
 
-def flows(lab: Lab, source: str, target: str, number: int, seconds: float) -> float:
+def flows(lab: Wiring, source: str, target: str, number: int, seconds: float) -> float:
     """Aggregate payload in bit/s of so many TCP connections at once."""
     ends = [connection(lab, source, target) for _ in range(number)]
     stop = time.monotonic() + seconds
@@ -147,7 +147,7 @@ def flows(lab: Lab, source: str, target: str, number: int, seconds: float) -> fl
     return sum(arrived) * 8 / seconds
 
 
-def transfer(lab: Lab, source: str, target: str, data: bytes) -> bytes:
+def transfer(lab: Wiring, source: str, target: str, data: bytes) -> bytes:
     """What arrives of `data` over TCP."""
     near, far = connection(lab, source, target)
     near.settimeout(20.0)

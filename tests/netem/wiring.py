@@ -18,7 +18,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -112,6 +112,17 @@ class SwitchProcess:
         status = self.process.wait(10)
         self.process.stdout.close()
         return status
+
+
+class Wiring(Protocol):
+    """Nodes that traffic can be sent between: their namespaces and the IPv4 addresses they have there."""
+
+    nodes: dict[str, Namespace]
+
+    def address(self, name: str) -> str: ...
+
+    def bound(self, name: str, kind: int) -> socket.socket:
+        """A socket in a node's namespace, bound to a free port of its address."""
 
 
 class Lab:

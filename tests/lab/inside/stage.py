@@ -32,8 +32,8 @@ T = TypeVar("T")
 class Stage:
     """A cloud and so many devices, each linked with the cloud both ways. A context manager.
 
-    Ordinary code calls the fabric's coroutines through `do`. `nodes`, `address` and `bound` are those of a
-    tests.netem.wiring.Lab, so that its traffic can be sent here too.
+    Ordinary code calls the fabric's coroutines through `do`. It is a `tests.netem.wiring.Wiring`, so that
+    the same traffic can be sent here as in a Lab.
     """
 
     def __init__(

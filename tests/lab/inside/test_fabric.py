@@ -8,10 +8,11 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from netem import tc
+from netem.errors import TcError
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.tally import UDP_HEADERS
 from orchestrator.errors import FabricError, HostError
@@ -28,7 +29,7 @@ COUNTERS = ("offered", "delivered", "lost", "cut_dropped")
 class Background:
     """A stream that goes on while the test does something else."""
 
-    def __init__(self, stage: Stage, source: str, target: str, **options: float) -> None:
+    def __init__(self, stage: Stage, source: str, target: str, **options: Any) -> None:
         self._result: list[Stream] = []
         self._thread = threading.Thread(target=lambda: self._result.append(stream(stage, source, target, **options)))
         self._thread.start()
@@ -183,7 +184,7 @@ def test_devices_do_not_share(stage: Stage, note: Note) -> None:
 def test_what_the_kernel_does_otherwise_is_refused(stage: Stage) -> None:
     with pytest.raises((FabricError, HostError)):
         stage.do(stage.fabric.change(*UP, LinkProfile(latency=1e6)))  # beyond what the kernel's clock of ns holds
-    with pytest.raises(tc.TcError):
+    with pytest.raises(TcError):
         stage.do(stage.fabric.change(*UP, LinkProfile(rate=40e9)))
 
 

@@ -73,6 +73,7 @@ def test_containers_learn_over_links_of_the_kernel(
     with closing(History.open(run)) as history:
         (rtt,) = [each for each in history.probes() if each.quantity == "rtt"]
         counted = {(each.source, each.target): each for each in history.link_counters()}
+    assert rtt.measured is not None
     assert rtt.measured == pytest.approx(0.2, abs=0.005)
     links = [pair for pair in permutations(("cloud", "device-0", "device-1"), 2) if "cloud" in pair]
     assert sorted(counted) == sorted(links)

@@ -21,7 +21,8 @@ from torch.nn.functional import cross_entropy
 
 from node.learning.local_training import LocalTraining
 from node.learning.models import Model, build
-from node.learning.training import EVALUATION_BATCH, Descent
+from node.learning.optimizers import Descent
+from node.learning.training import EVALUATION_BATCH
 from node.process.main import preload
 from orchestrator.drivers.sim.cost import EVALUATION, TRAINING, Cost, Rates, cost_of
 
@@ -61,7 +62,8 @@ def seconds_of(step: Callable[[], None]) -> float:
     """Processor seconds of one step: the lower quartile of as many as fit into ``SECONDS``, after some to warm up."""
     step()
     step()
-    taken, began = [], time.perf_counter()
+    taken: list[float] = []
+    began = time.perf_counter()
     while time.perf_counter() - began < SECONDS or len(taken) < 5:
         start = time.thread_time()
         step()

@@ -103,8 +103,8 @@ class Figures:
 
 def run(driver: str, scenario: Path) -> Figures:
     """One run under a driver; what is needed of its record."""
-    command = [sys.executable, "-m", "orchestrator", "up", scenario, "--runs", scenario.parent, "--json"]
-    done = subprocess.run([*command, "--driver", driver], capture_output=True, text=True)
+    up = [sys.executable, "-m", "orchestrator", "up", str(scenario), "--runs", str(scenario.parent), "--json"]
+    done = subprocess.run([*up, "--driver", driver], capture_output=True, text=True)
     if done.returncode not in (0, 3):
         sys.exit(f"benchmarks.drivers: {scenario.stem} failed under {driver}: {done.stderr.strip()[-500:]}")
     told = json.loads(done.stdout)

@@ -44,7 +44,6 @@ def shard(workload: Workload, client: int) -> Shard:
 def client_app(names: tuple[str, ...], clients: int, samples: int | None) -> ClientApp:
     app = ClientApp()
 
-    @app.train()
     def train(message: Message, context: Context) -> Message:
         workload, model = prepared(names, clients, samples)
         client = int(context.node_config["partition-id"])
@@ -56,6 +55,7 @@ def client_app(names: tuple[str, ...], clients: int, samples: int | None) -> Cli
         content = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})
         return Message(content=content, reply_to=message)
 
+    app.train()(train)
     return app
 
 
@@ -65,7 +65,6 @@ def server_app(
     """Puts the data set, the final accuracy and the number of rounds in which clients trained into ``outcome``."""
     app = ServerApp()
 
-    @app.main()
     def main(grid: Grid, context: Context) -> None:
         workload, model = prepared(names, clients, samples)
 
@@ -82,6 +81,7 @@ def server_app(
         outcome["accuracy"] = result.evaluate_metrics_serverapp[rounds]["accuracy"]
         outcome["rounds"] = len(result.train_metrics_clientapp)
 
+    app.main()(main)
     return app
 
 

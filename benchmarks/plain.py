@@ -138,7 +138,7 @@ def train_locally(
     parameters = list(model.parameters())
     optimizer = torch.optim.SGD(parameters, lr=PARAMS.learning_rate) if steps == "optimizer" else None
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))
-    for batch in order.split(PARAMS.batch_size):
+    for batch in torch.split(order, PARAMS.batch_size):
         loss = cross_entropy(model(x[batch]), y[batch])
         if optimizer is not None:
             optimizer.zero_grad()
@@ -159,7 +159,7 @@ def evaluate(model: torch.nn.Module, weights: State, workload: Workload, chosen:
     indices = torch.arange(len(y)) if chosen is None else torch.from_numpy(chosen)
     hits = 0
     with torch.inference_mode():
-        for batch in indices.split(EVALUATION_BATCH):
+        for batch in torch.split(indices, EVALUATION_BATCH):
             hits += int((model(x[batch]).argmax(1) == y[batch]).sum())
     return hits / len(indices)
 

@@ -141,7 +141,8 @@ def figures(turns: Mapping[str, list[Turn]]) -> dict[str, Any]:
 
 def final_accuracy(result: Mapping[str, Any]) -> float:
     accuracy = result["accuracy"]
-    return round(accuracy["global"] if isinstance(accuracy, dict) else accuracy, 4)
+    value: float = accuracy["global"] if isinstance(accuracy, dict) else accuracy
+    return round(value, 4)
 
 
 def simulation(folder: Path, workers: int, **values: Any) -> Program:

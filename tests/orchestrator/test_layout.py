@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from rich.text import Text
 
-from orchestrator.layout import UNLIMITED, open_console, write, write_entries, write_table
+from orchestrator.layout import UNLIMITED, Cell, open_console, write, write_entries, write_table
 from tests.orchestrator.consoles import printed
 
 PATH = "/home/somebody/experiments/runs/dropout-20250101-120000-abcd/report.html"
@@ -53,7 +53,11 @@ def test_a_table_whose_words_do_not_fit_is_a_block_for_each_row() -> None:
 
 
 def test_entries_stay_beside_their_label() -> None:
-    entries = [("verdict", Text("pass", style="green")), ("", "the links were as slow as they should be"), ("at", PATH)]
+    entries: list[tuple[str, Cell]] = [
+        ("verdict", Text("pass", style="green")),
+        ("", "the links were as slow as they should be"),
+        ("at", PATH),
+    ]
     assert printed(40, lambda console: write_entries(console, entries)).splitlines() == [
         "verdict  pass",
         "         the links were as slow as they",

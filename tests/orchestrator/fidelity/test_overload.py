@@ -26,7 +26,7 @@ BEFORE = Reading(4.0, Counted([], forwarded=1000, drops={"in full interfaces": 7
 
 def reading(t: float, *, busy: float = 0.6, waiting: float = 0.1, dropped: int = 5, **counted: Any) -> Reading:
     """A second after BEFORE, on two processors that were busy for a share of their time."""
-    facts = {"forwarded": 3000, "drops": {"in full interfaces": 7}, "cpu_seconds": 3.3} | counted
+    facts: dict[str, Any] = {"forwarded": 3000, "drops": {"in full interfaces": 7}, "cpu_seconds": 3.3} | counted
     host = HostLoad(100.0 + 2 * busy, 100.0 + 2 * (1 - busy), 10.0 + waiting, dropped)
     return Reading(t, Counted([], **facts), host)
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,11 @@ def test_version_2_offers_what_its_root_hands_on(tmp_path: Path) -> None:
     assert writable_hierarchies(tmp_path) == []
 
 
+def gone(path: Path) -> bool | None:
+    """True once a control group is removed."""
+    return removed(str(path)) or None
+
+
 @pytest.fixture
 def groups() -> Iterator[NodeGroups]:
     """Of a run that is this test, where this user may make groups."""
@@ -78,7 +84,7 @@ def groups() -> Iterator[NodeGroups]:
     yield made
     assert left_behind(RUN) == paths
     for path in paths:
-        wait_for(lambda path=path: removed(str(path)) or None, f"the end of {path}")
+        wait_for(partial(gone, path), f"the end of {path}")
     assert left_behind(RUN) == []
 
 

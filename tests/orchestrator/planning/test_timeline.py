@@ -117,9 +117,9 @@ def test_the_seed_decides() -> None:
     assert faults(rule) != faults(rule, seed=8)
 
 
-CRASHES = {"every_round": "30%", "of": "devices", "action": "crash"}
-PAUSES = {"at": "5s", "of": "devices", "count": 4, "action": "pause"}
-CUTS = {"random": {"mean": "30s"}, "of": "devices", "action": "disconnect", "for": "5s"}
+CRASHES: dict[str, Any] = {"every_round": "30%", "of": "devices", "action": "crash"}
+PAUSES: dict[str, Any] = {"at": "5s", "of": "devices", "count": 4, "action": "pause"}
+CUTS: dict[str, Any] = {"random": {"mean": "30s"}, "of": "devices", "action": "disconnect", "for": "5s"}
 
 
 def struck(listed: tuple[Fault, ...], action: str) -> list[tuple[str | None, float | None, int | None]]:

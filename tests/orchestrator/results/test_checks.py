@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -13,6 +14,7 @@ from orchestrator.results import checks as module
 from orchestrator.results.checks import Check, checks, overall
 from orchestrator.results.history import History
 from orchestrator.results.record import COUNTERS, Record
+from orchestrator.results.verdicts import Verdict
 from orchestrator.scenario.expectations import CheckName
 from tests.orchestrator.example_run import Example, plan_of
 
@@ -91,7 +93,7 @@ def test_the_overall_verdict_is_the_worst(verdicts: list[Any], expected: str) ->
 
 
 def test_a_check_that_breaks_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_: History) -> tuple[module.Verdict, str]:
+    def broken(_: History) -> tuple[Verdict, str]:
         raise KeyError("nodes")
 
     monkeypatch.setitem(module.CHECKS, "finished", broken)
@@ -425,7 +427,7 @@ def scheduled(directory: Path, *courses: dict[str, Any]) -> Run:
     """A run in which one direction of a link changes over time."""
     planned = plan_of(Example(edges=1, devices_per_edge=2, rounds=2, with_faults=False))["links"]
     planned[0] = planned[0] | {"schedule": {"steps": [{"at": "1s", "loss": "5%"}]}}
-    run = Run(directory, **{"links": True}).rounds()
+    run = Run(directory).rounds()
     (directory / "plan.json").write_text(json.dumps({**json.loads((directory / "plan.json").read_text()),
                                                      "links": planned}))  # fmt: skip
     for course in courses:
@@ -471,7 +473,7 @@ def test_links_that_were_not_to_change(tmp_path: Path) -> None:
     assert Run(tmp_path).ended().verdict("links over time")[0] == "pass"
 
 
-def carrying(directory: Path, megabits: list[float], **plan: Any) -> Run:
+def carrying(directory: Path, megabits: Sequence[float], **plan: Any) -> Run:
     """Each second, device-0-0 sends its edge so many megabits, over a link of 40 mbit."""
     run = Run(directory, **plan)
     row = dict.fromkeys(COUNTERS, 0) | {"source": "device-0-0", "target": "edge-0", "link_class": "device-edge"}

@@ -46,8 +46,8 @@ class Diary:
 
 
 def fault(id: int, action: str, **fields: Any) -> Fault:
-    return Fault(**({"id": id, "action": action, "node": None, "between": None, "at": None, "round": None,
-                     "duration": None} | fields))  # fmt: skip
+    unset: dict[str, Any] = dict.fromkeys(("node", "between", "at", "round", "duration"))
+    return Fault(id=id, action=action, **(unset | fields))
 
 
 def play(
@@ -206,7 +206,7 @@ def test_what_a_continued_run_has_behind_it() -> None:
         *(span(4, "slow", start=15.0), span(7, "disconnect", start=19.0), span(10, "leave", start=6.0)),
         span(11, "pause", start=16.0, end=17.0),
     )
-    past = Past(seconds=20.0, training=15.0, round=4, kept=3, faults=spans, ended="killed")
+    past = Past(seconds=20.0, training=15.0, round=4, kept=(3,), faults=spans, ended="killed")
     notes = play(faults, powers, rounds=[(1.0, 4), (7.0, 5)], past=past)
     assert sorted((t, verb, arguments[0]) for t, verb, arguments in powers.done) == [
         *((0.0, "cut", "cloud"), (0.0, "cut", "edge-0"), (0.0, "pause", "c"), (0.0, "pause", "f"), (0.0, "pause", "h")),

@@ -12,7 +12,7 @@ from orchestrator.sweep.tables import markdown, print_tables, to_json
 from tests.orchestrator.consoles import printed
 
 SCENARIO = parse("algorithm: {name: hierfavg}", "base.yaml")
-TARGET = Target(accuracy="70%")
+TARGET = Target.model_validate({"accuracy": "70%"})
 
 
 def sweep(*cases: str, seeds: tuple[int, ...] = (1, 2), target: Target | None = TARGET) -> Sweep:
@@ -59,7 +59,7 @@ def test_what_failed_is_told_and_not_averaged() -> None:
 
 def test_the_target_is_explained() -> None:
     assert "Target: 70.0% on the global test set" in markdown(sweep("a"), [])
-    own = sweep("a", target=Target(accuracy="50%", scope="own", of="edges"))
+    own = sweep("a", target=Target.model_validate({"accuracy": "50%", "scope": "own", "of": "edges"}))
     assert "Target: 50.0% of edges on their own" in markdown(own, [])
     plain = markdown(sweep("a", seeds=(7,), target=None), [])
     assert "base.yaml, seed 7; accuracies after the last round.\n" in plain

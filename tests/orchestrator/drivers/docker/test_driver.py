@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from docker.errors import APIError, ImageNotFound, NotFound
+from requests import Response
 
 from node.assignment import Assignment
 from node.messaging.wire import PROTOCOL
@@ -46,6 +47,13 @@ FACTS = {
     "OSType": "linux", "KernelVersion": os.uname().release, "Architecture": "x86_64", "CpuCfsQuota": True,
     "MemoryLimit": True, "SwapLimit": True, "PidsLimit": True, "SecurityOptions": ["name=seccomp,profile=default"],
 }  # fmt: skip
+
+
+def answer(status: int) -> Response:
+    """An answer of the Engine's to a request."""
+    made = Response()
+    made.status_code = status
+    return made
 
 
 class Stream:
@@ -95,7 +103,7 @@ class PlayedContainer:
     def kill(self, signal: str) -> None:
         self.told.append(signal)
         if self.id in self._client.gone:
-            raise NotFound("gone", SimpleNamespace(status_code=404), "no such container")
+            raise NotFound("gone", answer(404), "no such container")
         if signal == "SIGKILL":
             self.die(137)
 
@@ -140,7 +148,7 @@ class PlayedClient:
 
     def _image(self, name: str) -> Any:
         if name not in self.known:
-            raise ImageNotFound("none", SimpleNamespace(status_code=404), "no such image")
+            raise ImageNotFound("none", answer(404), "no such image")
         return SimpleNamespace(attrs=self.known[name])
 
     def _create(self, image: str, command: list[str], **asked: Any) -> PlayedContainer:
@@ -367,7 +375,7 @@ async def test_a_start_that_was_given_up_leaves_no_container(
 async def test_refusals_in_plain_words(
     driver: DockerDriver, client: PlayedClient, plan: Plan, directory: RunDirectory, said: str, kind: Any, match: str
 ) -> None:
-    client.refuses = APIError("500", SimpleNamespace(status_code=500, url="", reason=""), said)
+    client.refuses = APIError("500", answer(500), said)
     with pytest.raises(kind, match=match):
         await start(driver, plan, directory)
 

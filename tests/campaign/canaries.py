@@ -20,14 +20,14 @@ def _keys_stay() -> None:
     """The folder of the nodes' secret keys is forgotten."""
     from orchestrator.host.directory import RunDirectory
 
-    RunDirectory.remove_keys = lambda self: shutil.rmtree(self.control, ignore_errors=True)  # type: ignore
+    RunDirectory.remove_keys = lambda self: shutil.rmtree(self.control, ignore_errors=True)  # type: ignore[method-assign]
 
 
 def _never_awaited() -> None:
     """A coroutine is made, and nobody awaits it."""
     from orchestrator.run.monitor import Monitor
 
-    Monitor.glance = lambda self: self.sample() and None  # type: ignore
+    Monitor.glance = lambda self: self.sample() and None  # type: ignore[assignment, method-assign]
 
 
 def _wrong_code() -> None:
@@ -46,7 +46,7 @@ def _time_goes_back() -> None:
     def early(self: Record, t: float, node: str | None, name: str, *rest: Any) -> None:
         event(self, t - (name == "round"), node, name, *rest)
 
-    Record.event = early  # type: ignore
+    Record.event = early  # type: ignore[assignment, method-assign]
 
 
 def _round_swallowed() -> None:
@@ -67,7 +67,7 @@ def _round_swallowed() -> None:
 
         return contextlib.contextmanager(nothing)()
 
-    Role.in_round = silent  # type: ignore
+    Role.in_round = silent  # type: ignore[assignment, method-assign]
 
 
 def _fault_without_end() -> None:
@@ -76,7 +76,7 @@ def _fault_without_end() -> None:
 
     async def nothing(*_: object) -> None: ...
 
-    FaultInjector._end = nothing  # type: ignore
+    FaultInjector._end = nothing  # type: ignore[assignment, method-assign]
 
 
 def _restore_lost() -> None:
@@ -85,7 +85,7 @@ def _restore_lost() -> None:
 
     async def nothing(*_: object) -> None: ...
 
-    ModelFabric.restore = nothing  # type: ignore
+    ModelFabric.restore = nothing  # type: ignore[assignment, method-assign]
 
 
 def _told_twice() -> None:
@@ -98,7 +98,7 @@ def _told_twice() -> None:
         await go(self, state)
         await go(self, state)
 
-    Session._go = twice  # type: ignore
+    Session._go = twice  # type: ignore[method-assign]
 
 
 def _half_counted() -> None:
@@ -110,7 +110,7 @@ def _half_counted() -> None:
     def half(self: MemoryTransport, peer: str, kind: str, direction: Any, size: int) -> None:
         count(self, peer, kind, direction, size // 2 if direction == "sent" else size)
 
-    MemoryTransport._count = half  # type: ignore
+    MemoryTransport._count = half  # type: ignore[method-assign]
 
 
 def _more_than_all() -> None:
@@ -122,7 +122,7 @@ def _more_than_all() -> None:
     def wrong(self: Role, **values: Any) -> None:
         report(self, **{name: 100 * value if name == "accuracy" else value for name, value in values.items()})
 
-    Role.report = wrong  # type: ignore
+    Role.report = wrong  # type: ignore[method-assign]
 
 
 def _check_breaks() -> None:
@@ -144,7 +144,7 @@ def _by_hash() -> None:
     def random(self: Learner, purpose: str, round: int) -> np.random.Generator:
         return np.random.default_rng(abs(hash((purpose, round))))
 
-    Learner.random = random  # type: ignore
+    Learner.random = random  # type: ignore[method-assign]
 
 
 CANARIES: dict[str, Canary] = {

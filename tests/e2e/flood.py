@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 import numpy as np
 import zmq
 
@@ -59,7 +59,8 @@ def stranger(assignment: Assignment, count: int, rate: float, draw: random.Rando
     path = assignment.control_endpoint.removeprefix("ipc://")
     held: list[socket.socket] = []
     for said in paced((garbage(draw) for _ in iter(int, 1)), count, rate):
-        family, where = draw.choice([(socket.AF_INET, (parent.host, parent.port)), (socket.AF_UNIX, path)])
+        targets: list[tuple[int, Any]] = [(socket.AF_INET, (parent.host, parent.port)), (socket.AF_UNIX, path)]
+        family, where = draw.choice(targets)
         opened = socket.socket(family)
         opened.settimeout(5.0)
         with contextlib.suppress(OSError):  # whoever is refused or thrown out comes again
@@ -77,7 +78,8 @@ class Stream:
     def __init__(self, name: str, draw: random.Random) -> None:
         self.name, self.draw = name, draw
         self.stream, self.number = draw.randrange(1 << 20), 0
-        self.header, self.body = encode(self.update())
+        header, *pieces = encode(self.update())
+        self.header, self.body = header, b"".join(pieces)
 
     def update(self, kind: str = "update", round: int | None = 1) -> Message:
         tensors = {"w": np.ones((16, 8), np.float32), "b": np.zeros(8, np.float32)}
@@ -99,7 +101,7 @@ class Stream:
     def claiming(self, **said: Any) -> Frames:
         """A header with other values than it should have."""
         header = msgpack.unpackb(self.header) | said
-        return self.packet(PacketType.MESSAGE, msgpack.packb(header), bytes(self.body))
+        return self.packet(PacketType.MESSAGE, msgpack.packb(header), self.body)
 
     def layout(self, *specifications: Any) -> Frames:
         return self.claiming(layout=msgpack.packb(list(specifications)))
@@ -108,7 +110,7 @@ class Stream:
         header = bytearray(self.header)
         for _ in range(self.draw.randrange(1, 4)):
             header[self.draw.randrange(len(header))] ^= 1 << self.draw.randrange(8)
-        return self.packet(PacketType.MESSAGE, bytes(header), bytes(self.body))
+        return self.packet(PacketType.MESSAGE, bytes(header), self.body)
 
     def mutation(self) -> Frames:
         draw = self.draw
@@ -119,9 +121,9 @@ class Stream:
         ])  # fmt: skip
         mutations: list[Callable[[], Frames]] = [
             self.flipped, self.flipped, self.flipped,
-            lambda: self.packet(PacketType.MESSAGE, self.header[: draw.randrange(len(self.header))], bytes(self.body)),
-            lambda: self.packet(PacketType.MESSAGE, self.header, bytes(self.body)[: draw.randrange(512)]),
-            lambda: self.packet(PacketType.MESSAGE, self.header, bytes(self.body) + draw.randbytes(8)),
+            lambda: self.packet(PacketType.MESSAGE, self.header[: draw.randrange(len(self.header))], self.body),
+            lambda: self.packet(PacketType.MESSAGE, self.header, self.body[: draw.randrange(512)]),
+            lambda: self.packet(PacketType.MESSAGE, self.header, self.body + draw.randbytes(8)),
             lambda: self.packet(PacketType.MESSAGE, self.header),
             lambda: self.packet(PacketType.MESSAGE, draw.randbytes(draw.randrange(400))),
             lambda: self.packet(PacketType.CHUNK, b"", draw.randbytes(draw.randrange(4000))),
@@ -179,10 +181,11 @@ def peer(assignment: Assignment, count: int, rate: float, draw: random.Random) -
 
 def said_by_node(draw: random.Random) -> Iterator[Frames]:
     """What is no message: what is one, and holds what it should not, is for who reads it."""
+    odd_types: list[Any] = [None, 1, 1.5, [], {}, b"beat", [[]] * 100_000]
     known: list[Frames] = [
         [b""], [b"two", b"frames"], [b"\xc1"], [b"\x91" * 2000], [msgpack.packb([1])], [msgpack.packb({})],
         [msgpack.packb({"type": "beat"})[:-1]], [msgpack.packb({"type": "register", "node": "cloud"})],
-        *([msgpack.packb({"type": odd})] for odd in (None, 1, 1.5, [], {}, b"beat", [[]] * 100_000)),
+        *([msgpack.packb({"type": odd})] for odd in odd_types),
     ]  # fmt: skip
     too_long = [msgpack.packb({"type": "beat", "x": "x" * 5_000_000})]
     while True:

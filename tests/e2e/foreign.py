@@ -104,7 +104,7 @@ def emulation() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if not (HANDLERS / "register").exists():
             subprocess.run(["mount", "-t", "binfmt_misc", "binfmt_misc", HANDLERS], check=True)
-            stack.callback(subprocess.run, ["umount", HANDLERS], check=True)
+            stack.callback(_run, "umount", HANDLERS)
         if "arm64" not in emulated():
             (HANDLERS / "register").write_bytes(_registration(str(shutil.which("qemu-aarch64-static"))))
             stack.callback((HANDLERS / HANDLER).write_text, "-1")

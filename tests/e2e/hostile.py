@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,12 +107,6 @@ def multiply() -> None:
 def attempts(targets: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     """Each by its name; one that raises OSError or ValueError has failed."""
 
-    def read(key: str) -> Callable[[], Any]:
-        return use(targets[key], "rb").read(1)
-
-    def write(key: str) -> Callable[[], Any]:
-        return lambda: open(targets[key], "ab")
-
     def connect(family: int, where: Any) -> Callable[[], Any]:
         def attempt() -> None:
             with socket.socket(family, socket.SOCK_STREAM) as opened:
@@ -165,7 +160,7 @@ def attempts(targets: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         "run in real time": lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)),
         "leave a picture of its memory": lambda: resource.setrlimit(resource.RLIMIT_CORE, (1, 1)),
         # processes
-        **{f"signal {key}": lambda pid=pid: os.kill(pid, 0) for key, pid in targets["processes"].items()},
+        **{f"signal {key}": partial(os.kill, pid, 0) for key, pid in targets["processes"].items()},
         "multiply": multiply,
         # networks
         "forge packets": lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 255),
@@ -218,6 +213,5 @@ def attack(assignment: Assignment, turn: Turn | None = None) -> int:
 
 
 if __name__ == "__main__":
-    forkserver.preload = lambda: None
-    forkserver.run_node = attack
+    vars(forkserver).update(preload=lambda: None, run_node=attack)
     os._exit(forkserver.main(View(**json.loads(sys.argv[1]))))

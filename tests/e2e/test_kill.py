@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,11 @@ def test_kill_the_switch(tmp_path: Path) -> None:
         assert traces_of(run.directory.run) == []
 
 
+def ended(run: Background, node: str, pid: int) -> bool | None:
+    """True once the process of a node is no longer this one."""
+    return run.find(node) != pid or None
+
+
 def hold(run: Background, node: str) -> None:
     """Stop a node once it has its interface, and nobody waits for it but the run; its model is not yet made then."""
 
@@ -109,7 +115,7 @@ def test_a_node_that_is_always_killed_before_it_registers(tmp_path: Path) -> Non
         for _ in range(1 + RESTART_LIMIT):
             pid = wait_for(lambda: run.find("cloud"), "the process of the cloud")
             os.kill(pid, signal.SIGKILL)
-            wait_for(lambda pid=pid: run.find("cloud") != pid or None, "its end")  # type: ignore[misc]
+            wait_for(partial(ended, run, "cloud", pid), "its end")
         result = run.result(timeout=30)
         assert result.summary["error"].startswith("cloud ended (SIGKILL"), result.errors
         assert traces_of(run.directory.run) == []

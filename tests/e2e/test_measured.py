@@ -183,7 +183,7 @@ def test_loss_of_datagrams_each_way(nodes: Nodes, asked: float, turned: bool) ->
         sent, lost = found["packets"], found["lost_packets"]
         assert sent > 1500
         low, high = binomial_range(sent, asked, 0.999)
-        return max(0, low - lost, lost - high)
+        return float(max(0, low - lost, lost - high))
 
     settled(beyond, 0, 0)
 

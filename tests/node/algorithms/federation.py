@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -36,16 +36,17 @@ PATIENT = Gathering(deadline=30)
 class Journal:
     """A `node.messaging.control.Reporter` of one node."""
 
-    metrics: list[tuple[int | None, dict[str, Any]]] = field(default_factory=list)
+    metrics: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     events: list[tuple[str, int | None, dict[str, Any]]] = field(default_factory=list)
 
     def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
         self.events.append((name, round, fields))
 
     def metric(self, round: int | None, values: Mapping[str, Any]) -> None:
+        assert round is not None
         self.metrics.append((round, dict(values)))
 
-    def series(self, scope: str, value: str = "accuracy") -> dict[int | None, float]:
+    def series(self, scope: str, value: str = "accuracy") -> dict[int, float]:
         return {round: values[value] for round, values in self.metrics if values["scope"] == scope}
 
     def rounds(self, event: str) -> list[int | None]:
@@ -100,18 +101,18 @@ class Federation:
         groups = tuple(Counter(self.tree[node] for node in holders).values())
         parts = divide(self.partition, self.data.train_labels, groups, seed=1)
         counts = dict(zip(holders, parts.label_counts(self.data.train_labels, self.data.classes), strict=True))
-        shards = {f"{node}/train": part for node, part in zip(holders, parts.parts, strict=True)}
+        shards: dict[str, Any] = {f"{node}/train": part for node, part in zip(holders, parts.parts, strict=True)}
         for node in self.tree:
             if node.startswith("edge"):
                 mine = [counts[holder] for holder in holders if node in (holder, self.tree[holder])]
                 tests = own_test(self.data.test_labels, np.sum(mine, axis=0), seed=1, limit=60)
                 shards[f"{node}/personal"], shards[f"{node}/own"] = set_apart(tests, self.personal, seed=1)
         self.folder.mkdir(exist_ok=True)
-        np.savez(self.folder / "shards.npz", **shards)  # type: ignore[arg-type]
+        np.savez(self.folder / "shards.npz", **shards)
         self.keys = set(shards)
         self.samples = {node: len(shards[f"{node}/train"]) for node in holders}
 
-    def run(self) -> Federation:
+    def run(self) -> Self:
         run_virtual(asyncio.wait_for(self._run(), 3600))
         return self
 
@@ -181,8 +182,7 @@ class Federation:
 
 
 def tier_of(node: str) -> Tier:
-    tier: Tier = node.split("-")[0]  # type: ignore[assignment]
-    return tier
+    return cast(Tier, node.split("-")[0])
 
 
 def star(clients: int, tier: str = "device") -> dict[str, str | None]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,7 +95,8 @@ def test_an_abandoned_round_keeps_the_model(digits: Prepared, tmp_path: Path) ->
 
 def test_a_round_in_which_nobody_had_samples_is_abandoned(digits: Prepared, tmp_path: Path) -> None:
     run = Federation(digits, star(2), "fedavg", PARAMS, tmp_path, rounds=1)
-    np.savez(tmp_path / "shards.npz", **dict.fromkeys(run.keys, np.empty(0, np.int64)))
+    nothing: dict[str, Any] = dict.fromkeys(run.keys, np.empty(0, np.int64))
+    np.savez(tmp_path / "shards.npz", **nothing)
     run.run()
     assert run.journals["cloud"].events.count(("round_abandoned", 1, {"kind": "update", "have": 0, "need": 1})) == 1
     assert ("round", 1, {"phase": "end", "gatherings": 1, "abandoned": 1}) in run.journals["cloud"].events

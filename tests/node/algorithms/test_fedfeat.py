@@ -110,14 +110,15 @@ def test_retraining_off_with_adam_is_fedavg_with_adam(digits: Prepared, tmp_path
 def test_a_round_is_algorithm_1(digits: Prepared, tmp_path: Path) -> None:
     """The cloud's model of round 1, made from the steps one by one."""
     run = fedfeat(digits, tmp_path, clients=2, rounds=1).run()
+    params = FedFeat(epochs=2)
     results: list[ClientResult] = [
-        run.roles[name].learner.apply(train_client, run.roles[name].learner.initial(), run.params, 1)
+        run.roles[name].learner.apply(train_client, run.roles[name].learner.initial(), params, 1)
         for name in ("device-0", "device-1")
     ]
     w = weighted_mean([each.weights for each in results], [60, 60])
     shares = [each.shared for each in results if each.shared is not None]
     features, labels = [each.features for each in shares], [each.labels for each in shares]
-    assert same(run.state("cloud"), retrain(run.roles["cloud"].learner, w, features, labels, run.params, 1))
+    assert same(run.state("cloud"), retrain(run.roles["cloud"].learner, w, features, labels, params, 1))
 
 
 def test_what_is_shared(learner: Learner) -> None:
@@ -146,13 +147,14 @@ def test_shared_features_are_noised_as_asked(learner: Learner) -> None:
 def test_features_of_the_averaged_extractor(digits: Prepared, tmp_path: Path) -> None:
     """The cloud's model of round 1, step by step; features are those of the samples, by the average's extractor."""
     run = fedfeat(digits, tmp_path, clients=2, rounds=1, features="averaged", noise="none").run()
+    params = FedFeat(epochs=2, features="averaged", noise="none")
     learners = [run.roles[name].learner for name in ("device-0", "device-1")]
-    results = [train_client(each, each.initial(), run.params, 1) for each in learners]
+    results = [train_client(each, each.initial(), params, 1) for each in learners]
     assert [each.shared for each in results] == [None, None]
     w = weighted_mean([each.weights for each in results], [60, 60])
-    shares = [extract(each, w, run.params, 1) for each in learners]
+    shares = [extract(each, w, params, 1) for each in learners]
     features, labels = [each.features for each in shares], [each.labels for each in shares]
-    assert same(run.state("cloud"), retrain(run.roles["cloud"].learner, w, features, labels, run.params, 1))
+    assert same(run.state("cloud"), retrain(run.roles["cloud"].learner, w, features, labels, params, 1))
 
     first = learners[0]
     first.set(w)
@@ -217,7 +219,7 @@ def test_retraining_helps_where_clients_know_two_labels(digits: Prepared, tmp_pa
 
 
 def test_only_models_are_averaged() -> None:
-    tensors = {"w": np.ones(2, np.float32), "features": np.ones((3, 4), np.float32), "labels": np.arange(3)}
+    tensors: State = {"w": np.ones(2, np.float32), "features": np.ones((3, 4), np.float32), "labels": np.arange(3)}
     (kept,) = of_models([Message("update", "device-0", 1, {"samples": 3}, tensors)])
     assert kept.tensors.keys() == {"w"}
     assert kept.fields == {"samples": 3}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,9 +29,9 @@ def test_proximal_term_by_hand() -> None:
 
 
 def test_mu_zero_is_fedavg(digits: Prepared, tmp_path: Path) -> None:
-    options = {"learning_rate": 0.1, "momentum": 0.9, "batch_size": 16}
-    prox = Federation(digits, star(3), "fedprox", FedProx(mu=0, **options), tmp_path / "prox", rounds=2).run()  # type: ignore[arg-type]
-    avg = Federation(digits, star(3), "fedavg", FedAvg(**options), tmp_path / "avg", rounds=2).run()  # type: ignore[arg-type]
+    options: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.9, "batch_size": 16}
+    prox = Federation(digits, star(3), "fedprox", FedProx(mu=0, **options), tmp_path / "prox", rounds=2).run()
+    avg = Federation(digits, star(3), "fedavg", FedAvg(**options), tmp_path / "avg", rounds=2).run()
     assert same(prox.state("cloud"), avg.state("cloud"))
     assert prox.journals["cloud"].metrics == avg.journals["cloud"].metrics
 

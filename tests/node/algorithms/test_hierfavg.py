@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +16,12 @@ from node.learning.models import Workshop, build
 from node.learning.training import Learner
 from tests.node.algorithms.federation import Federation, hierarchy, same
 
-OPTIONS = {"learning_rate": 0.1, "momentum": 0.9, "batch_size": 16}
+OPTIONS: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.9, "batch_size": 16}
 NEVER = 1e5  # slowness of a device that does not answer before any deadline
 
 
 def params(kappa2: int, kappa1: int | None = None) -> HierFAVG:
-    return HierFAVG(kappa1=kappa1, kappa2=kappa2, **OPTIONS)  # type: ignore[arg-type]
+    return HierFAVG(kappa1=kappa1, kappa2=kappa2, **OPTIONS)
 
 
 def learners_of(run: Federation) -> dict[str, Learner]:
@@ -50,7 +51,7 @@ def test_two_cloud_rounds_are_algorithm_1(digits: Prepared, tmp_path: Path) -> N
 
 
 def test_a_share_of_the_devices_takes_part_and_others_each_time(digits: Prepared, tmp_path: Path) -> None:
-    p = HierFAVG(kappa2=3, participation=0.5, **OPTIONS)  # type: ignore[arg-type]
+    p = HierFAVG(kappa2=3, participation=0.5, **OPTIONS)
     run = Federation(digits, hierarchy([5]), "hierfavg", p, tmp_path, rounds=1).run()
     learners = learners_of(run)
     w = learners["device-0-0"].get()
@@ -64,7 +65,7 @@ def test_a_share_of_the_devices_takes_part_and_others_each_time(digits: Prepared
 
 
 def test_statistics_left_out_of_averages_stay_as_they_were(digits: Prepared, tmp_path: Path) -> None:
-    p = HierFAVG(kappa2=2, statistics="left-out", **OPTIONS)  # type: ignore[arg-type]
+    p = HierFAVG(kappa2=2, statistics="left-out", **OPTIONS)
     run = Federation(digits, hierarchy([2]), "hierfavg", p, tmp_path, rounds=1, model="cnn").run()
     learners = learners_of(run)
     began = learners["device-0-0"].get()
@@ -87,7 +88,7 @@ def test_kappa1_is_steps() -> None:
 
 def test_one_edge_is_fedavg_with_kappa2_times_the_rounds(digits: Prepared, tmp_path: Path) -> None:
     flat = {"cloud": None} | {f"device-0-{k}": "cloud" for k in range(3)}
-    avg = Federation(digits, flat, "fedavg", FedAvg(**OPTIONS), tmp_path / "avg", rounds=4).run()  # type: ignore[arg-type]
+    avg = Federation(digits, flat, "fedavg", FedAvg(**OPTIONS), tmp_path / "avg", rounds=4).run()
     hier = Federation(digits, hierarchy([3]), "hierfavg", params(2), tmp_path / "hier", rounds=2).run()
     assert same(avg.state("cloud"), hier.state("cloud"))
 
@@ -99,7 +100,7 @@ def test_kappa2_one_is_fedavg_but_for_rounding(digits: Prepared, tmp_path: Path)
     unequal = Shards(shard_size="auto", shards_per_client=2)
     avg, hier = (
         Federation(digits, shape, name, p, tmp_path / name, rounds=1, partition=unequal).run()
-        for shape, name, p in ((flat, "fedavg", FedAvg(**OPTIONS)), (tree, "hierfavg", params(1)))  # type: ignore[arg-type]
+        for shape, name, p in ((flat, "fedavg", FedAvg(**OPTIONS)), (tree, "hierfavg", params(1)))
     )
     for name, values in avg.state("cloud").items():
         np.testing.assert_allclose(hier.state("cloud")[name], values, rtol=1e-4, atol=1e-6)
@@ -147,7 +148,7 @@ def test_a_late_update_is_told_with_its_round_and_its_edge_round(digits: Prepare
     run = Federation(digits, shape, "hierfavg", params(2), tmp_path, rounds=4, gathering=rule, slow=slow).run()
     late = [(t, fields["edge_round"]) for name, t, fields in run.journals["edge-0"].events if name == "late"]
     assert late
-    assert all(r in edge_rounds(t, 2) for t, r in late)
+    assert all(t is not None and r in edge_rounds(t, 2) for t, r in late)
 
 
 def test_accuracy_floor(digits: Prepared, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,17 +9,17 @@ from node.algorithms.parameters import FedAvg, OnlyEdge
 from node.learning.datasets import Prepared
 from tests.node.algorithms.federation import Federation, hierarchy, same
 
-OPTIONS = {"learning_rate": 0.1, "momentum": 0.9, "batch_size": 16}
+OPTIONS: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.9, "batch_size": 16}
 
 
 def params(kappa2: int = 1) -> OnlyEdge:
-    return OnlyEdge(kappa2=kappa2, **OPTIONS)  # type: ignore[arg-type]
+    return OnlyEdge(kappa2=kappa2, **OPTIONS)
 
 
 def test_an_edge_is_fedavg_with_its_devices(digits: Prepared, tmp_path: Path) -> None:
     """Equation 10 is FedAvg's mean: an only edge ends, to the last bit, where a cloud above its devices would."""
     flat = {"cloud": None} | {f"device-0-{k}": "cloud" for k in range(3)}
-    avg = Federation(digits, flat, "fedavg", FedAvg(**OPTIONS), tmp_path / "avg", rounds=4).run()  # type: ignore[arg-type]
+    avg = Federation(digits, flat, "fedavg", FedAvg(**OPTIONS), tmp_path / "avg", rounds=4).run()
     only = Federation(digits, hierarchy([3]), "onlyedge", params(2), tmp_path / "only", rounds=2).run()
     assert same(avg.state("cloud"), only.state("edge-0"))
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -13,11 +15,11 @@ from node.learning.optimizers import Adam, Descent
     "options",
     [{}, {"momentum": 0.9}, {"weight_decay": 0.1}, {"momentum": 0.5, "weight_decay": 1}],
 )
-def test_descent_is_torchs(options: dict[str, float]) -> None:
-    params = LocalTraining(learning_rate=0.1, **options)  # type: ignore[arg-type]
+def test_descent_is_torchs(options: dict[str, Any]) -> None:
+    params = LocalTraining(learning_rate=0.1, **options)
     ours, theirs = (torch.tensor([[1.0, -2.0], [0.5, 3.0]], requires_grad=True) for _ in range(2))
     step = Descent([ours], params)
-    optimizer = torch.optim.SGD([theirs], lr=0.1, **options)  # type: ignore[arg-type]
+    optimizer = torch.optim.SGD([theirs], lr=0.1, **options)
     for _ in range(5):
         step((ours**3).sum())
         optimizer.zero_grad()
@@ -46,7 +48,7 @@ def test_steps_are_those_of_torch(decay: float, beside: bool) -> None:
     for step in range(20):
         adam(loss_of(mine, step))
         reference.zero_grad()
-        loss_of(theirs, step).backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(loss_of(theirs, step))
         reference.step()
     for a, b in zip(mine, theirs, strict=True):
         torch.testing.assert_close(a, b)

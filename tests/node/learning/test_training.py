@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,7 +106,7 @@ def test_steps_instead_of_epochs() -> None:
 
 
 @pytest.mark.parametrize("options", [{"epochs": 3}, {"steps": 1}, {"steps": 11}])
-def test_work_is_the_samples_processed(digits: Prepared, options: dict[str, int]) -> None:
+def test_work_is_the_samples_processed(digits: Prepared, options: dict[str, Any]) -> None:
     params = replace(PARAMS, batch_size=32, **options)
     assert learner(digits).work(params) == sum(len(batch) for batch in seen(100, params))
 
@@ -174,8 +175,9 @@ def assignment(data: Prepared, shards: Path, node: str) -> Assignment:
 
 def test_from_an_assignment(digits: Prepared, tmp_path: Path) -> None:
     shards = tmp_path / "shards.npz"
-    keys = {"device-0": 5, "device-0/own": 3, "device-1": 6, "device-1/own": 3}
-    np.savez(shards, **{key: np.arange(count) for key, count in keys.items()})  # type: ignore[arg-type]
+    counts = {"device-0": 5, "device-0/own": 3, "device-1": 6, "device-1/own": 3}
+    indices: dict[str, Any] = {key: np.arange(count) for key, count in counts.items()}
+    np.savez(shards, **indices)
     first = Learner.from_assignment(assignment(digits, shards, "device-0"))
     assert (first.samples, first.test_samples("own")) == (5, 3)
     second = Learner.from_assignment(assignment(digits, shards, "device-1"))

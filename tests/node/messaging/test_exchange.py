@@ -40,7 +40,7 @@ def told(events: list[Event], later: float) -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_bad_messages_beyond_some_are_counted() -> None:
-    events: list[Event] = [BadMessage("a", "odd")] * 5000 + [BadMessage("b", "odd")]
+    events: list[Event] = [*[BadMessage("a", "odd")] * 5000, BadMessage("b", "odd")]
     said = told([*events, BadMessage("a", "odd")], 1.0)
     assert said.count(("bad_message", {"peer": "b", "reason": "odd"})) == 1  # each peer by itself
     reason = f"{5001 - TOLD_AT_ONCE} more events 'bad_message' came too fast to be told"

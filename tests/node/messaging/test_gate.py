@@ -107,7 +107,7 @@ async def test_what_never_becomes_a_packet_is_ended(target: Target, monkeypatch:
     pushing.connect(f"tcp://127.0.0.1:{target.nodes.ports['edge-0']}")
     ended = pushing.get_monitor_socket(zmq.EVENT_DISCONNECTED)
     pushing.send_multipart([bytes(500_000)] * 200)
-    assert await asyncio.get_running_loop().run_in_executor(None, ended.poll, PATIENCE * 1000)
+    assert await asyncio.to_thread(ended.poll, int(1000 * PATIENCE))
     pushing.disable_monitor()
     ended.close(0)
     pushing.close(0)

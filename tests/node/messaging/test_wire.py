@@ -4,7 +4,7 @@ import contextlib
 import tracemalloc
 from typing import Any
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 import numpy as np
 import pytest
 from hypothesis import given

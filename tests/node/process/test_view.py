@@ -49,6 +49,6 @@ def test_python_that_only_its_owner_can_read_is_refused(tmp_path: Path) -> None:
 def test_nothing_is_made_for_nodes_that_could_not_read_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "module.py"
     file.touch(mode=0o600)
-    monkeypatch.setitem(sys.modules, "module", SimpleNamespace(__file__=str(file)))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "module", SimpleNamespace(__file__=str(file)))
     with pytest.raises(ConfinementError):
         View(str(tmp_path), strangers=True).make()

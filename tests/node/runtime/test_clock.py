@@ -36,12 +36,17 @@ def test_a_timeout_expires_on_the_virtual_clock() -> None:
 
 
 def test_a_thread_takes_no_virtual_time() -> None:
+    def work() -> str:
+        time.sleep(0.05)
+        return "done"
+
     async def main() -> tuple[str, float, float]:
         loop = asyncio.get_running_loop()
         ticks = asyncio.create_task(asyncio.sleep(3600.0))
-        done = await asyncio.to_thread(lambda: time.sleep(0.05) or "done")
-        after, _ = loop.time(), await ticks
-        return str(done), after, loop.time()
+        done = await asyncio.to_thread(work)
+        after = loop.time()
+        await ticks
+        return done, after, loop.time()
 
     assert run_virtual(main()) == ("done", 0.0, 3600.0)
 

@@ -26,7 +26,7 @@ def two_clients() -> tuple[dict[str, NDArray[np.float32]], dict[str, NDArray[np.
 
 def test_translation_by_hand() -> None:
     """Equation 10 with W = [[1, 2], [0, -1], [3, 0]], b = (1, 0, -1): W (2, 5) + b = (13, -5, 5)."""
-    layer = {"weight": np.float32([[1, 2], [0, -1], [3, 0]]), "bias": np.float32([1, 0, -1])}
+    layer = {"weight": np.array([[1, 2], [0, -1], [3, 0]], np.float32), "bias": np.array([1, 0, -1], np.float32)}
     assert translate(layer, torch.tensor([[2.0, 5.0]])).tolist() == [[13, -5, 5]]
     assert not docking_layer(layer).weight.requires_grad
 

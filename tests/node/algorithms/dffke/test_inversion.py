@@ -16,6 +16,7 @@ from node.algorithms.dffke.inversion import Score, class_means, invert, judge, n
 from node.algorithms.dffke.knowledge_exchange import embed, pictures_of, train_epoch
 from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.dffke.synthetic import Transfer
+from node.learning.aggregation import State
 from node.learning.datasets import Prepared
 from node.learning.models import Workshop, build
 from node.learning.training import Learner
@@ -76,7 +77,8 @@ def test_noise_is_what_variance_there_is_too_much() -> None:
 
 def exposed(learner: Learner, params: DFFKE) -> tuple[dict[str, inversion.Bytes], dict[str, Any]]:
     """What a coordinator makes of what a client told after some training, and what the client says to that."""
-    state, moments = learner.initial(), {}
+    state = learner.initial()
+    moments: State = {}
     for seed in range(10):
         done = train_epoch(learner, state, moments, params, seed)
         state, moments = done.state, done.moments
@@ -103,7 +105,8 @@ def test_the_same_seed_gives_the_same_reconstructions(learner: Learner) -> None:
     made, again = (exposed(learner, replace(PARAMS, inversion_epochs=1))[0] for _ in range(2))
     assert made.keys() == again.keys() == {"reconstructed", "synthetic"}
     for kind, values in made.items():
-        assert (values.shape, values.dtype) == ((60, 1, 8, 8), np.uint8)
+        assert values.shape == (60, 1, 8, 8)
+        assert values.dtype == np.uint8
         np.testing.assert_array_equal(values, again[kind])
 
 

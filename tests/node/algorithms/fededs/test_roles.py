@@ -108,7 +108,8 @@ def test_algorithm_4_by_hand() -> None:
         {"w": np.array([value], np.float32), "n": np.array(count)} for value, count in ((1, 0), (0, 3), (0.5, 2))
     )
     result = algorithm_4(w, [one, two], [2, 4], 0.5)
-    assert (result["w"].tolist(), result["n"], result["w"].dtype) == ([2.875], 3, np.float32)
+    assert (result["w"].tolist(), result["n"].tolist()) == ([2.875], 3)
+    assert result["w"].dtype == np.float32
 
 
 # Parameters

@@ -18,7 +18,7 @@ def test_noise_of_the_papers_budget() -> None:
 def test_rows_are_clipped_and_short_ones_left_alone() -> None:
     """(3, 4) has norm 5."""
     np.testing.assert_allclose(
-        clip_rows(np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])), [[0.6, 0.8], [0.3, 0.4], [0, 0]]
+        clip_rows(np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])), [[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]
     )
 
 
@@ -42,7 +42,7 @@ def test_without_noise_it_is_principal_component_analysis() -> None:
     m = np.array([[0.6, 0.8], [-0.6, -0.8], [0.08, -0.06], [-0.08, 0.06]])
     basis = private_basis(m, 2, ALMOST_NONE, 0.001, np.random.default_rng(1))
     np.testing.assert_allclose(basis, [[0.6, 0.8], [0.8, -0.6]], atol=1e-6)
-    np.testing.assert_allclose(project(m, basis), [[1, 0], [-1, 0], [0, 0.1], [0, -0.1]], atol=1e-6)
+    np.testing.assert_allclose(project(m, basis), [[1.0, 0.0], [-1.0, 0.0], [0.0, 0.1], [0.0, -0.1]], atol=1e-6)
 
 
 def test_signs_are_fixed_whatever_the_data_say() -> None:

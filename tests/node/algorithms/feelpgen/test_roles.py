@@ -32,7 +32,7 @@ from node.learning.aggregation import weighted_mean
 from node.learning.datasets import Prepared
 from node.learning.models import Workshop, build
 from node.learning.training import Learner
-from node.messaging.transport import Traffic
+from node.messaging.association import Traffic
 from node.parameters import read_parameters
 from tests.node.algorithms.federation import Federation, Journal, hierarchy, same, tier_of
 
@@ -54,7 +54,7 @@ class Diary(Journal):
         super().event(name, round=round, **fields)
         self.times.append(asyncio.get_running_loop().time())
 
-    def series(self, scope: str, value: str = "accuracy") -> dict[int | None, float]:
+    def series(self, scope: str, value: str = "accuracy") -> dict[int, float]:
         return {round: of[value] for round, of in self.metrics if of["scope"] == scope and value in of}
 
     def ends(self) -> list[float]:
@@ -105,7 +105,7 @@ class Silos(Federation):
 
 def silos(data: Prepared, folder: Path, groups: list[int], params: FEELPGenMinus, **values: Any) -> Silos:
     names: dict[type, str] = {FEELPGenMinus: "feelpgen-minus", FEELPGen: "feelpgen", FEELPGenPlus: "feelpgen-plus"}
-    return Silos(data, hierarchy(groups, cloud=False), names[type(params)], params, folder, **values).run()  # type: ignore[return-value]
+    return Silos(data, hierarchy(groups, cloud=False), names[type(params)], params, folder, **values).run()
 
 
 def quick(**values: Any) -> FEELPGen:

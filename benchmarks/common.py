@@ -51,19 +51,35 @@ def star(center: str, leaves: Sequence[str], rounds: int = 1) -> dict[str, Assig
 
     def address(name: str, relation: Any) -> PeerAddress:
         return PeerAddress(
-            name=name, tier="cloud" if name == center else "device", relation=relation, host="127.0.0.1",
-            port=ports[name], public_key=keys[name].public,
-        )  # fmt: skip
+            name=name,
+            tier="cloud" if name == center else "device",
+            relation=relation,
+            host="127.0.0.1",
+            port=ports[name],
+            public_key=keys[name].public,
+        )
 
     def assignment(name: str) -> Assignment:
         peers = [address(each, "child") for each in leaves] if name == center else [address(center, "parent")]
         return Assignment(
-            run="benchmark", node=name, tier="cloud" if name == center else "device", index=names.index(name) + 1,
-            seed=1, host="127.0.0.1", port=ports[name], keys=keys[name], control_endpoint="", control_key="",
-            peers=tuple(peers), algorithm="fedavg", model="cnn",
-            data=DataAssignment(dataset="digits", directory="", shards=""), stop=Stop(rounds=rounds),
-            checkpoint_directory="", leads=name == center,
-        )  # fmt: skip
+            run="benchmark",
+            node=name,
+            tier="cloud" if name == center else "device",
+            index=names.index(name) + 1,
+            seed=1,
+            host="127.0.0.1",
+            port=ports[name],
+            keys=keys[name],
+            control_endpoint="",
+            control_key="",
+            peers=tuple(peers),
+            algorithm="fedavg",
+            model="cnn",
+            data=DataAssignment(dataset="digits", directory="", shards=""),
+            stop=Stop(rounds=rounds),
+            checkpoint_directory="",
+            leads=name == center,
+        )
 
     return {name: assignment(name) for name in names}
 

@@ -27,10 +27,18 @@ from node.process.main import preload
 from orchestrator.drivers.sim.cost import EVALUATION, TRAINING, Cost, Rates, cost_of
 
 CASES = [
-    ("cnn", (1, 8, 8), 8), ("cnn", (1, 8, 8), 32), ("cnn", (1, 28, 28), 8), ("cnn", (1, 28, 28), 32),
-    ("cnn", (1, 28, 28), 64), ("cnn", (3, 32, 32), 32), ("mlp", (1, 8, 8), 32), ("mlp", (1, 28, 28), 32),
-    ("phefl-cnn", (1, 28, 28), 32), ("phefl-cnn", (3, 32, 32), 32), ("resnet18", (3, 32, 32), 8),
-]  # fmt: skip
+    ("cnn", (1, 8, 8), 8),
+    ("cnn", (1, 8, 8), 32),
+    ("cnn", (1, 28, 28), 8),
+    ("cnn", (1, 28, 28), 32),
+    ("cnn", (1, 28, 28), 64),
+    ("cnn", (3, 32, 32), 32),
+    ("mlp", (1, 8, 8), 32),
+    ("mlp", (1, 28, 28), 32),
+    ("phefl-cnn", (1, 28, 28), 32),
+    ("phefl-cnn", (3, 32, 32), 32),
+    ("resnet18", (3, 32, 32), 8),
+]
 SECONDS = 0.6  # to spend on each
 
 
@@ -97,15 +105,13 @@ def benchmark() -> dict[str, object]:
             costs.append((cost, samples))
             measured.append(seconds_of((train if mode == "train" else evaluate)(model, shape, samples)))
             modelled.append(cost(samples, "train" if mode == "train" else "evaluate"))
-            rows.append({
-                "mode": mode, "model": name, "shape": shape, "batch": samples, "layers": cost.layers,
-                "operations": cost.operations, "measured_ms": round(1e3 * measured[-1], 3),
-                "modelled_ms": round(1e3 * modelled[-1], 3),
-            })  # fmt: skip
+            row = {"mode": mode, "model": name, "shape": shape, "batch": samples}
+            row |= {"layers": cost.layers, "operations": cost.operations}
+            row |= {"measured_ms": round(1e3 * measured[-1], 3), "modelled_ms": round(1e3 * modelled[-1], 3)}
+            rows.append(row)
         speed = median(model / real for model, real in zip(modelled, measured, strict=True))
-        rows.append({
-            "mode": mode, "this_core": round(speed, 3), "rates": vars(rates), "fitted": vars(fitted(costs, measured)),
-        })  # fmt: skip
+        best = vars(fitted(costs, measured))
+        rows.append({"mode": mode, "this_core": round(speed, 3), "rates": vars(rates), "fitted": best})
     return {"steps": rows}
 
 

@@ -113,10 +113,8 @@ def benchmark(overrides: Sequence[str], embeddings: int, rounds: int, medium: st
             others = [each for each in clients if each != name]
             pictures, taught = (torch.cat([part[each] for each in others]) for part in (x, logits))
             states[name] = learn(client, states[name], pictures, taught, params, t)
-        found.append({
-            "round": t, "alone": alone, "exchanged": accuracy(clients, states),
-            "recognised": round(100 * float(mean(hits)), 1),
-        })  # fmt: skip
+        recognised = round(100 * float(mean(hits)), 1)
+        found.append({"round": t, "alone": alone, "exchanged": accuracy(clients, states), "recognised": recognised})
     return found
 
 

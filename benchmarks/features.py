@@ -61,10 +61,9 @@ def benchmark(overrides: Sequence[str], rounds: Sequence[int]) -> dict[str, obje
             fedavg, of_sent, of_averaged = (
                 percent(cloud.evaluate(each, "global", params.evaluate_samples).accuracy) for each in (w, first, second)
             )
-            found.append({
-                "round": t, "sent": knows(cloud, first, sent), "averaged": knows(cloud, first, averaged),
-                "test": {"fedavg": fedavg, "retrained on sent": of_sent, "retrained on averaged": of_averaged},
-            })  # fmt: skip
+            test = {"fedavg": fedavg, "retrained on sent": of_sent, "retrained on averaged": of_averaged}
+            scores = {"sent": knows(cloud, first, sent), "averaged": knows(cloud, first, averaged)}
+            found.append({"round": t, **scores, "test": test})
     return {"changes": list(overrides), "rounds": found}
 
 

@@ -71,10 +71,9 @@ def loss(lab: Lab) -> list[dict[str, Any]]:
         effect = design_effect(asked) if isinstance(asked, GilbertElliott) else 1.0
         number = round(DATAGRAMS / effect)
         low, high = (count / number for count in binomial_range(number, profile.mean_loss))
-        rows.append({
-            "asked": profile.to_mapping()["loss"], "mean": round(profile.mean_loss, 5), "found": lost / DATAGRAMS,
-            "low": round(low, 5), "high": round(high, 5), "within": low <= lost / DATAGRAMS <= high,
-        })  # fmt: skip
+        found = lost / DATAGRAMS
+        row = {"asked": profile.to_mapping()["loss"], "mean": round(profile.mean_loss, 5), "found": found}
+        rows.append({**row, "low": round(low, 5), "high": round(high, 5), "within": low <= found <= high})
     return rows
 
 
@@ -102,9 +101,12 @@ def mesh() -> dict[str, Any]:
             low, high = binomial_range(1000, there.mean_loss)
             outside += not low <= lost <= high
     return {
-        "round_trips": len(errors), "worst_share_of_the_tolerance": round(max(errors), 3),
-        "losses": len(profiles), "outside_99_percent": outside, "expected_outside": round(0.01 * len(profiles), 1),
-    }  # fmt: skip
+        "round_trips": len(errors),
+        "worst_share_of_the_tolerance": round(max(errors), 3),
+        "losses": len(profiles),
+        "outside_99_percent": outside,
+        "expected_outside": round(0.01 * len(profiles), 1),
+    }
 
 
 def ceiling() -> dict[str, Any]:
@@ -130,9 +132,13 @@ def in_lab(measure: Callable[[Lab], Any]) -> Callable[[], Any]:
 
 
 PARTS: dict[str, Callable[[], Any]] = {
-    "rtt": in_lab(rtt), "rate": in_lab(rate), "product": in_lab(product), "loss": in_lab(loss), "mesh": mesh,
+    "rtt": in_lab(rtt),
+    "rate": in_lab(rate),
+    "product": in_lab(product),
+    "loss": in_lab(loss),
+    "mesh": mesh,
     "ceiling": ceiling,
-}  # fmt: skip
+}
 
 
 if __name__ == "__main__":

@@ -74,11 +74,24 @@ def star(devices: int, rounds: int) -> list[Assignment]:
     cloud = PeerAddress(name="cloud", tier="cloud", relation="parent", host="", port=0, public_key="")
     below = tuple(replace(cloud, name=name, tier="device", relation="child") for name in names)
     first = Assignment(
-        run="benchmark", node="cloud", tier="cloud", index=1, seed=1, host="", port=0, keys=keys, control_endpoint="",
-        control_key="", peers=below, algorithm="fedavg", model="cnn",
-        data=DataAssignment(dataset="digits", directory="", shards=""), stop=Stop(rounds=rounds),
-        checkpoint_directory="", leads=True,
-    )  # fmt: skip
+        run="benchmark",
+        node="cloud",
+        tier="cloud",
+        index=1,
+        seed=1,
+        host="",
+        port=0,
+        keys=keys,
+        control_endpoint="",
+        control_key="",
+        peers=below,
+        algorithm="fedavg",
+        model="cnn",
+        data=DataAssignment(dataset="digits", directory="", shards=""),
+        stop=Stop(rounds=rounds),
+        checkpoint_directory="",
+        leads=True,
+    )
     return [first, *(replace(first, node=name, tier="device", peers=(cloud,), leads=False) for name in names)]
 
 

@@ -41,7 +41,7 @@ def main() -> None:
         ours.append(_turn(_role_client, _role_coordinator))
     raw_round, our_round = (statistics.mean(second for turn in turns for second in turn) for turns in (raw, ours))
     ratio = statistics.median(sum(mine) / sum(bare) for mine, bare in zip(ours, raw, strict=True))
-    print(json.dumps({
+    figures = {
         "model_bytes": MODEL_BYTES,
         "clients": len(CLIENTS),
         "rounds": ROUNDS * TURNS,
@@ -50,7 +50,8 @@ def main() -> None:
         "ratio": round(ratio, 3),
         "raw_first_round_s": round(statistics.mean(turn[0] for turn in raw), 4),
         "roles_first_round_s": round(statistics.mean(turn[0] for turn in ours), 4),
-    }))  # fmt: skip
+    }
+    print(json.dumps(figures))
 
 
 def _turn(client: Callable[[Assignment], None], coordinator: Callable[[Assignment], list[float]]) -> list[float]:

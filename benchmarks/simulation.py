@@ -161,15 +161,20 @@ def whole(options: argparse.Namespace) -> dict[str, Any]:
         workload = ["--data", *options.data, "--clients", str(clients), "--samples", "600", "--rounds", "10"]
         workload += ["--processes", str(options.workers)]
         plain = [sys.executable, "-m", "benchmarks.plain", *workload]
+        scenario = {
+            "algorithm": "fedavg",
+            "rounds": 10,
+            "data": ", ".join(options.data),
+            "samples": 600,
+            "topology": f"{{edges: 0, devices: {clients}}}",
+            "link": "device-cloud",
+        }
         with tempfile.TemporaryDirectory() as folder:
             programs = {
-                "sim": simulation(
-                    Path(folder), options.workers, algorithm="fedavg", rounds=10, data=", ".join(options.data),
-                    samples=600, topology=f"{{edges: 0, devices: {clients}}}", link="device-cloud",
-                ),
+                "sim": simulation(Path(folder), options.workers, **scenario),
                 "plain": Program(plain),
                 "plain_by_hand": Program([*plain, "--steps", "hand"]),
-            }  # fmt: skip
+            }
             if isinstance(flower, Path):
                 command = [str(flower), "-m", "benchmarks.flower_app", *workload]
                 quiet = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
@@ -204,15 +209,20 @@ def thousand(options: argparse.Namespace) -> dict[str, Any]:
     data = ["digits"] if options.data == PREFERRED else options.data
     workload = ["--data", *data, "--clients", "1000", "--edges", "20", "--samples", "60", "--rounds", "5"]
     plain = [sys.executable, "-m", "benchmarks.plain", *workload, "--processes", str(options.workers)]
+    scenario = {
+        "algorithm": "hierfavg, kappa2: 1",
+        "rounds": 5,
+        "data": ", ".join(data),
+        "samples": 60,
+        "topology": "{edges: 20, devices_per_edge: 50}",
+        "link": "device-edge",
+    }
     with tempfile.TemporaryDirectory() as folder:
         programs = {
-            "sim": simulation(
-                Path(folder), options.workers, algorithm="hierfavg, kappa2: 1", rounds=5, data=", ".join(data),
-                samples=60, topology="{edges: 20, devices_per_edge: 50}", link="device-edge",
-            ),
+            "sim": simulation(Path(folder), options.workers, **scenario),
             "plain": Program(plain),
             "plain_by_hand": Program([*plain, "--steps", "hand"]),
-        }  # fmt: skip
+        }
         compared = figures(in_turns(programs, options.repeat))
         memory = {name: round(most_memory(program) / 1e6) for name, program in programs.items()}
         return {"limits": {"sim/plain": 1.3, "sim megabytes": 2000}, **compared, "megabytes": memory}

@@ -121,8 +121,11 @@ def start(lab: Lab, case: Case, source: str, sink: str) -> tuple[subprocess.Pope
         assignment = replace(mine, host=hosts[role], port=PORT, peers=peers, timeouts=TIMEOUTS)
         process = subprocess.Popen(
             [*namespace.prefix, sys.executable, "-m", "benchmarks.transfers", "--end", role],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
         assert process.stdin is not None
         process.stdin.write(json.dumps({"assignment": assignment.to_json(), "sizes": case.sizes}) + "\n")
         process.stdin.flush()
@@ -216,13 +219,17 @@ def rows(case: Case, engine: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
     modelled = medians(case, [model(case, seed) for seed in range(MODEL_RUNS)])
     return [
         {
-            "bytes": size, "mbit_s": case.rate / 1e6, "latency_ms": 1000 * case.latency, "loss": case.loss,
+            "bytes": size,
+            "mbit_s": case.rate / 1e6,
+            "latency_ms": 1000 * case.latency,
+            "loss": case.loss,
             "jitter_ms": 1000 * case.jitter,
-            "engine_s": round(measured[size], 4), "model_s": round(modelled[size], 4),
+            "engine_s": round(measured[size], 4),
+            "model_s": round(modelled[size], 4),
             "ratio": round(modelled[size] / measured[size], 3),
         }
         for size in measured
-    ]  # fmt: skip
+    ]
 
 
 def benchmark(repeat: int, congestion: str) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def main() -> None:
     raw_rate, raw_delay = (statistics.median(values) for values in zip(*raw, strict=True))
     our_rate, our_delay = (statistics.median(values) for values in zip(*ours, strict=True))
     ratio = statistics.median(mine[0] / bare[0] for mine, bare in zip(ours, raw, strict=True))
-    print(json.dumps({
+    figures = {
         "model_bytes": MODEL_BYTES,
         "raw_mb_per_s": round(raw_rate / 1e6, 1),
         "transport_mb_per_s": round(our_rate / 1e6, 1),
@@ -50,7 +50,8 @@ def main() -> None:
         "raw_small_message_us": round(raw_delay * 1e6),
         "transport_small_message_us": round(our_delay * 1e6),
         "turns": TURNS,
-    }))  # fmt: skip
+    }
+    print(json.dumps(figures))
 
 
 def _turn(

@@ -57,9 +57,12 @@ class Losses(NamedTuple):
     def plus(self, other: Losses) -> Losses:
         """Both together."""
         return Losses(
-            self.packets + other.packets, self.lost + other.lost, self.asked + other.asked,
-            self.variance + other.variance, self.others_too or other.others_too,
-        )  # fmt: skip
+            self.packets + other.packets,
+            self.lost + other.lost,
+            self.asked + other.asked,
+            self.variance + other.variance,
+            self.others_too or other.others_too,
+        )
 
     def accepted(self, chance: float) -> tuple[int, int]:
         """The counts of lost packets outside which a link as asked comes by this chance at most.

@@ -19,9 +19,23 @@ class Path:
     """Both directions of the link, in the numbers that rounds need."""
 
     __slots__ = (
-        "_back", "_forward", "_random", "_share", "buffer", "byte", "corrupt", "duplicate", "jitter", "latency",
-        "losses", "odd", "pace", "reorder", "round_trip", "wavers",
-    )  # fmt: skip
+        "_back",
+        "_forward",
+        "_random",
+        "_share",
+        "buffer",
+        "byte",
+        "corrupt",
+        "duplicate",
+        "jitter",
+        "latency",
+        "losses",
+        "odd",
+        "pace",
+        "reorder",
+        "round_trip",
+        "wavers",
+    )
 
     def __init__(self, forward: LinkProfile, backward: LinkProfile, random: Random) -> None:
         acknowledgement = 8 * (FULL_FRAME - SEGMENT) / backward.rate if backward.rate else 0.0

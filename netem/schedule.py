@@ -103,8 +103,10 @@ class Step:
             raise ScheduleError(f"step: must be at least 1ms, not {self.pace} s")
         if self.over / self.pace > MOST_STEPS:
             over, least = format_duration(self.over), format_duration(math.ceil(self.over / MOST_STEPS * 1000) / 1000)
-            raise ScheduleError(f"ramp: {over} in steps of {format_duration(self.pace)} are more than {MOST_STEPS:,} "
-                                f"changes: take a step of {least} or more")  # fmt: skip
+            raise ScheduleError(
+                f"ramp: {over} in steps of {format_duration(self.pace)} are more than {MOST_STEPS:,} "
+                f"changes: take a step of {least} or more"
+            )
 
     @property
     def end(self) -> float:

@@ -192,8 +192,9 @@ class Table:
         times = [row.at for row in self.rows]
         tail = times[-1] - times[-2] if len(times) > 1 else 1.0
         ends = [*times[1:], self.repeat if self.repeat is not None else times[-1] + tail]
-        held = [(end - row.at, row.values["rate"]) for row, end in zip(self.rows, ends, strict=True)
-                if "rate" in row.values]  # fmt: skip
+        held = [
+            (end - row.at, row.values["rate"]) for row, end in zip(self.rows, ends, strict=True) if "rate" in row.values
+        ]
         return sum(seconds * rate for seconds, rate in held) / sum(seconds for seconds, _ in held)
 
 

@@ -42,6 +42,7 @@ from collections import deque
 from dataclasses import dataclass
 from random import Random
 
+from netem.jitter import quantile
 from netem.profile import GilbertElliott, LinkProfile
 
 
@@ -236,12 +237,7 @@ class Impairment:
         return at, corrupt
 
     def _delay(self) -> float:
-        if self._distribution == "normal":
-            deviation = self._normal()
-        elif self._distribution == "uniform":
-            deviation = 2 * self._draw() - 1
-        else:
-            deviation = min(4 / 3 * ((1 - self._draw()) ** (-1 / 3) - 1.5), 4.0)
+        deviation = self._normal() if self._distribution == "normal" else quantile(self._distribution, self._draw())
         return max(0.0, self._latency + self._jitter * deviation)
 
     def _backlog(self, now: float) -> float:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from random import Random
-from statistics import NormalDist
 
+from netem.jitter import quantile
 from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
 
 SEGMENT = 1448
 """Bytes of a message in a full packet: 1500 without the headers of IP and TCP and TCP's timestamps (RFC 7323)."""
-
-_normal_quantile = NormalDist().inv_cdf
 
 
 class Path:
@@ -127,11 +125,5 @@ class Losses:
 
 def _largest_jitter(profile: LinkProfile, packets: int, draw: float) -> float:
     """The largest of so many jitters, whose distribution function is that of one to the power of their number."""
-    quantile = max(draw, 1e-12) ** (1 / packets)
-    if profile.distribution == "normal":
-        deviation = _normal_quantile(min(quantile, 1 - 1e-12))
-    elif profile.distribution == "uniform":
-        deviation = 2 * quantile - 1
-    else:
-        deviation = 4.0 if quantile == 1 else min(4 / 3 * ((1 - quantile) ** (-1 / 3) - 1.5), 4.0)
-    return max(profile.jitter * deviation, -profile.latency)
+    share = max(draw, 1e-12) ** (1 / packets)
+    return max(profile.jitter * quantile(profile.distribution, share), -profile.latency)

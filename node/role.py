@@ -52,8 +52,9 @@ class Role:
     """One node's part in an algorithm.
 
     ``parent``, ``children`` and ``neighbours`` are names of peers; ``gathering`` the scenario's rule of how to wait;
-    ``params`` the algorithm's parameters; ``learner`` the node's model and data; ``rng`` a generator seeded from
-    (scenario seed, node); ``restored`` the last checkpoint of a coordinator that was restarted, else None.
+    ``params`` the algorithm's parameters; ``learner`` the node's model and data, ``model`` that model's name in the
+    catalogue and ``model_params`` its parameters; ``rng`` a generator seeded from (scenario seed, node); ``restored``
+    the last checkpoint of a coordinator that was restarted, else None.
     """
 
     def __init__(
@@ -68,6 +69,8 @@ class Role:
         self.gathering = assignment.gathering
         self.params = params
         self.learner = learner
+        self.model = assignment.model
+        self.model_params = assignment.model_params
         self.restored = restored
         self.rng = np.random.default_rng(derive_seed(assignment.seed, assignment.node, "role"))
         self.ended_by = "rounds"  # or "accuracy", "stopped"
@@ -176,6 +179,10 @@ class Role:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             service.close()  # which has not begun where the body never waited
+
+    def seed(self, *purpose: str) -> int:
+        """A seed of this node's own for one purpose."""
+        return derive_seed(self._assignment.seed, self.name, *purpose)
 
     def shared_seed(self, purpose: str) -> int:
         """A seed for one purpose that is the same at every node of the run."""

@@ -735,6 +735,7 @@ def test_seeds_that_nodes_share_and_notes() -> None:
     async def work(world: World) -> None:
         cloud, device = world.role(Cloud, "cloud"), world.role(Device, "device-1")
         assert cloud.shared_seed("labels") == device.shared_seed("labels") != cloud.shared_seed("noise")
+        assert cloud.seed("labels", "1") != device.seed("labels", "1") != device.seed("labels", "2")
         cloud.note("peers", round=3, shares={"edge-1": 0.5})
 
     assert run(work).notes["cloud"].of("peers") == [(3, {"shares": {"edge-1": 0.5}})]

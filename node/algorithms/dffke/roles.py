@@ -77,11 +77,7 @@ class Seen:
 
 
 class Party(Role):
-    """What both tiers need: seeds, and what a step on other networks than the node's own model is worth of its time."""
-
-    def seed(self, *purpose: str) -> int:
-        """A seed for a purpose of this node."""
-        return derive_seed(self._assignment.seed, self.name, *purpose)
+    """What both tiers need: what a step on other networks than the node's own model is worth of its time."""
 
     def worth(self, operations: int) -> float:
         """How many samples of the node's own model take as many multiply-adds."""
@@ -105,7 +101,7 @@ class Coordinator(Party):
                 kept = await self.enable_exchange(kept, asked, t)
             await self.checkpoint(t, kept.to_tensors(), past=list(kept.past))
             # Clients wait for one another, so that they may take twice as long as each of them waits.
-            deadline = 2 * self._assignment.gathering.deadline
+            deadline = 2 * self.gathering.deadline
             finished = await self.gather("finished", asked, round=t, quorum=0, deadline=deadline)
             self.report_mean(finished, t)
         if self.seen is not None:
@@ -254,7 +250,7 @@ class Client(Party):
         tensors = flat("model", self.theta) | {"embeddings": released.values, "labels": labels}
         await self.send(
             self.parent, "knowledge", tensors, round=t, samples=count,
-            model=self._assignment.model, model_params=self._assignment.model_params,
+            model=self.model, model_params=self.model_params,
         )  # fmt: skip
 
     async def learn_together(self, message: Message, t: int) -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+from node import algorithms
 from node.algorithms.parameters import FedProx, HierFAVG
 from node.algorithms.registry import ALGORITHMS
 from node.catalogue.datasets import DATASETS, is_dataset
@@ -13,6 +16,7 @@ from node.catalogue.models import MODELS
 from node.catalogue.partitions import PARTITIONS, Dirichlet, Shards
 from node.learning.local_training import LocalTraining
 from node.parameters import read_parameters
+from node.role import Role
 
 
 @pytest.mark.parametrize(
@@ -75,6 +79,15 @@ def test_every_algorithm_has_its_module_and_roles() -> None:
         roles = import_module(algorithm.module).ROLES
         needs = {"cloud": algorithm.cloud, "edge": algorithm.edges, "device": algorithm.devices}
         assert set(roles) == {tier for tier, need in needs.items() if need != "none"}
+
+
+def test_no_algorithm_reaches_into_a_role() -> None:
+    private = {each for each in (*vars(Role), *Role.__init__.__code__.co_names) if re.match("_[a-z]", each)}
+    assert "_assignment" in private
+    files = sorted(Path(algorithms.__path__[0]).rglob("*.py"))
+    assert len(files) > len(ALGORITHMS)
+    for file in files:
+        assert not private & set(re.findall(r"\.(_\w+)", file.read_text())), file
 
 
 def test_models_refuse_shapes_they_cannot_take() -> None:

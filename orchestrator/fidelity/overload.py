@@ -126,9 +126,13 @@ def _cause(switch: float, *, saturated: bool, ours: bool) -> str:
 
 
 class Overloads:
-    """Readings come in, stretches of overload come out when they are over, or have lasted ``LONGEST``."""
+    """Readings come in, stretches of overload come out when they are over, or have lasted ``LONGEST``.
+
+    ``known``: all of them so far, the one that goes on too.
+    """
 
     def __init__(self) -> None:
+        self.known: list[Overload] = []
         self._before: Reading | None = None
         self._open: Overload | None = None
 
@@ -143,6 +147,7 @@ class Overloads:
             self._open.extend(found)
         else:
             self._open = found
+            self.known += [] if found is None else [found]
         if self._open is not None and self._open.end - self._open.start >= LONGEST:
             over += self.end()
         return over

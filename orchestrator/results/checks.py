@@ -15,10 +15,11 @@ from typing import Literal, TypedDict
 from orchestrator import text
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
-from orchestrator.fidelity.overload import FULL_BACKLOG, FULL_HOST, Overload, merged
+from orchestrator.fidelity.overload import merged
 from orchestrator.results.expectations import as_expected
 from orchestrator.results.history import History
 from orchestrator.results.learned import learned
+from orchestrator.results.link_findings import LATE_SHARE, judge_losses, judge_overloads
 from orchestrator.results.rates import busiest
 from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import FaultSpan, Probe
@@ -31,9 +32,6 @@ SETTLING = 0.2  # s after a cut and before its end in which a sample may still c
 ON_TIME = 1.0  # s that a fault may be late before it counts as missed
 SCHEDULE_LATE = 0.05  # s that one in a hundred changes of a schedule may be late
 OVERTAKEN_SHARE = 0.01  # of a schedule's changes that may be left out because the next one was due
-LATE_SHARE = 0.02  # of the training that a node may lose to a busy host before its pace is not its hardware's
-LATE_PACKETS_SHARE = 0.01  # of a run's packets that may leave late; of the time they may be held up, LATE_SHARE
-LEAST_HELD_UP = 0.1  # s for which packets may be held up however short the run is
 LINKS_MODELLED: Finding = "modelled", "the sim driver computes every link from its profile: nothing was measured"
 PACE_MODELLED: Finding = "modelled", "the sim driver computes how long each step takes: nothing was measured"
 
@@ -200,7 +198,9 @@ def links_kept_up(history: History) -> Finding:
     if history.simulated:
         return LINKS_MODELLED
     if overloads := merged(event.data for event in history.events(OVERLOAD)):
-        return _overloaded(history, overloads)
+        began = history.training_began or 0.0
+        packets = sum(link.delivered for link in history.link_counters())
+        return judge_overloads(overloads, began, history.training_ended - began, packets)
     if history.engine == "kernel":
         return "pass", "the kernel shapes the links itself, and nothing was lost before them"
     if not history.link_classes:
@@ -210,36 +210,6 @@ def links_kept_up(history: History) -> Finding:
             return "pass", "see what was measured"
         return "unknown", "the link engine's counters were never read"
     return "pass", "every packet left on time (at most 50 ms late), and none was lost that was not to be"
-
-
-def _overloaded(history: History, overloads: list[Overload]) -> Finding:
-    """What the overloads of a run come to: which part of the time and of the packets, where and why at the worst."""
-    lost: Counter[str] = sum((Counter(each.lost) for each in overloads), Counter())
-    others = lost.pop(FULL_BACKLOG, 0)
-    late = sum(each.late for each in overloads)
-    held_up = sum(each.held_up for each in overloads)
-    training = max(history.training_ended - (history.training_began or 0.0), 1e-9)
-    packets = max(1, sum(link.delivered for link in history.link_counters()))
-    said = []
-    if lost:
-        where = text.some(f"{number:,} {place}" for place, number in lost.most_common())
-        said.append(f"{text.count(lost.total(), 'packet')} lost that nobody asked for ({where})")
-    if late:
-        said.append(
-            f"{text.count(late, 'packet')} more than 50 ms late, {late / packets:.2%} of all; the links were held up "
-            f"for {text.duration(held_up)}, {held_up / training:.1%} of the training"
-        )
-    if others:
-        said.append(f"{text.count(others, 'packet')} lost in this host's backlog, perhaps ours")
-    if busy := sum(each.end - each.start for each in overloads if each.processors >= FULL_HOST):
-        said.append(f"this host's processors were saturated for {text.duration(busy)}")
-    if lost or late or others:
-        worst = max(overloads, key=lambda each: (sum(each.lost.values()), each.held_up))
-        at = max(0.0, worst.start - (history.training_began or 0.0))
-        said.append(f"the worst at {at:.1f} s for {text.duration(worst.end - worst.start)}: {worst.cause}")
-    too_late = late > LATE_PACKETS_SHARE * packets or held_up > max(LATE_SHARE * training, LEAST_HELD_UP)
-    verdict: Verdict = "fail" if lost or too_late else "unknown" if others else "pass"
-    return verdict, "; ".join(said)
 
 
 def links_looked_at(history: History) -> Finding:
@@ -253,27 +223,8 @@ def links_looked_at(history: History) -> Finding:
         if history.outcome is not None and history.outcome.ended == "calibrated":
             return "pass", "see what was measured"
         return "unknown", "no look was taken at the links while the run went on"
-    found = looks[-1].data
-    carried = f"{text.count(found['links'], 'link direction')} carried {text.count(found['packets'], 'packet')}"
-    if astray := found["astray"]:
-        first = next(each for each in looks if each.data["astray_count"])
-        worst = max(astray, key=lambda each: abs(each["measured"] - each["asked"]) / max(each["asked"], 1e-4))
-        seconds = first.t - (history.training_began or 0.0)
-        return "fail", (
-            f"{carried}; {found['astray_count']} of them lost what was not asked, first seen at {seconds:.0f} s: "
-            f"{worst['link']} lost {worst['lost']:,} of {worst['packets']:,}, {text.loss(worst['measured'])}, "
-            f"asked {text.loss(worst['asked'])}"
-        )
-    if wrong := [each for each in found["classes"] if each["verdict"] == "fail"]:
-        listed = text.some(f"{each['class']} lost {text.loss(each['measured'])}, asked {text.loss(each['asked'])}"
-                           for each in wrong)  # fmt: skip
-        return "fail", f"{carried}; each by itself may be as asked, but all of a class together are not: {listed}"
-    lossy = [each for each in found["classes"] if each["asked"]]
-    listed = "; ".join(f"{each['class']} lost {text.loss(each['measured'])}, asked {text.loss(each['asked'])}"
-                       for each in lossy)  # fmt: skip
-    few = found["links"] - found["told"]
-    unsure = f"; {few} carried too few to tell by themselves" if few else ""
-    return "pass", f"{carried}: {listed or 'nothing was lost, as asked'}{unsure}"
+    began = history.training_began or 0.0
+    return judge_losses([(look.t - began, look.data) for look in looks])
 
 
 def rates_held(history: History) -> Finding | None:

@@ -1,8 +1,8 @@
 """What is looked at while a run trains: the links' counters into the record, and a snapshot for the view.
 
 The counters also tell whether the link engine and this host keep up (`orchestrator.fidelity.overload`), and whether
-links lose what they are asked to lose (`orchestrator.fidelity.loss_audit`). Simulated links are computed; there only
-the counters are read.
+links lose what they are asked to lose (`orchestrator.fidelity.loss_audit`); the snapshot has what that comes to so far.
+Simulated links are computed; there only the counters are read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.fidelity.overload import Overloads, Reading
 from orchestrator.host.load import HostLoad, read_load
 from orchestrator.planning.plan import Ends, Fault, Plan
+from orchestrator.results.link_findings import judge_losses, judge_overloads
 from orchestrator.results.record import GAP, PROBED
+from orchestrator.results.verdicts import Verdict, worst
 from orchestrator.run.context import RunContext
 from orchestrator.run.session import Session
 from orchestrator.run.view import Snapshot
@@ -69,7 +71,9 @@ class Monitor:
         self._counted: dict[Ends, LinkRow] = {}  # each link's latest row, since then
         self._rates: dict[str, float] = {}
         self._overloads = Overloads()
-        self._looked = run.clock()
+        self._watched = self._looked = run.clock()  # since when, and last
+        self._losses: Verdict = "pass"
+        self._verdict: Verdict | None = None
         self._sampled = -math.inf  # when glance last did
         self._shown = 0, -math.inf  # round, and time on the host's clock
 
@@ -127,6 +131,7 @@ class Monitor:
         if self._load is not None:
             self._note_overload(Reading(t, counted, self._load()), last=last)
             self._look(t, last=last)
+            self._verdict = self._judged(t)
         if self._last is not None and t > self._last:
             self._rates = {name: count / (t - self._last) for name, count in delivered.items()}
         self._last = t
@@ -148,10 +153,12 @@ class Monitor:
                 nodes_total=len(session.nodes),
                 tiers={tier: (up, total) for tier, (up, total) in tiers.items()},
                 accuracy=session.progress.accuracy,
+                loss=session.progress.loss,
                 traffic=dict(self._rates),
                 next_fault=next_fault(plan, self._clock() - self._began, session.progress.round),
                 faults_done=session.progress.faults_started,
                 faults_total=len(plan.faults),
+                verdict=self._verdict,
             )
         )
 
@@ -162,7 +169,17 @@ class Monitor:
     def _look(self, t: float, *, last: bool) -> None:
         if last or t >= self._looked + LOOK_EVERY:
             self._looked = t
-            self._record.event(t, None, LOOKED, None, look(list(self._counted.values()), self._classes))
+            found = look(list(self._counted.values()), self._classes)
+            self._record.event(t, None, LOOKED, None, found)
+            self._losses, _ = judge_losses([(t - self._watched, found)])
+
+    def _judged(self, t: float) -> Verdict:
+        """What the checks of the links in use would say if the run ended now."""
+        overloads, packets = self._overloads.known, sum(int(link["delivered"]) for link in self._counted.values())
+        kept_up, _ = (
+            judge_overloads(overloads, self._watched, t - self._watched, packets) if overloads else ("pass", "")
+        )
+        return worst([kept_up, self._losses])
 
 
 def _ends(link: LinkRow) -> Ends:

@@ -69,6 +69,7 @@ class Progress:
 
     round: int = 0
     accuracy: float | None = None
+    loss: float | None = None
     overruns: int = 0
     faults_started: int = 0
 
@@ -241,8 +242,8 @@ class Session:
             case {"type": "event", "name": "round", "round": round} if state.plan.leads:
                 self.progress.round = max(self.progress.round, round)
                 self.faults.round_started(round)
-            case {"type": "metric", "values": {"scope": "global", "accuracy": accuracy}} if state.plan.leads:
-                self.progress.accuracy = None if accuracy is None else float(accuracy)
+            case {"type": "metric", "values": {"scope": "global", "accuracy": accuracy} as values} if state.plan.leads:
+                self.progress.accuracy, self.progress.loss = _figure(accuracy), _figure(values.get("loss"))
             case {"type": "done"}:
                 self._hear_done(state, message)
             case {"type": "failed"}:
@@ -405,6 +406,10 @@ class Session:
             self.progress.faults_started += 1
         over = {"start": "", "end": " is over", "skipped": " skipped"}[phase]
         self._say(f"fault: {fault.action} {fault.target}{over}{f' ({detail})' if detail else ''}")
+
+
+def _figure(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 async def _within(seconds: float, event: asyncio.Event) -> bool:

@@ -30,7 +30,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 VERDICTS: dict[Verdict, tuple[str, str]] = {
     "pass": ("✓ all well so far", "green"),
     "unknown": ("? not everything could be checked", "yellow"),
-    "fail": ("✕ a check has failed", "red"),
+    "fail": ("✕ a check fails so far", "red"),
 }
 
 
@@ -39,6 +39,8 @@ class Snapshot:
     """How a run stands at ``t`` seconds since it began.
 
     ``tiers`` has (up, all) of each tier, ``traffic`` the bytes per second that each link class delivers now.
+    ``accuracy`` and ``loss`` are what a leading node has reported last. ``verdict`` is the worst of the checks that can
+    be judged while a run goes on, with what is known so far; None if there is none.
     """
 
     t: float
@@ -110,8 +112,11 @@ class PlainView:
         last, self._last = self._last, snapshot
         if snapshot.round != (last.round if last else 0):
             self._write(_round_line(snapshot))
-        if last and snapshot.verdict == "fail" and last.verdict != "fail":
-            self._write("a check has failed: this run is not to be trusted")
+        failed, fails = (each is not None and each.verdict == "fail" for each in (last, snapshot))
+        if fails and not failed:
+            self._write("a check fails: as it stands, this run is not to be trusted")
+        elif failed and not fails:
+            self._write("no check fails any more")
 
     def line(self, text: str) -> None:
         self._write(text)

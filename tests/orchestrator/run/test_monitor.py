@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import asyncio
 import io
+from collections.abc import Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from typing import cast
 
@@ -8,11 +11,12 @@ import pytest
 
 from node.runtime.clock import run_virtual
 from orchestrator.fabric.base import Counted, Fabric, LinkRow, since
+from orchestrator.host.load import HostLoad
 from orchestrator.results.history import History
 from orchestrator.results.record import COUNTERS
 from orchestrator.run.context import RunContext
 from orchestrator.run.monitor import Monitor
-from orchestrator.run.view import PlainView
+from orchestrator.run.view import PlainView, Snapshot, View
 from tests.orchestrator.run.test_session import SCENARIO, Stage
 
 
@@ -60,3 +64,92 @@ def test_counts_since_an_earlier_reading() -> None:
 @pytest.mark.parametrize("offered", [0, 9])
 def test_a_link_that_began_anew_counts_from_there(offered: int) -> None:
     assert since(row(offered), row(10)) == row(offered)
+
+
+class Shown:
+    """A view that keeps the last snapshot."""
+
+    snapshot: Snapshot
+
+    def update(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+
+class PlayedFabric:
+    """A link engine whose counters the test sets."""
+
+    def __init__(self) -> None:
+        self.now = NOTHING
+
+    async def counters(self) -> Counted:
+        return self.now
+
+
+def used(delivered: int, lost: int = 0) -> LinkRow:
+    """Of a link that was asked to lose nothing."""
+    return row(delivered, drawn=delivered + lost, lost=lost, asked_lost=0.0, asked_variance=0.0)
+
+
+NOTHING = Counted(links=[used(0)])
+
+
+def verdicts(tmp_path: Path, *counted: Counted, dropped: Sequence[int] = ()) -> list[str | None]:
+    """What is shown after each of these readings, 20 s apart, the first of which is of nothing; ``dropped`` are packets
+    in the host's backlog."""
+    backlog = chain(dropped, repeat(0))
+
+    async def main() -> list[str | None]:
+        stage, fabric, view, t = Stage(tmp_path, SCENARIO), PlayedFabric(), Shown(), 0.0
+        shown: list[str | None] = []
+        load = lambda: HostLoad(busy=0.0, idle=0.0, waiting=None, dropped=next(backlog))  # noqa: E731
+        monitor = Monitor(stage.session, cast(Fabric, fabric), stage.record, lambda: t, cast(View, view), load)
+        await monitor.begin()
+        for each in (NOTHING, *counted):
+            fabric.now, t = each, t + 20.0
+            await monitor.sample()
+            monitor.show()
+            shown.append(view.snapshot.verdict)
+        stage.record.close()
+        await stage.session.close()
+        return shown
+
+    return run_virtual(main())
+
+
+def test_links_that_lose_what_nobody_asked_for_are_shown(tmp_path: Path) -> None:
+    sound, astray = Counted(links=[used(1000)]), Counted(links=[used(1800, lost=200)])
+    assert verdicts(tmp_path, sound, astray) == ["pass", "pass", "fail"]
+
+
+def test_an_engine_that_does_not_keep_up_is_shown(tmp_path: Path) -> None:
+    late, later = Counted(links=[used(1000)], late=9, late_max=1.0), Counted(links=[used(1000)])
+    # 1 s of 40 is more than a fiftieth, of 60 it is not: the run would pass if it ended then.
+    assert verdicts(tmp_path, late, later) == ["pass", "fail", "pass"]
+
+
+def test_packets_lost_that_may_be_others_are_shown_as_not_known(tmp_path: Path) -> None:
+    assert verdicts(tmp_path, NOTHING, dropped=(0, 7)) == ["pass", "unknown"]
+
+
+def test_accuracy_and_loss_of_the_leading_node_are_shown(tmp_path: Path) -> None:
+    async def main() -> None:
+        stage, view = Stage(tmp_path, SCENARIO), Shown()
+        fabric = cast(Fabric, PlayedFabric())
+        monitor = Monitor(stage.session, fabric, stage.record, lambda: 0.0, cast(View, view), None)
+        await stage.train()
+        shown = []
+        for node, values in [
+            ("cloud", {"scope": "global", "accuracy": 0.75, "loss": 0.5}),
+            ("edge-0", {"scope": "global", "accuracy": 0.25, "loss": 0.9}),
+            ("cloud", {"scope": "train", "loss": 0.1}),
+            ("cloud", {"scope": "global", "accuracy": 0.8}),
+        ]:
+            stage.control.say(node, "metric", round=1, values=values)
+            await asyncio.sleep(1.0)
+            monitor.show()
+            shown.append((view.snapshot.accuracy, view.snapshot.loss, view.snapshot.verdict))
+        assert shown == [(0.75, 0.5, None)] * 3 + [(0.8, None, None)]
+        await stage.session.close()
+        stage.record.close()
+
+    run_virtual(main())

@@ -97,11 +97,14 @@ def test_plain_view_tells_each_round_once() -> None:
 
 def test_plain_view_tells_when_a_check_fails() -> None:
     stream = io.StringIO()
-    view = PlainView(stream, host=clock(0.0, 1.0))
+    view = PlainView(stream, host=clock(0.0, 1.0, 2.0))
     failed = Snapshot(t=1.0, round=0, rounds_total=20, nodes_up=16, nodes_total=16, verdict="fail")
-    for snapshot in (START, failed, failed):
+    for snapshot in (START, failed, failed, START, START):
         view.update(snapshot)
-    assert stream.getvalue().splitlines() == ["[    1.0 s] a check has failed: this run is not to be trusted"]
+    assert stream.getvalue().splitlines() == [
+        "[    1.0 s] a check fails: as it stands, this run is not to be trusted",
+        "[    2.0 s] no check fails any more",
+    ]
 
 
 def test_live_view_shows_how_the_run_stands() -> None:

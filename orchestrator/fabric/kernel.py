@@ -33,6 +33,27 @@ from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 
 BRIDGE = "br0"
 
+ShapedLinks = defaultdict[str, dict[str, tc.KernelLink]]
+"""The links to each node, by the node that they come from."""
+
+
+def add_link(links: ShapedLinks, link: LinkPlan, address: str) -> None:
+    """Number a link among those to its target, or give it anew what the plan says; ``address`` is its source's."""
+    known = links[link.target]
+    index = known[link.source].index if link.source in known else len(known) + 1
+    known[link.source] = tc.KernelLink(index=index, address=address, profile=link.profile, seed=link.seed % 2**32)
+
+
+def attach_commands(
+    links: ShapedLinks, node: NodePlan, attachment: int, capabilities: tc.Capabilities
+) -> tuple[str, list[list[str]]]:
+    """The hub's end of a node's interface, and the commands that shape the links to the node there.
+
+    ``attachment`` counts those of all nodes from 1.
+    """
+    interface = wiring.hub_interface(node, attachment)
+    return interface, tc.setup_commands(interface, list(links[node.name].values()), capabilities)
+
 
 @dataclass
 class _Alteration:
@@ -60,7 +81,7 @@ class KernelFabric(Gathering):
         self._tc = control
         self._nodes = {node.name: node for node in plan.nodes}
         self._capabilities = capabilities
-        self._links: defaultdict[str, dict[str, tc.KernelLink]] = defaultdict(dict)  # target -> source -> link
+        self._links: ShapedLinks = defaultdict(dict)
         self._cut: set[tuple[str, str]] = set()
         self._interfaces: dict[str, str] = {}
         self._single_packets = wiring.packet_truth(plan)
@@ -96,16 +117,14 @@ class KernelFabric(Gathering):
 
     async def attach(self, node: NodePlan, handle: Handle) -> None:
         await self._retire(node.name)
-        interface = wiring.hub_interface(node, next(self._attachments))
+        interface, commands = attach_commands(self._links, node, next(self._attachments), self._capabilities)
         await self._hub.run(["ip", "-batch", "-"], stdin=wiring.hub_lines(node, handle.pid, interface, bridge=BRIDGE))
         await self._hub.run(["bridge", "-batch", "-"], stdin=_bridge_lines(node, interface))
-        links = self._links[node.name]
-        commands = tc.setup_commands(interface, list(links.values()), self._capabilities)
         shown = await self._tc.run([*commands, tc.show_command(interface)])
         self._interfaces[node.name] = interface
-        self._check(node.name, links, tc.parse_qdiscs(shown))
+        self._check(node.name, self._links[node.name], tc.parse_qdiscs(shown))
         closed = [
-            _Alteration(LinkChange(source, target, cut=True), interface, links[source])
+            _Alteration(LinkChange(source, target, cut=True), interface, self._links[target][source])
             for source, target in self._cut
             if target == node.name
         ]
@@ -124,12 +143,7 @@ class KernelFabric(Gathering):
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
         for link in links:
-            source = self._nodes[link.source]
-            known = self._links[link.target]
-            index = known[link.source].index if link.source in known else len(known) + 1
-            known[link.source] = tc.KernelLink(
-                index=index, address=source.host, profile=link.profile, seed=link.seed % 2**32
-            )
+            add_link(self._links, link, self._nodes[link.source].host)
             if len({profile.rate for profile in link.extremes}) > 1 and not self._late_rates:
                 self._late_rates = [_LATE_RATE]
             self._asked[link.source, link.target] = AskedLosses(link.profile)

@@ -21,6 +21,12 @@ from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 START_TIMEOUT = 20.0
 
 
+def link_request(link: LinkPlan) -> dict[str, Any]:
+    """What the switch (netem/switch.py) is asked for a link."""
+    ends = {"source": link.source, "target": link.target}
+    return {"op": "link", **ends, "profile": link.profile.to_mapping(), "seed": link.seed}
+
+
 class UserspaceFabric(Gathering):
     """Links through the switch; see Fabric for the verbs."""
 
@@ -69,17 +75,7 @@ class UserspaceFabric(Gathering):
             await self._switch.request("detach", port=node.name)
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
-        requests = [
-            {
-                "op": "link",
-                "source": link.source,
-                "target": link.target,
-                "profile": link.profile.to_mapping(),
-                "seed": link.seed,
-            }
-            for link in links
-        ]
-        for error in await self._batch(requests):
+        for error in await self._batch([link_request(link) for link in links]):
             if error is not None:
                 raise error
 

@@ -6,17 +6,19 @@ Nodes that are alike are shown together where there are many; `plan.json` holds 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rich.console import Console
 from rich.text import Text
 
-from netem import tc
 from netem.profile import LinkProfile
+from netem.tc import Capabilities
 from netem.units import format_duration, format_fraction, format_size
 from orchestrator import text
-from orchestrator.fabric import wiring
+from orchestrator.fabric.kernel import ShapedLinks, add_link, attach_commands
+from orchestrator.fabric.userspace import link_request
 from orchestrator.layout import write, write_entries, write_line, write_table
 from orchestrator.planning.courses import courses
 from orchestrator.planning.plan import Fault, LinkPlan, NodePlan, Plan
@@ -45,23 +47,17 @@ def print_plan(plan: Plan, console: Console) -> None:
     _print_faults(console, plan)
 
 
-def switch_request(link: LinkPlan) -> dict[str, Any]:
-    """What the userspace engine is asked for a link (netem/switch.py)."""
-    profile = link.profile.to_mapping()
-    return {"op": "link", "source": link.source, "target": link.target, "profile": profile, "seed": link.seed}
-
-
-def kernel_commands(target: NodePlan, links: Sequence[LinkPlan], hosts: dict[str, str]) -> list[str]:
+def kernel_commands(plan: Plan, target: NodePlan) -> list[str]:
     """What the kernel engine runs for the links to a node, on the hub's end of its interface.
 
     Its number of attachments, here 1, is counted as nodes come; a seed is given where this host's netem takes one.
     """
-    shaped = [
-        tc.KernelLink(index=index, address=hosts[link.source], profile=link.profile, seed=link.seed % 2**32)
-        for index, link in enumerate(links, start=1)
-    ]
-    device = wiring.hub_interface(target, 1)
-    return [" ".join(command) for command in tc.setup_commands(device, shaped, tc.Capabilities(seed=True))]
+    links: ShapedLinks = defaultdict(dict)
+    for link in plan.links:
+        if link.target == target.name:
+            add_link(links, link, plan.node(link.source).host)
+    _, commands = attach_commands(links, target, 1, Capabilities(seed=True))
+    return [" ".join(command) for command in commands]
 
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:
@@ -174,7 +170,6 @@ def _print_schedules(console: Console, plan: Plan) -> None:
 def _print_commands(console: Console, plan: Plan) -> None:
     """The exact commands, of links that differ only in their ends and seeds those of the first."""
     tiers = {node.name: node.tier for node in plan.nodes}
-    hosts = {node.name: node.host for node in plan.nodes}
 
     def say(line: str) -> None:
         write_line(console, Text(line))
@@ -190,7 +185,7 @@ def _print_commands(console: Console, plan: Plan) -> None:
         )
         for alike in _alike([pair for pair in arriving if pair[1]], kind):
             say(f"  to {alike[0][0].name}{_like_it(len(alike), 'node')}")
-            commands = kernel_commands(*alike[0], hosts)
+            commands = kernel_commands(plan, alike[0][0])
             shown = commands if len(commands) <= FEW_COMMANDS else commands[:3]
             for command in shown:
                 say(f"    {command}")
@@ -201,7 +196,7 @@ def _print_commands(console: Console, plan: Plan) -> None:
         write(console, "")
         say(f"Userspace engine{where}: requests to the switch")
         for links in _alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile)):
-            say(f"  {json.dumps(switch_request(links[0]))}{_like_it(len(links), 'link')}")
+            say(f"  {json.dumps(link_request(links[0]))}{_like_it(len(links), 'link')}")
 
 
 def _like_it(count: int, noun: str) -> str:

@@ -21,6 +21,7 @@ from orchestrator.fabric.kernel import KernelFabric
 from orchestrator.fabric.traffic_control import Command
 from orchestrator.planning.plan import Plan, make_plan
 from orchestrator.scenario.reading import parse
+from orchestrator.verbs.show import kernel_commands
 
 SCENARIO = """\
 name: wired
@@ -147,6 +148,14 @@ async def test_each_link_is_shaped_where_it_leaves_the_hub_for_its_target(plan: 
     assert all("delay 10ms" in leaf and "loss random 1%" in leaf and " seed " in leaf for leaf in leaves)
     for device in ("device-0", "device-1"):
         assert any(f"match ip src {plan.node(device).host}/32" in line for line in lines)
+
+
+async def test_the_plan_shows_what_is_run(plan: Plan, tmp_path: Path) -> None:
+    hub = WritingHub()
+    fabric = await opened(plan, hub, tmp_path)
+    await fabric.attach(plan.node("cloud"), pid=4711)
+    (ran,) = hub.batches
+    assert kernel_commands(plan, plan.node("cloud")) == [f"tc {line}" for line in ran if " show " not in line]
 
 
 async def test_the_node_knows_its_neighbours_and_sends_single_packets(plan: Plan, tmp_path: Path) -> None:

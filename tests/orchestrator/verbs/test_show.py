@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from orchestrator.fabric.userspace import link_request
 from orchestrator.planning.plan import Plan, make_plan
 from orchestrator.scenario.reading import parse
-from orchestrator.verbs.show import kernel_commands, print_plan, switch_request
+from orchestrator.verbs.show import kernel_commands, print_plan
 from tests.orchestrator.labels import prepared
 
 DOZEN = """\
@@ -116,7 +117,7 @@ def test_hundreds_of_nodes_collapse() -> None:
 
 def test_the_switch_is_asked_for_a_link_with_its_profile_and_seed() -> None:
     link = plan(DOZEN).links[0]
-    assert switch_request(link) == {
+    assert link_request(link) == {
         "op": "link", "source": "edge-0", "target": "cloud", "seed": link.seed,
         "profile": {"latency": "40ms", "jitter": "5ms", "loss": "0.5%", "rate": "50mbit"},
     }  # fmt: skip
@@ -125,16 +126,14 @@ def test_the_switch_is_asked_for_a_link_with_its_profile_and_seed() -> None:
 def test_requests_are_shown_for_the_userspace_engine() -> None:
     made = plan(DOZEN, "engine=userspace")
     lines = [line.strip() for line in printed(made)]
-    assert f"{json.dumps(switch_request(made.links[0]))}  (and 2 links like it)" in lines
+    assert f"{json.dumps(link_request(made.links[0]))}  (and 2 links like it)" in lines
     assert not any(line.startswith("tc ") for line in lines)
 
 
 def test_tc_commands_are_shown_for_the_kernel_engine() -> None:
     made = plan(DOZEN, "engine=kernel")
     lines = [line.strip() for line in printed(made)]
-    hosts = {node.name: node.host for node in made.nodes}
-    links = [link for link in made.links if link.target == "cloud"]
-    commands = kernel_commands(made.node("cloud"), links, hosts)
+    commands = kernel_commands(made, made.node("cloud"))
     assert set(commands) <= set(lines)
     assert any("netem" in command and "delay 40ms 5ms" in command for command in commands)
     assert any("10.77.0.2/32" in command for command in commands)

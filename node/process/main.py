@@ -21,6 +21,7 @@ from node.assignment import Assignment
 from node.errors import AssignmentError, ControlError, Terminated
 from node.messaging.control import ControlClient
 from node.messaging.transport import Transport, ZmqTransport
+from node.process.orders import UnderOrders
 from node.process.standstill import LEAST, Standstill
 from node.role import Role
 from node.runtime.checkpoint import Checkpoint, checkpoint_path, load
@@ -130,31 +131,11 @@ async def _run(
     assignment: Assignment, role: Role, transport: Transport, compute: WorkerCompute, control: ControlClient
 ) -> None:
     """Perform the role from the word to start until its end; whatever fails beside it ends it too."""
-    start = asyncio.Event()
-
-    def stop(leaving: bool = False) -> None:
-        role.stop(leaving=leaving)
-        start.set()
-
-    async def perform() -> None:
-        await start.wait()
-        if not role.stopped:
-            await role.perform()
+    orders = UnderOrders(role, compute)
 
     async def obey() -> None:
         while True:
-            message = await control.receive()
-            match message.get("type"):
-                case "start":
-                    start.set()
-                case "stop":
-                    stop()
-                case "leave":
-                    stop(leaving=True)
-                case "slow":
-                    compute.slow = float(message["factor"])
-                case other:
-                    logger.warning("the orchestrator says %r, which this version does not know", other)
+            orders.obey(await control.receive())
 
     terminated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -165,7 +146,7 @@ async def _run(
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
     asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, compute.thaw)
     telling = _tell(assignment.timeouts.beat, transport, control)
-    tasks = [terminated, *(asyncio.create_task(work) for work in (perform(), obey(), telling))]
+    tasks = [terminated, *(asyncio.create_task(work) for work in (orders.perform(), obey(), telling))]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:

@@ -18,6 +18,7 @@ from node.learning.models import Workshop
 from node.learning.training import Learner, workshop_of
 from node.messaging.memory import MemoryNetwork
 from node.process.main import EXIT_DONE, EXIT_FAILED, load_role
+from node.process.orders import UnderOrders
 from node.role import Role
 from node.runtime.checkpoint import checkpoint_path, load
 from orchestrator.drivers.sim.cost import Cost, cost_of
@@ -87,16 +88,14 @@ class SimulatedNode:
         self._role = role
         self._reporter = reporter
         self._traffic = traffic
-        self._started = asyncio.Event()
+        self._orders = UnderOrders(role, compute)
 
     async def live(self, log: Path) -> int:
         """Register, wait for the word to start, perform the role; the exit code. What goes wrong is told in ``log``."""
         obeying = asyncio.create_task(self._obey())
         try:
             self._reporter.say("register")
-            await self._started.wait()
-            if not self._role.stopped:
-                await self._role.perform()
+            await self._orders.perform()
             if not self._role.leaving:
                 self._reporter.say("done", reason=self._role.ended_by)
             return EXIT_DONE
@@ -108,22 +107,9 @@ class SimulatedNode:
             self._reporter.say("traffic", peers=self._traffic())
             obeying.cancel()
 
-    def stop(self, *, leaving: bool = False) -> None:
-        self._role.stop(leaving=leaving)
-        self._started.set()
-
     async def _obey(self) -> None:
         while True:
-            message = await self._reporter.inbox.get()
-            match message["type"]:
-                case "start":
-                    self._started.set()
-                case "stop":
-                    self.stop()
-                case "leave":
-                    self.stop(leaving=True)
-                case "slow":
-                    self.compute.slow = float(message["factor"])
+            self._orders.obey(await self._reporter.inbox.get())
 
 
 def note_failure(log: Path, error: Exception) -> None:

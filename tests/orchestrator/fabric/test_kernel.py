@@ -153,7 +153,7 @@ async def test_each_link_is_shaped_where_it_leaves_the_hub_for_its_target(plan: 
 async def test_the_plan_shows_what_is_run(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)
-    await fabric.attach(plan.node("cloud"), pid=4711)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
     (ran,) = hub.batches
     assert kernel_commands(plan, plan.node("cloud")) == [f"tc {line}" for line in ran if " show " not in line]
 

@@ -102,7 +102,8 @@ def verdicts(tmp_path: Path, *counted: Counted, dropped: Sequence[int] = ()) -> 
         stage, fabric, view, t = Stage(tmp_path, SCENARIO), PlayedFabric(), Shown(), 0.0
         shown: list[str | None] = []
         load = lambda: HostLoad(busy=0.0, idle=0.0, waiting=None, dropped=next(backlog))  # noqa: E731
-        monitor = Monitor(stage.session, cast(Fabric, fabric), stage.record, lambda: t, cast(View, view), load)
+        run = RunContext(stage.plan, stage.directory, stage.record, lambda: t, cast(View, view))
+        monitor = Monitor(run, stage.session, cast(Fabric, fabric), load)
         await monitor.begin()
         for each in (NOTHING, *counted):
             fabric.now, t = each, t + 20.0
@@ -135,7 +136,8 @@ def test_accuracy_and_loss_of_the_leading_node_are_shown(tmp_path: Path) -> None
     async def main() -> None:
         stage, view = Stage(tmp_path, SCENARIO), Shown()
         fabric = cast(Fabric, PlayedFabric())
-        monitor = Monitor(stage.session, fabric, stage.record, lambda: 0.0, cast(View, view), None)
+        run = RunContext(stage.plan, stage.directory, stage.record, lambda: 0.0, cast(View, view))
+        monitor = Monitor(run, stage.session, fabric, None)
         await stage.train()
         shown = []
         for node, values in [

@@ -5,7 +5,7 @@
     python -m netem.measure probe --address 10.77.0.2 --port ... --token ... --plan '{...}'
         in the other; prints one JSON object, the Measurement
 
-`plan_probe` chooses what to send, `respond_arguments` and `probe_arguments` give the command lines,
+`plan_probe` chooses what to send, `respond_arguments` and `probe_arguments` give the arguments,
 `Measurement.from_mapping` reads the result and `netem.judge` compares. "forward" is from the probe to the responder.
 
 **Bytes.** A rate counts Ethernet frames without preamble and checksum, as the profile does. A datagram of n bytes is a
@@ -184,14 +184,14 @@ def _plan_saturation(profile: LinkProfile, seconds: float, latency: float) -> Sa
 
 
 def respond_arguments(address: str) -> list[str]:
-    """Arguments after the interpreter for the responder bound to `address`."""
-    return ["-m", "netem.measure", "respond", "--address", address]
+    """Arguments of this module for the responder bound to `address`."""
+    return ["respond", "--address", address]
 
 
 def probe_arguments(address: str, ready: Mapping[str, Any], plan: ProbePlan) -> list[str]:
-    """Arguments after the interpreter for the probe of a responder on `address` that printed `ready`."""
+    """Arguments of this module for the probe of a responder on `address` that printed `ready`."""
     where = ["--address", address, "--port", str(ready["port"]), "--token", str(ready["token"])]
-    return ["-m", "netem.measure", "probe", *where, "--plan", json.dumps(asdict(plan))]
+    return ["probe", *where, "--plan", json.dumps(asdict(plan))]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,15 +1,20 @@
 """``python -m orchestrator``: the process of a command, from its first moment to its exit code.
 
 Little is imported here at first: a signal that comes while the rest is being imported ends the command in order too.
+The very first thing is to leave the working directory, or modules would be looked for there.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-from typing import NoReturn
+from orchestrator.host.python import leave_working_directory
 
-from orchestrator.host import signals, streams
+leave_working_directory()
+
+import os  # noqa: E402
+import sys  # noqa: E402
+from typing import NoReturn  # noqa: E402
+
+from orchestrator.host import signals, streams  # noqa: E402
 
 
 def main() -> NoReturn:

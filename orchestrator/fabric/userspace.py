@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
@@ -14,6 +13,7 @@ from orchestrator.fabric import wiring
 from orchestrator.fabric.base import Counted, Handle, LinkChange
 from orchestrator.fabric.coalesce import Gathering
 from orchestrator.fabric.hub import Hub
+from orchestrator.host import python
 from orchestrator.host.child import JsonChild
 from orchestrator.host.processes import labels
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
@@ -45,7 +45,7 @@ class UserspaceFabric(Gathering):
     async def open(cls, hub: Hub, run: str, directory: Path, plan: Plan) -> UserspaceFabric:
         switch = await JsonChild.start(
             "the switch",
-            [*hub.enter(), sys.executable, "-m", "netem.switch"],
+            [*hub.enter(), *python.module("netem.switch")],
             environment=labels(run, directory, "switch"),
             log=directory / "logs" / "switch.log",
         )

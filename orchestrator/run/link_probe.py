@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from netem.measure import Measurement, plan_probe, probe_arguments, respond_argu
 from netem.profile import LinkProfile
 from orchestrator.errors import HostError
 from orchestrator.fabric.hub import Hub
+from orchestrator.host import python
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 from orchestrator.results.record import Record
 from orchestrator.run.context import RunContext
@@ -92,7 +92,7 @@ async def _measure(
 ) -> tuple[list[Verdict], list[Verdict]] | str:
     """The verdicts there and back, or in words why there are none."""
     responder = await asyncio.create_subprocess_exec(
-        *hub.enter(pids[pair.target.name]), sys.executable, *respond_arguments(pair.target.host),
+        *hub.enter(pids[pair.target.name]), *python.module("netem.measure", *respond_arguments(pair.target.host)),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     assert responder.stdin is not None
@@ -101,7 +101,7 @@ async def _measure(
         async with asyncio.timeout(TIMEOUT):
             ready = json.loads(await responder.stdout.readline())
             sending = plan_probe(pair.forward, pair.back, quick=quick)
-            argv = [sys.executable, *probe_arguments(pair.target.host, ready, sending)]
+            argv = python.module("netem.measure", *probe_arguments(pair.target.host, ready, sending))
             said = await hub.run(argv, pid=pids[pair.source.name])
             return judge(pair.forward, pair.back, sending, Measurement.from_mapping(json.loads(said)))
     except (HostError, NetemError, TimeoutError, ValueError) as error:

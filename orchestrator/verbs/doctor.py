@@ -20,7 +20,7 @@ from rich.text import Text
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.fabric.helper import without_client
 from orchestrator.fabric.hub import Hub
-from orchestrator.host import namespaces
+from orchestrator.host import namespaces, python
 from orchestrator.host.cgroups import writable_hierarchies
 from orchestrator.host.commands import PACKAGES as COMMANDS
 from orchestrator.host.commands import absent
@@ -132,7 +132,7 @@ async def _links(possible: bool) -> list[Finding]:
             made = Finding(*veth, True, "made a pair")
         except OrchestratorError as error:
             made = Finding(*veth, False, str(error), "load the kernel module, as root", ("modprobe veth",))
-        tried = json.loads(await hub.run([sys.executable, "-m", "orchestrator.fabric.probe_kernel"]))
+        tried = json.loads(await hub.run(python.module("orchestrator.fabric.probe_kernel")))
         if tried["netem"]:
             return [made, Finding(*netem, True, "works")]
         detail = f"{tried['reason']}; the link engine `userspace` shapes the links instead"

@@ -66,7 +66,7 @@ def test_the_last_stage_runs_nothing_while_it_is_built(image: str) -> None:
 def test_a_node_is_not_root_and_can_be_asked_whether_it_lives(image: str) -> None:
     assert arguments(image, "USER") == ["1000:1000"]
     assert len(arguments(image, "HEALTHCHECK")) == 1
-    assert re.fullmatch(r'\["python3?", "-m", "node"\]', arguments(image, "ENTRYPOINT")[0])
+    assert re.fullmatch(r'\["python3?", "-P", "-m", "node"\]', arguments(image, "ENTRYPOINT")[0])
 
 
 def test_both_images_are_asked_alike() -> None:

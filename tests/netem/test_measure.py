@@ -20,6 +20,7 @@ from netem.profile import GilbertElliott, LinkProfile
 from netem.tally import UDP_HEADERS, arrival_rate
 from tests.netem.wiring import ROOT, Lab
 
+MEASURE = (sys.executable, "-m", "netem.measure")
 PERFECT = LinkProfile()
 BURSTY = GilbertElliott(p=0.02, r=0.3)
 
@@ -103,7 +104,7 @@ def measure(lab: Lab, forward: LinkProfile, back: LinkProfile) -> Measurement:
     """As an orchestrator does it: a responder in the one namespace, a probe in the other."""
     plan = plan_probe(forward, back)
     with subprocess.Popen(
-        [*lab.nodes["b"].prefix, sys.executable, *respond_arguments(lab.address("b"))],
+        [*lab.nodes["b"].prefix, *MEASURE, *respond_arguments(lab.address("b"))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=ROOT,
@@ -111,7 +112,7 @@ def measure(lab: Lab, forward: LinkProfile, back: LinkProfile) -> Measurement:
         assert responder.stdin is not None
         assert responder.stdout is not None
         ready = json.loads(responder.stdout.readline())
-        probe = [*lab.nodes["a"].prefix, sys.executable, *probe_arguments(lab.address("b"), ready, plan)]
+        probe = [*lab.nodes["a"].prefix, *MEASURE, *probe_arguments(lab.address("b"), ready, plan)]
         output = subprocess.run(probe, capture_output=True, check=True, cwd=ROOT).stdout
         responder.stdin.close()
         assert responder.wait(10) == 0

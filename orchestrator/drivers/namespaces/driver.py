@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import signal
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from orchestrator.drivers.user import User, mapped, own_user
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Handle
 from orchestrator.fabric.hub import Hub
+from orchestrator.host import python
 from orchestrator.host.cgroups import CAN_SWAP, NodeGroups, may_swap, writable_hierarchies
 from orchestrator.host.child import JsonChild
 from orchestrator.host.directory import RunDirectory
@@ -83,7 +83,7 @@ class NamespacesDriver:
         }
         self._server = await JsonChild.start(
             "the fork server",
-            [*self._hub.enter(network=False), sys.executable, "-m", self.server, json.dumps(view)],
+            [*self._hub.enter(network=False), *python.module(self.server, json.dumps(view))],
             environment=labels(directory.run, directory.path, "node") | ONE_THREAD,
             inherited={name: value for name, value in os.environ.items() if name.startswith(INHERITED)},
             log=directory.logs / "forkserver.log",

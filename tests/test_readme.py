@@ -21,10 +21,14 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-def test_the_first_scenario_can_be_planned() -> None:
+def first_scenario() -> str:
     blocks = re.findall(r"(?:^    .*\n)+", README, re.MULTILINE)
     (scenario,) = [block for block in blocks if "\n    name: mine\n" in block]
-    plan = make_plan(parse(textwrap.dedent(scenario), "mine.yaml"), None)
+    return textwrap.dedent(scenario)
+
+
+def test_the_first_scenario_can_be_planned() -> None:
+    plan = make_plan(parse(first_scenario(), "mine.yaml"), None)
     assert (plan.name, len(plan.nodes), len(plan.faults)) == ("mine", 7, 1)
 
 

@@ -40,11 +40,13 @@ def prepared_plan(scenario: Scenario, file: Path) -> Plan:
 def launch(
     plan: Plan, scenario: Scenario, file: Path, overrides: Sequence[str], runs: Path, open_view: OpenView, *,
     workers: int | None = None, calibrate: bool = False, meta: Mapping[str, Any] | None = None,
+    text: str | None = None,
 ) -> tuple[Outcome, RunDirectory]:  # fmt: skip
     """Carry out the plan of a scenario, in a fresh directory below ``runs``.
 
-    ``file`` and ``overrides`` are what the scenario was read from. ``open_view`` is told whether the
-    run's clock is virtual. ``workers`` processes train where nodes are simulated: by default one for each processor.
+    ``file`` and ``overrides`` are what the scenario was read from. Where no file holds it, ``text`` is what one would
+    hold. ``open_view`` is told whether the run's clock is virtual. ``workers`` processes train where nodes are
+    simulated: by default one for each processor.
     HostError, and nothing is made, if this host lacks what the driver needs, or if this process may not open as many
     files as the run needs.
     """
@@ -55,7 +57,7 @@ def launch(
         with contextlib.ExitStack() as holding:
             try:
                 holding.enter_context(directory.held())
-                record = _begin(directory, plan, scenario, file, overrides, meta or {})
+                record = _begin(directory, plan, scenario, file, overrides, meta or {}, text)
             except Exception:
                 directory.remove()
                 raise
@@ -102,7 +104,7 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
 
 def _begin(
     directory: RunDirectory, plan: Plan, scenario: Scenario, file: Path, overrides: Sequence[str],
-    meta: Mapping[str, Any],
+    meta: Mapping[str, Any], text: str | None,
 ) -> Record:  # fmt: skip
     """Write down what is to be done. RunError or RecordError if there is no room for it."""
     facts = {
@@ -111,7 +113,7 @@ def _begin(
     }  # fmt: skip
     try:
         plan.write_shards(directory.shards)
-        directory.scenario.write_bytes(file.read_bytes())
+        directory.scenario.write_bytes(file.read_bytes() if text is None else text.encode())
     except OSError as error:
         raise RunError(
             f"cannot make the run's directory {directory.path}: {error.strerror}; make room, or choose --runs"

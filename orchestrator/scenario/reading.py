@@ -35,13 +35,13 @@ def load(path: FilePath | str, overrides: Sequence[str] = ()) -> Scenario:
 
 
 @contextlib.contextmanager
-def placed(path: FilePath, overrides: Sequence[str] = ()) -> Iterator[None]:
-    """Give a PlanError inside, of a scenario that was loaded from here, the place of what asks too much: it becomes a
-    ScenarioError."""
+def placed(path: FilePath, overrides: Sequence[str] = (), text: str | None = None) -> Iterator[None]:
+    """Give a PlanError inside, of a scenario that was loaded from here, or from ``text`` by this name, the place of
+    what asks too much: it becomes a ScenarioError."""
     try:
         yield
     except PlanError as error:
-        text = text_of(path, MAX_CHARACTERS, too_long())
+        text = text_of(path, MAX_CHARACTERS, too_long()) if text is None else text
         source = document.override(document.read(text, str(path)), overrides, shorthand)
         raise ScenarioError([Problem(source.place(error.path), dotted(error.path), error.message)]) from None
 

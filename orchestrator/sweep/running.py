@@ -17,9 +17,9 @@ from orchestrator.results.checks import checks, overall
 from orchestrator.results.history import History
 from orchestrator.results.rows import COMPLETE
 from orchestrator.run.launch import launch, prepared_plan
+from orchestrator.run.progress_line import Glimpse
 from orchestrator.scenario.reading import placed
 from orchestrator.sweep.figures import Figures, Result, figures
-from orchestrator.sweep.progress_line import Glimpse
 from orchestrator.sweep.reading import Combination, Sweep
 from orchestrator.sweep.tables import markdown, to_json
 

@@ -4,8 +4,8 @@ import io
 
 from rich.console import Console
 
+from orchestrator.run.progress_line import Glimpse
 from orchestrator.run.view import Snapshot
-from orchestrator.sweep.progress_line import Glimpse
 
 SNAPSHOT = Snapshot(t=1.0, round=3, rounds_total=10, nodes_up=5, nodes_total=5, accuracy=0.61)
 

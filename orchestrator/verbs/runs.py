@@ -1,0 +1,132 @@
+"""Runs from Python: make one of a scenario, and read what one has come to. `edgebed` hands these names on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from orchestrator.errors import Problem, RunError, ScenarioError
+from orchestrator.host.commands import extend_path
+from orchestrator.host.directory import find_run
+from orchestrator.host.places import check_folder
+from orchestrator.host.signals import INTERRUPTED
+from orchestrator.results.history import History
+from orchestrator.results.summary import summary
+from orchestrator.results.verdicts import Verdict
+from orchestrator.run.launch import launch, prepared_plan
+from orchestrator.run.progress_line import Glimpse
+from orchestrator.scenario import reading
+
+RUNS = Path("runs")
+UNNAMED = Path("scenario.yaml")
+"""Stands for the file of a scenario that is a mapping; paths in it begin in the working directory."""
+
+_ROWS: dict[str, Callable[[History], Sequence[NamedTuple]]] = {
+    "events": lambda history: history.events(),
+    "faults": lambda history: history.faults(),
+    "links": lambda history: history.link_counters(),
+    "metrics": lambda history: history.metrics(None),
+    "probes": lambda history: history.probes(),
+    "resources": lambda history: history.resources(),
+    "rounds": lambda history: history.rounds(),
+    "states": lambda history: history.states(),
+    "traffic": lambda history: history.traffic(),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, which may still go on, in its directory ``path``. Each question is answered from the record, when it is
+    asked. Raises RecordError where the record cannot be read."""
+
+    path: Path
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What `up --json` ends with."""
+        with History.open(self.path) as history:
+            return summary(history)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the run can be trusted: "pass", "fail", or "unknown" if a check could not be made."""
+        verdict: Verdict = self.summary["verdict"]
+        return verdict
+
+    def rows(self, kind: str) -> list[dict[str, Any]]:
+        """The rows of the record of one kind: events, faults, links, metrics, probes, resources, rounds, states or
+        traffic. Times are seconds since the run began. ValueError for another kind."""
+        if kind not in _ROWS:
+            raise ValueError(f"a record has no {kind!r}; it has {', '.join(_ROWS)}")
+        with History.open(self.path) as history:
+            return [row._asdict() for row in _ROWS[kind](history)]
+
+    def history(self) -> History:
+        """The reader of the record, for a ``with``. Its methods may change from version to version."""
+        return History.open(self.path)
+
+
+def up(
+    scenario: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    overrides: Sequence[str] = (),
+    runs: str | os.PathLike[str] = RUNS,
+    workers: int | None = None,
+) -> Run:
+    """Make a run of a scenario, to its end, as `up` does: ``scenario`` is a file, or what would stand in one.
+
+    ``overrides`` are those of `--set`: ``["driver=sim", "seed=3"]``. The run's directory is made below ``runs``.
+    ``workers`` processes train where nodes are simulated: by default one for each processor.
+
+    A run that fails on its way is a run too: its verdict is not "pass", and ``summary["error"]`` says why. Before there
+    is one: ScenarioError lists every mistake with its place, PlanError, PlaceError, HostError and RunError say what is
+    missing. KeyboardInterrupt if a signal ended the run; its directory has what there is. Call it from the main thread,
+    outside an event loop, since signals are to end a run in order.
+    """
+    _refuse_event_loop()
+    extend_path()
+    check_folder(Path(runs), "choose another folder for runs")
+    file, text = (UNNAMED, _yaml(scenario)) if isinstance(scenario, Mapping) else (Path(scenario), None)
+    read = reading.load(file, overrides) if text is None else reading.parse(text, str(file), overrides)
+    if workers is not None and read.driver != "sim":
+        raise RunError(f"workers: they are for the driver sim; under {read.driver} every node has a process")
+    with reading.placed(file, overrides, text):
+        plan = prepared_plan(read, file)
+    outcome, directory = launch(
+        plan, read, file, overrides, Path(runs), lambda _: Glimpse(plan.name), workers=workers, text=text
+    )
+    if outcome.exit_code == INTERRUPTED:
+        raise KeyboardInterrupt
+    return Run(directory.path)
+
+
+def load(run: str | os.PathLike[str] | None = None, *, runs: str | os.PathLike[str] = RUNS) -> Run:
+    """The run in that directory, or of that id below ``runs``; the latest one below ``runs`` if none is named.
+
+    RunError if there is none.
+    """
+    return Run(find_run(None if run is None else os.fspath(run), Path(runs)).path)
+
+
+def _yaml(scenario: Mapping[str, Any]) -> str:
+    try:
+        return yaml.safe_dump(dict(scenario), sort_keys=False, allow_unicode=True)
+    except yaml.YAMLError as error:
+        raise ScenarioError([Problem("the mapping", "", f"cannot be written as YAML: {error}")]) from None
+
+
+def _refuse_event_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RunError(
+        "a run cannot be made inside a running event loop, such as a notebook's: start `edgebed up` as a process of its"
+        " own, and load the run afterwards"
+    )

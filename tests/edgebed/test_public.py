@@ -1,0 +1,73 @@
+"""What `import edgebed` promises: these names, at once, without torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import edgebed
+from orchestrator.verbs import runs
+from tests.test_readme import README, ROOT, first_scenario
+
+PUBLIC = ["Algorithm", "Message", "Parameters", "Role", "Run", "__version__", "load", "up"]
+LOADED = "import sys, edgebed; before = set(sys.modules); [getattr(edgebed, name) for name in {names}]; import json;"
+LOADED += "print(json.dumps([sorted(before), sorted(sys.modules)]))"
+
+
+def loaded(names: list[str]) -> list[list[str]]:
+    """The modules after the import, and after these names were asked for."""
+    argv = [sys.executable, "-c", LOADED.format(names=names)]
+    modules: list[list[str]] = json.loads(subprocess.run(argv, cwd=ROOT, capture_output=True, check=True).stdout)
+    return modules
+
+
+def test_the_names() -> None:
+    assert edgebed.__all__ == dir(edgebed) == PUBLIC
+    assert edgebed.up is runs.up
+    with pytest.raises(AttributeError, match=r"'edgebed' has no attribute 'Cloud'; it has Algorithm, "):
+        edgebed.Cloud  # noqa: B018
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert edgebed.__version__ == project["version"]
+
+
+def test_nothing_is_imported_before_it_is_asked_for() -> None:
+    before, after = loaded(PUBLIC)
+    assert not {"torch", "numpy", "node", "netem", "orchestrator"} & set(before)
+    assert "torch" not in after
+
+
+@pytest.mark.parametrize("package", ["edgebed", "netem", "node", "orchestrator"])
+def test_the_packages_are_typed_and_shipped(package: str) -> None:
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    assert (ROOT / package / "py.typed").exists()
+    assert "py.typed" in setuptools["package-data"][package]
+    assert f"{package}*" in setuptools["packages"]["find"]["include"]
+
+
+def test_the_example_of_the_readme(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(first_scenario())
+    section = README.partition("\n## Python\n")[2].partition("\n## ")[0]
+    (tmp_path / "example.py").write_text(textwrap.dedent(section.strip("\n").partition("\n\nPublic ")[0]))
+    check = "; import json; print(json.dumps([str(run.path), str(again.path), len(reported)]))"
+    with (tmp_path / "example.py").open("a") as file:
+        file.write("\n" + check.removeprefix("; "))
+    path = f"import sys; sys.path.insert(1, {str(ROOT)!r}); exec(open('example.py').read())"
+    done = subprocess.run(
+        [sys.executable, "-c", path], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    said, checked = done.stdout.splitlines()
+    verdict, accuracy = said.split()
+    assert (verdict, float(accuracy) > 0.5) == ("pass", True)
+    run, again, reported = json.loads(checked)
+    assert (run, reported > 0) == (again, True)
+    assert Path(run).parent == tmp_path / "runs"

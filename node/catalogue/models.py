@@ -6,10 +6,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from node.catalogue.datasets import Shape
 from node.parameters import Parameters, read_parameters, whole, word
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,12 +86,17 @@ class Size:
 @dataclass(frozen=True)
 class Model:
     """A model; `measure(shape, classes, params)` gives its size in closed form, or raises ValueError for a shape it
-    cannot take."""
+    cannot take.
+
+    `build(shape, classes, params)` makes its extractor and its classifier, two of torch's modules; it imports torch
+    itself, since plans are made without torch. Where there is none, `node.learning.models` builds the model.
+    """
 
     name: str
     summary: str
     params: type[Parameters]
     measure: Callable[[Shape, int, Any], Size]
+    build: Callable[[Shape, int, Any], tuple[nn.Module, nn.Module]] | None = None
 
     def size(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> Size:
         """Size for samples of `shape` and so many classes. Raises ValueError naming what the model cannot take."""
@@ -124,6 +132,15 @@ def _mlp(shape: Shape, classes: int, params: MLP) -> Size:
     deeper = (params.layers - 1) * (params.hidden + 1) * params.hidden
     parameters = (math.prod(shape) + 1) * params.hidden + deeper + (params.hidden + 1) * classes
     return Size(parameters, features=params.hidden)
+
+
+def _build_mlp(shape: Shape, classes: int, params: MLP) -> tuple[nn.Module, nn.Module]:
+    """Hidden layers with ReLU; takes any shape."""
+    from torch import nn
+
+    deeper = [nn.Sequential(nn.Linear(params.hidden, params.hidden), nn.ReLU()) for _ in range(params.layers - 1)]
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), params.hidden), nn.ReLU(), *deeper)
+    return extractor, nn.Linear(params.hidden, classes)
 
 
 def _fedfeat_cnn(shape: Shape, classes: int, _: Any) -> Size:
@@ -194,7 +211,7 @@ MODELS: dict[str, Model] = {
               NoParameters, _cnn),
         Model("phefl-cnn", "5x5 convolutions 32 and 64 with pooling, 512 features (McMahan 2017, PHE-FL)",
               NoParameters, _phefl_cnn),
-        Model("mlp", "hidden layers, one unless more are asked for", MLP, _mlp),
+        Model("mlp", "hidden layers, one unless more are asked for", MLP, _mlp, _build_mlp),
         Model("fedfeat-cnn", "two 5x5 convolutions with pooling, and a classifier of two layers (FedFeat+)",
               NoParameters, _fedfeat_cnn),
         Model("resnet18", "ResNet-18 for small images, without batch normalisation (FedEDS)", NoParameters, _resnet18),

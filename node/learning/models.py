@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from node.catalogue.datasets import Shape
-from node.catalogue.models import MLP, MODELS
+from node.catalogue.models import MODELS
 from node.learning import zoo
 from node.learning.aggregation import State
 from node.learning.errors import ModelError
@@ -120,13 +120,6 @@ def phefl_cnn(shape: Shape, classes: int, _: Any) -> Model:
     return model
 
 
-def mlp(shape: Shape, classes: int, params: MLP) -> Model:
-    """Hidden layers with ReLU; takes any shape."""
-    deeper = [nn.Sequential(nn.Linear(params.hidden, params.hidden), nn.ReLU()) for _ in range(params.layers - 1)]
-    extractor = nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), params.hidden), nn.ReLU(), *deeper)
-    return Model(extractor, nn.Linear(params.hidden, classes))
-
-
 def fedfeat_cnn(shape: Shape, classes: int, _: Any) -> Model:
     """FedFeat+'s CNN (its Table I): 582,026 parameters on MNIST, 878,538 on CIFAR-10.
 
@@ -188,16 +181,20 @@ def tiny_resnet(shape: Shape, classes: int, _: Any) -> Model:
     return Model(extractor, nn.Linear(64, classes))
 
 
+def _whole(build: Callable[[Shape, int, Any], tuple[nn.Module, nn.Module]]) -> Callable[[Shape, int, Any], Model]:
+    return lambda *given: Model(*build(*given))
+
+
 BUILDERS: dict[str, Callable[[Shape, int, Any], Model]] = {
     "cnn": cnn,
     "phefl-cnn": phefl_cnn,
-    "mlp": mlp,
     "fedfeat-cnn": fedfeat_cnn,
     "resnet18": resnet18,
     "lenet": lambda *given: Model(*zoo.lenet(*given)),
     "separable-cnn": lambda *given: Model(*zoo.separable_cnn(*given)),
     "tiny-resnet": tiny_resnet,
     "torchvision": lambda *given: Model(*zoo.torchvision_network(*given)),
+    **{model.name: _whole(model.build) for model in MODELS.values() if model.build},
 }
 
 

@@ -32,6 +32,12 @@ FASTEST = 1e15
 
 DISTRIBUTIONS = ("normal", "uniform", "pareto")
 
+FRACTIONS = ("duplicate", "corrupt", "reorder")
+"""The keys that say which fraction of packets something befalls, besides loss."""
+
+KEYS = ("latency", "jitter", "distribution", "loss", "rate", "buffer", *FRACTIONS)
+"""The keys of the form that people write."""
+
 _GILBERT_ELLIOTT = "gilbert-elliott"
 
 
@@ -125,7 +131,7 @@ class LinkProfile:
     def __post_init__(self) -> None:
         for name in ("latency", "jitter"):
             _check_number(name, getattr(self, name), "seconds", LONGEST)
-        for name in ("duplicate", "corrupt", "reorder"):
+        for name in FRACTIONS:
             _check_fraction(name, getattr(self, name))
         if not isinstance(self.loss, GilbertElliott):
             _check_fraction("loss", self.loss)
@@ -178,7 +184,7 @@ class LinkProfile:
             mapping["buffer"] = units.format_duration(self.buffer)
         if self.buffer_bytes is not None:
             mapping["buffer"] = units.format_size(self.buffer_bytes)
-        for name in ("duplicate", "corrupt", "reorder"):
+        for name in FRACTIONS:
             if value := getattr(self, name):
                 mapping[name] = units.format_fraction(value)
         return mapping
@@ -220,7 +226,7 @@ class LinkProfile:
             parts.append(f"buffer {units.format_duration(self.buffer)}")
         if self.buffer_bytes is not None:
             parts.append(f"buffer {units.format_size(self.buffer_bytes)}")
-        for name in ("duplicate", "corrupt", "reorder"):
+        for name in FRACTIONS:
             if value := getattr(self, name):
                 parts.append(f"{name} {units.format_fraction(value)}")
         return ", ".join(parts) or "unimpaired"
@@ -259,16 +265,13 @@ _PARSERS: dict[str, Callable[[object], float]] = {
     "latency": units.parse_duration,
     "jitter": units.parse_duration,
     "rate": units.parse_rate,
-    "duplicate": units.parse_fraction,
-    "corrupt": units.parse_fraction,
-    "reorder": units.parse_fraction,
+    **dict.fromkeys(FRACTIONS, units.parse_fraction),
 }
-_KEYS = ("latency", "jitter", "distribution", "loss", "rate", "buffer", "duplicate", "corrupt", "reorder")
 
 
 def _typed(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """Constructor arguments from the form with units; null is a value of rate and buffer only."""
-    _check_keys(mapping, _KEYS, "the profile")
+    _check_keys(mapping, KEYS, "the profile")
     typed: dict[str, Any] = {}
     for key, value in mapping.items():
         if key == "buffer":

@@ -20,10 +20,10 @@ from itertools import count, takewhile
 from typing import Any, Protocol, Self
 
 from netem.errors import ProfileError, ScheduleError
-from netem.profile import GilbertElliott, LinkProfile
+from netem.profile import FRACTIONS, KEYS, GilbertElliott, LinkProfile
 from netem.units import format_duration, parse_duration
 
-RAMPED = ("latency", "jitter", "loss", "rate", "duplicate", "corrupt", "reorder")
+RAMPED = ("latency", "jitter", "loss", "rate", *FRACTIONS)
 PACE = 0.1  # s from one step of a ramp to the next, unless another is given
 MOST_STEPS = 100_000  # of one ramp
 SHORTEST_REPEAT = 0.01  # s
@@ -235,13 +235,10 @@ def _between(begin: LinkProfile, end: LinkProfile, share: float) -> LinkProfile:
 
 def _written(settings: Mapping[str, Any]) -> str:
     """Settings in words; a whole profile, which takes the place of another, as one."""
-    if len(settings) >= len(_WHOLE):
+    if len(settings) >= len(KEYS):
         return LinkProfile.from_mapping(settings).describe()
     return ", ".join(f"{key} {_plain(value)}" for key, value in settings.items())
 
 
 def _plain(value: object) -> object:
     return "unlimited" if value is None else value
-
-
-_WHOLE = ("latency", "jitter", "distribution", "loss", "rate", "buffer", "duplicate", "corrupt", "reorder")

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from netem.profile import KEYS
 from node.assignment import derive_seed
 from orchestrator.errors import PlanError
 from orchestrator.scenario.faults import FaultSpec
-from orchestrator.scenario.profiles import PROFILE_KEYS
 from orchestrator.scenario.targets import Direction, candidates, links_between, links_by_node
 from orchestrator.scenario.topology import Topology
 
@@ -106,7 +106,7 @@ def _side(names: Sequence[str]) -> str:
 def _content(spec: FaultSpec) -> str:
     """What a rule says, alike for all ways to write it: keys in order, quantities in the usual units."""
     written = spec.model_dump(mode="json")
-    said = {key: value for key, value in written.items() if value is not None or key in PROFILE_KEYS}
+    said = {key: value for key, value in written.items() if value is not None or key in KEYS}
     return json.dumps(said, sort_keys=True)
 
 

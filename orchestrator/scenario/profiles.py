@@ -15,14 +15,13 @@ from pydantic import (
 
 from netem.errors import ProfileError
 from netem.library import PROFILES
-from netem.profile import DISTRIBUTIONS, LinkProfile
+from netem.profile import DISTRIBUTIONS, FRACTIONS, KEYS, LinkProfile
 from orchestrator.scenario.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA
 from orchestrator.scenario.strict import Strict, unknown
 
-PROFILE_KEYS = ("latency", "jitter", "distribution", "loss", "rate", "buffer", "duplicate", "corrupt", "reorder")
 UNIMPAIRED: dict[str, Any] = {
     "latency": "0s", "jitter": "0s", "distribution": "normal", "loss": "0%", "rate": None, "buffer": None,
-    "duplicate": "0%", "corrupt": "0%", "reorder": "0%",
+    **dict.fromkeys(FRACTIONS, "0%"),
 }  # fmt: skip
 
 _GILBERT_ELLIOTT_SCHEMA: dict[str, Any] = {
@@ -68,7 +67,7 @@ class LinkKeys(Strict):
             raise ValueError(unknown("named profile", value, PROFILES))
         return value
 
-    @field_validator(*PROFILE_KEYS)
+    @field_validator(*KEYS)
     @classmethod
     def _check_value(cls, value: Any, info: ValidationInfo) -> Any:
         """Each key by itself; over what it will be laid, and so whether a buffer finds a rate, is not known here."""
@@ -87,7 +86,7 @@ class LinkKeys(Strict):
 
     def given(self) -> dict[str, Any]:
         """The profile's own keys that were written, without ``profile``."""
-        return {key: getattr(self, key) for key in PROFILE_KEYS if key in self.model_fields_set}
+        return {key: getattr(self, key) for key in KEYS if key in self.model_fields_set}
 
     def changes(self, *, upward: bool = False) -> dict[str, Any]:
         """What to merge into a profile: only the keys given, or every key where a named profile replaces it.

@@ -13,7 +13,7 @@ from typing import TypeVar
 from rich.console import Console
 from rich.text import Text
 
-from netem.profile import LinkProfile
+from netem.profile import KEYS, LinkProfile
 from netem.tc import Capabilities
 from netem.units import format_duration, format_fraction, format_size
 from orchestrator import text
@@ -22,7 +22,6 @@ from orchestrator.fabric.userspace import link_request
 from orchestrator.layout import write, write_entries, write_line, write_table
 from orchestrator.planning.courses import courses
 from orchestrator.planning.plan import Fault, LinkPlan, NodePlan, Plan
-from orchestrator.scenario.profiles import PROFILE_KEYS
 from orchestrator.scenario.quantities import Quorum
 
 T = TypeVar("T")
@@ -241,7 +240,7 @@ def _detail(fault: Fault) -> str:
     if fault.factor is not None:
         return f"{fault.factor:g} times slower"
     profile = fault.profile or {}
-    if len(profile) == len(PROFILE_KEYS):  # a whole profile takes the place of the link's own
+    if len(profile) == len(KEYS):  # a whole profile takes the place of the link's own
         return LinkProfile.from_mapping(profile).describe()
     return ", ".join(f"{key} {value}" for key, value in profile.items())
 

@@ -17,7 +17,7 @@ from orchestrator.cli import cli
 from orchestrator.drivers.sim import workers
 from tests.orchestrator.drivers.sim.harness import Simulated, simulate
 
-SCENARIOS = sorted((Path(__file__).parents[3] / "scenarios").glob("*.yaml"))
+SCENARIOS = sorted((Path(__file__).parents[4] / "scenarios").glob("*.yaml"))
 
 SMALL = """\
 # Does a small hierarchy learn the digits?

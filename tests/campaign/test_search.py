@@ -15,6 +15,8 @@ from tests.campaign.search import search, smallest
 from tests.campaign.shrink import shrink
 from tests.campaign.trial import Hosts
 
+pytestmark = pytest.mark.slow
+
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.yaml"))
 SEEDS = range(1, 81)
 AT_ONCE = 10  # seeds to a test

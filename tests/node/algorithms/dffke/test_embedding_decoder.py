@@ -61,6 +61,7 @@ def test_a_picture_depends_on_its_embedding_alone() -> None:
     assert synthesise(decoder, embeddings[:0], PICTURES, SMALL).shape == (0, 1, 8, 8)
 
 
+@pytest.mark.slow
 def test_training_brings_docked_encodings_of_what_is_made_near_the_embeddings() -> None:
     """Equation 12 falls for two clients of different encoders, which stay as they were."""
     clients = {"a": client("cnn", 1), "b": client("lenet", 2)}

@@ -160,6 +160,7 @@ def test_a_round_is_algorithm_1(digits: Prepared, tmp_path: Path) -> None:
         assert same(run.state(k), theta[k])
 
 
+@pytest.mark.slow
 def test_two_clients_learn_the_classes_that_only_the_other_has(digits: Prepared, tmp_path: Path) -> None:
     """One has half of the digits, the other the rest; their networks differ. Alone, none names one he never saw.
 

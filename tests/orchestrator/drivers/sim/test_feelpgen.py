@@ -26,6 +26,7 @@ faults:
 """
 
 
+@pytest.mark.slow
 def test_one_seed_gives_one_record_on_any_number_of_workers(tmp_path: Path) -> None:
     for name in ("1", "2"):
         (tmp_path / name).mkdir()

@@ -79,6 +79,7 @@ def noise(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_every_scenario_that_is_shipped(tmp_path: Path, path: Path, noise: dict[str, Path]) -> None:
     changes = [f"--set={each.format(**noise)}" for each in SHORTER.get(path.stem, ())]

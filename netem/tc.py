@@ -165,7 +165,7 @@ def not_applied(links: Sequence[KernelLink], capabilities: Capabilities) -> list
     missing += [
         f"duplicate on the link from {link.address}: this kernel refuses it while other links share the device"
         for link in links
-        if applied(link.profile, capabilities, alone=len(links) == 1) != link.profile
+        if applied(link.profile, capabilities, alone=len(links) == 1).duplicate != link.profile.duplicate
     ]
     return missing
 

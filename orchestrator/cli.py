@@ -22,6 +22,7 @@ from orchestrator import text
 from orchestrator.errors import OrchestratorError, PlaceError, PlanError, RecordError, RunError, ScenarioError
 from orchestrator.layout import open_console, write_table
 from orchestrator.scenario.drivers import DRIVERS, listed
+from orchestrator.scenario.engines import ENGINES
 
 if TYPE_CHECKING:
     from orchestrator.host.directory import RunDirectory
@@ -98,7 +99,7 @@ def cli() -> None:
 @click.option(
     "--workers", type=click.IntRange(1), help="Processes that train under `sim`; by default one for each processor."
 )
-@click.option("--engine", type=click.Choice(["auto", "userspace", "kernel"]), help="Overrides the scenario's engine.")
+@click.option("--engine", type=click.Choice(list(ENGINES)), help="Overrides the scenario's engine.")
 @junit_option
 @json_option
 def up(
@@ -169,7 +170,7 @@ def sweep_runs(
 @cli.command()
 @scenario_options
 @runs_option
-@click.option("--engine", type=click.Choice(["auto", "userspace", "kernel"]), help="Overrides the scenario's engine.")
+@click.option("--engine", type=click.Choice(list(ENGINES)), help="Overrides the scenario's engine.")
 @json_option
 def calibrate(scenario: Path, overrides: tuple[str, ...], runs: Path, engine: str | None, as_json: bool) -> None:
     """Measure every kind of link of SCENARIO at length, asked against measured; nobody trains."""

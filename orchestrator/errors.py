@@ -70,6 +70,10 @@ class HostError(OrchestratorError):
         self.what, self.remedy, self.commands = what, remedy, tuple(commands)
 
 
+class EngineError(HostError):
+    """This host cannot have a link engine; another may do."""
+
+
 class ChildError(OrchestratorError):
     """A helper process refused a request, or ended."""
 

@@ -25,6 +25,7 @@ from orchestrator.scenario.catalogue import (
     PartitionSpec,
 )
 from orchestrator.scenario.drivers import DriverName
+from orchestrator.scenario.engines import EngineName
 from orchestrator.scenario.expectations import ExpectSpec
 from orchestrator.scenario.faults import FaultSpec
 from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
@@ -139,7 +140,7 @@ class Scenario(Strict):
     stop: StopSpec = StopSpec()
     expect: ExpectSpec = ExpectSpec()
     driver: DriverName = "namespaces"
-    engine: Literal["auto", "userspace", "kernel"] = Field(default="auto", description="what shapes the links")
+    engine: EngineName = Field(default="auto", description="what shapes the links")
     probe: ProbeSpec = ProbeSpec()
 
     @property

@@ -22,6 +22,7 @@ from orchestrator.fabric.userspace import link_request
 from orchestrator.layout import write, write_entries, write_line, write_table
 from orchestrator.planning.courses import courses
 from orchestrator.planning.plan import Fault, LinkPlan, NodePlan, Plan
+from orchestrator.scenario.engines import ENGINES
 from orchestrator.scenario.quantities import Quorum
 
 T = TypeVar("T")
@@ -168,34 +169,45 @@ def _print_schedules(console: Console, plan: Plan) -> None:
 
 def _print_commands(console: Console, plan: Plan) -> None:
     """The exact commands, of links that differ only in their ends and seeds those of the first."""
+    first, *others = ENGINES[plan.engine]
+    for name in (first, *others):
+        engine, what, lines = _COMMANDS[name]
+        where = "" if not others else ", if it works on this host" if name == first else ", otherwise"
+        write(console, "")
+        for line in (f"{engine}{where}: {what}", *lines(plan)):
+            write_line(console, Text(line))
+
+
+def _kernel_lines(plan: Plan) -> Iterator[str]:
     tiers = {node.name: node.tier for node in plan.nodes}
+    arriving = [(node, [link for link in plan.links if link.target == node.name]) for node in plan.nodes]
+    kind: Callable[[tuple[NodePlan, list[LinkPlan]]], Hashable] = lambda pair: (  # noqa: E731
+        pair[0].tier,
+        tuple((tiers[link.source], link.profile) for link in pair[1]),
+    )
+    for alike in _alike([pair for pair in arriving if pair[1]], kind):
+        yield f"  to {alike[0][0].name}{_like_it(len(alike), 'node')}"
+        commands = kernel_commands(plan, alike[0][0])
+        shown = commands if len(commands) <= FEW_COMMANDS else commands[:3]
+        yield from (f"    {command}" for command in shown)
+        if len(shown) < len(commands):
+            yield f"    ... {len(commands) - len(shown)} more: the class, the leaf and the filter of each other link"
 
-    def say(line: str) -> None:
-        write_line(console, Text(line))
 
-    if plan.engine in ("auto", "kernel"):
-        where = ", where this host's netem works" if plan.engine == "auto" else ""
-        write(console, "")
-        say(f"Kernel engine{where}: tc on the hub's interface of each node, one class for each link to it")
-        arriving = [(node, [link for link in plan.links if link.target == node.name]) for node in plan.nodes]
-        kind: Callable[[tuple[NodePlan, list[LinkPlan]]], Hashable] = lambda pair: (  # noqa: E731
-            pair[0].tier,
-            tuple((tiers[link.source], link.profile) for link in pair[1]),
-        )
-        for alike in _alike([pair for pair in arriving if pair[1]], kind):
-            say(f"  to {alike[0][0].name}{_like_it(len(alike), 'node')}")
-            commands = kernel_commands(plan, alike[0][0])
-            shown = commands if len(commands) <= FEW_COMMANDS else commands[:3]
-            for command in shown:
-                say(f"    {command}")
-            if len(shown) < len(commands):
-                say(f"    ... {len(commands) - len(shown)} more: the class, the leaf and the filter of each other link")
-    if plan.engine in ("auto", "userspace"):
-        where = ", otherwise" if plan.engine == "auto" else ""
-        write(console, "")
-        say(f"Userspace engine{where}: requests to the switch")
-        for links in _alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile)):
-            say(f"  {json.dumps(link_request(links[0]))}{_like_it(len(links), 'link')}")
+def _switch_lines(plan: Plan) -> Iterator[str]:
+    tiers = {node.name: node.tier for node in plan.nodes}
+    for links in _alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile)):
+        yield f"  {json.dumps(link_request(links[0]))}{_like_it(len(links), 'link')}"
+
+
+_COMMANDS: dict[str, tuple[str, str, Callable[[Plan], Iterator[str]]]] = {
+    "kernel": (
+        "Kernel engine",
+        "tc on the hub's interface of each node, one class for each link to it",
+        _kernel_lines,
+    ),
+    "userspace": ("Userspace engine", "requests to the switch", _switch_lines),
+}
 
 
 def _like_it(count: int, noun: str) -> str:

@@ -257,7 +257,8 @@ class Session:
         state.expected_end = True
         self._set(state, "done")
         if state.plan.leads:
-            self._stop_reason = message["reason"]
+            if self._stop_reason != "accuracy":  # which one leader of several may reach; then not all rounds were done
+                self._stop_reason = message["reason"]
             self._finish_without_leaders()
 
     def _finish_without_leaders(self) -> None:

@@ -83,13 +83,18 @@ class DockerDriver:
         self._started[node.name] += 1
         work = asyncio.ensure_future(asyncio.to_thread(self._start, node, self._started[node.name], assignment, log))
         self._starting.add(work)
-        work.add_done_callback(self._starting.discard)
+        work.add_done_callback(self._started_or_failed)
         pid, container = await asyncio.shield(work)  # a thread cannot be cancelled, so close waits for it
         self._containers[node.name] = container
         self._processes[str(container.id)] = node.name, pid
         if (code := self._early.pop(str(container.id), None)) is not None:
             self._ended(str(container.id), code)
         return Handle(pid)
+
+    def _started_or_failed(self, work: asyncio.Future[tuple[int, Container]]) -> None:
+        self._starting.discard(work)
+        if not work.cancelled():
+            work.exception()  # nobody else asks where the start was cancelled meanwhile
 
     async def kill(self, node: str) -> None:
         await asyncio.to_thread(self._signal, self._find(node), "SIGKILL")

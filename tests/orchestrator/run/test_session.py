@@ -531,6 +531,32 @@ topology: {cloud: false, edges: 2, devices_per_edge: 1}
 """
 
 
+@pytest.mark.parametrize("reasons", [("accuracy", "rounds"), ("rounds", "accuracy")])
+def test_a_run_that_one_of_its_leaders_ended_early_has_not_done_all_rounds(
+    play: Play, reasons: tuple[str, str]
+) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        for edge, reason in zip(("edge-0", "edge-1"), reasons, strict=True):
+            stage.control.say(edge, "done", reason=reason)
+        assert (await stage.session.ended).reason == "accuracy"
+
+    play(act, EDGES)
+
+
+def test_a_leader_that_was_stopped_by_nobodys_order_has_not_ended_the_run(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        stage.control.say("cloud", "done", reason="stopped")
+        await asyncio.sleep(0.1)
+        stage.driver.dies("cloud", 0)
+        ending = await stage.session.ended
+        assert ending.reason == "failed"
+        assert "cloud ended (exit code 0" in str(ending.error)
+
+    play(act, SCENARIO + "restart: never\n")
+
+
 def test_the_run_ends_when_its_last_leader_leaves(play: Play) -> None:
     async def act(stage: Stage) -> None:
         await stage.train()

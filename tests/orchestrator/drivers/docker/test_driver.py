@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import queue
 import threading
@@ -10,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from docker.errors import APIError, ImageNotFound, NotFound
@@ -236,6 +237,30 @@ async def test_a_node_is_a_labelled_container_without_network_or_rights(
     assert asked["user"] == ("1000:1000" if os.geteuid() == 0 else f"{os.geteuid()}:{os.getegid()}")
     writable = [mount["Target"] for mount in asked["mounts"] if not mount["ReadOnly"]]
     assert writable == ["/run/edgebed/checkpoints"]
+
+
+async def test_a_start_that_fails_after_it_was_cancelled_is_no_defect(
+    driver: DockerDriver, plan: Plan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, refuse = threading.Event(), threading.Event()
+    unretrieved: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: unretrieved.append(context))
+
+    def create(*_: object) -> NoReturn:
+        begun.set()
+        refuse.wait(5)
+        raise DriverError("the folder is gone")
+
+    monkeypatch.setattr(driver._engine, "create", create)
+    starting = asyncio.create_task(start(driver, plan, directory))
+    await asyncio.to_thread(begun.wait, 5)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    refuse.set()
+    while driver._starting:  # noqa: ASYNC110 - the thread does not tell
+        await asyncio.sleep(0.01)
+    gc.collect()
+    assert unretrieved == []
 
 
 async def test_a_node_may_have_an_image_of_its_own_also_for_another_processor(

@@ -255,7 +255,8 @@ async def test_a_start_that_fails_after_it_was_cancelled_is_no_defect(
     starting = asyncio.create_task(start(driver, plan, directory))
     await asyncio.to_thread(begun.wait, 5)
     starting.cancel()
-    await asyncio.gather(starting, return_exceptions=True)
+    await asyncio.wait([starting])
+    del starting  # whose traceback holds the future
     refuse.set()
     while driver._starting:  # noqa: ASYNC110 - the thread does not tell
         await asyncio.sleep(0.01)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -18,20 +17,9 @@ from netem.judge import (
     judge_rtt,
     predict_rtt,
 )
-from netem.measure import Direction, Measurement, plan_probe
-from netem.profile import GilbertElliott, LinkProfile
-
-PERFECT = LinkProfile()
-BURSTY = GilbertElliott(p=0.02, r=0.3)
-
-
-def direction(sent: int, lost: int = 0, **values: Any) -> Direction:
-    return Direction(sent=sent, received=sent - lost, **values)
-
-
-def measured(rtt: float | None, samples: int = 250) -> Measurement:
-    whole = direction(250)
-    return Measurement(rtt_median=rtt, rtt_p99=rtt, rtt_samples=samples if rtt else 0, forward=whole, back=whole)
+from netem.measure import Direction, plan_probe
+from netem.profile import LinkProfile
+from tests.netem.measured import BURSTY, PERFECT, direction, measured
 
 
 class TestRtt:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
@@ -15,23 +14,13 @@ from netem.judge import (
     judge_rate,
 )
 from netem.library import PROFILES
-from netem.measure import Direction, Measurement, plan_probe, probe_arguments, respond_arguments
-from netem.profile import GilbertElliott, LinkProfile
+from netem.measure import Measurement, plan_probe, probe_arguments, respond_arguments
+from netem.profile import LinkProfile
 from netem.tally import UDP_HEADERS, arrival_rate
+from tests.netem.measured import PERFECT, direction
 from tests.netem.wiring import ROOT, Lab
 
 MEASURE = (sys.executable, "-m", "netem.measure")
-PERFECT = LinkProfile()
-BURSTY = GilbertElliott(p=0.02, r=0.3)
-
-
-def direction(sent: int, lost: int = 0, **values: Any) -> Direction:
-    return Direction(sent=sent, received=sent - lost, **values)
-
-
-def measured(rtt: float | None, samples: int = 250) -> Measurement:
-    whole = direction(250)
-    return Measurement(rtt_median=rtt, rtt_p99=rtt, rtt_samples=samples if rtt else 0, forward=whole, back=whole)
 
 
 class TestPlan:

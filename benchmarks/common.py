@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
-import os
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import zmq
 
-from node.assignment import Assignment, DataAssignment, Keypair, PeerAddress, Stop
+from node.assignment import Assignment, DataAssignment, PeerAddress, Stop
+from tests.node.assignments import free_port, make_keys
 
 MODEL_BYTES = 1_663_370 * 4  # McMahan's CNN for MNIST, 6.65 MB
 
-_ports = itertools.count(10_000 + os.getpid() % 20_000)
 _fork = multiprocessing.get_context("fork")
 
 
@@ -25,22 +21,6 @@ def model() -> dict[str, Any]:
     """Eight tensors of random numbers, the size of the CNN."""
     values = np.random.default_rng(1).random(MODEL_BYTES // 4, np.float32)
     return {f"layer{place}": part for place, part in enumerate(np.array_split(values, 8))}
-
-
-def make_keys() -> Keypair:
-    public, secret = zmq.curve_keypair()
-    return Keypair(public=public.decode(), secret=secret.decode())
-
-
-def free_port() -> int:
-    """A TCP port that nobody on loopback listens on, below those that the kernel gives to outgoing connections."""
-    for port in _ports:
-        try:
-            socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        return port
-    raise RuntimeError("no free port")
 
 
 def star(center: str, leaves: Sequence[str], rounds: int = 1) -> dict[str, Assignment]:

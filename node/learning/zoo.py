@@ -6,6 +6,7 @@ Each is given as an extractor and a classifier, see `node.learning.models`; the 
 
 from __future__ import annotations
 
+from itertools import starmap
 from typing import Any, cast
 
 import torch
@@ -81,21 +82,33 @@ def _backbone(params: Torchvision) -> nn.Module:
     return cast(nn.Module, network)
 
 
-def forward_operations(module: nn.Module, sample: Tensor) -> int:
-    """Multiply-adds of the convolutions and linear layers in a forward pass of one sample (1, ...)."""
-    total = 0
+def layers_of(module: nn.Module) -> list[nn.Module]:
+    """The modules without parts."""
+    return [each for each in module.modules() if not list(each.children())]
 
-    def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        nonlocal total
-        assert isinstance(layer, (nn.Linear, nn.Conv1d, nn.Conv2d))
-        total += layer.weight[0].numel() * output[0].numel()
 
-    layers = [each for each in module.modules() if isinstance(each, (nn.Linear, nn.Conv1d, nn.Conv2d))]
-    hooks = [layer.register_forward_hook(count) for layer in layers]
+def layer_outputs(module: nn.Module, sample: Tensor) -> list[tuple[nn.Module, int]]:
+    """The layers that a forward pass of one sample (1, ...) calls, each with how many numbers it puts out."""
+    called: list[tuple[nn.Module, int]] = []
+
+    def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        called.append((layer, output[0].numel()))
+
+    hooks = [layer.register_forward_hook(note) for layer in layers_of(module)]
     try:
         with torch.inference_mode():
             module.eval()(sample)
     finally:
         for hook in hooks:
             hook.remove()
-    return total
+    return called
+
+
+def operations(layer: nn.Module, values: int) -> int:
+    """Multiply-adds by which a convolution or a linear layer puts out so many numbers; 0 for any other layer."""
+    return layer.weight[0].numel() * values if isinstance(layer, (nn.Linear, nn.Conv1d, nn.Conv2d)) else 0
+
+
+def forward_operations(module: nn.Module, sample: Tensor) -> int:
+    """Multiply-adds of the convolutions and linear layers in a forward pass of one sample (1, ...)."""
+    return sum(starmap(operations, layer_outputs(module, sample)))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import starmap
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from node.catalogue.datasets import Shape
 from node.learning.models import Model
 from node.learning.training import EVALUATION_BATCH
+from node.learning.zoo import layer_outputs, layers_of, operations
 from node.runtime.compute import Mode
 
 
@@ -67,20 +69,7 @@ def cost_of(model: Model, shape: Shape, batch_size: int) -> Cost:
 
 
 def _cost(model: nn.Module, x: Tensor, batch_size: int) -> Cost:
-    operations = values = 0
-
-    def count(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        nonlocal operations, values
-        values += output[0].numel()
-        if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d)):
-            operations += module.weight[0].numel() * output[0].numel()
-
-    leaves = [module for module in model.modules() if not list(module.children())]
-    hooks = [module.register_forward_hook(count) for module in leaves]
-    try:
-        with torch.inference_mode():
-            model.eval()(x)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return Cost(operations, values, len(leaves), batch_size)
+    called = layer_outputs(model, x)
+    return Cost(
+        sum(starmap(operations, called)), sum(values for _, values in called), len(layers_of(model)), batch_size
+    )

@@ -26,13 +26,12 @@ from torch import Tensor
 from benchmarks.learners import Party, parties
 from node.algorithms.dffke.docking import dock
 from node.algorithms.dffke.embedding_decoder import ClientModel, new_decoder, synthesise, train_decoder
-from node.algorithms.dffke.knowledge_exchange import divergence, embed, embedded, pictures_of, train_epoch
+from node.algorithms.dffke.knowledge_exchange import NOTHING, embed, embedded, learn, pictures_of, train_epoch
 from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.dffke.roles import Knowledge
 from node.algorithms.dffke.synthetic import Auxiliary
 from node.assignment import derive_seed
 from node.learning.aggregation import State
-from node.learning.optimizers import Adam
 
 MEDIA = ("private", "synthetic")
 
@@ -74,17 +73,6 @@ def decode(
     return Auxiliary(decoder, docked.layers), made
 
 
-def learn(client: Party, state: State, x: Tensor, logits: Tensor, params: DFFKE, t: int) -> State:
-    """Equation 13."""
-    client.learner.set(state)
-    model = client.learner.model.train()
-    step, random = Adam(list(model.parameters()), params.learning_rate), torch.Generator().manual_seed(t)
-    for _ in range(params.exchange_epochs):
-        for batch in torch.split(torch.randperm(len(x), generator=random), params.batch_size):
-            step(divergence(logits[batch], model(x[batch]), params.divergence))
-    return client.learner.get()
-
-
 def says(client: Party, state: State, x: Tensor) -> Tensor:
     """The logits of a client's model."""
     client.learner.set(state)
@@ -112,7 +100,8 @@ def benchmark(overrides: Sequence[str], embeddings: int, rounds: int, medium: st
         for name, client in clients.items():
             others = [each for each in clients if each != name]
             pictures, taught = (torch.cat([part[each] for each in others]) for part in (x, logits))
-            states[name] = learn(client, states[name], pictures, taught, params, t)
+            done = client.learner.apply(learn, states[name], (pictures, taught), NOTHING, params, t)
+            states[name] = done.state
         recognised = round(100 * float(mean(hits)), 1)
         found.append({"round": t, "alone": alone, "exchanged": accuracy(clients, states), "recognised": recognised})
     return found

@@ -47,17 +47,27 @@ class Client(Role):
     """Trains on its own data; where it has a test set of its own, the model it trained is evaluated on it."""
 
     async def run(self) -> None:
-        assert self.parent is not None
         while True:
             model = await self.receive("model", sender=self.parent)
-            t = round_of(model)
-            result = await self.train(model.tensors, t)
-            self.report(round=t, scope="train", loss=result.loss)
-            await evaluate(self, result.weights, t)
-            await self.send(self.parent, "update", result.weights, round=t, **self.told(result))
+            await self.answer(model.tensors, round_of(model))
+
+    async def answer(self, w: State, t: int) -> None:
+        """Send the parent what training gives that begins with `w`."""
+        assert self.parent is not None
+        result = await self.train(w, t)
+        self.report(round=t, scope="train", loss=result.loss)
+        await self.score(result.weights, t)
+        await self.send(self.parent, "update", self.update(result, t), round=t, **self.told(result))
 
     async def train(self, w: State, t: int) -> TrainResult:
         return await train(self, w, t, self.params)
+
+    async def score(self, w: State, t: int) -> None:
+        await evaluate(self, w, t)
+
+    def update(self, result: TrainResult, t: int) -> State:
+        """The tensors that the cloud gets."""
+        return result.weights
 
     def told(self, result: TrainResult) -> dict[str, int]:
         """What the cloud has to know of an update to weigh it."""

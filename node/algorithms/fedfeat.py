@@ -45,7 +45,7 @@ from node.learning.aggregation import State
 from node.learning.models import Model
 from node.learning.optimizers import Adam, optimizer
 from node.learning.privacy import Hidden, compare_features, draw_noise, noise_scale
-from node.learning.training import EVALUATION_BATCH, Learner, batches
+from node.learning.training import EVALUATION_BATCH, Learner, TrainResult, batches
 from node.messaging.wire import Message
 from node.role import Role
 
@@ -78,12 +78,9 @@ class Shared:
 
 
 @dataclass(frozen=True, eq=False)
-class ClientResult:
-    """M_i, how many samples it stands for, mean loss over all steps, and what the last epoch shares, if it does."""
+class ClientResult(TrainResult):
+    """M_i and how it was trained, and what the last epoch shares, if it does."""
 
-    weights: State
-    samples: int
-    loss: float
     shared: Shared | None
 
 
@@ -102,7 +99,7 @@ def sensitivity(params: FedFeat) -> float:
 def train_client(learner: Learner, weights: State, params: FedFeat, round: int) -> ClientResult:
     """Lines 6 to 10 of Algorithm 1: E epochs through noised features, of which the last epoch's are kept."""
     if learner.samples == 0:
-        return ClientResult(dict(weights), 0, 0.0, None)
+        return ClientResult(dict(weights), 0, 0, 0.0, None)
     learner.set(weights)
     x, y = learner.train_data
     model, step = learner.model.train(), optimizer(list(learner.model.parameters()), params)
@@ -122,7 +119,7 @@ def train_client(learner: Learner, weights: State, params: FedFeat, round: int) 
             noised.append(through.detach())
             labels.append(y[batch])
     shared = share(torch.cat(clean), torch.cat(noised), torch.cat(labels), params) if clean else None
-    return ClientResult(learner.get(), learner.samples, float(torch.stack(losses).mean()), shared)
+    return ClientResult(learner.get(), learner.samples, len(losses), float(torch.stack(losses).mean()), shared)
 
 
 def extract(learner: Learner, weights: State, params: FedFeat, round: int) -> Shared:
@@ -205,25 +202,28 @@ class Cloud(fedavg.Cloud):
         return retrained
 
 
-class Client(Role):
+class Client(fedavg.Client):
     """Trains on its own data and shares noised features; where it has a test set of its own, its model is scored."""
 
     async def run(self) -> None:
         while True:
             asked = await self.receive("model", "averaged", sender=self.parent)
-            await (self.train if asked.kind == "model" else self.extract)(asked.tensors, round_of(asked))
+            await (self.answer if asked.kind == "model" else self.extract)(asked.tensors, round_of(asked))
 
-    async def train(self, w: State, t: int) -> None:
-        """Answer with the model trained from `w`, and with what the last epoch shares."""
-        assert self.parent is not None
+    async def train(self, w: State, t: int) -> ClientResult:
         work = self.learner.work(self.params)
         result: ClientResult = await self.compute(
             self.learner.apply, train_client, w, self.params, t, samples=work, mode="train"
         )
-        self.report(round=t, scope="train", loss=result.loss)
-        await evaluate(self, result.weights, t, clipping(self.params))
-        shared = self.told(result.shared, t) if self.params.retrain_epochs and result.shared else {}
-        await self.send(self.parent, "update", result.weights | shared, round=t, samples=result.samples)
+        return result
+
+    async def score(self, w: State, t: int) -> None:
+        await evaluate(self, w, t, clipping(self.params))
+
+    def update(self, result: TrainResult, t: int) -> State:
+        """The model, and what the last epoch shares."""
+        shared = result.shared if isinstance(result, ClientResult) and self.params.retrain_epochs else None
+        return result.weights | (self.features_of(shared, t) if shared else {})
 
     async def extract(self, w: State, t: int) -> None:
         """Answer with features by the extractor in `w`."""
@@ -231,9 +231,9 @@ class Client(Role):
         shared: Shared = await self.compute(
             self.learner.apply, extract, w, self.params, t, samples=self.learner.samples, mode="evaluate"
         )
-        await self.send(self.parent, "features", self.told(shared, t), round=t)
+        await self.send(self.parent, "features", self.features_of(shared, t), round=t)
 
-    def told(self, shared: Shared, t: int) -> State:
+    def features_of(self, shared: Shared, t: int) -> State:
         """What travels of what is shared; how much noise hides is reported."""
         if shared.hidden is not None:
             self.report(round=t, scope="privacy", **asdict(shared.hidden))

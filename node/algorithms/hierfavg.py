@@ -26,6 +26,7 @@ from node.algorithms.fedavg import Cloud
 from node.algorithms.parameters import HierFAVG
 from node.learning.aggregation import State
 from node.learning.local_training import LocalTraining
+from node.learning.training import TrainResult
 from node.role import Role
 
 
@@ -70,12 +71,15 @@ class Device(Role):
         while True:
             model = await self.receive("model", sender=self.parent)
             r = round_of(model)
-            result = await train(self, model.tensors, r, local_training(self.params))
+            result = await self.train(model.tensors, r)
             t, more = divmod(r, self.params.kappa2)
             if not more:  # the last edge round of cloud round t
                 self.report(round=t, scope="train", loss=result.loss)
                 await self.score(result.weights, t)
             await self.send(self.parent, "update", result.weights, round=r, samples=result.samples)
+
+    async def train(self, w: State, r: int) -> TrainResult:
+        return await train(self, w, r, local_training(self.params))
 
     async def score(self, w: State, t: int) -> None:
         await evaluate(self, w, t)

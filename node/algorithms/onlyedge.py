@@ -14,8 +14,11 @@ devices that answered. An edge tells the cloud when it is done, in a message wit
 
 from __future__ import annotations
 
-from node.algorithms.common import average, evaluate, round_of, train
+from node.algorithms import hierfavg
+from node.algorithms.common import average, evaluate, train
+from node.algorithms.hierfavg import edge_rounds
 from node.learning.aggregation import State
+from node.learning.training import TrainResult
 from node.role import Role
 
 
@@ -35,7 +38,7 @@ class Edge(Role):
     async def run(self) -> None:
         w = await self.first_model()
         async for t in self.rounds():
-            for r in range((t - 1) * self.params.kappa2 + 1, t * self.params.kappa2 + 1):
+            for r in edge_rounds(t, self.params.kappa2):
                 await self.publish(self.children, "model", w, round=r)
                 updates = await self.gather("update", self.children, round=r)
                 w = await average(self, updates, w)
@@ -52,20 +55,11 @@ class Edge(Role):
         return state
 
 
-class Device(Role):
+class Device(hierfavg.Device):
     """Trains on its own data."""
 
-    async def run(self) -> None:
-        assert self.parent is not None
-        while True:
-            model = await self.receive("model", sender=self.parent)
-            r = round_of(model)
-            result = await train(self, model.tensors, r, self.params)
-            t, more = divmod(r, self.params.kappa2)
-            if not more:  # the last edge round of round t
-                self.report(round=t, scope="train", loss=result.loss)
-                await evaluate(self, result.weights, t)
-            await self.send(self.parent, "update", result.weights, round=r, samples=result.samples)
+    async def train(self, w: State, r: int) -> TrainResult:
+        return await train(self, w, r, self.params)
 
 
 ROLES: dict[str, type[Role]] = {"cloud": Cloud, "edge": Edge, "device": Device}

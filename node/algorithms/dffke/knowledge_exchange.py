@@ -25,6 +25,11 @@ from node.learning.metrics import correct
 from node.learning.optimizers import Adam
 from node.learning.training import Learner
 
+Taught = tuple[Tensor, Tensor]
+"""Pictures (n, channels, height, width) and their owners' logits (n, classes)."""
+
+NOTHING: Taught = torch.empty(0), torch.empty(0)
+
 
 @dataclass(frozen=True, eq=False)
 class Epoch:
@@ -107,25 +112,31 @@ def teach(learner: Learner, state: State, transfers: Sequence[Transfer], params:
 def exchange(
     learner: Learner, state: State, lessons: Sequence[Lesson], reviews: Sequence[Lesson], params: DFFKE, seed: int
 ) -> Exchanged:
-    """Learn from the others: in each of ``exchange_epochs`` passes, every step on the current synthetic pictures,
-    min KL[Ŷ_i ‖ f(D̂_i; θ_k)], is followed by a step on the memory's, min KL[Ŷ_i ‖ f(B_i; θ_k)]; steps of Adam.
+    """Learn from the others, by lessons on the current synthetic pictures and reviews of the memory's."""
+    return learn(learner, state, _joined(learner, lessons, params), _joined(learner, reviews, params), params, seed)
 
-    Pictures of all owners are shuffled together. Reviews go round as often as there are current pictures.
+
+def learn(
+    learner: Learner, state: State, current: Taught, past: Taught, params: DFFKE, seed: int
+) -> Exchanged:  # fmt: skip
+    """In each of ``exchange_epochs`` passes, every step on current pictures, min KL[Ŷ_i ‖ f(D̂_i; θ_k)], is followed by
+    a step on past ones, min KL[Ŷ_i ‖ f(B_i; θ_k)]; steps of Adam.
+
+    Pictures of all owners are shuffled together. Past ones go round as often as there are current ones.
     """
     learner.set(state)
     model = learner.model
-    x, y = _joined(learner, lessons, params)
-    past_x, past_y = _joined(learner, reviews, params)
+    (x, y), (past_x, past_y) = current, past
     model.train() if params.exchange_statistics == "batch" else model.eval()
     step = Adam(list(model.parameters()), params.learning_rate)
     losses, review_losses = [], []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for _ in range(params.exchange_epochs):
-            current = torch.split(torch.randperm(len(y)), params.batch_size)
-            past = torch.split(torch.randperm(len(past_y)), params.batch_size) if len(past_y) else ()
-            reviewed = islice(cycle(past), len(current))
-            for batch in current:
+            batches = torch.split(torch.randperm(len(y)), params.batch_size)
+            past_batches = torch.split(torch.randperm(len(past_y)), params.batch_size) if len(past_y) else ()
+            reviewed = islice(cycle(past_batches), len(batches))
+            for batch in batches:
                 losses.append(_take(step, divergence(y[batch], model(x[batch]), params.divergence)))
                 for review in islice(reviewed, 1):
                     loss = divergence(past_y[review], model(past_x[review]), params.divergence)
@@ -151,10 +162,10 @@ def _made(learner: Learner, transfer: Transfer, params: DFFKE) -> Tensor:
     return synthesise(transfer.decoder, transfer.embeddings, pictures_of(learner), params)
 
 
-def _joined(learner: Learner, lessons: Sequence[Lesson], params: DFFKE) -> tuple[Tensor, Tensor]:
-    """Pictures and logits of all lessons, one after the other."""
+def _joined(learner: Learner, lessons: Sequence[Lesson], params: DFFKE) -> Taught:
+    """Those of all lessons, one after the other."""
     if not lessons:
-        return torch.empty(0), torch.empty(0)
+        return NOTHING
     made = torch.cat([_made(learner, each.transfer, params) for each in lessons])
     return made, torch.cat([torch.tensor(each.logits) for each in lessons])
 

@@ -21,7 +21,7 @@ _FAILED = re.compile(r"Command failed \S+:(\d+)$")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Reply:
     """What one command has shown, "" if nothing; and what tc has complained of, "" if it succeeded."""
 
     shown: str = ""
@@ -34,7 +34,7 @@ def failed_line(said: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def outcomes(commands: Sequence[Sequence[str]], said: str, first: int = 1) -> list[Outcome]:
+def replies(commands: Sequence[Sequence[str]], said: str, first: int = 1) -> list[Reply]:
     """What became of each command, from what tc has said; `first` is the first one's line in the whole batch.
 
     Raises TcError if it has said something else.
@@ -44,14 +44,14 @@ def outcomes(commands: Sequence[Sequence[str]], said: str, first: int = 1) -> li
     results = []
     for line, command in enumerate(commands, start=first):
         if line in complaints:
-            results.append(Outcome(error=complaints[line]))
+            results.append(Reply(error=complaints[line]))
         elif "show" in command:
             try:
-                results.append(Outcome(shown=next(arrays)))
+                results.append(Reply(shown=next(arrays)))
             except StopIteration:
                 raise TcError(f"tc has not shown what `{' '.join(command)}` asks for: {unexplained}") from None
         else:
-            results.append(Outcome())
+            results.append(Reply())
     return results
 
 

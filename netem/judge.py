@@ -19,8 +19,8 @@ from netem.measure import (
     JITTERS,
     OVERLOAD,
     RTT_SAMPLES,
-    Direction,
     Measurement,
+    OneWay,
     ProbePlan,
     Saturation,
     effect,
@@ -36,11 +36,11 @@ SCATTER = 4.0  # standard deviations of the median, which is estimated from few 
 CLEAN_SAMPLES = 50
 BURSTS = 20
 
-Outcome = Literal["pass", "fail", "unknown"]
+Verdict = Literal["pass", "fail", "unknown"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """One quantity, asked against measured: "pass" within [low, high], "fail" outside, "unknown" if it cannot be told.
 
     quantity is "rtt" or "delay" (s, one way), "loss", "duplicate", "reorder" (fractions), "burst" (packets), "rate"
@@ -52,13 +52,13 @@ class Verdict:
     measured: float | None
     low: float
     high: float
-    verdict: Outcome
+    verdict: Verdict
     detail: str
 
 
 def judge(
     forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement
-) -> tuple[list[Verdict], list[Verdict]]:
+) -> tuple[list[Judgement], list[Judgement]]:
     """All verdicts on the forward direction (the round trip among them) and on the way back."""
     there = judge_direction(forward, plan, measurement.forward, plan.forward)
     return [judge_rtt(forward, back, plan, measurement), *there], judge_direction(
@@ -67,8 +67,8 @@ def judge(
 
 
 def judge_direction(
-    profile: LinkProfile, plan: ProbePlan, direction: Direction, saturation: Saturation | None
-) -> list[Verdict]:
+    profile: LinkProfile, plan: ProbePlan, direction: OneWay, saturation: Saturation | None
+) -> list[Judgement]:
     """Delay; loss; bursts if the profile asks for them; duplicates; order unless reordering is asked; rate and queue if
     there is a rate."""
     verdicts = [judge_delay(profile, plan, direction), judge_loss(profile, direction)]
@@ -84,7 +84,7 @@ def judge_direction(
     return verdicts
 
 
-def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement) -> Verdict:
+def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement) -> Judgement:
     """The median round trip, against what the model of the link gives for the same train, with a tolerance around it.
 
     Jitter shifts the median: probes closer together than the jitter wait for one another, and a finite train
@@ -96,23 +96,23 @@ def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurem
     low, high = max(0.0, predicted - margin), predicted + margin
     measured, samples = measurement.rtt_median, measurement.rtt_samples
     if measured is None and plan.count * (1 - lost_fraction(forward)) * (1 - lost_fraction(back)) >= EVENTS_TO_SEE:
-        return Verdict("rtt", asked, None, low, high, "fail", f"no echo of {plan.count} probes came back")
+        return Judgement("rtt", asked, None, low, high, "fail", f"no echo of {plan.count} probes came back")
     if measured is None or samples < RTT_SAMPLES:
-        return Verdict("rtt", asked, measured, low, high, "unknown", f"{samples} echoes are too few")
+        return Judgement("rtt", asked, measured, low, high, "unknown", f"{samples} echoes are too few")
     detail = f"median of {samples}, 99th percentile {1000 * (measurement.rtt_p99 or 0.0):.3g} ms"
-    return Verdict("rtt", asked, measured, low, high, _within(low, measured, high), detail)
+    return Judgement("rtt", asked, measured, low, high, _within(low, measured, high), detail)
 
 
-def judge_delay(profile: LinkProfile, plan: ProbePlan, direction: Direction) -> Verdict:
+def judge_delay(profile: LinkProfile, plan: ProbePlan, direction: OneWay) -> Judgement:
     """The median time on this way alone, as `judge_rtt` for both: so a delay on the wrong side is found out."""
     predicted, deviation = predict_rtt(profile, LinkProfile(), plan)
     margin = max(RTT_ABSOLUTE, RTT_RELATIVE * profile.latency) + SCATTER * deviation
     low, high = max(0.0, predicted - margin), predicted + margin
     measured = direction.delay
     if measured is None or (direction.received or 0) < RTT_SAMPLES:
-        return Verdict("delay", profile.latency, measured, low, high, "unknown", "too few arrived")
+        return Judgement("delay", profile.latency, measured, low, high, "unknown", "too few arrived")
     detail = f"median of {direction.received}"
-    return Verdict("delay", profile.latency, measured, low, high, _within(low, measured, high), detail)
+    return Judgement("delay", profile.latency, measured, low, high, _within(low, measured, high), detail)
 
 
 def predict_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, trains: int = 16) -> tuple[float, float]:
@@ -130,7 +130,7 @@ def predict_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, trains
     return mean(medians), stdev(medians)
 
 
-def judge_loss(profile: LinkProfile, direction: Direction) -> Verdict:
+def judge_loss(profile: LinkProfile, direction: OneWay) -> Judgement:
     """Lost probes, damaged ones among them, against the asked fraction.
 
     Losses of a Gilbert–Elliott chain come together, so a train says less about their number: its length is divided by
@@ -140,17 +140,17 @@ def judge_loss(profile: LinkProfile, direction: Direction) -> Verdict:
     return _judge_fraction("loss", lost_fraction(profile), lost, direction.sent, effect(profile))
 
 
-def judge_duplicates(profile: LinkProfile, direction: Direction) -> Verdict:
+def judge_duplicates(profile: LinkProfile, direction: OneWay) -> Judgement:
     """Probes that came twice against the asked fraction of those that came."""
     return _judge_fraction("duplicate", profile.duplicate, direction.duplicated, direction.received or 0)
 
 
-def judge_order(direction: Direction) -> Verdict:
+def judge_order(direction: OneWay) -> Judgement:
     """No probe may come behind a later one unless that is asked for."""
     return _judge_fraction("reorder", 0.0, direction.reordered, direction.received or 0)
 
 
-def judge_bursts(chain: GilbertElliott, direction: Direction) -> Verdict:
+def judge_bursts(chain: GilbertElliott, direction: OneWay) -> Judgement:
     """Mean length of loss bursts, asked as 1 / r, where all packets of the bad state are lost and no others.
 
     Burst lengths are then geometric, with standard deviation sqrt(1 - r) / r; the interval is CONFIDENCE_Z standard
@@ -158,17 +158,17 @@ def judge_bursts(chain: GilbertElliott, direction: Direction) -> Verdict:
     """
     asked = chain.mean_burst
     if direction.received is None or direction.bursts == 0:
-        return Verdict("burst", asked, None, 0.0, math.inf, "unknown", "no loss was seen")
+        return Judgement("burst", asked, None, 0.0, math.inf, "unknown", "no loss was seen")
     measured = (direction.sent - direction.received) / direction.bursts
     margin = CONFIDENCE_Z * math.sqrt(1 - chain.r) / chain.r / math.sqrt(direction.bursts)
     low, high = max(1.0, asked - margin), asked + margin
     detail = f"{direction.bursts} bursts"
     if direction.bursts < BURSTS or (chain.loss_good, chain.loss_bad) != (0.0, 1.0):
-        return Verdict("burst", asked, measured, low, high, "unknown", f"{detail} say too little")
-    return Verdict("burst", asked, measured, low, high, _within(low, measured, high), detail)
+        return Judgement("burst", asked, measured, low, high, "unknown", f"{detail} say too little")
+    return Judgement("burst", asked, measured, low, high, _within(low, measured, high), detail)
 
 
-def judge_rate(profile: LinkProfile, direction: Direction, saturation: Saturation) -> Verdict:
+def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) -> Judgement:
     """The saturated rate on the link against the asked one. ValueError if the profile has none.
 
     Damaged datagrams take their share of the rate and do not arrive. Too low a rate says nothing where the link may not
@@ -180,45 +180,47 @@ def judge_rate(profile: LinkProfile, direction: Direction, saturation: Saturatio
     asked = profile.rate
     low, high = (1 - RATE_RELATIVE) * asked, (1 + RATE_RELATIVE) * asked
     if direction.rate is None:
-        return Verdict("rate", asked, None, low, high, "unknown", "too little arrived")
+        return Judgement("rate", asked, None, low, high, "unknown", "too little arrived")
     tcp = saturation.transport == "tcp"
     measured = direction.rate if tcp else direction.rate / (1 - profile.corrupt)
     full = saturation.fills and (direction.queue_delay or 0.0) >= saturation.queue / 2
     if measured < low and not full:
-        return Verdict("rate", asked, measured, low, high, "unknown", f"{saturation.transport} did not fill the link")
+        return Judgement("rate", asked, measured, low, high, "unknown", f"{saturation.transport} did not fill the link")
     detail = f"{saturation.transport} for {saturation.seconds:.3g} s"
     if saturation.seconds < JITTERS * profile.jitter:
-        return Verdict("rate", asked, measured, low, high, "unknown", f"{detail} is too short beside so much jitter")
-    return Verdict("rate", asked, measured, low, high, _within(low, measured, high), detail)
+        return Judgement("rate", asked, measured, low, high, "unknown", f"{detail} is too short beside so much jitter")
+    return Judgement("rate", asked, measured, low, high, _within(low, measured, high), detail)
 
 
-def judge_queue(profile: LinkProfile, direction: Direction, saturation: Saturation) -> Verdict:
+def judge_queue(profile: LinkProfile, direction: OneWay, saturation: Saturation) -> Judgement:
     """How much longer the last datagrams of a saturation took than the first: the buffer's time at the rate, or as much
     of it as the saturation fills. Jitter adds to both ends."""
     asked = saturation.queue
     margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * asked) + 4 * profile.jitter
     low, high = max(0.0, asked - margin), asked + margin
     if direction.queue_delay is None:
-        return Verdict("queue", asked, None, low, high, "unknown", "too little arrived")
+        return Judgement("queue", asked, None, low, high, "unknown", "too little arrived")
     detail = f"{OVERLOAD:g} times the rate for {saturation.seconds:.3g} s"
     if direction.queue_delay < low:
-        return Verdict("queue", asked, direction.queue_delay, low, high, "unknown", f"{detail} did not fill the link")
-    return Verdict("queue", asked, direction.queue_delay, low, high, _within(low, direction.queue_delay, high), detail)
+        return Judgement("queue", asked, direction.queue_delay, low, high, "unknown", f"{detail} did not fill the link")
+    return Judgement(
+        "queue", asked, direction.queue_delay, low, high, _within(low, direction.queue_delay, high), detail
+    )
 
 
-def _judge_fraction(quantity: str, asked: float, count: int | None, number: int, effect: float = 1.0) -> Verdict:
+def _judge_fraction(quantity: str, asked: float, count: int | None, number: int, effect: float = 1.0) -> Judgement:
     independent = round(number / effect)
     if count is None or independent == 0:
-        return Verdict(quantity, asked, None, 0.0, 1.0, "unknown", "the far end could not be heard")
+        return Judgement(quantity, asked, None, 0.0, 1.0, "unknown", "the far end could not be heard")
     lowest, highest = binomial_range(independent, asked)
     low, high = lowest / independent, highest / independent
     measured = count / number
-    outcome = _within(low, measured, high)
+    verdict = _within(low, measured, high)
     detail = f"{count} of {number}"
-    if outcome == "pass" and (lowest == 0 if asked else number < CLEAN_SAMPLES):
-        return Verdict(quantity, asked, measured, low, high, "unknown", f"{detail}: too few probes to tell from none")
-    return Verdict(quantity, asked, measured, low, high, outcome, detail)
+    if verdict == "pass" and (lowest == 0 if asked else number < CLEAN_SAMPLES):
+        return Judgement(quantity, asked, measured, low, high, "unknown", f"{detail}: too few probes to tell from none")
+    return Judgement(quantity, asked, measured, low, high, verdict, detail)
 
 
-def _within(low: float, measured: float, high: float) -> Outcome:
+def _within(low: float, measured: float, high: float) -> Verdict:
     return "pass" if low <= measured <= high else "fail"

@@ -79,7 +79,7 @@ class ProbePlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Direction:
+class OneWay:
     """What one direction did to the train and to the saturation.
 
     sent, received      different numbers; received is None if the responder could not be heard
@@ -107,14 +107,14 @@ class Measurement:
     rtt_median: float | None
     rtt_p99: float | None
     rtt_samples: int
-    forward: Direction
-    back: Direction
+    forward: OneWay
+    back: OneWay
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
         """Read the probe's output. MeasureError if it is something else."""
         try:
-            directions = {key: Direction(**mapping[key]) for key in ("forward", "back")}
+            directions = {key: OneWay(**mapping[key]) for key in ("forward", "back")}
             return cls(**{**mapping, **directions})
         except (KeyError, TypeError) as error:
             raise MeasureError(f"not the output of a probe: {error}; run `python -m netem.measure probe`") from error

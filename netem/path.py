@@ -48,7 +48,7 @@ class Path:
         self.round_trip = forward.latency + backward.latency + acknowledgement
         limit = forward.buffer_limit
         self.buffer = math.inf if limit is None else limit / FULL_FRAME  # packets
-        self.losses = Losses(forward, random) if forward.mean_loss or forward.corrupt else None
+        self.losses = LossProcess(forward, random) if forward.mean_loss or forward.corrupt else None
         self.corrupt = forward.corrupt
         self.duplicate = forward.duplicate
         self.reorder = forward.reorder
@@ -73,7 +73,7 @@ class Path:
         return self._random() < self._share
 
 
-class Losses:
+class LossProcess:
     """Which packets TCP misses: a Gilbert–Elliott chain, or one state of it, that jumps from loss to loss."""
 
     __slots__ = ("_bad", "_gap", "_random", "_states", "_stay")

@@ -125,7 +125,7 @@ def change_command(device: str, link: KernelLink, capabilities: Capabilities, *,
 def stop_command(device: str, link: KernelLink) -> list[str]:
     """The command that stops a link first of all, to cut it: a blackhole below netem, which makes its counters final.
 
-    What was on its way then (`LinkState.backlog_packets`) is dropped by `cut_command`.
+    What was on its way then (`KernelLinkState.backlog_packets`) is dropped by `cut_command`.
     """
     return ["tc", "qdisc", "add", "dev", device, "parent", f"{link.handle}1", "blackhole"]
 
@@ -184,7 +184,7 @@ def queue_limit(profile: LinkProfile) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinkState:
+class KernelLinkState:
     """What the kernel says of one link: its settings as a profile, and its counters since the device was shaped.
 
     The distribution and the buffer cannot be read back; `profile` has their defaults. `packets` and `sent_bytes` are
@@ -215,7 +215,7 @@ class Difference:
         return f"{self.setting}: asked {self.asked}, the kernel has {self.found}"
 
 
-def parse_qdiscs(text: str) -> dict[int, LinkState]:
+def parse_qdiscs(text: str) -> dict[int, KernelLinkState]:
     """Links by index from the output of ``tc -j -s qdisc show dev DEVICE``. Raises TcError: not that output."""
     try:
         qdiscs = json.loads(text)
@@ -252,7 +252,7 @@ def _blackholes(text: str) -> dict[tuple[int, int], int]:
         raise TcError(f"cannot read the output of tc -j -s qdisc show: {error!r}") from error
 
 
-def compare(asked: LinkProfile, found: LinkState) -> list[Difference]:
+def compare(asked: LinkProfile, found: KernelLinkState) -> list[Difference]:
     """Settings that the kernel has otherwise than asked, beyond its quantisation and tc's six printed digits."""
     differences = []
     for name, tolerance in _TOLERANCES.items():
@@ -347,7 +347,7 @@ def _filters(device: str, links: Sequence[KernelLink]) -> list[list[str]]:
     return [table, jump, *buckets]
 
 
-def _state(leaf: Mapping[str, Any]) -> LinkState:
+def _state(leaf: Mapping[str, Any]) -> KernelLinkState:
     options = leaf["options"]
     delay = options.get("delay", {})
     rate = options.get("rate", {}).get("rate", 0) * 8
@@ -361,7 +361,7 @@ def _state(leaf: Mapping[str, Any]) -> LinkState:
         # A probability left from before a change is still shown, but does nothing without a gap.
         reorder=options.get("reorder", {}).get("reorder", 0.0) if options.get("gap") else 0.0,
     )
-    return LinkState(
+    return KernelLinkState(
         index=_index(leaf),
         profile=profile,
         limit=options["limit"],

@@ -105,7 +105,7 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Row:
+class TraceRow:
     """From ``at`` seconds on these settings hold, as typed attributes of a profile; ``cut``: nothing crosses."""
 
     at: float
@@ -124,7 +124,7 @@ class Table:
     """
 
     name: str
-    rows: tuple[Row, ...] = field(repr=False)
+    rows: tuple[TraceRow, ...] = field(repr=False)
     repeat: float | None = None
     sha256: str = ""
 
@@ -141,7 +141,7 @@ class Table:
         if header is None:
             raise ScheduleError(f"{name}: is empty; its first line names the columns, e.g. t_s,latency_ms,rate_mbit")
         columns = _columns(header, name)
-        rows: list[Row] = []
+        rows: list[TraceRow] = []
         for cells in lines:
             if not any(cell.strip() for cell in cells):
                 continue
@@ -224,7 +224,7 @@ def _columns(header: list[str], name: str) -> list[tuple[str, str]]:
     return columns
 
 
-def _row(cells: list[str], columns: list[tuple[str, str]], where: str) -> Row:
+def _row(cells: list[str], columns: list[tuple[str, str]], where: str) -> TraceRow:
     if len(cells) != len(columns):
         raise ScheduleError(f"{where}: has {len(cells)} cells for {len(columns)} columns")
     at, values, cut = 0.0, {}, False
@@ -243,7 +243,7 @@ def _row(cells: list[str], columns: list[tuple[str, str]], where: str) -> Row:
                 values[key] = value
         except (UnitError, ProfileError) as error:
             raise ScheduleError(f"{where}: {key}: {error}{_unit_hint(text, key, unit)}") from None
-    return Row(at, values, cut)
+    return TraceRow(at, values, cut)
 
 
 def _unit_hint(text: str, key: str, unit: str) -> str:

@@ -11,7 +11,7 @@ from orchestrator.fabric.base import LinkChange
 Alter = Callable[[Sequence[LinkChange]], Awaitable[list[Exception | None]]]
 
 
-class Gathering:
+class Coalescing:
     """The verbs ``change``, ``cut`` and ``restore`` of a Fabric, over its ``alter``.
 
     What is asked for in one turn of the event loop, and while the engine is still at what came before, becomes one

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 
 from netem import tc
-from netem.batch import Outcome
+from netem.batch import Reply
 from netem.errors import NetemError
 from netem.losses import AskedLosses
 from netem.profile import LinkProfile
@@ -25,7 +25,7 @@ from netem.tables import distribution_tables
 from orchestrator.errors import FabricError, HostError
 from orchestrator.fabric import wiring
 from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
-from orchestrator.fabric.coalesce import Gathering
+from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.traffic_control import Command, TrafficControl
 from orchestrator.host.processes import labels
@@ -70,7 +70,7 @@ class _Alteration:
     error: Exception | None = None
 
 
-class KernelFabric(Gathering):
+class KernelFabric(Coalescing):
     """Links through netem; see Fabric for the verbs."""
 
     engine = "kernel"
@@ -203,16 +203,16 @@ class KernelFabric(Gathering):
                 [tc.show_command(interface) for interface in after if interface is not None],
             ]
             _, shown_before, done, shown_after = await self._batch(parts)
-            for each, outcome in zip(running, done, strict=True):
+            for each, reply in zip(running, done, strict=True):
                 shown = dict(zip(before, shown_before, strict=True) if each.change.profile is None else
                              zip(after, shown_after, strict=True))[each.interface]  # fmt: skip
-                each.error = self._finish(each, outcome, shown)
+                each.error = self._finish(each, reply, shown)
         return [each.error for each in alterations]
 
-    def _finish(self, done: _Alteration, outcome: Outcome, shown: Outcome) -> Exception | None:
+    def _finish(self, done: _Alteration, reply: Reply, shown: Reply) -> Exception | None:
         """Hold the kernel to a change, and keep what was counted before a cut or during it; what went wrong."""
         source, target = done.change.source, done.change.target
-        if complaint := outcome.error or shown.error:
+        if complaint := reply.error or shown.error:
             if done.change.cut is not None:
                 (self._cut.discard if done.change.cut else self._cut.add)((source, target))
             return FabricError(f"link {source} -> {target}: {complaint}")
@@ -292,7 +292,7 @@ class KernelFabric(Gathering):
     def _alone(self, target: str) -> bool:
         return len(self._links[target]) == 1
 
-    def _check(self, target: str, links: Mapping[str, tc.KernelLink], states: Mapping[int, tc.LinkState]) -> None:
+    def _check(self, target: str, links: Mapping[str, tc.KernelLink], states: Mapping[int, tc.KernelLinkState]) -> None:
         """Hold what the kernel shows against what was asked of it."""
         for source, link in links.items():
             if link.index not in states:
@@ -301,7 +301,7 @@ class KernelFabric(Gathering):
             if differences := tc.compare(asked, states[link.index]):
                 raise FabricError(f"link {source} -> {target}: {'; '.join(map(str, differences))}")
 
-    async def _batch(self, parts: Sequence[Sequence[Command]]) -> list[list[Outcome]]:
+    async def _batch(self, parts: Sequence[Sequence[Command]]) -> list[list[Reply]]:
         """Run commands, those of the first part first; what became of each."""
         results = iter(await self._tc.attempt([command for part in parts for command in part]))
         return [[next(results) for _ in part] for part in parts]
@@ -320,7 +320,7 @@ def _bridge_lines(node: NodePlan, interface: str) -> str:
     return f"link set dev {interface} {quiet}\nfdb replace {node.mac} dev {interface} master static\n"
 
 
-def _counts(state: tc.LinkState) -> dict[str, int]:
+def _counts(state: tc.KernelLinkState) -> dict[str, int]:
     """netem counts what left it, what it holds and what it dropped; a drop is not told apart by its cause."""
     drawn = state.packets + state.dropped + state.backlog_packets
     return {

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from netem import batch, tc
-from netem.batch import Outcome
+from netem.batch import Reply
 from orchestrator.errors import HostError
 from orchestrator.fabric.hub import Hub
 
@@ -26,7 +26,7 @@ class TrafficControl:
         self._lines = 0  # that the process was given
         self._turn = asyncio.Lock()
 
-    async def attempt(self, commands: Sequence[Command]) -> list[Outcome]:
+    async def attempt(self, commands: Sequence[Command]) -> list[Reply]:
         """Run commands one after the other, whether they succeed or not; what became of each. HostError without tc."""
         async with self._turn:
             first = self._lines + 1
@@ -35,7 +35,7 @@ class TrafficControl:
             except BaseException:
                 await self._end()  # what it says next would be taken for another batch's
                 raise
-            return batch.outcomes(commands, said, first)
+            return batch.replies(commands, said, first)
 
     async def run(self, commands: Sequence[Command]) -> str:
         """Run commands; what the last one shows. HostError if one of them fails."""

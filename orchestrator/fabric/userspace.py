@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.errors import FabricError
 from orchestrator.fabric import wiring
 from orchestrator.fabric.base import Counted, Handle, LinkChange
-from orchestrator.fabric.coalesce import Gathering
+from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.fabric.hub import Hub
 from orchestrator.host import python
 from orchestrator.host.child import JsonChild
@@ -27,7 +27,7 @@ def link_request(link: LinkPlan) -> dict[str, Any]:
     return {"op": "link", **ends, "profile": link.profile.to_mapping(), "seed": link.seed}
 
 
-class UserspaceFabric(Gathering):
+class UserspaceFabric(Coalescing):
     """Links through the switch; see Fabric for the verbs."""
 
     engine = "userspace"

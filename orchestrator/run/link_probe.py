@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from netem.errors import NetemError
-from netem.judge import Verdict, judge
+from netem.judge import Judgement, judge
 from netem.measure import Measurement, plan_probe, probe_arguments, respond_arguments
 from netem.profile import LinkProfile
 from orchestrator.errors import HostError
@@ -23,7 +23,7 @@ from orchestrator.results.record import Record
 from orchestrator.run.context import RunContext
 from orchestrator.run.session import Session
 
-Result = tuple[list[Verdict], list[Verdict]] | str  # there and back, or why there are none
+PairJudgements = tuple[list[Judgement], list[Judgement]] | str  # there and back, or why there are none
 
 TIMEOUT = 120.0  # s for one pair
 AT_ONCE = 2  # a probe's datagrams are sent on time only if the host's cores are not all probing
@@ -87,9 +87,7 @@ async def probe_links(run: RunContext, session: Session, hub: Hub, *, quick: boo
             _write(run.record, run.clock(), pair, result, run.view.line)
 
 
-async def _measure(
-    pair: ProbedPair, pids: dict[str, int], hub: Hub, quick: bool
-) -> tuple[list[Verdict], list[Verdict]] | str:
+async def _measure(pair: ProbedPair, pids: dict[str, int], hub: Hub, quick: bool) -> PairJudgements:
     """The verdicts there and back, or in words why there are none."""
     responder = await asyncio.create_subprocess_exec(
         *hub.enter(pids[pair.target.name]), *python.module("netem.measure", *respond_arguments(pair.target.host)),
@@ -111,7 +109,7 @@ async def _measure(
         await responder.wait()
 
 
-def _write(record: Record, t: float, pair: ProbedPair, result: Result, say: Callable[[str], None]) -> None:
+def _write(record: Record, t: float, pair: ProbedPair, result: PairJudgements, say: Callable[[str], None]) -> None:
     there, back = (pair.source.name, pair.target.name), (pair.target.name, pair.source.name)
     if isinstance(result, str):
         detail = f"not measured: {result}"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from netem.measure import Direction, Measurement
+from netem.measure import Measurement, OneWay
 from netem.profile import GilbertElliott, LinkProfile
 
 PERFECT = LinkProfile()
 BURSTY = GilbertElliott(p=0.02, r=0.3)
 
 
-def direction(sent: int, lost: int = 0, **values: Any) -> Direction:
-    return Direction(sent=sent, received=sent - lost, **values)
+def direction(sent: int, lost: int = 0, **values: Any) -> OneWay:
+    return OneWay(sent=sent, received=sent - lost, **values)
 
 
 def measured(rtt: float | None, samples: int = 250) -> Measurement:

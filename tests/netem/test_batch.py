@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from netem.batch import Outcome, outcomes
+from netem.batch import Reply, replies
 from netem.errors import TcError
 
 SHOW = ["tc", "qdisc", "show", "dev", "v1"]
@@ -16,27 +16,27 @@ def test_each_show_has_its_array_and_each_complaint_its_line() -> None:
         "Error: qdisc not found.\nCommand failed -:3\n[]\n"
     )
     expected = [
-        Outcome(shown='[{"kind":"netem",\n  "handle": "2:"}]'),
-        Outcome(error='Cannot find device "v9"'),
-        Outcome(error="Error: qdisc not found."),
-        Outcome(),
-        Outcome(shown="[]"),
+        Reply(shown='[{"kind":"netem",\n  "handle": "2:"}]'),
+        Reply(error='Cannot find device "v9"'),
+        Reply(error="Error: qdisc not found."),
+        Reply(),
+        Reply(shown="[]"),
     ]
-    assert outcomes([SHOW, SHOW, CHANGE, CHANGE, SHOW], said) == expected
+    assert replies([SHOW, SHOW, CHANGE, CHANGE, SHOW], said) == expected
     later = said.replace(":2\n", ":12\n").replace(":3\n", ":13\n")
-    assert outcomes([SHOW, SHOW, CHANGE, CHANGE, SHOW], later, first=11) == expected
+    assert replies([SHOW, SHOW, CHANGE, CHANGE, SHOW], later, first=11) == expected
 
 
 def test_a_line_that_fails_without_a_word() -> None:
-    assert outcomes([CHANGE], "Command failed -:1\n") == [Outcome(error="refused")]
+    assert replies([CHANGE], "Command failed -:1\n") == [Reply(error="refused")]
 
 
 def test_a_warning_is_no_failure() -> None:
-    assert outcomes([CHANGE], "Warning: sch_netem: seed ignored.\n") == [Outcome()]
+    assert replies([CHANGE], "Warning: sch_netem: seed ignored.\n") == [Reply()]
 
 
 def test_output_that_ends_early() -> None:
     with pytest.raises(TcError, match="has not shown what `tc qdisc show dev v1` asks for: killed"):
-        outcomes([SHOW], "killed")
+        replies([SHOW], "killed")
     with pytest.raises(TcError, match="cannot read the output of tc"):
-        outcomes([SHOW], '[{"kind":')
+        replies([SHOW], '[{"kind":')

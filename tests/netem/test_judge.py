@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from netem.judge import (
-    Outcome,
+    Judgement,
     Verdict,
     judge_bursts,
     judge_delay,
@@ -17,7 +17,7 @@ from netem.judge import (
     judge_rtt,
     predict_rtt,
 )
-from netem.measure import Direction, plan_probe
+from netem.measure import OneWay, plan_probe
 from netem.profile import LinkProfile
 from tests.netem.measured import BURSTY, PERFECT, direction, measured
 
@@ -62,9 +62,9 @@ class TestRtt:
 
 class TestFractions:
     @pytest.mark.parametrize(("lost", "verdict"), [(75, "fail"), (76, "pass"), (126, "pass"), (127, "fail")])
-    def test_loss_within_the_binomial_interval(self, lost: int, verdict: Outcome) -> None:
+    def test_loss_within_the_binomial_interval(self, lost: int, verdict: Verdict) -> None:
         # The central 99 % for n = 2000 and p = 0.05 are 76..126.
-        assert judge_loss(LinkProfile(loss=0.05), direction(2000, lost)) == Verdict(
+        assert judge_loss(LinkProfile(loss=0.05), direction(2000, lost)) == Judgement(
             "loss", 0.05, lost / 2000, 76 / 2000, 126 / 2000, verdict, f"{lost} of 2000"
         )
 
@@ -87,7 +87,7 @@ class TestFractions:
         assert judge_loss(LinkProfile(loss=0.01), direction(250, 30)).verdict == "fail"
 
     def test_an_unheard_responder_leaves_the_loss_unknown(self) -> None:
-        assert judge_loss(PERFECT, Direction(sent=250, received=None)).verdict == "unknown"
+        assert judge_loss(PERFECT, OneWay(sent=250, received=None)).verdict == "unknown"
 
     def test_duplicates(self) -> None:
         assert judge_duplicates(LinkProfile(duplicate=0.1), direction(1000, duplicated=100)).verdict == "pass"

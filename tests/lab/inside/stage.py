@@ -97,7 +97,7 @@ class Stage:
         """The hub's end of the node's data0."""
         return self.fabric._interfaces[name]
 
-    def state(self, source: str, target: str) -> tc.LinkState:
+    def state(self, source: str, target: str) -> tc.KernelLinkState:
         """What the kernel shows of a link."""
         shown = self.do(self.hub.run(["tc", "-j", "-s", "qdisc", "show", "dev", self.interface(target)]))
         return tc.parse_qdiscs(shown)[self.fabric._links[target][source].index]

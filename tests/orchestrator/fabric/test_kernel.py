@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from netem import batch
-from netem.batch import Outcome
+from netem.batch import Reply
 from netem.profile import LinkProfile
 from orchestrator.errors import FabricError
 from orchestrator.fabric.base import Handle, LinkChange
@@ -281,7 +281,7 @@ async def test_what_comes_while_the_engine_is_busy_is_made_together_afterwards(p
     release = asyncio.Event()
     attempt = fabric._tc.attempt
 
-    async def slow(commands: Sequence[Command]) -> list[Outcome]:
+    async def slow(commands: Sequence[Command]) -> list[Reply]:
         await release.wait()
         return await attempt(commands)
 

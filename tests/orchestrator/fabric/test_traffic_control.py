@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from netem.batch import Outcome
+from netem.batch import Reply
 from orchestrator.errors import HostError
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.traffic_control import TrafficControl
@@ -40,10 +40,10 @@ def pid(control: TrafficControl) -> int:
 async def test_one_process_for_all_batches(control: TrafficControl) -> None:
     shown, refused, gone, again = await control.attempt([SHOW, REFUSED, ELSEWHERE, SHOW])
     first = pid(control)
-    assert shown == again == Outcome(shown="[]")
+    assert shown == again == Reply(shown="[]")
     assert refused.error.startswith("Error: ")
-    assert gone == Outcome(error='Cannot find device "v9.9"')
-    assert [outcome.error for outcome in await control.attempt([SHOW, REFUSED])] == ["", refused.error]
+    assert gone == Reply(error='Cannot find device "v9.9"')
+    assert [reply.error for reply in await control.attempt([SHOW, REFUSED])] == ["", refused.error]
     assert await control.run([SHOW, SHOW]) == "[]"
     assert await control.attempt([]) == []
     assert pid(control) == first
@@ -52,7 +52,7 @@ async def test_one_process_for_all_batches(control: TrafficControl) -> None:
 async def test_batches_do_not_mix(control: TrafficControl) -> None:
     batches = [[SHOW] * number + [REFUSED] for number in range(1, 9)]
     results = await asyncio.gather(*map(control.attempt, batches))
-    assert [[bool(outcome.error) for outcome in result] for result in results] == [
+    assert [[bool(reply.error) for reply in result] for result in results] == [
         [False] * number + [True] for number in range(1, 9)
     ]
 
@@ -61,7 +61,7 @@ async def test_more_than_a_pipe_holds(control: TrafficControl) -> None:
     """Both ways: tc is written 400 kB, and says 2 MB of it in the meantime."""
     results = await control.attempt([ELSEWHERE, REFUSED] * 10_000)
     assert len(results) == 20_000
-    assert all(outcome.error for outcome in results)
+    assert all(reply.error for reply in results)
 
 
 async def test_a_refused_command_is_named(control: TrafficControl) -> None:
@@ -87,7 +87,7 @@ async def test_who_gives_up_leaves_nothing_to_the_next(control: TrafficControl) 
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert await control.attempt([SHOW, REFUSED, SHOW]) == [
-        Outcome("[]"),
+        Reply("[]"),
         (await control.attempt([REFUSED]))[0],
-        Outcome("[]"),
+        Reply("[]"),
     ]

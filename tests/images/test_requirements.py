@@ -98,8 +98,11 @@ build("cnn", (1, 28, 28), 10, seed=1)(torch.zeros(2, 1, 28, 28)).sum().backward(
 
 
 def test_a_node_trains_with_nothing_else() -> None:
-    present = {module for module, names in packages_distributions().items()
-               if {canonicalize_name(name) for name in names} <= set(of("x86_64"))}  # fmt: skip
+    present = {
+        module
+        for module, names in packages_distributions().items()
+        if {canonicalize_name(name) for name in names} <= set(of("x86_64"))
+    }
     absent = set(packages_distributions()) - present - {"node", "netem"}
     assert {"sklearn", "scipy", "pydantic", "click", "docker", "setuptools"} <= absent
     subprocess.run([sys.executable, "-c", NOTHING_ELSE, *absent], cwd=ROOT, check=True, timeout=120)

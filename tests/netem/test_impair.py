@@ -30,10 +30,13 @@ def fates(impairment: Impairment, count: int, spacing: float = 1.0, size: int = 
 def binomial_interval(count: int, fraction: float) -> tuple[int, int]:
     """The central range of a Binomial(count, fraction) that holds at least 99 %, exact: each tail summed to 0.5 %."""
     log = [
-        math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
-        + k * math.log(fraction) + (count - k) * math.log1p(-fraction)
+        math.lgamma(count + 1)
+        - math.lgamma(k + 1)
+        - math.lgamma(count - k + 1)
+        + k * math.log(fraction)
+        + (count - k) * math.log1p(-fraction)
         for k in range(count + 1)
-    ]  # fmt: skip
+    ]
     low, tail = 0, 0.0
     while tail + math.exp(log[low]) <= 0.005:
         tail += math.exp(log[low])

@@ -31,16 +31,14 @@ def test_steps_go_on_top_of_one_another_in_order_of_time() -> None:
 def test_a_ramp_goes_in_equal_steps_and_ends_exactly() -> None:
     # From 10 to 2 mbit in 1 s, every 250 ms: 8 mbit at a quarter of the way, and so on.
     steps = Steps((Step(at=1.0, over=1.0, pace=0.25, settings={"rate": "2mbit", "latency": "60ms"}),))
-    assert [(t, profile.rate, profile.latency) for t, profile, _ in states(steps, 9.0)] == [
-        (1.25, 8e6, 0.03), (1.5, 6e6, 0.04), (1.75, 4e6, 0.05), (2.0, 2e6, 0.06),
-    ]  # fmt: skip
+    ramp = [(1.25, 8e6, 0.03), (1.5, 6e6, 0.04), (1.75, 4e6, 0.05), (2.0, 2e6, 0.06)]
+    assert [(t, profile.rate, profile.latency) for t, profile, _ in states(steps, 9.0)] == ramp
 
 
 def test_a_ramp_may_begin_elsewhere_and_its_length_be_no_multiple_of_its_pace() -> None:
     steps = Steps((Step(at=0.0, over=0.5, pace=0.2, start={"rate": "50mbit"}, settings={"rate": "40mbit"}),))
-    assert [(t, profile.rate) for t, profile, _ in states(steps, 9.0)] == [
-        (0.0, 50e6), (0.2, 46e6), (0.4, 42e6), (0.5, 40e6),
-    ]  # fmt: skip
+    ramp = [(0.0, 50e6), (0.2, 46e6), (0.4, 42e6), (0.5, 40e6)]
+    assert [(t, profile.rate) for t, profile, _ in states(steps, 9.0)] == ramp
 
 
 def test_a_later_step_wins_over_a_ramp_that_still_goes_on() -> None:

@@ -147,9 +147,16 @@ IMPAIRMENTS: dict[str, dict[str, Any]] = {
     "duplicate": {"duplicate": "50%"},
     "corrupt": {"corrupt": "100%"},
     "reorder": {"latency": "1ms", "reorder": "50%"},
-    "everything": {"latency": "1ms", "jitter": "1ms", "loss": "5%", "rate": "1mbit", "duplicate": "20%",
-                   "corrupt": "50%", "reorder": "20%"},
-}  # fmt: skip
+    "everything": {
+        "latency": "1ms",
+        "jitter": "1ms",
+        "loss": "5%",
+        "rate": "1mbit",
+        "duplicate": "20%",
+        "corrupt": "50%",
+        "reorder": "20%",
+    },
+}
 
 FLAGS = st.sampled_from((0, NEEDS_CHECKSUM, 2, 0xFF))
 GSO_TYPES = st.sampled_from((NO_GSO, NO_GSO, TCP_IPV4, 4, 5, 0x81, 0xFF))
@@ -161,9 +168,11 @@ BODIES = st.one_of(
 )
 FRAMES = st.builds(
     lambda mac, type_, body, length: (mac + bytes(6) + type_ + body)[:length],
-    st.sampled_from((MAC, MAC, bytes(6))), st.sampled_from((b"\x08\x00", b"\x86\xdd", b"\x08\x06", b"\x81\x00")),
-    BODIES, st.integers(0, 70) | st.just(66_000),
-)  # fmt: skip
+    st.sampled_from((MAC, MAC, bytes(6))),
+    st.sampled_from((b"\x08\x00", b"\x86\xdd", b"\x08\x06", b"\x81\x00")),
+    BODIES,
+    st.integers(0, 70) | st.just(66_000),
+)
 
 
 class TestHostileFrames:

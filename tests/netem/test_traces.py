@@ -108,9 +108,8 @@ def test_a_table_with_units_in_its_cells_that_repeats() -> None:
 def test_the_extremes_of_a_table_have_the_mean_of_its_rate() -> None:
     # 4 mbit for 1 s and 10 mbit for 2 s: 8 mbit on average.
     table = Table.read("t_s,rate_mbit,latency_ms\n0,4,30\n1,10,10\n", "t.csv", repeat=3.0)
-    assert table.extremes(BASE) == [
-        BASE, BASE.merged(rate=4e6, latency=0.01), BASE.merged(rate=8e6, latency=0.03),
-    ]  # fmt: skip
+    low, high = BASE.merged(rate=4e6, latency=0.01), BASE.merged(rate=8e6, latency=0.03)
+    assert table.extremes(BASE) == [BASE, low, high]
 
 
 @pytest.mark.parametrize(
@@ -133,10 +132,9 @@ def test_the_extremes_of_a_table_have_the_mean_of_its_rate() -> None:
             "t_s,loss\n0,1\n",
             "t.csv:2: loss: '1' has no unit; write a percentage: 1% or 100%; or name the column loss_%",
         ),
-        ("t_s,rate_mbit\n0,fast\n",
-         "t.csv:2: rate: 'fastmbit' is not a rate; write a number and a unit, like 10mbit"),
+        ("t_s,rate_mbit\n0,fast\n", "t.csv:2: rate: 'fastmbit' is not a rate; write a number and a unit, like 10mbit"),
     ],
-)  # fmt: skip
+)
 def test_tables_that_cannot_be_read(text: str, message: str) -> None:
     with pytest.raises(ScheduleError) as caught:
         Table.read(text, "t.csv")
@@ -151,12 +149,14 @@ def test_a_table_ends_before_it_repeats() -> None:
 def test_plan_json_knows_files_by_name_and_hash() -> None:
     trace = Trace.read("5\n10\n", "up.txt", window=0.2)
     assert trace.to_mapping() == {
-        "trace": "up.txt", "window": "200ms", "opportunities": 2, "duration": "10ms",
+        "trace": "up.txt",
+        "window": "200ms",
+        "opportunities": 2,
+        "duration": "10ms",
         "sha256": "d9eea9a18a1f10e0219529634b969516ca06370bcd1633bf026977e138bd7ae3",
-    }  # fmt: skip
+    }
     table = Table.read("t_s,loss\n0,50%\n", "x.csv")
-    assert {key: value for key, value in table.to_mapping().items() if key != "sha256"} == {
-        "csv": "x.csv", "rows": 1, "last": "0s",
-    }  # fmt: skip
+    described = {key: value for key, value in table.to_mapping().items() if key != "sha256"}
+    assert described == {"csv": "x.csv", "rows": 1, "last": "0s"}
     assert trace.describe() == "rate by up.txt, 2.42mbit on average, in windows of 200ms; again every 10ms"
     assert table.describe() == "loss by x.csv, 1 rows to 0s"

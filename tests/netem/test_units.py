@@ -173,9 +173,8 @@ def test_what_people_write_survives(number: object, unit: str) -> None:
 
 
 def test_formatted_quantities_are_the_usual_spelling() -> None:
-    assert [units.format_duration(s) for s in (0, 0.02, 0.00025, 1.5, 90, 600, 7200)] == [
-        "0s", "20ms", "250us", "1.5s", "90s", "10min", "2h"
-    ]  # fmt: skip
+    durations = ["0s", "20ms", "250us", "1.5s", "90s", "10min", "2h"]
+    assert [units.format_duration(s) for s in (0, 0.02, 0.00025, 1.5, 90, 600, 7200)] == durations
     assert [units.format_rate(r) for r in (50e6, 1e9, 5470, 300)] == ["50mbit", "1gbit", "5.47kbit", "300bit"]
     assert [units.format_fraction(f) for f in (0.005, 1, 0)] == ["0.5%", "100%", "0%"]
     assert [units.format_size(s) for s in (0, 64_000, 65_536, 1514)] == ["0b", "64kb", "64kib", "1514b"]

@@ -47,9 +47,13 @@ def write_entries(console: Console, entries: Iterable[tuple[Cell, Cell]], indent
 
 
 def write_table(
-    console: Console, headings: Sequence[str], rows: Iterable[Sequence[Cell]], *, title: str = "",
+    console: Console,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    title: str = "",
     right: Collection[int] = (),
-) -> None:  # fmt: skip
+) -> None:
     """Write a table under its title. The columns ``right`` hold figures, which stand to the right and unwrapped."""
     cells = [[Text(each, style="bold") for each in headings], *([_text(cell) for cell in row] for row in rows)]
     if title:

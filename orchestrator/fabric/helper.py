@@ -43,14 +43,18 @@ class HelperHub(Hub):
         name, label = f"{run}-{PART}", labels(run, directory, PART)
         marks = {RUN: run, NODE: PART, DIRECTORY: str(directory)}
         anchor = await asyncio.create_subprocess_exec(
-            "docker", "run", "--interactive", "--rm", "--pull", "never", "--name", name,
+            *("docker", "run", "--interactive", "--rm", "--pull", "never", "--name", name),
             *(word for key, value in marks.items() for word in ("--label", f"{key}={value}")),
-            *(word for right in RIGHTS for word in ("--cap-add", right)), "--security-opt", "apparmor=unconfined",
-            "--user", "0:0", "--pid", "host", "--network", "none", "--log-driver", "none", "--no-healthcheck",
-            *_environment(label), "--entrypoint", "nsenter", image, *_as_seen_here(), *ANCHOR,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **label}, start_new_session=True,
-        )  # fmt: skip
+            *(word for right in RIGHTS for word in ("--cap-add", right)),
+            *("--security-opt", "apparmor=unconfined", "--user", "0:0", "--pid", "host", "--network", "none"),
+            *("--log-driver", "none", "--no-healthcheck", *_environment(label)),
+            *("--entrypoint", "nsenter", image, *_as_seen_here(), *ANCHOR),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **label},
+            start_new_session=True,
+        )
         hub = cls(anchor, name, label)
         await hub.confirm(PATIENCE)
         return hub

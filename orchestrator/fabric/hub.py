@@ -40,10 +40,14 @@ class Hub:
             raise error
         argv = ["unshare", *([] if privileged else ["--user", "--map-root-user"]), "--net", "--"]
         anchor = await asyncio.create_subprocess_exec(
-            *argv, *ANCHOR,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **labels(run, directory, "hub")}, start_new_session=True,
-        )  # fmt: skip
+            *argv,
+            *ANCHOR,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **labels(run, directory, "hub")},
+            start_new_session=True,
+        )
         hub = cls(anchor, privileged)
         await hub.confirm()
         return hub
@@ -137,10 +141,16 @@ class Hub:
         environment = environment or {}
         settings = ["env", *(f"{key}={value}" for key, value in environment.items() if key != TOKEN)]
         return await asyncio.create_subprocess_exec(
-            *self.enter(pid), *settings, *argv,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors, limit=LONGEST_LINE,
-            env={**os.environ, **environment}, start_new_session=True,
-        )  # fmt: skip
+            *self.enter(pid),
+            *settings,
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            limit=LONGEST_LINE,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
 
     async def close(self) -> None:
         assert self.anchor.stdin is not None

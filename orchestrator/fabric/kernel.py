@@ -204,8 +204,11 @@ class KernelFabric(Coalescing):
             ]
             _, shown_before, done, shown_after = await self._batch(parts)
             for each, reply in zip(running, done, strict=True):
-                shown = dict(zip(before, shown_before, strict=True) if each.change.profile is None else
-                             zip(after, shown_after, strict=True))[each.interface]  # fmt: skip
+                shown = dict(
+                    zip(before, shown_before, strict=True)
+                    if each.change.profile is None
+                    else zip(after, shown_after, strict=True)
+                )[each.interface]
                 each.error = self._finish(each, reply, shown)
         return [each.error for each in alterations]
 

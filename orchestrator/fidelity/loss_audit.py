@@ -50,9 +50,12 @@ def look(rows: Sequence[LinkRow], classes: Mapping[tuple[str, str], str]) -> dic
 def losses_of(row: LinkRow) -> Losses:
     """The losses in an engine's counters of a link; none where the engine does not say what was asked."""
     return Losses(
-        int(row.get("drawn", 0)), int(row["lost"]), float(row.get("asked_lost", 0.0)),
-        float(row.get("asked_variance", 0.0)), bool(row.get("others_too", 0)),
-    )  # fmt: skip
+        int(row.get("drawn", 0)),
+        int(row["lost"]),
+        float(row.get("asked_lost", 0.0)),
+        float(row.get("asked_variance", 0.0)),
+        bool(row.get("others_too", 0)),
+    )
 
 
 def _told(losses: Losses, chance: float) -> dict[str, Any]:

@@ -100,11 +100,16 @@ def overload(before: Reading, now: Reading) -> Overload | None:
     if not effects and not saturated:
         return None
     return Overload(
-        before.t, now.t, effects or (SATURATED,),
+        before.t,
+        now.t,
+        effects or (SATURATED,),
         _cause(shares["switch"], saturated=saturated, ours=bool(late or lost)),
-        late=late, late_max=now.counted.late_max if late else 0.0, held_up=now.counted.late_max if late else 0.0,
-        lost=dict(lost + Counter({FULL_BACKLOG: backlog})), **shares,
-    )  # fmt: skip
+        late=late,
+        late_max=now.counted.late_max if late else 0.0,
+        held_up=now.counted.late_max if late else 0.0,
+        lost=dict(lost + Counter({FULL_BACKLOG: backlog})),
+        **shares,
+    )
 
 
 def _shares(before: Reading, now: Reading, seconds: float) -> dict[str, Any]:

@@ -35,9 +35,18 @@ from orchestrator.scenario.topology import Member, Pair
 from orchestrator.scenario.validation import algorithm_params, leading_nodes, partition_params
 
 __all__ = [
-    "DataPlan", "Fault", "FaultTime", "GatheringPlan", "HardwareClass", "LinkPlan", "NodePlan", "Plan",
-    "PreparedLabels", "StopPlan", "make_plan",
-]  # fmt: skip
+    "DataPlan",
+    "Fault",
+    "FaultTime",
+    "GatheringPlan",
+    "HardwareClass",
+    "LinkPlan",
+    "NodePlan",
+    "Plan",
+    "PreparedLabels",
+    "StopPlan",
+    "make_plan",
+]
 
 NETWORK = ipaddress.IPv4Network("10.77.0.0/16")
 Ends = tuple[str, str]  # the nodes of one direction of a link: source, target

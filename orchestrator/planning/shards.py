@@ -47,8 +47,16 @@ class PreparedLabels:
     @classmethod
     def read(cls, prepared: Prepared) -> Self:
         """Read the labels of a prepared data set."""
-        return cls(prepared.name, str(prepared.directory), prepared.sha256, prepared.shape, prepared.classes,
-                   prepared.train_labels, prepared.test_labels, prepared.subjects)  # fmt: skip
+        return cls(
+            prepared.name,
+            str(prepared.directory),
+            prepared.sha256,
+            prepared.shape,
+            prepared.classes,
+            prepared.train_labels,
+            prepared.test_labels,
+            prepared.subjects,
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -133,8 +133,8 @@ class _Targets:
 def _targets(
     spec: FaultSpec, topology: Topology, links: Sequence[Direction], touching: Mapping[str, Sequence[Direction]]
 ) -> _Targets:
-    fault = Fault(0, spec.action, None, None, spec.at, spec.round, spec.for_, factor=spec.factor,
-                  profile=spec.changes() if spec.action == "degrade" else None)  # fmt: skip
+    profile = spec.changes() if spec.action == "degrade" else None
+    fault = Fault(0, spec.action, None, None, spec.at, spec.round, spec.for_, factor=spec.factor, profile=profile)
     if spec.between is None:
         return _Targets(fault, candidates(spec, topology), touching)
     a, b = (tuple(topology.expand(side)) for side in spec.between)

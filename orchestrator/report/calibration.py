@@ -40,8 +40,11 @@ def _figure(probes: Sequence[Probe], title: str, unit: str, factor: float) -> Fi
     labels = [html.escape(f"{probe.link_class}: {probe.source} → {probe.target}") for probe in probes]
     asked = [_scaled(probe.asked, factor) for probe in probes]
     bounds = [(_scaled(probe.low, factor), _scaled(probe.high, factor)) for probe in probes]
-    known = [(label, low, high) for label, (low, high) in zip(labels, bounds, strict=True)
-             if low is not None and high is not None and abs(high) < 1e12]  # fmt: skip
+    known = [
+        (label, low, high)
+        for label, (low, high) in zip(labels, bounds, strict=True)
+        if low is not None and high is not None and abs(high) < 1e12
+    ]
     traces: list[dict[str, Any]] = [
         {
             **{"type": "bar", "orientation": "h", "name": "accepted", "width": 0.5},

@@ -73,8 +73,8 @@ def _metric(history: History, asked: MetricSpec) -> Compared:
         known = text.some((f"{scope} {name}" for scope, name in history.metric_names()), 12) or "nothing"
         return Compared(False, f"no {what} was reported, expected {expected} (reported: {known})")
     measured = sum(values.values()) / len(values)
-    met = all((asked.at_least is None or measured >= asked.at_least,
-               asked.at_most is None or measured <= asked.at_most))  # fmt: skip
+    enough = asked.at_least is None or measured >= asked.at_least
+    met = enough and (asked.at_most is None or measured <= asked.at_most)
     mean = f", the mean of {len(values)} nodes" if len(values) > 1 else ""
     return Compared(met, f"{what} {measured:.4g}{mean}, expected {expected}")
 

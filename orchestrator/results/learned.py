@@ -101,8 +101,11 @@ def judged(scores: Sequence[Score]) -> Finding:
         return "unknown", "no accuracy was reported, so nobody can say"
     above = next((score for score in scores if score.accuracy > score.chance.limit), None)
     if above is None:
-        best = text.some(f"{each.accuracy:.1%} {each.where}, where a guess reaches {each.chance.accuracy:.1%}, "
-                         f"by luck {each.chance.limit:.1%}" for each in scores)  # fmt: skip
+        best = text.some(
+            f"{each.accuracy:.1%} {each.where}, where a guess reaches {each.chance.accuracy:.1%}, "
+            f"by luck {each.chance.limit:.1%}"
+            for each in scores
+        )
         return "unknown", f"no accuracy was better than a guess: at best {best}"
     when = "" if above.round is None else f" in round {above.round}"
     return (

@@ -65,12 +65,14 @@ def judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Finding:
             f"asked {text.loss(worst['asked'])}"
         )
     if wrong := [each for each in found["classes"] if each["verdict"] == "fail"]:
-        listed = text.some(f"{each['class']} lost {text.loss(each['measured'])}, asked {text.loss(each['asked'])}"
-                           for each in wrong)  # fmt: skip
+        listed = text.some(
+            f"{each['class']} lost {text.loss(each['measured'])}, asked {text.loss(each['asked'])}" for each in wrong
+        )
         return "fail", f"{carried}; each by itself may be as asked, but all of a class together are not: {listed}"
     lossy = [each for each in found["classes"] if each["asked"]]
-    listed = "; ".join(f"{each['class']} lost {text.loss(each['measured'])}, asked {text.loss(each['asked'])}"
-                       for each in lossy)  # fmt: skip
+    listed = "; ".join(
+        f"{each['class']} lost {text.loss(each['measured'])}, asked {text.loss(each['asked'])}" for each in lossy
+    )
     few = found["links"] - found["told"]
     unsure = f"; {few} carried too few to tell by themselves" if few else ""
     return "pass", f"{carried}: {listed or 'nothing was lost, as asked'}{unsure}"

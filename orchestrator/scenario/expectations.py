@@ -22,9 +22,18 @@ from orchestrator.scenario.quantities import FRACTION_SCHEMA, Duration, Fraction
 from orchestrator.scenario.strict import Strict
 
 CheckName = Literal[
-    "finished", "learned", "links as asked", "faults took effect", "links over time", "links during the run",
-    "rates during the run", "nodes kept pace", "links kept up", "nodes answered", "undisturbed",
-]  # fmt: skip
+    "finished",
+    "learned",
+    "links as asked",
+    "faults took effect",
+    "links over time",
+    "links during the run",
+    "rates during the run",
+    "nodes kept pace",
+    "links kept up",
+    "nodes answered",
+    "undisturbed",
+]
 """The checks that may be asked for: all of `orchestrator.results.checks` but the one that asks."""
 
 Number = Annotated[

@@ -118,10 +118,11 @@ def _for_class(
         _refuse_sides(spec.schedule, "between edges; name one file")
     schedules = spec.schedules(level=level)
     written: list[Path] = [
-        ("links", link_class, side, "schedule") if given is not None and given.has_schedule
+        ("links", link_class, side, "schedule")
+        if given is not None and given.has_schedule
         else ("links", link_class, "schedule")
         for side, given in (("up", spec.up), ("down", spec.down))
-    ]  # fmt: skip
+    ]
     for pair in pairs:
         if pair.link_class == link_class:
             directions = (pair.lower, pair.upper), (pair.upper, pair.lower)

@@ -20,9 +20,14 @@ from orchestrator.scenario.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, R
 from orchestrator.scenario.strict import Strict, unknown
 
 UNIMPAIRED: dict[str, Any] = {
-    "latency": "0s", "jitter": "0s", "distribution": "normal", "loss": "0%", "rate": None, "buffer": None,
+    "latency": "0s",
+    "jitter": "0s",
+    "distribution": "normal",
+    "loss": "0%",
+    "rate": None,
+    "buffer": None,
     **dict.fromkeys(FRACTIONS, "0%"),
-}  # fmt: skip
+}
 
 _GILBERT_ELLIOTT_SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -52,9 +52,11 @@ class DataSpec(Strict):
         default="proportional", description="labels of own test sets: as in the training data, or in equal shares"
     )
     personalisation: Fraction | None = Field(
-        default=None, lt=1, description="share of each edge's own test set that is set apart to personalise by; "
+        default=None,
+        lt=1,
+        description="share of each edge's own test set that is set apart to personalise by; "
         "default: 15% for an algorithm that does, else none",
-    )  # fmt: skip
+    )
 
 
 def _check_image(name: str) -> str:
@@ -80,7 +82,7 @@ class HardwareSpec(Strict):
     memory: Size | None = Field(default=None, gt=0)
     image: ImageName | None = Field(
         default=None, description="of the containers, also for another processor; default: the run's"
-    )  # fmt: skip
+    )
 
     def resolve(self) -> HardwareClass:
         """The class that is meant; changed, its name is ``custom``. Raises KeyError for one that is not known."""

@@ -95,8 +95,12 @@ def _in_our_words(detail: ErrorDetails, model: type[Strict]) -> tuple[Path, str]
             allowed = re.findall(r"'([^']*)'", context["expected"])
             return path, f"{_quoted(value)} is not one of: {', '.join(allowed)}{nearest(str(value), allowed)}"
         case "greater_than_equal" | "greater_than" | "less_than_equal" | "less_than" as kind:
-            word = {"greater_than_equal": "at least", "greater_than": "above",
-                    "less_than_equal": "at most", "less_than": "below"}[kind]  # fmt: skip
+            word = {
+                "greater_than_equal": "at least",
+                "greater_than": "above",
+                "less_than_equal": "at most",
+                "less_than": "below",
+            }[kind]
             limit = next(number for key, number in context.items() if key in ("ge", "gt", "le", "lt"))
             written = f"{limit:.0%}" if isinstance(value, str) and value.rstrip().endswith("%") else f"{limit:.15g}"
             return path, f"must be {word} {written}, not {value}"

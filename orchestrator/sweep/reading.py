@@ -103,9 +103,7 @@ class Sweep:
     @property
     def cases(self) -> dict[str, list[Combination]]:
         """The combinations of each case."""
-        return {
-            case: list(group) for case, group in itertools.groupby(self.combinations, lambda each: each.case)
-        }  # fmt: skip
+        return {case: list(group) for case, group in itertools.groupby(self.combinations, lambda each: each.case)}
 
 
 def load(file: Path, overrides: Sequence[str] = ()) -> Sweep:

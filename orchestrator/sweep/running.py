@@ -78,9 +78,13 @@ class _Sweeper:
     """Runs combinations, see `carry_out`."""
 
     def __init__(
-        self, sweep: Sweep, directory: Path, workers: int | None, complete: Mapping[str, Path],
+        self,
+        sweep: Sweep,
+        directory: Path,
+        workers: int | None,
+        complete: Mapping[str, Path],
         tell: Callable[[str], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._sweep, self._directory, self._workers = sweep, directory, workers
         self._complete, self._tell = complete, tell
         self.interrupted = False

@@ -41,8 +41,14 @@ def to_json(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
             }
         )
     target = None if sweep.target is None else sweep.target.model_dump(mode="json")
-    return {"name": sweep.name, "file": str(sweep.file), "scenario": str(sweep.scenario), "target": target,
-            "planned": len(sweep.combinations), "cases": cases}  # fmt: skip
+    return {
+        "name": sweep.name,
+        "file": str(sweep.file),
+        "scenario": str(sweep.scenario),
+        "target": target,
+        "planned": len(sweep.combinations),
+        "cases": cases,
+    }
 
 
 def table(sweep: Sweep, results: Sequence[Result], columns: Sequence[Column]) -> list[list[list[str]]]:
@@ -77,8 +83,8 @@ def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> N
             continue  # the case and its verdicts: nothing to show of it
         write(console, "")
         figures = range(1, len(headings) - 1)
-        write_table(console, [" ".join(cell) for cell in headings], [["\n".join(cell) for cell in row] for row in rows],
-                    right=figures)  # fmt: skip
+        titles = [" ".join(cell) for cell in headings]
+        write_table(console, titles, [["\n".join(cell) for cell in row] for row in rows], right=figures)
     for each in _failures(results):
         write(console, Text.assemble(("failed:", "red"), f" {each}"))
 

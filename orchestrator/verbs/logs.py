@@ -28,8 +28,10 @@ def follow_record(history: History, node: str, go_on: Callable[[], bool]) -> Ite
     while True:
         last = not go_on()
         tables: list[Sequence[State | Event | Metric]] = [
-            history.states(node), history.events(node=node), history.metrics(None, node=node)
-        ]  # fmt: skip
+            history.states(node),
+            history.events(node=node),
+            history.metrics(None, node=node),
+        ]
         new = [row for table, count in zip(tables, read, strict=True) for row in table[count:]]
         read = [len(table) for table in tables]
         for row in sorted(new, key=lambda each: each.t):

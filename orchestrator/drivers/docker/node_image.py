@@ -45,8 +45,9 @@ def problem(
     if protocol != str(PROTOCOL):
         return HostError(
             f"the nodes in the image '{name}' speak protocol {protocol}, the orchestrator {PROTOCOL}",
-            f"{build} from the version of the orchestrator", [command],
-        )  # fmt: skip
+            f"{build} from the version of the orchestrator",
+            [command],
+        )
     return None
 
 

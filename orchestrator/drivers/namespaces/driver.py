@@ -33,9 +33,9 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """Nodes share the host's cores, and only a process without threads of its own may be forked safely."""
 
 INHERITED = (
-    "PATH", "HOME", "LANG", "LC_", "TZ", "PYTHON", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_", "GLIBC_TUNABLES", "MALLOC_",
-    "OMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "EDGEBED_",
-)  # fmt: skip
+    *("PATH", "HOME", "LANG", "LC_", "TZ", "PYTHON", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_", "GLIBC_TUNABLES", "MALLOC_"),
+    *("OMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "EDGEBED_"),
+)
 """How the variables begin that nodes have of the caller's environment: what Python and its libraries go by. The rest,
 such as access keys, is none of their business."""
 
@@ -121,13 +121,16 @@ class NamespacesDriver:
         hardware = node.hardware
         groups = self._groups.make(node.name, hardware.cores, hardware.memory) if self._groups is not None else []
         answer = await self._server.request(
-            "fork", node=node.name, assignment=str(assignment), log=str(log),
+            "fork",
+            node=node.name,
+            assignment=str(assignment),
+            log=str(log),
             confinement={
                 "checkpoints": str(checkpoints),
                 "user": None if user is None else [user.uid, user.gid],
                 "groups": [str(group) for group in groups],
             },
-        )  # fmt: skip
+        )
         self._notes += [note for note in answer["lacking"] if note not in self._notes]
         pid = int(answer["pid"])
         if pid in self._early:

@@ -34,9 +34,13 @@ class Nodes:
     """Makes the nodes of a plan, which share the data, the models of each kind and the workers."""
 
     def __init__(
-        self, plan: Plan, assignments: Mapping[str, Assignment], network: MemoryNetwork, control: MemoryControl,
+        self,
+        plan: Plan,
+        assignments: Mapping[str, Assignment],
+        network: MemoryNetwork,
+        control: MemoryControl,
         workers: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._plan, self._assignments, self._network, self._control = plan, assignments, network, control
         self._data = open_prepared(Path(plan.data_directory))
         self._params = ALGORITHMS[plan.algorithm].params(**plan.params)
@@ -54,10 +58,15 @@ class Nodes:
         if name not in self._learners:
             shards, assignment = self._plan.shards, self._assignments[name]
             self._learners[name] = Learner(
-                self._workshops[_model_of(assignment)], self._data, assignment.seed, name,
-                shards.train.get(name), shards.own_test.get(name), assignment.data.global_test,
+                self._workshops[_model_of(assignment)],
+                self._data,
+                assignment.seed,
+                name,
+                shards.train.get(name),
+                shards.own_test.get(name),
+                assignment.data.global_test,
                 shards.personal.get(name),
-            )  # fmt: skip
+            )
         return self._learners[name]
 
     def make(self, name: str) -> SimulatedNode:
@@ -68,9 +77,14 @@ class Nodes:
         transport = self._network.transport(name, peers, timeouts=assignment.timeouts)
         compute = ModelledCompute(self.workers, self._costs[_model_of(assignment)], assignment.hardware.speed)
         role = load_role(assignment)(
-            assignment, transport, compute, reporter, params=self._params, learner=self.learner(name),
+            assignment,
+            transport,
+            compute,
+            reporter,
+            params=self._params,
+            learner=self.learner(name),
             restored=load(checkpoint_path(assignment.checkpoint_directory, name), assignment.stop.rounds),
-        )  # fmt: skip
+        )
         return SimulatedNode(role, compute, reporter, lambda: [asdict(row) for row in transport.traffic()])
 
 

@@ -21,9 +21,17 @@ from tests.orchestrator.example_run import Example
 WAYS = 200
 RUN = "dropout-run"
 VERBS = (
-    ("report", RUN), ("report", RUN, "--json"), ("compare", RUN, "whole"), ("compare", "whole", RUN, "--json"),
-    ("resume", RUN), ("ps",), ("ps", "--json"), ("logs", "cloud", "--run", RUN), ("down", RUN), ("down", "--all"),
-)  # fmt: skip
+    ("report", RUN),
+    ("report", RUN, "--json"),
+    ("compare", RUN, "whole"),
+    ("compare", "whole", RUN, "--json"),
+    ("resume", RUN),
+    ("ps",),
+    ("ps", "--json"),
+    ("logs", "cloud", "--run", RUN),
+    ("down", RUN),
+    ("down", "--all"),
+)
 WRONG: list[Any] = [None, 7, -1, 1.5, 10**30, "", "x", "1e999", True, [], [[]], [None], {}, {"x": None}]
 TEXTS = ["", "{", "[]", "7", "null", '"x"', '{"x": {}}', "[[1]]", "\x00", "NaN"]
 
@@ -112,9 +120,12 @@ DAMAGES: list[Callable[[Path, random.Random], None]] = [damage_json, damage_rows
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_no_verb_ends_in_a_traceback(
-    whole: Path, tmp_path: Path, damage: Callable[[Path, random.Random], None], monkeypatch: pytest.MonkeyPatch,
+    whole: Path,
+    tmp_path: Path,
+    damage: Callable[[Path, random.Random], None],
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     said = []
     for seed in range(WAYS // len(DAMAGES)):
         runs = tmp_path / str(seed)

@@ -71,11 +71,15 @@ class Stage:
         return [float(line) for line in (await self.hub.run(argv, pid=self.pids[source])).split()]
 
     async def start_node(self, name: str, stack: contextlib.AsyncExitStack) -> None:
+        program = "import sys; print('new', flush=True); sys.stdin.read(1);" + ECHO
+        echoing = [sys.executable, "-I", "-S", "-c", program, self.plan.node(name).host]
         process = await asyncio.create_subprocess_exec(
-            *self.hub.enter(), "unshare", "--net", "--", sys.executable, "-I", "-S", "-c",
-            "import sys; print('new', flush=True); sys.stdin.read(1);" + ECHO, self.plan.node(name).host,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+            *self.hub.enter(),
+            *("unshare", "--net", "--"),
+            *echoing,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
         assert process.stdin is not None
         assert process.stdout is not None
 

@@ -15,13 +15,13 @@ def row(source: str, target: str, packets: int, lost: int, loss: float, **more: 
 
 
 def test_links_as_asked() -> None:
-    found = look([row("a", "b", 20_000, 210, 0.01), row("b", "a", 100, 2, 0.01), row("b", "c", 5000, 0, 0.0),
-                  row("c", "b", 0, 0, 0.5)], CLASSES)  # fmt: skip
+    one_class = [row("a", "b", 20_000, 210, 0.01), row("b", "a", 100, 2, 0.01)]
+    other = [row("b", "c", 5000, 0, 0.0), row("c", "b", 0, 0, 0.5)]
+    found = look([*one_class, *other], CLASSES)
     assert (found["links"], found["packets"], found["told"], found["astray_count"]) == (3, 25_100, 2, 0)
     device_edge, edge_cloud = found["classes"]
-    assert (device_edge["class"], device_edge["links"], device_edge["packets"], device_edge["lost"]) == (
-        "device-edge", 2, 20_100, 212,
-    )  # fmt: skip
+    counts = {key: device_edge[key] for key in ("class", "links", "packets", "lost")}
+    assert counts == {"class": "device-edge", "links": 2, "packets": 20_100, "lost": 212}
     assert (device_edge["verdict"], device_edge["asked"]) == ("pass", 0.01)
     assert device_edge["low"] < 0.01 < device_edge["high"]
     assert (edge_cloud["verdict"], edge_cloud["low"], edge_cloud["high"]) == ("pass", 0.0, 0.0)

@@ -23,17 +23,21 @@ GREEDY = "held = bytearray(b'1') * (256 << 20); print('allocated')"
 def test_limits_of_version_2_stand_in_one_hierarchy() -> None:
     files = limits(Hierarchy(Path("/"), ("cpu", "memory"), 2), *BOARD)
     assert files == {  # of 100 ms, in microseconds; bytes
-        "cpu.max": "25000 100000", "memory.max": "67108864", "memory.swap.max": "0",
-    }  # fmt: skip
+        "cpu.max": "25000 100000",
+        "memory.max": "67108864",
+        "memory.swap.max": "0",
+    }
 
 
 def test_version_1_has_a_hierarchy_for_each_controller() -> None:
     assert limits(Hierarchy(Path("/"), ("cpu",), 1), *BOARD) == {
-        "cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "25000",
-    }  # fmt: skip
+        "cpu.cfs_period_us": "100000",
+        "cpu.cfs_quota_us": "25000",
+    }
     assert list(limits(Hierarchy(Path("/"), ("memory",), 1), *BOARD).items()) == [
-        ("memory.limit_in_bytes", "67108864"), ("memory.memsw.limit_in_bytes", "67108864"),  # in this order
-    ]  # fmt: skip
+        ("memory.limit_in_bytes", "67108864"),
+        ("memory.memsw.limit_in_bytes", "67108864"),  # in this order
+    ]
 
 
 def test_hardware_without_limits_has_none() -> None:

@@ -58,8 +58,11 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
     gone.mkdir()
     done = subprocess.run(
         ["sh", "-c", 'cd "$0" && rmdir "$0" && exec "$@"', gone, sys.executable, "-m", "orchestrator", *ARGUMENTS],
-        env={**os.environ, "PYTHONPATH": str(SCENARIO.parents[1])}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env={**os.environ, "PYTHONPATH": str(SCENARIO.parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2
     assert done.stderr == (
         "error: the working directory is gone (No such file or directory): change to one that exists\n"

@@ -46,17 +46,15 @@ def test_every_node_knows_its_peers_and_their_keys() -> None:
 
 def test_peers_that_join_later_are_marked() -> None:
     made, _ = told(TEXT + "faults: [{round: 2, node: device-0-1, action: join}]\n")
-    assert {peer.name: peer.late for peer in made["edge-0"].peers} == {
-        "cloud": False, "device-0-0": False, "device-0-1": True, "edge-1": False,
-    }  # fmt: skip
+    late = {peer.name: peer.late for peer in made["edge-0"].peers}
+    assert late == {"cloud": False, "device-0-0": False, "device-0-1": True, "edge-1": False}
 
 
 def test_data_is_told_to_those_who_have_some() -> None:
     made, _ = told()
     device, edge, cloud = (made[name].data for name in ("device-0-0", "edge-0", "cloud"))
-    assert (device.train_key, device.own_test_key, device.global_test) == (
-        "device-0-0.train", "device-0-0.test", False,
-    )  # fmt: skip
+    assert (device.train_key, device.own_test_key) == ("device-0-0.train", "device-0-0.test")
+    assert not device.global_test
     assert (edge.train_key, edge.own_test_key, edge.global_test) == (None, "edge-0.test", False)
     assert (cloud.train_key, cloud.own_test_key, cloud.global_test) == (None, None, True)
     assert device.directory == "/prepared/digits"

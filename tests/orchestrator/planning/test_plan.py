@@ -164,8 +164,12 @@ def test_devices_hold_the_data() -> None:
     assert made.node("edge-0").label_counts == ()
     assert (made.data.used_samples, made.data.train_samples, made.data.test_samples) == (300, 1000, 200)
     assert made.data.partition_params == {
-        "min_samples": 10, "samples_per_client": 60, "alpha": 0.5, "variant": "class", "over": "clients",
-    }  # fmt: skip
+        "min_samples": 10,
+        "samples_per_client": 60,
+        "alpha": 0.5,
+        "variant": "class",
+        "over": "clients",
+    }
 
 
 def test_settings_arrive() -> None:
@@ -200,9 +204,12 @@ def test_plan_json_is_plain_and_whole() -> None:
     assert made["algorithm"]["name"] == "hierfavg"
     assert made["algorithm"]["params"]["kappa2"] == 3
     assert made["links"][0] == {
-        "source": "edge-0", "target": "cloud", "link_class": "edge-cloud",
-        "profile": {"latency": "40ms", "rate": "10mbit"}, "seed": derive_seed(7, "link", "edge-0", "cloud"),
-    }  # fmt: skip
+        "source": "edge-0",
+        "target": "cloud",
+        "link_class": "edge-cloud",
+        "profile": {"latency": "40ms", "rate": "10mbit"},
+        "seed": derive_seed(7, "link", "edge-0", "cloud"),
+    }
     assert made["nodes"][0]["hardware"]["name"] == "edge-server"
     assert made["faults"][0]["action"] == "join"
     assert made["stop"] == {"rounds": 6, "accuracy": 0.9, "after": 120.0}
@@ -242,8 +249,9 @@ def test_a_schedule_is_in_plan_json_as_it_was_written() -> None:
     )
     made = json.loads(json.dumps(plan(text).to_json()))
     assert made["links"][0]["schedule"] == {
-        "steps": [{"at": "10s", "rate": "5mbit"}], "ramp": [{"at": "20s", "over": "1h", "to": {"rate": "1mbit"}}],
+        "steps": [{"at": "10s", "rate": "5mbit"}],
+        "ramp": [{"at": "20s", "over": "1h", "to": {"rate": "1mbit"}}],
         "repeat": "2h",
-    }  # fmt: skip
+    }
     assert [link for link in made["links"] if "schedule" in link] == made["links"][:4]
     assert plan(text) == plan(text)

@@ -15,10 +15,8 @@ from orchestrator.scenario.topology import Topology
 
 TOPOLOGY = Topology(edges=2, devices_per_edge=5)
 LINKS: list[Direction] = [
-    (a, b)
-    for pair in TOPOLOGY.pairs(mesh=False)
-    for a, b in ((pair.lower, pair.upper), (pair.upper, pair.lower))
-]  # fmt: skip
+    (a, b) for pair in TOPOLOGY.pairs(mesh=False) for a, b in ((pair.lower, pair.upper), (pair.upper, pair.lower))
+]
 
 
 def faults(*rules: dict[str, Any], seed: int = 7, rounds: int = 20, after: float | None = 600.0) -> tuple[Fault, ...]:
@@ -39,9 +37,8 @@ def test_faults_are_numbered_by_time_then_by_round() -> None:
         {"round": 2, "node": "cloud", "action": "pause"},
         {"at": "10s", "node": "cloud", "action": "pause"},
     )
-    assert [(fault.id, fault.at, fault.round) for fault in listed] == [
-        (1, 10.0, None), (2, 20.0, None), (3, None, 2), (4, None, 3),
-    ]  # fmt: skip
+    expected = [(1, 10.0, None), (2, 20.0, None), (3, None, 2), (4, None, 3)]
+    assert [(fault.id, fault.at, fault.round) for fault in listed] == expected
 
 
 def test_disconnecting_a_node_touches_all_its_links() -> None:
@@ -80,9 +77,16 @@ def test_degrading_by_keys_changes_only_these() -> None:
 def test_degrading_to_a_named_profile_changes_every_key() -> None:
     (fault,) = faults({"at": "1s", "node": "device-0-0", "action": "degrade", "profile": "dsl", "loss": "1%"})
     assert fault.profile == {
-        "latency": "18.5ms", "jitter": "0s", "distribution": "normal", "loss": "1%", "rate": "5.66mbit",
-        "buffer": None, "duplicate": "0%", "corrupt": "0%", "reorder": "0%",
-    }  # fmt: skip
+        "latency": "18.5ms",
+        "jitter": "0s",
+        "distribution": "normal",
+        "loss": "1%",
+        "rate": "5.66mbit",
+        "buffer": None,
+        "duplicate": "0%",
+        "corrupt": "0%",
+        "reorder": "0%",
+    }
 
 
 def test_a_share_every_round_lasts_for_the_round() -> None:

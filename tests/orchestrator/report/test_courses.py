@@ -52,9 +52,8 @@ def test_what_was_asked_in_steps_and_when_it_was_made(tmp_path: Path) -> None:
     history = recorded(tmp_path, link(STEPS), made=made)
     (figure,) = course_figures(history).values()
     asked, marks = figure["data"]
-    assert list(zip(asked["x"], asked["y"], strict=True)) == [
-        (0.0, 10), (2.0, 5), (4.0, None), (4.5, 20), (6.0, 8), (6.5, 6), (7.0, 4), (10.0, 4),
-    ]  # fmt: skip
+    points = list(zip(asked["x"], asked["y"], strict=True))
+    assert points == [(0.0, 10), (2.0, 5), (4.0, None), (4.5, 20), (6.0, 8), (6.5, 6), (7.0, 4), (10.0, 4)]
     assert (marks["x"], marks["y"], marks["hovertext"]) == ([2.004], [5], ["10ms, 5mbit, 4 ms late"])
     assert figure["layout"]["yaxis"]["title"]["text"] == "rate, Mbit/s"
     assert Page(render(history)).figures["course-0"]["data"][0]["name"] == "asked of edge-0 → cloud"

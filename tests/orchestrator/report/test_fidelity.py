@@ -18,9 +18,18 @@ from tests.orchestrator.fidelity.test_loss_audit import CLASSES, row
 from tests.orchestrator.report.test_page import Page
 
 STOPPED = Overload(
-    SETUP + 4.0, SETUP + 6.0, (LATE_PACKETS,), "the switch was held up", late=41, late_max=1.02, held_up=1.02,
-    lost={"before the switch, from edge-0": 7}, processors=0.5, switch=0.1, waiting=0.25,
-)  # fmt: skip
+    SETUP + 4.0,
+    SETUP + 6.0,
+    (LATE_PACKETS,),
+    "the switch was held up",
+    late=41,
+    late_max=1.02,
+    held_up=1.02,
+    lost={"before the switch, from edge-0": 7},
+    processors=0.5,
+    switch=0.1,
+    waiting=0.25,
+)
 BUSY = replace(STOPPED, start=SETUP + 9.0, end=SETUP + 12.0, effects=(SATURATED,), late=0, lost={}, cause="too busy")
 
 
@@ -42,15 +51,21 @@ def test_each_stretch_with_its_time_and_cause(tmp_path: Path) -> None:
     history = recorded(tmp_path, STOPPED, BUSY)
     first, second = overload_rows(history)
     assert first == {
-        "at": "4.0 s", "lasted": "2 s", "what": "packets left late", "cause": "the switch was held up", "late": "41",
-        "latest": "1.02 s", "lost": "7 before the switch, from edge-0", "processors": "50.0%", "switch": "10.0%",
+        "at": "4.0 s",
+        "lasted": "2 s",
+        "what": "packets left late",
+        "cause": "the switch was held up",
+        "late": "41",
+        "latest": "1.02 s",
+        "lost": "7 before the switch, from edge-0",
+        "processors": "50.0%",
+        "switch": "10.0%",
         "waiting": "25.0%",
-    }  # fmt: skip
+    }
     assert (second["at"], second["what"], second["late"], second["lost"]) == ("9.0 s", "processors saturated", "", "")
     shades = mark_overloads(timeline(history)[0], history)["layout"]["shapes"]
-    assert [(shade["x0"], shade["x1"], shade["fillcolor"]) for shade in shades if shade["type"] == "rect"] == [
-        (4.0, 6.0, HARMFUL), (9.0, 12.0, HARMLESS),
-    ]  # fmt: skip
+    stretches = [(shade["x0"], shade["x1"], shade["fillcolor"]) for shade in shades if shade["type"] == "rect"]
+    assert stretches == [(4.0, 6.0, HARMFUL), (9.0, 12.0, HARMLESS)]
 
 
 def test_losses_of_classes_below_links_astray(tmp_path: Path) -> None:

@@ -46,9 +46,12 @@ def pieces(found: dict[str, Any]) -> list[tuple[str, float, float, float, float]
 
 def test_a_block_lasts_until_the_next_meeting_and_is_as_high_as_its_shares(tmp_path: Path) -> None:
     """edge-0 met at 2 s and at 8 s of training, and the run went on until 20 s; its row is row 0."""
-    run = history(tmp_path, 3, [
-        (2.0, "edge-0", 1, {"edge-1": 0.2, "edge-2": 0.3}), (5.0, "edge-2", 1, {}), (8.0, "edge-0", 2, {"edge-2": 0.5}),
-    ])  # fmt: skip
+    met: list[Any] = [
+        (2.0, "edge-0", 1, {"edge-1": 0.2, "edge-2": 0.3}),
+        (5.0, "edge-2", 1, {}),
+        (8.0, "edge-0", 2, {"edge-2": 0.5}),
+    ]
+    run = history(tmp_path, 3, met)
     top = -HEIGHT / 2
     expected = [
         ("edge-1", 2.0, 8.0, top, top + 0.2 * HEIGHT),
@@ -91,8 +94,11 @@ def test_many_edges_are_a_table_of_means(tmp_path: Path) -> None:
 
 def test_own_accuracy_is_that_of_edges_that_met(tmp_path: Path) -> None:
     scores = [
-        (1, "edge-0", "own", 0.5), (1, "edge-0", "global", 0.1), (2, "edge-0", "own", 0.75), (1, "edge-1", "own", 0.9)
-    ]  # fmt: skip
+        (1, "edge-0", "own", 0.5),
+        (1, "edge-0", "global", 0.1),
+        (2, "edge-0", "own", 0.75),
+        (1, "edge-1", "own", 0.9),
+    ]
     run = history(tmp_path, 3, [(2.0, "edge-0", 1, {"edge-1": 0.5}), (9.0, "edge-0", 2, {})], scores)
     (trace,) = own_accuracy(run)["data"]
     assert (trace["name"], trace["x"], trace["y"]) == ("edge-0", [1, 2], [0.5, 0.75])

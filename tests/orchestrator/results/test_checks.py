@@ -280,9 +280,16 @@ def test_whether_a_run_that_never_trained_would_have_kept_pace_is_unknown(tmp_pa
 
 
 OVERLOAD = Overload(
-    2.0, 3.0, ("packets left late",), "the switch was held up", late=30, late_max=0.08, held_up=0.08, processors=0.4,
+    2.0,
+    3.0,
+    ("packets left late",),
+    "the switch was held up",
+    late=30,
+    late_max=0.08,
+    held_up=0.08,
+    processors=0.4,
     switch=0.1,
-)  # fmt: skip
+)
 LOST = {"before the switch, from edge-0": 1200}
 SATURATED = replace(OVERLOAD, effects=("processors saturated",), late=0, late_max=0.0, held_up=0.0, processors=0.99)
 
@@ -333,13 +340,23 @@ def test_links_that_did_not_keep_up(tmp_path: Path, overloads: list[Overload], v
 
 def looked(asked: float, measured: float, verdict: str, astray: int = 0) -> dict[str, Any]:
     """What a look at two links finds, of which so many are astray."""
-    told = {"packets": 10_000, "lost": round(10_000 * measured), "asked": asked, "measured": measured, "low": 0.0,
-            "high": 0.02, "verdict": verdict}  # fmt: skip
+    told = {
+        "packets": 10_000,
+        "lost": round(10_000 * measured),
+        "asked": asked,
+        "measured": measured,
+        "low": 0.0,
+        "high": 0.02,
+        "verdict": verdict,
+    }
     return {
-        "links": 2, "packets": 20_000, "told": 1, "astray_count": astray,
+        "links": 2,
+        "packets": 20_000,
+        "told": 1,
+        "astray_count": astray,
         "astray": [{"link": "device-0-0 → edge-0", **told}][:astray],
         "classes": [{"class": "device-edge", "links": 2, **told}],
-    }  # fmt: skip
+    }
 
 
 LOOKS: list[tuple[list[dict[str, Any]], str, str]] = [
@@ -418,9 +435,15 @@ def test_nodes_of_a_run_that_was_cut_short_are_unknown(tmp_path: Path) -> None:
 
 
 COURSE = {
-    "links": "edge-0 → cloud", "count": 1, "schedule": "at 1s loss 5%", "changes": 99, "overtaken": 0, "failures": 0,
-    "late_p99": 0.004, "late_max": 0.02,
-}  # fmt: skip
+    "links": "edge-0 → cloud",
+    "count": 1,
+    "schedule": "at 1s loss 5%",
+    "changes": 99,
+    "overtaken": 0,
+    "failures": 0,
+    "late_p99": 0.004,
+    "late_max": 0.02,
+}
 
 
 def scheduled(directory: Path, *courses: dict[str, Any]) -> Run:
@@ -428,8 +451,8 @@ def scheduled(directory: Path, *courses: dict[str, Any]) -> Run:
     planned = plan_of(Example(edges=1, devices_per_edge=2, rounds=2, with_faults=False))["links"]
     planned[0] = planned[0] | {"schedule": {"steps": [{"at": "1s", "loss": "5%"}]}}
     run = Run(directory).rounds()
-    (directory / "plan.json").write_text(json.dumps({**json.loads((directory / "plan.json").read_text()),
-                                                     "links": planned}))  # fmt: skip
+    plan = json.loads((directory / "plan.json").read_text())
+    (directory / "plan.json").write_text(json.dumps({**plan, "links": planned}))
     for course in courses:
         run.record.event(20.0, None, "schedule ended", None, COURSE | course)
     return run.ended()

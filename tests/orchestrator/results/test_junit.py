@@ -40,9 +40,13 @@ def test_one_case_for_each_check(tmp_path: Path) -> None:
     result = of(tmp_path, Example())
     suite = read(tmp_path, result)
     assert suite.attrib == {
-        "name": "edgebed.dropout", "tests": str(len(result["checks"])), "failures": "0", "errors": "0", "skipped": "0",
+        "name": "edgebed.dropout",
+        "tests": str(len(result["checks"])),
+        "failures": "0",
+        "errors": "0",
+        "skipped": "0",
         "time": "46.900",  # 6.5 s to set up, 10 rounds of 4 s, 0.4 s to end
-    }  # fmt: skip
+    }
     cases = suite.findall("testcase")
     assert [case.get("name") for case in cases] == [check["name"] for check in result["checks"]]
     assert {case.get("classname") for case in cases} == {"edgebed.dropout"}

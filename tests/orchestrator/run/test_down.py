@@ -46,8 +46,10 @@ def process(
     """A process that has said that it is there."""
     started = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", ("" if user is None else BECOME.format(user=user)) + script, *arguments],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **(environment or {})},
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **(environment or {})},
+    )
     assert started.stdout is not None
     assert started.stdout.readline() == b"here\n"
     try:

@@ -51,9 +51,13 @@ def fault(id: int, action: str, **fields: Any) -> Fault:
 
 
 def play(
-    faults: Sequence[Fault], powers: Diary, *, rounds: Sequence[tuple[float, int]] = (), until: float = 100.0,
+    faults: Sequence[Fault],
+    powers: Diary,
+    *,
+    rounds: Sequence[tuple[float, int]] = (),
+    until: float = 100.0,
     past: Past = NOTHING,
-) -> list[tuple[float, int, str, str]]:  # fmt: skip
+) -> list[tuple[float, int, str, str]]:
     """Run the faults; ``rounds`` start at these times. The notes: time, fault, phase, detail."""
     notes: list[tuple[float, int, str, str]] = []
 
@@ -179,8 +183,15 @@ def test_join_and_leave() -> None:
     assert powers.verbs() == [(1.0, "join"), (2.0, "leave")]
 
 
-def span(id: int, action: str, *, start: float | None = None, end: float | None = None, skipped: float | None = None,
-         node: str = "edge-0") -> FaultSpan:  # fmt: skip
+def span(
+    id: int,
+    action: str,
+    *,
+    start: float | None = None,
+    end: float | None = None,
+    skipped: float | None = None,
+    node: str = "edge-0",
+) -> FaultSpan:
     return FaultSpan(id, action, node, start, end, skipped, None, "", (node,), {})
 
 

@@ -100,10 +100,13 @@ def test_links_that_are_alike_follow_together() -> None:
     other = Steps((Step(at=1.0, settings={"rate": "5mbit"}),))
     found = courses(
         [
-            link("a", "b", STEPS), link("c", "d", None), link("e", "f", STEPS),
-            link("g", "h", STEPS, LinkProfile(rate=1e6)), link("i", "j", other),
+            link("a", "b", STEPS),
+            link("c", "d", None),
+            link("e", "f", STEPS),
+            link("g", "h", STEPS, LinkProfile(rate=1e6)),
+            link("i", "j", other),
         ]
-    )  # fmt: skip
+    )
     assert [course.pairs for course in found] == [(("a", "b"), ("e", "f")), (("g", "h"),), (("i", "j"),)]
     assert [course.name for course in found] == ["device-edge: a → b and 1 more", "g → h", "i → j"]
 
@@ -189,8 +192,7 @@ def test_in_a_run_schedules_and_faults_go_together(play: Play) -> None:
         stage.record.flush()
         with History.open(stage.directory.path) as history:
             found = {check["name"]: (check["verdict"], check["detail"]) for check in checks(history)}
-        assert found["links over time"] == (
-            "pass", "6 changes of 4 link directions, 99% of them at most 0 s late, the latest 0 s",
-        )  # fmt: skip
+        made = "6 changes of 4 link directions, 99% of them at most 0 s late, the latest 0 s"
+        assert found["links over time"] == ("pass", made)
 
     play(act, SCENARIO)

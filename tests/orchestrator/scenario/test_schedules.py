@@ -50,8 +50,8 @@ def mistakes(folder: Path, links: str, more: str = "") -> list[str]:
 
 
 def test_steps_of_a_class(folder: Path) -> None:
-    links = read(folder, "  device-edge: {profile: lte, schedule: {steps: [{at: 10s, rate: 5mbit},"
-                         " {at: 20s, profile: 5g, loss: 5%}]}}\n")  # fmt: skip
+    steps = "[{at: 10s, rate: 5mbit}, {at: 20s, profile: 5g, loss: 5%}]"
+    links = read(folder, f"  device-edge: {{profile: lte, schedule: {{steps: {steps}}}}}\n")
     up, down = links["device-0-0", "edge-0"], links["edge-0", "device-0-0"]
     assert [(change.at, change.profile) for change in until(schedule(up), up.profile, 60.0)] == [
         (10.0, PROFILES["lte-up"].merged(rate=5e6)),
@@ -84,13 +84,14 @@ def test_one_trace_for_both_and_a_table(folder: Path) -> None:
 
 
 def test_what_is_said_of_two_nodes_replaces_the_schedule_of_their_class(folder: Path) -> None:
-    links = read(folder, (
+    written = (
         "  device-edge: {latency: 5ms, schedule: {steps: [{at: 1s, rate: 1mbit}]}}\n"
         "  device-0-0 <-> edge-0: {latency: 9ms}\n"
         "  device-0-1 <-> edge-0: {schedule: null}\n"
         "  device-1-0 -> edge-1: {profile: wifi}\n"
         "  device-1-1 -> edge-1: {schedule: {handover: [{at: 15s, interruption: 300ms, profile: 5g}]}}\n"
-    ))  # fmt: skip
+    )
+    links = read(folder, written)
     kept = links["device-0-0", "edge-0"]
     assert until(schedule(kept), kept.profile, 9.0)[0].profile == LinkProfile(latency=0.009, rate=1e6)
     assert links["device-0-1", "edge-0"].schedule is None
@@ -108,52 +109,79 @@ def test_a_direction_may_have_its_own(folder: Path) -> None:
     assert links["edge-0", "device-0-0"].schedule is None
 
 
-MISTAKES: dict[str, str] = {
-    "edge-cloud: {schedule: {}}":
+MISTAKES = [
+    (
+        "edge-cloud: {schedule: {}}",
         "schedule: say how the link changes: either steps, ramp and handover, or a trace, or a csv",
-    "edge-cloud: {schedule: {steps: [{at: 1s, rate: 1mbit}], csv: drive.csv}}":
+    ),
+    (
+        "edge-cloud: {schedule: {steps: [{at: 1s, rate: 1mbit}], csv: drive.csv}}",
         "schedule: say how the link changes: either steps, ramp and handover, or a trace, or a csv",
-    "edge-cloud: {schedule: {step: [{at: 1s}]}}":
+    ),
+    (
+        "edge-cloud: {schedule: {step: [{at: 1s}]}}",
         "schedule.step: unknown key; did you mean 'steps'? (allowed here: steps, ramp, handover, trace, csv, window, "
         "repeat)",
-    "edge-cloud: {schedule: {steps: [{rate: 1mbit}]}}": "schedule.steps.0: 'at' is missing",
-    "edge-cloud: {schedule: {steps: [{at: 1, rate: 1mbit}]}}":
+    ),
+    ("edge-cloud: {schedule: {steps: [{rate: 1mbit}]}}", "schedule.steps.0: 'at' is missing"),
+    (
+        "edge-cloud: {schedule: {steps: [{at: 1, rate: 1mbit}]}}",
         "schedule.steps.0.at: 1 has no unit; write a duration like 20ms (units: ns us ms s min h)",
-    "edge-cloud: {schedule: {steps: [{at: 1s}]}}":
+    ),
+    (
+        "edge-cloud: {schedule: {steps: [{at: 1s}]}}",
         "schedule.steps.0: changes nothing: give it a profile or keys of one, e.g. rate: 5mbit",
-    "edge-cloud: {schedule: {steps: [{at: 1s, rate: 1Mbps}]}}":
+    ),
+    (
+        "edge-cloud: {schedule: {steps: [{at: 1s, rate: 1Mbps}]}}",
         "schedule.steps.0.rate: '1Mbps': the unit 'Mbps' is read differently by different tools; write 1mbit (megabits "
         "per second), or 8mbit if you meant megabytes",
-    "edge-cloud: {schedule: {ramp: [{at: 1s, over: 0s, to: lte}]}}":
-        "schedule.ramp.0.over: must be above 0, not 0.0",
-    "edge-cloud: {schedule: {ramp: [{at: 1s, over: 1s, to: {}}]}}":
+    ),
+    ("edge-cloud: {schedule: {ramp: [{at: 1s, over: 0s, to: lte}]}}", "schedule.ramp.0.over: must be above 0, not 0.0"),
+    (
+        "edge-cloud: {schedule: {ramp: [{at: 1s, over: 1s, to: {}}]}}",
         "schedule.ramp.0.to: give it a profile or keys of one, e.g. to: {rate: 5mbit}",
-    "edge-cloud: {latency: 1ms, schedule: {ramp: [{at: 1s, over: 1s, to: {rate: 1mbit}}]}}":
+    ),
+    (
+        "edge-cloud: {latency: 1ms, schedule: {ramp: [{at: 1s, over: 1s, to: {rate: 1mbit}}]}}",
         "schedule: on the link edge-0 -> cloud: rate: a ramp needs one at both of its ends, e.g. from: {rate: 50mbit}",
-    "edge-cloud: {latency: 1ms, schedule: {steps: [{at: 1s, buffer: 5ms}]}}":
+    ),
+    (
+        "edge-cloud: {latency: 1ms, schedule: {steps: [{at: 1s, buffer: 5ms}]}}",
         "schedule: on the link edge-0 -> cloud: buffer: needs a rate; without one nothing ever waits",
-    "edge-cloud: {schedule: {steps: [{at: 9s, rate: 1mbit}], repeat: 5s}}":
+    ),
+    (
+        "edge-cloud: {schedule: {steps: [{at: 9s, rate: 1mbit}], repeat: 5s}}",
         "schedule.repeat: 5s is over before the last change is, at 9s",
-    "edge-cloud: {schedule: {handover: [{at: 9s}]}}": "schedule.handover.0: 'interruption' is missing",
-    "edge-cloud: {schedule: {csv: drive.csv, window: 1s}}": "schedule.window: goes with trace",
-    "edge-cloud: {schedule: {trace: traces/up.txt, repeat: 1s}}":
+    ),
+    ("edge-cloud: {schedule: {handover: [{at: 9s}]}}", "schedule.handover.0: 'interruption' is missing"),
+    ("edge-cloud: {schedule: {csv: drive.csv, window: 1s}}", "schedule.window: goes with trace"),
+    (
+        "edge-cloud: {schedule: {trace: traces/up.txt, repeat: 1s}}",
         "schedule.repeat: a trace begins anew by itself when it ends",
-    "edge-cloud: {schedule: {trace: traces/up.txt, window: 1ms}}":
-        "schedule.window: must be at least 10ms, not 1ms",
-    "edge-cloud: {schedule: {trace: nowhere.txt}}":
+    ),
+    ("edge-cloud: {schedule: {trace: traces/up.txt, window: 1ms}}", "schedule.window: must be at least 10ms, not 1ms"),
+    (
+        "edge-cloud: {schedule: {trace: nowhere.txt}}",
         "schedule.trace: nowhere.txt cannot be read: No such file or directory; paths begin at the scenario's file",
-    "edge-cloud: {schedule: {trace: {up: drive.csv}}}":
+    ),
+    (
+        "edge-cloud: {schedule: {trace: {up: drive.csv}}}",
         "schedule.trace.up: drive.csv:1: 't_s,latency_ms,rate_mbit' is not a whole number of milliseconds",
-    "edge-cloud: {schedule: {csv: traces/up.txt}}":
+    ),
+    (
+        "edge-cloud: {schedule: {csv: traces/up.txt}}",
         "schedule.csv: traces/up.txt:1: '10' is no column; these are: t, latency, rate, loss, jitter",
-    "edge-cloud: {schedule: {csv: drive.csv, repeat: 5s}}":
-        "schedule.repeat: 5s must be after the last row, at 5s",
-    "edge-cloud: {schedule: {trace: {file: traces/up.txt, up: traces/up.txt}}}":
+    ),
+    ("edge-cloud: {schedule: {csv: drive.csv, repeat: 5s}}", "schedule.repeat: 5s must be after the last row, at 5s"),
+    (
+        "edge-cloud: {schedule: {trace: {file: traces/up.txt, up: traces/up.txt}}}",
         "schedule.trace: name one file, or files for up and down: {up: up.txt, down: down.txt}",
-}  # fmt: skip
+    ),
+]
 
 
-@pytest.mark.parametrize(("link", "expected"), MISTAKES.items(), ids=range(len(MISTAKES)))
+@pytest.mark.parametrize(("link", "expected"), MISTAKES, ids=range(len(MISTAKES)))
 def test_mistakes_are_told_with_place_and_remedy(folder: Path, link: str, expected: str) -> None:
     assert mistakes(folder, f"  {link}\n") == [f"scenario.yaml:4: links.edge-cloud.{expected}"]
 

@@ -135,8 +135,11 @@ def test_quantities_are_typed() -> None:
     assert scenario.gathering.deadline == 30.0
     assert scenario.expect.duration == 540.0
     assert scenario.expect.bytes.given() == {
-        "total": 10**9, "device-edge": 5 * 10**8, "edge-edge": 0, "edge-cloud": 10**8,
-    }  # fmt: skip
+        "total": 10**9,
+        "device-edge": 5 * 10**8,
+        "edge-edge": 0,
+        "edge-cloud": 10**8,
+    }
     assert scenario.expect.metrics[1].at_least == 0.7
     assert parse("algorithm: hierfavg\nexpect: {bytes: 3mb}", "f.yaml").expect.bytes.given() == {"total": 3 * 10**6}
     assert not parse("algorithm: hierfavg\nexpect: {abandoned: 0%}", "f.yaml").expect.asks()
@@ -196,9 +199,16 @@ def test_overrides_reach_below_short_forms_and_defaults() -> None:
     scenario = parse(
         "algorithm: hierfavg\nlinks: {device-edge: wifi}\nhardware: {device: phone}\nexpect: {bytes: 5mb}\n",
         "f.yaml",
-        ["algorithm.rounds=3", "links.device-edge.latency=9ms", "hardware.device.cores=2", "topology.edges=5",
-         "links.edge-cloud.rate=1mbit", "data.partition={dirichlet: 0.2}", "expect.bytes.edge-cloud=1mb"],
-    )  # fmt: skip
+        [
+            "algorithm.rounds=3",
+            "links.device-edge.latency=9ms",
+            "hardware.device.cores=2",
+            "topology.edges=5",
+            "links.edge-cloud.rate=1mbit",
+            "data.partition={dirichlet: 0.2}",
+            "expect.bytes.edge-cloud=1mb",
+        ],
+    )
     assert scenario.rounds == 3
     assert scenario.links["device-edge"].changes()["latency"] == "9ms"
     assert scenario.links["device-edge"].profile == "wifi"
@@ -381,79 +391,103 @@ def test_mistakes_are_told_with_place_and_remedy(text: str, expected: list[str])
     assert messages(text) == expected
 
 
-TOPOLOGIES = {
-    "{edges: 0}": "topology.edges: without edges give devices, the number of devices below the cloud",
-    "{devices: 2, cloud: false}": "topology.cloud: without edges and without a cloud nobody connects the devices",
-    "{edges: 2, devices: 2}": "topology.devices: devices attach to the cloud only without edges; give devices_per_edge",
-    "{edges: 0, devices: 2, devices_per_edge: 3}":
+TOPOLOGIES = [
+    ("{edges: 0}", "topology.edges: without edges give devices, the number of devices below the cloud"),
+    ("{devices: 2, cloud: false}", "topology.cloud: without edges and without a cloud nobody connects the devices"),
+    (
+        "{edges: 2, devices: 2}",
+        "topology.devices: devices attach to the cloud only without edges; give devices_per_edge",
+    ),
+    (
+        "{edges: 0, devices: 2, devices_per_edge: 3}",
         "topology.devices_per_edge: there are no edges; give devices to attach devices to the cloud",
-    "{edges: 2, devices_per_edge: [1, 2, 3]}": "topology.devices_per_edge: the list has 3 numbers for 2 edges",
-    "{devices_per_edge: many}": "topology.devices_per_edge: write a whole number, not the text 'many'",
-    "{devices_per_edge: [1, -2]}": "topology.devices_per_edge: must be at least 0, not -2",
-    "{edges: 1, mesh: true}": "topology.mesh: takes two edges or more, here is 1",
-    "{edges: 300, devices_per_edge: 300}": "topology.edges: 90301 nodes are more than there are addresses for, 65000",
-}  # fmt: skip
+    ),
+    ("{edges: 2, devices_per_edge: [1, 2, 3]}", "topology.devices_per_edge: the list has 3 numbers for 2 edges"),
+    ("{devices_per_edge: many}", "topology.devices_per_edge: write a whole number, not the text 'many'"),
+    ("{devices_per_edge: [1, -2]}", "topology.devices_per_edge: must be at least 0, not -2"),
+    ("{edges: 1, mesh: true}", "topology.mesh: takes two edges or more, here is 1"),
+    ("{edges: 300, devices_per_edge: 300}", "topology.edges: 90301 nodes are more than there are addresses for, 65000"),
+]
 
 
-@pytest.mark.parametrize(("topology", "expected"), TOPOLOGIES.items())
+@pytest.mark.parametrize(("topology", "expected"), TOPOLOGIES)
 def test_topologies_that_do_not_add_up(topology: str, expected: str) -> None:
     assert messages(f"algorithm: hierfavg\ntopology: {topology}\n") == [f"f.yaml:2: {expected}"]
 
 
-FAULTS = {
-    "{at: 1s, node: device-9, action: crash}":
+FAULTS = [
+    (
+        "{at: 1s, node: device-9, action: crash}",
         ".node: there is no node 'device-9'; did you mean 'device-1-1'? (nodes: cloud, device-0-0, device-0-1, "
         "device-1-0, device-1-1, edge-0, edge-1)",
-    "{at: 1s, nodes: [edge-0, edge-7], action: crash}":
+    ),
+    (
+        "{at: 1s, nodes: [edge-0, edge-7], action: crash}",
         ".nodes: there is no node 'edge-7'; did you mean 'edge-1'? (nodes: cloud, device-0-0, device-0-1, "
         "device-1-0, device-1-1, edge-0, edge-1)",
-    "{node: cloud, action: crash}":
+    ),
+    (
+        "{node: cloud, action: crash}",
         ": a fault says when with exactly one of at, round, every_round, random; here is none",
-    "{at: 1s, round: 2, node: cloud, action: crash}":
+    ),
+    (
+        "{at: 1s, round: 2, node: cloud, action: crash}",
         ": a fault says when with exactly one of at, round, every_round, random; here are at and round",
-    "{at: 1s, action: crash}": ": a fault says whom with exactly one of node, nodes, of, between; here is none",
-    "{at: 1s, of: devices, action: crash}": ".of: say how many of the devices, with either fraction or count",
-    "{at: 1s, node: cloud, count: 2, action: crash}": ".count: goes with of: devices or of: edges, not with node",
-    "{at: 1s, of: devices, count: 5, action: crash}": ".count: 5 is more than there are devices, 4",
-    "{every_round: 10%, node: edge-0, action: crash}":
+    ),
+    ("{at: 1s, action: crash}", ": a fault says whom with exactly one of node, nodes, of, between; here is none"),
+    ("{at: 1s, of: devices, action: crash}", ".of: say how many of the devices, with either fraction or count"),
+    ("{at: 1s, node: cloud, count: 2, action: crash}", ".count: goes with of: devices or of: edges, not with node"),
+    ("{at: 1s, of: devices, count: 5, action: crash}", ".count: 5 is more than there are devices, 4"),
+    (
+        "{every_round: 10%, node: edge-0, action: crash}",
         ".every_round: is a share of a group: add of: devices or of: edges",
-    "{every_round: 10%, of: edges, count: 1, action: crash}": ".count: every_round already says how many",
-    "{at: 1s, node: edge-0, action: partition}":
-        ".action: partition needs between, e.g. between: [edge-0, cloud]",
-    "{at: 1s, between: [edge-0, cloud], action: crash}":
-        ".between: goes with partition and degrade, not with crash",
-    "{at: 1s, between: [edge-0], action: partition}":
+    ),
+    ("{every_round: 10%, of: edges, count: 1, action: crash}", ".count: every_round already says how many"),
+    ("{at: 1s, node: edge-0, action: partition}", ".action: partition needs between, e.g. between: [edge-0, cloud]"),
+    ("{at: 1s, between: [edge-0, cloud], action: crash}", ".between: goes with partition and degrade, not with crash"),
+    (
+        "{at: 1s, between: [edge-0], action: partition}",
         ".between: write the two sides, each a name, a group or a list of names, like [edge-0, cloud], not 1 sides",
-    "{at: 1s, between: [edge-0, edge-1], action: partition}": ".between: no link joins the two sides",
-    "{at: 1s, between: [edges, [edge-1, cloud]], action: partition}": ".between: edge-1 is on both sides",
-    "{at: 1s, between: [edges, clod], action: partition}":
+    ),
+    ("{at: 1s, between: [edge-0, edge-1], action: partition}", ".between: no link joins the two sides"),
+    ("{at: 1s, between: [edges, [edge-1, cloud]], action: partition}", ".between: edge-1 is on both sides"),
+    (
+        "{at: 1s, between: [edges, clod], action: partition}",
         ".between: there is no node 'clod'; did you mean 'cloud'? (nodes: cloud, device-0-0, device-0-1, device-1-0, "
         "..., edge-0, edge-1, edges)",
-    "{at: 1s, node: cloud, action: slow}":
+    ),
+    (
+        "{at: 1s, node: cloud, action: slow}",
         ".action: slow needs a factor; factor: 4 makes steps last four times as long",
-    "{at: 1s, node: cloud, action: pause, factor: 2}": ".factor: goes with slow, not pause",
-    "{at: 1s, node: cloud, action: slow, factor: 0.5}": ".factor: must be above 1, not 0.5",
-    "{at: 1s, node: cloud, action: degrade}": ".action: degrade needs a profile or keys of one, e.g. loss: 10%",
-    "{at: 1s, node: cloud, action: crash, loss: 3%}": ".loss: goes with degrade, not crash",
-    "{at: 1s, node: edge-0, action: degrade, loss: 3}":
-        ".loss: 3 has no unit; write a percentage: 3%",
-    "{at: 1s, node: edge-0, action: degrade, reorder: 3%}":
+    ),
+    ("{at: 1s, node: cloud, action: pause, factor: 2}", ".factor: goes with slow, not pause"),
+    ("{at: 1s, node: cloud, action: slow, factor: 0.5}", ".factor: must be above 1, not 0.5"),
+    ("{at: 1s, node: cloud, action: degrade}", ".action: degrade needs a profile or keys of one, e.g. loss: 10%"),
+    ("{at: 1s, node: cloud, action: crash, loss: 3%}", ".loss: goes with degrade, not crash"),
+    ("{at: 1s, node: edge-0, action: degrade, loss: 3}", ".loss: 3 has no unit; write a percentage: 3%"),
+    (
+        "{at: 1s, node: edge-0, action: degrade, reorder: 3%}",
         ": on the link edge-0 -> cloud: reorder: needs a latency: a packet can only overtake others that are on their "
         "way",
-    "{round: 40, node: cloud, action: crash}": ".round: the run has 10 rounds, it never comes to round 40",
-    "{at: 10min, node: cloud, action: crash}": ".at: the run is over by then: stop.after is 5min",
-    "{at: 1s, node: device-0-0, action: join, for: 5s}":
+    ),
+    ("{round: 40, node: cloud, action: crash}", ".round: the run has 10 rounds, it never comes to round 40"),
+    ("{at: 10min, node: cloud, action: crash}", ".at: the run is over by then: stop.after is 5min"),
+    (
+        "{at: 1s, node: device-0-0, action: join, for: 5s}",
         ".for: join has no end; a node that comes back is a crash or a disconnect",
-    "{every_round: 10%, of: devices, action: leave}": ".action: leave happens once: say when with at or round",
-    "{at: 1s, node: cloud, action: leave}": ".action: cloud leads the rounds and cannot leave",
-    "{at: 1s, node: cloud, action: crsh}":
+    ),
+    ("{every_round: 10%, of: devices, action: leave}", ".action: leave happens once: say when with at or round"),
+    ("{at: 1s, node: cloud, action: leave}", ".action: cloud leads the rounds and cannot leave"),
+    (
+        "{at: 1s, node: cloud, action: crsh}",
         ".action: 'crsh' is not one of: crash, pause, disconnect, partition, degrade, slow, join, leave; did you mean "
         "'crash'?",
-    "{at: 1s, node: cloud}": ": 'action' is missing",
-}  # fmt: skip
+    ),
+    ("{at: 1s, node: cloud}", ": 'action' is missing"),
+]
 
 
-@pytest.mark.parametrize(("fault", "expected"), FAULTS.items())
+@pytest.mark.parametrize(("fault", "expected"), FAULTS)
 def test_faults_that_make_no_sense(fault: str, expected: str) -> None:
     text = f"algorithm: hierfavg\nlinks: {{edge-cloud: {{rate: 1mbit}}}}\nstop: {{after: 5min}}\nfaults:\n  - {fault}\n"
     assert messages(text) == [f"f.yaml:5: faults.0{expected}"]
@@ -493,10 +527,12 @@ def test_a_quorum_is_a_share_or_a_number_of_peers(written: str, expected: str) -
             "cloud cannot wait for 2 answers: it has 1 edge",
         ),
         ("algorithm: {name: feelpgen, participation: 1.0}\ntopology: {cloud: false}", None),
-        ("algorithm: {name: feelpgen-minus, participation: 1.0}\ntopology: {cloud: false}",
-         "edge-0 cannot wait for 2 answers: it asks 1 other edge too"),
+        (
+            "algorithm: {name: feelpgen-minus, participation: 1.0}\ntopology: {cloud: false}",
+            "edge-0 cannot wait for 2 answers: it asks 1 other edge too",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_quorum_by_number_is_no_larger_than_who_is_asked(text: str, expected: str | None) -> None:
     text += "\ngathering: {quorum: 2}\n"
     if expected is None:

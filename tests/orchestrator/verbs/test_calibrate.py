@@ -9,10 +9,17 @@ from orchestrator.verbs.calibrate import print_measured
 from tests.orchestrator.consoles import printed
 
 ROW: dict[str, Any] = {
-    "link_class": "device-edge", "source": "device-with-a-long-name-0-1", "target": "edge-0", "quantity": "rtt",
-    "asked": 0.004, "measured": 0.0043, "low": 0.0036, "high": 0.0055, "verdict": "pass",
+    "link_class": "device-edge",
+    "source": "device-with-a-long-name-0-1",
+    "target": "edge-0",
+    "quantity": "rtt",
+    "asked": 0.004,
+    "measured": 0.0043,
+    "low": 0.0036,
+    "high": 0.0055,
+    "verdict": "pass",
     "detail": "median of 100 round trips",
-}  # fmt: skip
+}
 REPORT = Path("/home/somebody/experiments/with/links/runs/mine-20261122-154058-1ef8/report.html")
 
 

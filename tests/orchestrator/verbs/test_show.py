@@ -118,9 +118,12 @@ def test_hundreds_of_nodes_collapse() -> None:
 def test_the_switch_is_asked_for_a_link_with_its_profile_and_seed() -> None:
     link = plan(DOZEN).links[0]
     assert link_request(link) == {
-        "op": "link", "source": "edge-0", "target": "cloud", "seed": link.seed,
+        "op": "link",
+        "source": "edge-0",
+        "target": "cloud",
+        "seed": link.seed,
         "profile": {"latency": "40ms", "jitter": "5ms", "loss": "0.5%", "rate": "50mbit"},
-    }  # fmt: skip
+    }
 
 
 def test_requests_are_shown_for_the_userspace_engine() -> None:

@@ -45,9 +45,15 @@ IMAGE = {
     },
 }
 FACTS = {
-    "OSType": "linux", "KernelVersion": os.uname().release, "Architecture": "x86_64", "CpuCfsQuota": True,
-    "MemoryLimit": True, "SwapLimit": True, "PidsLimit": True, "SecurityOptions": ["name=seccomp,profile=default"],
-}  # fmt: skip
+    "OSType": "linux",
+    "KernelVersion": os.uname().release,
+    "Architecture": "x86_64",
+    "CpuCfsQuota": True,
+    "MemoryLimit": True,
+    "SwapLimit": True,
+    "PidsLimit": True,
+    "SecurityOptions": ["name=seccomp,profile=default"],
+}
 
 
 def answer(status: int) -> Response:
@@ -229,8 +235,10 @@ async def test_a_node_is_a_labelled_container_without_network_or_rights(
     asked = client.made[0].asked
     assert (asked["image"], asked["command"]) == ("edgebed-node", ["/run/edgebed/assignment.json"])
     assert asked["labels"] == {
-        "org.edgebed.run": directory.run, "org.edgebed.node": "device-0", "org.edgebed.directory": str(directory.path),
-    }  # fmt: skip
+        "org.edgebed.run": directory.run,
+        "org.edgebed.node": "device-0",
+        "org.edgebed.directory": str(directory.path),
+    }
     assert asked["environment"]["EDGEBED_RUN"] == directory.run
     assert (asked["network_mode"], asked["read_only"], asked["cap_drop"]) == ("none", True, ["ALL"])
     assert asked["security_opt"] == ["no-new-privileges:true"]
@@ -280,8 +288,9 @@ async def test_a_node_may_have_an_image_of_its_own_also_for_another_processor(
         client.made[-1].die(0)
         await exit_of(made)
     assert [(each.asked["image"], each.asked["user"]) for each in client.made] == [
-        ("edgebed-node", "1000:1000"), ("board", "7:8"),
-    ]  # fmt: skip
+        ("edgebed-node", "1000:1000"),
+        ("board", "7:8"),
+    ]
     assert [note for note in made.notes() if "board" in note] == [
         "the image board is of version 0.0.9, the orchestrator of 0.1.0",
         "nodes of the image board are emulated (arm64 on amd64): what they compute is right, how fast is not",
@@ -480,8 +489,12 @@ def test_engines_that_do_not_fit(change: dict[str, Any], said: str) -> None:
 def test_limits_are_those_of_the_hardware() -> None:
     board = HardwareClass("board", speed=0.1, cores=1.5, memory=2**30)
     assert Limits().of_hardware(board) == {
-        "pids_limit": 256, "cpu_period": 100_000, "cpu_quota": 150_000, "mem_limit": 2**30, "memswap_limit": 2**30,
-    }  # fmt: skip
+        "pids_limit": 256,
+        "cpu_period": 100_000,
+        "cpu_quota": 150_000,
+        "mem_limit": 2**30,
+        "memswap_limit": 2**30,
+    }
     assert Limits().of_hardware(HardwareClass("host")) == {"pids_limit": 256}
     assert Limits(cpu=False, swap=False).of_hardware(board) == {"pids_limit": 256, "mem_limit": 2**30}
 

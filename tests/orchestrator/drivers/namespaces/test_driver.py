@@ -41,12 +41,14 @@ def test_a_node_is_given_its_checkpoints_and_a_share_of_the_runs_files(
     monkeypatch.setattr(os, "chown", lambda path, uid, gid, **_: given.update({path.name: (uid, gid)}))
     assert hand_over(directory, "cloud", data, User(5, 6)) == earlier.parent
     assert given == {
-        "cloud": (5, 6), "cloud.checkpoint": (5, 6),  # of an earlier life, perhaps as another user
-        "control": (-1, 6), "socket": (-1, 6), "shards.npz": (-1, 6),
-    }  # fmt: skip
-    assert [path.stat().st_mode & 0o777 for path in (directory.control, directory.socket, directory.shards)] == [
-        0o710, 0o660, 0o640,
-    ]  # fmt: skip
+        "cloud": (5, 6),
+        "cloud.checkpoint": (5, 6),  # of an earlier life, perhaps as another user
+        "control": (-1, 6),
+        "socket": (-1, 6),
+        "shards.npz": (-1, 6),
+    }
+    shared = (directory.control, directory.socket, directory.shards)
+    assert [path.stat().st_mode & 0o777 for path in shared] == [0o710, 0o660, 0o640]
     given.clear()
     assert hand_over(directory, "edge-0", data, None).is_dir()
     assert given == {}

@@ -31,9 +31,16 @@ def test_numbers_of_numpy_become_pythons() -> None:
     assert cross([np.float64(0.1), np.int64(7), np.bool_(True)]) == [0.1, 7, True]
 
 
-@pytest.mark.parametrize("array", [
-    np.arange(6, dtype=np.float32).reshape(2, 3), np.array(4), np.zeros((0, 3)), np.arange(8)[::2], np.eye(3).T,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+        np.array(4),
+        np.zeros((0, 3)),
+        np.arange(8)[::2],
+        np.eye(3).T,
+    ],
+)
 def test_arrays_cross_bit_by_bit(array: np.ndarray[Any, Any]) -> None:
     for crossed in (cross(array), cross({"w": array})["w"], cross([array, 1])[0]):
         assert crossed.dtype == array.dtype
@@ -53,9 +60,8 @@ def test_records_and_functions_of_node() -> None:
     assert isinstance(result, TrainResult)
     assert (result.samples, result.steps, result.loss) == (10, 2, 0.5)
     np.testing.assert_array_equal(result.weights["w"], weights["w"])
-    assert cross([Evaluation(0.5, 1.0, 3), FedAvg(learning_rate=0.3)]) == [
-        Evaluation(0.5, 1.0, 3), FedAvg(learning_rate=0.3),
-    ]  # fmt: skip
+    records = [Evaluation(0.5, 1.0, 3), FedAvg(learning_rate=0.3)]
+    assert cross(records) == records
     assert cross(weighted_mean) is weighted_mean
     term = cross(ProximalTerm(weights, 0.1))
     assert term.mu == 0.1

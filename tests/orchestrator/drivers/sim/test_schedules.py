@@ -44,9 +44,8 @@ def test_every_change_is_made_at_its_time(tmp_path: Path) -> None:
     assert {change["late"] for change in changes} == {0.0}
     assert all(abs(change["t"] - began - change["at"]) < 1e-9 for change in changes)
     handover = [change for change in changes if change["links"] == "edge-0 → device-0-1"]
-    assert [(change["at"], change["became"]) for change in handover] == [
-        (1.25, "cut"), (1.55, "9.5ms ±2ms, 129.9mbit"),
-    ]  # fmt: skip
+    became = [(change["at"], change["became"]) for change in handover]
+    assert became == [(1.25, "cut"), (1.55, "9.5ms ±2ms, 129.9mbit")]
     ended = {course["links"]: course for course in events(result, "schedule ended")}
     assert ended["edge-cloud: edge-0 → cloud and 3 more"]["changes"] == 40  # every 100 ms for 4 s
     check = next(check for check in result.summary["checks"] if check["name"] == "links over time")

@@ -15,9 +15,13 @@ ACTIONS = ("crash", "pause", "disconnect", "partition", "degrade", "slow", "join
 
 
 def drawn_faults(
-    topology: Mapping[str, Any], algorithm: Algorithm, rounds: int, stop: Mapping[str, Any],
-    links: Mapping[str, Any], dice: Dice,
-) -> list[dict[str, Any]]:  # fmt: skip
+    topology: Mapping[str, Any],
+    algorithm: Algorithm,
+    rounds: int,
+    stop: Mapping[str, Any],
+    links: Mapping[str, Any],
+    dice: Dice,
+) -> list[dict[str, Any]]:
     """The faults of a scenario. Most cases use few of the actions."""
     members = Topology(**topology).members()
     tiers = {member.name: member.tier for member in members}

@@ -15,17 +15,33 @@ from tests.campaign.faults import drawn_faults
 from tests.campaign.links import drawn_links, slowest
 
 QUICK: Mapping[str, Mapping[str, Any]] = {
-    "fededs": {"profile": "fast", "epochs": 1, "epochs_max": 2, "model_epochs": 1, "encryptor_epochs": 1,
-               "encryptor_width": 4},
+    "fededs": {
+        "profile": "fast",
+        "epochs": 1,
+        "epochs_max": 2,
+        "model_epochs": 1,
+        "encryptor_epochs": 1,
+        "encryptor_width": 4,
+    },
     "edgecloud": {"epochs": 1},
     "phe-fl": {"epochs": 1},
     "feelpgen-minus": {"steps": 2, "inner_rounds": 1, "generator_steps": 2, "generator_hidden": 8},
     "feelpgen": {"steps": 2, "inner_rounds": 1, "generator_steps": 2, "generator_hidden": 8, "features": 10},
     "feelpgen-plus": {"steps": 2, "inner_rounds": 1, "generator_steps": 2, "generator_hidden": 8, "features": 10},
-    "dffke": {"profile": "fast", "first_epochs": 1, "epochs": 1, "embeddings": 8, "dimension": 8, "width": 4,
-              "docking_epochs": 1, "decoder_epochs": 1, "exchange_epochs": 1, "memory_rounds": 1},
+    "dffke": {
+        "profile": "fast",
+        "first_epochs": 1,
+        "epochs": 1,
+        "embeddings": 8,
+        "dimension": 8,
+        "width": 4,
+        "docking_epochs": 1,
+        "decoder_epochs": 1,
+        "exchange_epochs": 1,
+        "memory_rounds": 1,
+    },
     "fedfeat": {"epochs": 1, "retrain_epochs": 1},
-}  # fmt: skip
+}
 """Parameters by which an algorithm that trains for long by default does so for a moment."""
 
 
@@ -53,8 +69,8 @@ def generate(seed: int) -> Case:
         "expect": {"accuracy": "15%"} if Dice(seed, "expect").coin(0.1) else {},
         "driver": "sim",
     }
-    return Case(str(seed), {key: value for key, value in scenario.items() if value not in ({}, [])},
-                _interruption(rounds, Dice(seed, "interruption")))  # fmt: skip
+    said = {key: value for key, value in scenario.items() if value not in ({}, [])}
+    return Case(str(seed), said, _interruption(rounds, Dice(seed, "interruption")))
 
 
 def _topology(algorithm: Algorithm, dice: Dice) -> dict[str, Any]:
@@ -97,12 +113,13 @@ def _parameters(algorithm: Algorithm, dice: Dice) -> dict[str, Any]:
 
 
 def _data(topology: Mapping[str, Any], dice: Dice) -> dict[str, Any]:
-    partitions: list[Any] = [
-        "iid",
-        {"dirichlet": {"alpha": dice.number(0.05, 10), "min_samples": dice.whole(0, 5),
-                       "variant": dice.pick(["class", "class-uncapped", "client"])}},
-        {"shards": {"shard_size": "auto", "shards_per_client": dice.whole(1, 3)}},
-    ]  # fmt: skip
+    dirichlet = {
+        "alpha": dice.number(0.05, 10),
+        "min_samples": dice.whole(0, 5),
+        "variant": dice.pick(["class", "class-uncapped", "client"]),
+    }
+    shards = {"shard_size": "auto", "shards_per_client": dice.whole(1, 3)}
+    partitions: list[Any] = ["iid", {"dirichlet": dirichlet}, {"shards": shards}]
     if topology.get("edges"):
         partitions.append({"labels-per-edge": dice.pick(["D1", "D2", "D3", "D4"])})
     if topology.get("edges", 0) > 1:

@@ -29,8 +29,15 @@ from tests.campaign.case import Interruption
 ROOT = Path(__file__).parents[2]
 LIMIT = 60.0  # s of the host's time that a run may take
 PATIENCE = 5.0  # s in which what a run started has to be gone after it
-LONG = ("numpy.random", "orchestrator.cli", "orchestrator.run.launch", "orchestrator.results.junit",
-        "orchestrator.results.summary", "orchestrator.drivers.sim.simulation", "tests.campaign.canaries")  # fmt: skip
+LONG = (
+    "numpy.random",
+    "orchestrator.cli",
+    "orchestrator.run.launch",
+    "orchestrator.results.junit",
+    "orchestrator.results.summary",
+    "orchestrator.drivers.sim.simulation",
+    "tests.campaign.canaries",
+)
 """What takes long to import."""
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 
@@ -54,13 +61,20 @@ class Host:
         environment = os.environ | {"PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT)}
         self._process = subprocess.Popen(
             [sys.executable, "-W", "always", "-m", "tests.campaign.host"],
-            cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def begin(
-        self, folder: Path, words: Sequence[str | Path], interruption: Interruption | None = None,
+        self,
+        folder: Path,
+        words: Sequence[str | Path],
+        interruption: Interruption | None = None,
         planted: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Have a command run; ``planted`` names a defect of `canaries` that it has."""
         assert self._process.stdin is not None
         stop = interruption and [interruption.signal, interruption.after, interruption.round]

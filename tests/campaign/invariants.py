@@ -217,8 +217,10 @@ def bytes_add_up(trial: Trial) -> Findings:
     for (node, peer, kind, direction), row in traffic.items():
         sent = traffic.get((peer, node, kind, "sent"))
         if direction == "received" and told_all[peer] and (sent is None or row.bytes > sent.bytes):
-            yield (f"{node} has {row.messages} {kind} ({row.bytes} bytes) of {peer}, who sent "
-                   f"{0 if sent is None else sent.messages} ({0 if sent is None else sent.bytes} bytes)")  # fmt: skip
+            yield (
+                f"{node} has {row.messages} {kind} ({row.bytes} bytes) of {peer}, who sent "
+                f"{0 if sent is None else sent.messages} ({0 if sent is None else sent.bytes} bytes)"
+            )
     carried: Counter[tuple[str, str]] = Counter()
     for row in traffic.values():
         if row.direction == "received":
@@ -231,8 +233,10 @@ def bytes_add_up(trial: Trial) -> Findings:
         if min(link[3:]) < 0:
             yield f"{where} counts below 0: {link}"
         if link.delivered_bytes < carried[link.source, link.target] and not _parts(history):
-            yield (f"{where} delivered {link.delivered_bytes} bytes, the messages received had "
-                   f"{carried[link.source, link.target]}")  # fmt: skip
+            yield (
+                f"{where} delivered {link.delivered_bytes} bytes, the messages received had "
+                f"{carried[link.source, link.target]}"
+            )
 
 
 def peers_meet_again(trial: Trial) -> Findings:
@@ -308,10 +312,20 @@ def repeats(trial: Trial) -> Findings:
 INVARIANTS: dict[str, Invariant] = {
     invariant.__name__: invariant
     for invariant in (
-        ends, has_no_defect, has_its_code, time_goes_on, rounds_rise, faults_are_told, states_follow, bytes_add_up,
-        peers_meet_again, figures_are_numbers, is_judged, repeats,
+        ends,
+        has_no_defect,
+        has_its_code,
+        time_goes_on,
+        rounds_rise,
+        faults_are_told,
+        states_follow,
+        bytes_add_up,
+        peers_meet_again,
+        figures_are_numbers,
+        is_judged,
+        repeats,
     )
-}  # fmt: skip
+}
 
 
 def broken(trial: Trial) -> dict[str, list[str]]:
@@ -361,8 +375,11 @@ def _is_over(span: FaultSpan, history: History, stopped: float) -> bool:
     if _parts(history) or span.action in ("join", "leave"):
         return False
     if span.planned["lasts_a_round"]:
-        begun = [each.start for each in history.rounds() if each.node in history.leaders
-                 and each.round > (span.planned["round"] or 0)]  # fmt: skip
+        begun = [
+            each.start
+            for each in history.rounds()
+            if each.node in history.leaders and each.round > (span.planned["round"] or 0)
+        ]
         return any(start < stopped for start in begun)
     duration = span.planned["duration"]
     return duration is not None and span.start + duration < stopped

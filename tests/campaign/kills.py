@@ -77,14 +77,15 @@ def drawn(seed: int, driver: str) -> Kill:
     dice = Dice(seed, "kill")
     rounds = dice.whole(4, 12)
     signals = dice.pick([(signal.SIGKILL,), (signal.SIGKILL,), (signal.SIGTERM,), (signal.SIGSTOP, signal.SIGCONT)])
+    algorithms: list[dict[str, Any]] = [
+        {"name": "hierfavg", "kappa1": 4, "kappa2": 1, "rounds": rounds},
+        {"name": "onlyedge", "rounds": rounds},
+        {"name": "phe-fl", "epochs": 1, "rounds": rounds},
+    ]
     scenario = {
         "name": f"kill-{seed}",
         "seed": seed,
-        "algorithm": dice.pick([
-            {"name": "hierfavg", "kappa1": 4, "kappa2": 1, "rounds": rounds},
-            {"name": "onlyedge", "rounds": rounds},
-            {"name": "phe-fl", "epochs": 1, "rounds": rounds},
-        ]),
+        "algorithm": dice.pick(algorithms),
         "data": {"dataset": "digits", "partition": "iid"},
         "model": "mlp",
         "topology": {"cloud": True, "edges": dice.whole(1, 2), "devices_per_edge": dice.whole(1, 2)},
@@ -93,11 +94,17 @@ def drawn(seed: int, driver: str) -> Kill:
         "probe": {"before": dice.coin(0.2)},
         "driver": driver,
         "engine": "userspace",
-    }  # fmt: skip
+    }
     return Kill(
-        seed, driver, scenario, dice.pick(["orchestrator", *PARTS[driver], *TIERS]), signals,
-        dice.number(0.05, 3), dice.whole(0, rounds), dice.number(0.01, 2),
-    )  # fmt: skip
+        seed,
+        driver,
+        scenario,
+        dice.pick(["orchestrator", *PARTS[driver], *TIERS]),
+        signals,
+        dice.number(0.05, 3),
+        dice.whole(0, rounds),
+        dice.number(0.01, 2),
+    )
 
 
 def carry_out(kill: Kill) -> list[str]:

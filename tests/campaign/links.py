@@ -43,14 +43,19 @@ def profile(dice: Dice, *, least: int = 1) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "latency": dice.seconds(1e-4, 0.5),
         "jitter": dice.seconds(1e-4, 0.1),
-        "loss": dice.percent(0.01, 30) if dice.coin() else
-        {"gilbert-elliott": {"p": dice.percent(0.1, 10), "r": dice.percent(5, 90)}},
+        "loss": _loss(dice),
         "rate": f"{dice.number(100, 1e6):.15g}kbit",
         "duplicate": dice.percent(0.1, 10),
         "corrupt": dice.percent(0.1, 5),
-    }  # fmt: skip
+    }
     chosen = dice.some(list(settings), dice.whole(least, 4))
     return {name: settings[name] for name in chosen}
+
+
+def _loss(dice: Dice) -> Any:
+    if dice.coin():
+        return dice.percent(0.01, 30)
+    return {"gilbert-elliott": {"p": dice.percent(0.1, 10), "r": dice.percent(5, 90)}}
 
 
 def _link(dice: Dice, *, level: bool) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from tests.campaign.generate import QUICK
 
 Path = tuple[str | int, ...]
 
-KEPT = {"name", "seed", "driver", "algorithm", "rounds", "dataset", "samples_per_client", "evaluate_samples", "edges",
-        "devices", "devices_per_edge", "cloud", *(key for given in QUICK.values() for key in given)}  # fmt: skip
+_SCENARIO = {"name", "seed", "driver", "algorithm", "rounds", "dataset", "samples_per_client", "evaluate_samples"}
+_TOPOLOGY = {"edges", "devices", "devices_per_edge", "cloud"}
+KEPT = {*_SCENARIO, *_TOPOLOGY, *(key for given in QUICK.values() for key in given)}
 """What is never left out: without it a run is a larger one."""
 COUNTS: tuple[Path, ...] = (
     ("algorithm", "rounds"),

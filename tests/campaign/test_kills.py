@@ -26,9 +26,8 @@ def test_a_run_survives_a_random_kill_or_ends_as_documented(seed: int) -> None:
 def test_every_part_and_tier_is_struck_by_some_kill() -> None:
     some = [drawn(seed, "namespaces") for seed in range(1, 100)]
     assert {kill.victim for kill in some} == {"orchestrator", *kills.PARTS["namespaces"], *kills.TIERS}
-    assert {signals for kill in some for signals in kill.signals} == {
-        signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGCONT,
-    }  # fmt: skip
+    signals = {each for kill in some for each in kill.signals}
+    assert signals == {signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGCONT}
 
 
 def test_a_process_that_outlives_its_run_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,8 +60,10 @@ def test_a_case_that_fails_is_made_small(hosts: Hosts) -> None:
     (found,) = search(hosts, [Case("large", scenario)], "round-swallowed")
     small = smallest(hosts, found, "round-swallowed")
     assert small.scenario == {  # without its second round it ends by rounds after one of two
-        "algorithm": {"name": "fedavg", "rounds": 2}, "topology": {"devices": 1}, "driver": "sim",
-    }  # fmt: skip
+        "algorithm": {"name": "fedavg", "rounds": 2},
+        "topology": {"devices": 1},
+        "driver": "sim",
+    }
 
 
 def test_what_is_needed_to_fail_stays() -> None:
@@ -73,8 +75,10 @@ def test_what_is_needed_to_fail_stays() -> None:
     scenario = {"algorithm": {"name": "hierfavg"}, "topology": {"edges": 4}, "faults": faults, "links": {"a": {}}}
     small = shrink(Case("1", scenario), fails)
     assert small.scenario == {
-        "algorithm": {"name": "hierfavg"}, "topology": {"edges": 2}, "faults": [{"action": "pause"}],
-    }  # fmt: skip
+        "algorithm": {"name": "hierfavg"},
+        "topology": {"edges": 2},
+        "faults": [{"action": "pause"}],
+    }
 
 
 def _edges(case: Case) -> int:

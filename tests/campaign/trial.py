@@ -110,11 +110,13 @@ class Hosts:
             for host, folder, workers in zip(self._hosts, folders, WORKERS, strict=True):
                 folder.mkdir()
                 (folder / "scenario.yaml").write_text(case.written())
-                host.begin(folder, ["up", folder / "scenario.yaml", *_common(folder, workers)],
-                           case.interruption, planted)  # fmt: skip
+                host.begin(
+                    folder, ["up", folder / "scenario.yaml", *_common(folder, workers)], case.interruption, planted
+                )
             ups = [host.end() for host in self._hosts]
-            going_on = [_was_cut(folder, up) if case.interruption else False
-                        for folder, up in zip(folders, ups, strict=True)]  # fmt: skip
+            going_on = [
+                _was_cut(folder, up) if case.interruption else False for folder, up in zip(folders, ups, strict=True)
+            ]
             for host, folder, workers, cut in zip(self._hosts, folders, WORKERS, going_on, strict=True):
                 if cut:
                     host.begin(folder, ["resume", *_common(folder, workers)], None, planted)

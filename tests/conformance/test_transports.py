@@ -134,11 +134,25 @@ class Loopback:
 
     def node(self, name: str, *peers: str, incarnation: str = "first", limits: Limits = LIMITS) -> Transport:
         assignment = Assignment(
-            run="test", node=name, tier="edge", index=1, seed=1, host="127.0.0.1", port=self._ports[name],
-            keys=self._keys[name], control_endpoint="", control_key="", algorithm="fedavg", model="cnn", leads=False,
-            peers=tuple(self._address(name, peer) for peer in peers), stop=Stop(rounds=1), checkpoint_directory="",
-            data=DataAssignment(dataset="digits", directory="", shards=""), timeouts=TIMEOUTS,
-        )  # fmt: skip
+            run="test",
+            node=name,
+            tier="edge",
+            index=1,
+            seed=1,
+            host="127.0.0.1",
+            port=self._ports[name],
+            keys=self._keys[name],
+            control_endpoint="",
+            control_key="",
+            algorithm="fedavg",
+            model="cnn",
+            leads=False,
+            peers=tuple(self._address(name, peer) for peer in peers),
+            stop=Stop(rounds=1),
+            checkpoint_directory="",
+            data=DataAssignment(dataset="digits", directory="", shards=""),
+            timeouts=TIMEOUTS,
+        )
         self._contexts.append(zmq.Context())
         return ZmqTransport(assignment, incarnation, self._contexts[-1], limits)
 
@@ -164,9 +178,13 @@ class Loopback:
         if (name, peer) not in self._relays:
             self._relays[name, peer] = Relay(self._ports[peer])
         return PeerAddress(
-            name=peer, tier="edge", relation="neighbour", host="127.0.0.1", port=self._relays[name, peer].port,
+            name=peer,
+            tier="edge",
+            relation="neighbour",
+            host="127.0.0.1",
+            port=self._relays[name, peer].port,
             public_key=self._keys[peer].public,
-        )  # fmt: skip
+        )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)

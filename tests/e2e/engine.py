@@ -39,13 +39,12 @@ class Daemon:
     def start(self) -> None:
         """Start it, also after ``kill``, and wait until it answers."""
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                # Should the tests be killed, it goes too.
-                ["setpriv", "--pdeathsig", "TERM", "dockerd", "--host", self.address,
-                 "--data-root", self.folder / "data", "--exec-root", self.folder / "exec",
-                 "--pidfile", self.folder / "pid", "--bridge", "none", "--iptables=false", "--ip6tables=false"],
-                stdout=log, stderr=log,
-            )  # fmt: skip
+            until_killed = ["setpriv", "--pdeathsig", "TERM"]  # should the tests be killed, it goes too
+            places = {"--data-root": "data", "--exec-root": "exec", "--pidfile": "pid"}
+            options = [word for name, place in places.items() for word in (name, self.folder / place)]
+            options += ["--bridge", "none", "--iptables=false", "--ip6tables=false"]
+            command = [*until_killed, "dockerd", "--host", self.address, *options]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
         wait_for(self._answers, "dockerd", START)
 
     def kill(self) -> None:

@@ -47,11 +47,20 @@ def paced(frames: Iterator[Any], count: int, rate: float) -> Iterator[Any]:
 def garbage(draw: random.Random) -> bytes:
     """The first words of somebody who has no keys."""
     whole = GREETING + b"\x04\xc8\x05HELLO\x01\x00" + bytes(72) + draw.randbytes(122)
-    return draw.choice([
-        b"", b"GET / HTTP/1.1\r\n\r\n", draw.randbytes(draw.randrange(1, 2000)), GREETING[: draw.randrange(1, 64)],
-        GREETING, GREETING.replace(b"CURVE", b"NULL\0"), whole, whole[: draw.randrange(64, len(whole))],
-        GREETING + b"\x06" + HUGE + draw.randbytes(500), GREETING + b"\x02" + HUGE, GREETING + b"\x04\x00" * 50,
-    ])  # fmt: skip
+    sayings = [
+        b"",
+        b"GET / HTTP/1.1\r\n\r\n",
+        draw.randbytes(draw.randrange(1, 2000)),
+        GREETING[: draw.randrange(1, 64)],
+        GREETING,
+        GREETING.replace(b"CURVE", b"NULL\0"),
+        whole,
+        whole[: draw.randrange(64, len(whole))],
+        GREETING + b"\x06" + HUGE + draw.randbytes(500),
+        GREETING + b"\x02" + HUGE,
+        GREETING + b"\x04\x00" * 50,
+    ]
+    return draw.choice(sayings)
 
 
 def stranger(assignment: Assignment, count: int, rate: float, draw: random.Random) -> int:
@@ -115,45 +124,64 @@ class Stream:
     def mutation(self) -> Frames:
         draw = self.draw
         number = draw.randrange(1 << 30)
-        odd: Any = draw.choice([
-            None, -1, 1 << 40, (1 << 64) - 1, 1.5, "x" * draw.randrange(300), b"x", [], {}, True,
-            [[]] * draw.randrange(30_000), msgpack.ExtType(5, b"x"), msgpack.Timestamp(1),
-        ])  # fmt: skip
+        plain: list[Any] = [None, -1, 1 << 40, (1 << 64) - 1, 1.5, "x" * draw.randrange(300), b"x", [], {}, True]
+        nested: list[Any] = [[]] * draw.randrange(30_000)
+        odd: Any = draw.choice([*plain, nested, msgpack.ExtType(5, b"x"), msgpack.Timestamp(1)])
         mutations: list[Callable[[], Frames]] = [
-            self.flipped, self.flipped, self.flipped,
+            self.flipped,
+            self.flipped,
+            self.flipped,
             lambda: self.packet(PacketType.MESSAGE, self.header[: draw.randrange(len(self.header))], self.body),
             lambda: self.packet(PacketType.MESSAGE, self.header, self.body[: draw.randrange(512)]),
             lambda: self.packet(PacketType.MESSAGE, self.header, self.body + draw.randbytes(8)),
             lambda: self.packet(PacketType.MESSAGE, self.header),
             lambda: self.packet(PacketType.MESSAGE, draw.randbytes(draw.randrange(400))),
             lambda: self.packet(PacketType.CHUNK, b"", draw.randbytes(draw.randrange(4000))),
-            lambda: self.claiming(round=odd), lambda: self.claiming(kind=odd), lambda: self.claiming(fields=odd),
-            lambda: self.claiming(sender=odd), lambda: self.claiming(layout=odd), lambda: self.claiming(protocol=odd),
-            lambda: self.claiming(fields={"samples": odd}), lambda: self.claiming(**{str(number): odd}),
-            lambda: self.claiming(kind=f"kind-{number}"), lambda: self.claiming(kind="finish"),
-            lambda: self.claiming(kind=draw.choice(sorted(RUNTIME_KINDS))), lambda: self.claiming(kind="model"),
-            lambda: self.claiming(sender="cloud"), lambda: self.claiming(round=number % (1 << 31)),
+            lambda: self.claiming(round=odd),
+            lambda: self.claiming(kind=odd),
+            lambda: self.claiming(fields=odd),
+            lambda: self.claiming(sender=odd),
+            lambda: self.claiming(layout=odd),
+            lambda: self.claiming(protocol=odd),
+            lambda: self.claiming(fields={"samples": odd}),
+            lambda: self.claiming(**{str(number): odd}),
+            lambda: self.claiming(kind=f"kind-{number}"),
+            lambda: self.claiming(kind="finish"),
+            lambda: self.claiming(kind=draw.choice(sorted(RUNTIME_KINDS))),
+            lambda: self.claiming(kind="model"),
+            lambda: self.claiming(sender="cloud"),
+            lambda: self.claiming(round=number % (1 << 31)),
             lambda: self.layout(["w", "<i4", [16, 8]], ["b", "<f4", [8]]),
             lambda: self.layout(["w", "<f4", [8, 16]], ["b", "<f4", [8]]),
-            lambda: self.layout(["w", "<f4", [136]]), lambda: self.layout(["w", "O", [136]]),
-            lambda: self.layout(["w", "<f4", [1 << 28]]), lambda: self.layout(["w", "|u1", [(1 << 30) - 8]]),
-            lambda: self.layout(["w", "<f4", [1 << 62, 1 << 62]]), lambda: self.layout(["w", "<f4", [0, 1 << 28]]),
+            lambda: self.layout(["w", "<f4", [136]]),
+            lambda: self.layout(["w", "O", [136]]),
+            lambda: self.layout(["w", "<f4", [1 << 28]]),
+            lambda: self.layout(["w", "|u1", [(1 << 30) - 8]]),
+            lambda: self.layout(["w", "<f4", [1 << 62, 1 << 62]]),
+            lambda: self.layout(["w", "<f4", [0, 1 << 28]]),
             lambda: self.layout(*([f"{number}-{each}", "|u1", []] for each in range(2000))),
-            lambda: self.message(self.update()), lambda: self.message(self.update("update", number % 10_000)),
+            lambda: self.message(self.update()),
+            lambda: self.message(self.update("update", number % 10_000)),
             lambda: self.packet(PacketType.BEAT),
-            lambda: [], lambda: [b""], lambda: [b"x"] * draw.randrange(3, 30), lambda: [draw.randbytes(13)],
+            lambda: [],
+            lambda: [b""],
+            lambda: [b"x"] * draw.randrange(3, 30),
+            lambda: [draw.randbytes(13)],
             lambda: [prefix(PacketType.MESSAGE, self.stream - 1, 0) + self.header],
             lambda: [struct.pack(">BIQ", draw.randrange(6, 256), self.stream, self.number)],
-        ]  # fmt: skip
+        ]
         return draw.choice(mutations)()
 
     def breaking(self) -> Frames:
         draw = self.draw
         mutations: list[Callable[[], Frames]] = [
-            lambda: self.packet(PacketType.GOODBYE), lambda: self.hello(incarnation=f"flood-{draw.random()}"),
-            lambda: self.hello(incarnation="x" * 100_000), lambda: self.hello(protocol=9), lambda: self.hello(heard=[]),
+            lambda: self.packet(PacketType.GOODBYE),
+            lambda: self.hello(incarnation=f"flood-{draw.random()}"),
+            lambda: self.hello(incarnation="x" * 100_000),
+            lambda: self.hello(protocol=9),
+            lambda: self.hello(heard=[]),
             lambda: [prefix(PacketType.MESSAGE, self.stream, 1 << 60) + self.header],
-        ]  # fmt: skip
+        ]
         return draw.choice(mutations)()
 
     def frames(self) -> Iterator[Frames]:
@@ -183,10 +211,16 @@ def said_by_node(draw: random.Random) -> Iterator[Frames]:
     """What is no message: what is one, and holds what it should not, is for who reads it."""
     odd_types: list[Any] = [None, 1, 1.5, [], {}, b"beat", [[]] * 100_000]
     known: list[Frames] = [
-        [b""], [b"two", b"frames"], [b"\xc1"], [b"\x91" * 2000], [msgpack.packb([1])], [msgpack.packb({})],
-        [msgpack.packb({"type": "beat"})[:-1]], [msgpack.packb({"type": "register", "node": "cloud"})],
+        [b""],
+        [b"two", b"frames"],
+        [b"\xc1"],
+        [b"\x91" * 2000],
+        [msgpack.packb([1])],
+        [msgpack.packb({})],
+        [msgpack.packb({"type": "beat"})[:-1]],
+        [msgpack.packb({"type": "register", "node": "cloud"})],
         *([msgpack.packb({"type": odd})] for odd in odd_types),
-    ]  # fmt: skip
+    ]
     too_long = [msgpack.packb({"type": "beat", "x": "x" * 5_000_000})]
     while True:
         other = [draw.randbytes(draw.randrange(200))] if draw.random() < 0.99 else too_long

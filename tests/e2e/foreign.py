@@ -51,11 +51,13 @@ def build() -> None:
     """Make the image in the Engine that DOCKER_HOST names."""
     with tempfile.TemporaryDirectory(prefix="edgebed-") as place:
         layer, packages = Path(place) / "layer.tar", Path(place) / "packages"
-        _run("mmdebstrap", "--quiet", "--variant=extract", "--architectures=arm64",
-             f"--include={','.join(DEBIAN_PACKAGES)}", DEBIAN, layer)  # fmt: skip
-        _run(sys.executable, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--no-deps", "--only-binary=:all:",
-             "--implementation", "cp", "--python-version", "3.11", *(f"--platform={each}" for each in PLATFORMS),
-             "--requirement", ROOT / "images" / "requirements-aarch64.txt", "--target", packages)  # fmt: skip
+        chosen = ["--variant=extract", "--architectures=arm64", f"--include={','.join(DEBIAN_PACKAGES)}"]
+        _run("mmdebstrap", "--quiet", *chosen, DEBIAN, layer)
+        built = ["--only-binary=:all:", "--implementation", "cp", "--python-version", "3.11"]
+        built += [f"--platform={each}" for each in PLATFORMS]
+        requirements = ROOT / "images" / "requirements-aarch64.txt"
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--no-deps"]
+        _run(*pip, *built, "--requirement", requirements, "--target", packages)
         with tarfile.open(layer, "a") as tar:
             tar.add(packages, "opt/packages", filter=_wanted)
             tar.add(ROOT / "node", "opt/edgebed/node", filter=_wanted)

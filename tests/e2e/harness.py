@@ -23,6 +23,8 @@ from orchestrator.results.history import History
 
 ROOT = Path(__file__).parents[2]
 T = TypeVar("T")
+OWN_MOUNTS = ("unshare", "--user", "--map-root-user", "--mount", "--")
+"""What a program is run by to have mounts of its own, and root's rights over them."""
 
 SMALL = """\
 # Does a small hierarchy learn the digits?

@@ -173,7 +173,7 @@ def attempts(targets: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         "reach the internet": connect(socket.AF_INET, ("192.0.2.1", 80)),
         "reach an abstract socket": connect(socket.AF_UNIX, targets["abstract"]),
         "reach a socket of the host": connect(socket.AF_UNIX, targets["socket"]),
-    }  # fmt: skip
+    }
     return found
 
 

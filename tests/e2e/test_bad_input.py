@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.host.directory import known_runs
 from orchestrator.host.processes import run_processes
-from tests.e2e.harness import ROOT, SMALL, command, json_of, up, write
+from tests.e2e.harness import OWN_MOUNTS, ROOT, SMALL, command, json_of, up, write
 
 pytestmark = pytest.mark.e2e
 
@@ -70,10 +70,13 @@ def test_a_full_disk(tmp_path: Path) -> None:
     # A file system of half a megabyte, mounted where nobody else sees it.
     script = f'mount -t tmpfs -o size=512k none {runs} && exec "$@"'
     done = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--mount", "--", "sh", "-c", script, "sh",
-         *command("up", path, "--runs", runs, "--json")],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        [*OWN_MOUNTS, "sh", "-c", script, "sh", *command("up", path, "--runs", runs, "--json")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "make room" in done.stderr or "space" in done.stderr

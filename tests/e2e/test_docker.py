@@ -187,10 +187,12 @@ async def test_a_hostile_container_gets_nowhere(
 def test_without_root_a_helper_attaches_the_links(tmp_path: Path, engine: Engine) -> None:
     """As a user of the Engine's group and no other right but to read what this test may read."""
     group = Path(docker_socket.address().removeprefix("unix://")).stat().st_gid
+    right = "+dac_read_search"
     as_user = (
-        "setpriv", "--reuid", "1234", "--regid", "1234", "--groups", str(group), "--inh-caps", "+dac_read_search",
-        "--ambient-caps", "+dac_read_search", "env", f"EDGEBED_CACHE={tmp_path}/cache", f"HOME={tmp_path}",
-    )  # fmt: skip
+        *("setpriv", "--reuid", "1234", "--regid", "1234", "--groups", str(group)),
+        *("--inh-caps", right, "--ambient-caps", right),
+        *("env", f"EDGEBED_CACHE={tmp_path}/cache", f"HOME={tmp_path}"),
+    )
     os.chown(tmp_path, 1234, 1234)
     for folder in tmp_path.parents:
         if folder.stat().st_uid == 0 and folder.name.startswith("pytest-"):

@@ -15,7 +15,7 @@ import pytest
 from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.signals import INTERRUPTED
 from orchestrator.results.history import History
-from tests.e2e.harness import ROOT, SMALL, Background, command, traces_of, up, wait_for, write
+from tests.e2e.harness import OWN_MOUNTS, ROOT, SMALL, Background, command, traces_of, up, wait_for, write
 from tests.orchestrator.example_run import Example
 
 pytestmark = pytest.mark.e2e
@@ -55,8 +55,12 @@ def test_output_that_nobody_reads_ends_nothing(tmp_path: Path, redirected: str) 
     line = f'set -o pipefail; "$@" {redirected}'
     done = subprocess.run(
         ["bash", "-c", line, "bash", *command("up", path, "--runs", tmp_path / "runs", "--driver", "sim")],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert ended(only_run(tmp_path / "runs")) == "rounds"
@@ -67,8 +71,12 @@ def test_a_full_disk_under_standard_output_is_told(tmp_path: Path) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             command("validate", write(tmp_path, SHORT)),
-            cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
-        )  # fmt: skip
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     assert (done.returncode, done.stderr) == (1, "error: standard output cannot be written (No space left on device)\n")
 
 
@@ -103,8 +111,12 @@ def test_a_signal_at_any_moment(tmp_path: Path) -> None:
         # Python's own start is not ours to guard: the command says when it has begun.
         process = subprocess.Popen(
             [sys.executable, "-c", STARTED, "up", str(path), "--runs", str(runs), "--driver", "sim"],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
         time.sleep(whole * part / 8)
@@ -185,8 +197,11 @@ def test_an_interrupted_sweep_has_the_same_exit_code(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     process = subprocess.Popen(
         command("sweep", sweep, "--runs", runs, "--driver", "sim"),
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     wait_for(lambda: known_runs(runs / "sweep") or None, "the first run")
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
@@ -200,10 +215,12 @@ def test_a_run_in_a_folder_that_may_only_be_read(tmp_path: Path, verb: str) -> N
     directory = Example(edges=1, devices_per_edge=1, rounds=2, ending="interrupted").build(runs / "old")
     script = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
     done = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--mount", "--", "sh", "-c", script, runs,
-         *command(verb, "old", "--runs", runs)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [*OWN_MOUNTS, "sh", "-c", script, runs, *command(verb, "old", "--runs", runs)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == (2 if verb == "resume" else 1)
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith(f"error: {'nothing can be written in ' if verb == 'resume' else ''}{directory}")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import ROOT, SMALL, write
+from tests.e2e.harness import OWN_MOUNTS, ROOT, SMALL, write
 
 pytestmark = pytest.mark.e2e
 
@@ -49,10 +49,13 @@ def walked(tmp_path: Path, sizes: list[int]) -> list[dict[str, Any]]:
     runs.mkdir()
     path = write(tmp_path, SMALL)
     done = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--mount", "--", sys.executable, "-c", WALK, runs, path, reports,
-         *map(str, sizes)],
-        cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+        [*OWN_MOUNTS, sys.executable, "-c", WALK, runs, path, reports, *map(str, sizes)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -39,8 +39,10 @@ BUILDING = 900.0
 
 
 if not {"EDGEBED_NODE_IMAGES", "EDGEBED_BUILD_IMAGES"} & os.environ.keys():
-    pytest.skip("no images asked for: EDGEBED_NODE_IMAGES names some, EDGEBED_BUILD_IMAGES=1 builds one",
-                allow_module_level=True)  # fmt: skip
+    pytest.skip(
+        "no images asked for: EDGEBED_NODE_IMAGES names some, EDGEBED_BUILD_IMAGES=1 builds one",
+        allow_module_level=True,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -164,9 +166,14 @@ def start(client: DockerClient, image: str, run: Run, name: str, folder: Path, d
         path.chmod(mode)  # the container's user is not the one who runs the tests
     mounts = {str(path): {"bind": str(path), "mode": "ro"} for path in (folder, data)}
     return client.containers.run(
-        image, [str(assignment)], detach=True, network_mode="host", read_only=True, volumes=mounts,
+        image,
+        [str(assignment)],
+        detach=True,
+        network_mode="host",
+        read_only=True,
+        volumes=mounts,
         healthcheck={"interval": SECOND, "timeout": 20 * SECOND, "start_period": 0, "retries": 1},
-    )  # fmt: skip
+    )
 
 
 async def until_health(container: Container, wanted: str) -> None:

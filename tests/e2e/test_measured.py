@@ -47,8 +47,14 @@ links:
   edge-cloud: {latency: 2ms}
 """
 ADDRESSES = {  # 10.77.0.n, counted from the cloud over the edges to the devices
-    "cloud": 1, "edge-0": 2, "edge-1": 3, "device-0-0": 4, "device-0-1": 5, "device-1-0": 6, "device-1-1": 7,
-}  # fmt: skip
+    "cloud": 1,
+    "edge-0": 2,
+    "edge-1": 3,
+    "device-0-0": 4,
+    "device-0-1": 5,
+    "device-1-0": 6,
+    "device-1-1": 7,
+}
 TRIES = 3
 TCP_SHARE = 1448 / 1514  # payload of a full frame with timestamps
 UDP_SIZE = 1400
@@ -66,11 +72,14 @@ class Nodes:
 
     def ping(self, source: str, target: str, count: int, interval: float, size: int = 56) -> list[float]:
         """Round-trip times in seconds; those of lost echoes are missing."""
+        options = ["-n", "-c", str(count), "-i", str(interval), "-s", str(size), "-W", "2"]
         done = subprocess.run(
-            [*self._enter[source], "ping", "-n", "-c", str(count), "-i", str(interval), "-s", str(size), "-W", "2",
-             address(target)],
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+            [*self._enter[source], "ping", *options, address(target)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         assert f"{count} packets transmitted" in done.stdout, done.stdout[-500:] + done.stderr
         return [float(each) / 1000 for each in re.findall(r"time=([\d.]+) ms", done.stdout)]
 
@@ -89,8 +98,10 @@ class Nodes:
     def _iperf(self, source: str, target: str, *options: str) -> dict[str, Any]:
         serving = subprocess.Popen(
             [*self._enter[target], "iperf3", "--server", "--one-off", "--forceflush", "--bind", address(target)],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         try:
             assert serving.stdout is not None
             for line in serving.stdout:
@@ -98,8 +109,11 @@ class Nodes:
                     break
             done = subprocess.run(
                 [*self._enter[source], "iperf3", "--client", address(target), "--json", *options],
-                capture_output=True, text=True, timeout=60, check=False,
-            )  # fmt: skip
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
             said: dict[str, Any] = json.loads(done.stdout)
         finally:
             serving.kill()

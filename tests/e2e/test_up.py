@@ -139,9 +139,12 @@ def test_links_are_calibrated_without_training(tmp_path: Path) -> None:
     path = write(tmp_path, SMALL.replace("latency: 2ms", "latency: 2ms, loss: 2%"))
     for _ in range(3):  # the verdict may be "fail" on a machine that is busy with something else
         done = subprocess.run(
-            command("calibrate", path, "--runs", tmp_path / "runs", "--json"), cwd=ROOT, capture_output=True, text=True,
+            command("calibrate", path, "--runs", tmp_path / "runs", "--json"),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
             check=False,
-        )  # fmt: skip
+        )
         if done.returncode != 3:
             break
     assert done.returncode == 0, done.stderr

@@ -30,9 +30,13 @@ def test_a_run(tmp_path: Path, driver: str) -> None:
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('imported from the working directory')\n")
     done = subprocess.run(
         [*EDGEBED, "up", scenario.name, "--driver", driver, "--set", "algorithm.rounds=2", "--json"],
-        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode in (0, 3), done.stderr  # 3: this machine is too busy to keep pace
     summary = json.loads(done.stdout)
     assert (summary["rounds"], summary["error"]) == (2, None)

@@ -48,8 +48,12 @@ def unfit() -> str:
     with tempfile.TemporaryDirectory(prefix="edgebed-lab-") as name:
         said = subprocess.run(
             [*command, f"uml_dir={name}/", "con=null", "con0=null,fd:1"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=BOOT, check=False,
-        ).stdout  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=BOOT,
+            check=False,
+        ).stdout
     if b"set fp regs failed" not in said:
         return ""
     return "user-mode Linux cannot run on this processor: it has more registers than the guest's kernel can hand back"

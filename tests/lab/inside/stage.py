@@ -37,9 +37,13 @@ class Stage:
     """
 
     def __init__(
-        self, devices: int, directory: Path, link: str = "{}", tried: dict[str, Any] | None = None,
+        self,
+        devices: int,
+        directory: Path,
+        link: str = "{}",
+        tried: dict[str, Any] | None = None,
         scenario: str = SCENARIO,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`link`: the profile of all links. `tried`: what the tryout of another stage has found. Attaches nobody."""
         self.plan: Plan = make_plan(parse(scenario.format(devices=devices, link=link), "lab.yaml"), None)
         self.nodes: dict[str, Namespace] = {}

@@ -128,8 +128,11 @@ def test_counters_are_exact(stage: Stage, note: Note) -> None:
     assert on_the_way["delivered"] == before["delivered"]
     assert difference["lost"] == 500 - arrived > 0
     assert (difference["delivered"], difference["delivered_bytes"]) == (arrived, 100 * arrived)
-    note("counters of 500 sent: offered, delivered + lost", "500, 500", f"{difference['offered']}, {arrived} + "
-         f"{difference['lost']}")  # fmt: skip
+    note(
+        "counters of 500 sent: offered, delivered + lost",
+        "500, 500",
+        f"{difference['offered']}, {arrived} + {difference['lost']}",
+    )
 
 
 def test_counters_outlive_a_restart(stage: Stage) -> None:

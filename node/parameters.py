@@ -66,9 +66,14 @@ class Switch(OneOf):
 
 
 def number(
-    default: float | None, *, low: float, high: float = math.inf, above: bool = False, below: bool = False,
+    default: float | None,
+    *,
+    low: float,
+    high: float = math.inf,
+    above: bool = False,
+    below: bool = False,
     none: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     return field(default=default, metadata={"allowed": Between(float, low, high, above, below, none)})
 
 

@@ -58,9 +58,16 @@ class Role:
     """
 
     def __init__(
-        self, assignment: Assignment, transport: Transport, compute: Compute, reporter: Reporter, *,
-        params: Any = None, learner: Any = None, restored: Checkpoint | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        assignment: Assignment,
+        transport: Transport,
+        compute: Compute,
+        reporter: Reporter,
+        *,
+        params: Any = None,
+        learner: Any = None,
+        restored: Checkpoint | None = None,
+    ) -> None:
         self.name = assignment.node
         self.tier = assignment.tier
         self.parent: str | None = next(iter(assignment.related("parent")), None)
@@ -116,9 +123,14 @@ class Role:
         self._reporter.event("round", round=t, **numbers, phase="end", gatherings=gatherings, abandoned=abandoned)
 
     async def send(
-        self, to: str | Iterable[str], kind: str, tensors: Tensors | None = None, *, round: int | None = None,
+        self,
+        to: str | Iterable[str],
+        kind: str,
+        tensors: Tensors | None = None,
+        *,
+        round: int | None = None,
         **fields: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Send a message to one or more peers; ``fields`` are small values that msgpack knows.
 
         The tensors are copied at once. What cannot be delivered because the peer went away is dropped; use ``publish``
@@ -127,9 +139,14 @@ class Role:
         await self._exchange.send([to] if isinstance(to, str) else to, self._message(kind, tensors, round, fields))
 
     async def publish(
-        self, to: str | Iterable[str], kind: str, tensors: Tensors | None = None, *, round: int | None = None,
+        self,
+        to: str | Iterable[str],
+        kind: str,
+        tensors: Tensors | None = None,
+        *,
+        round: int | None = None,
         **fields: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Send, and keep as the standing message of its kind, which is sent again to each of these peers that comes
         later or comes back, until the next ``publish`` of the kind."""
         await self._exchange.publish([to] if isinstance(to, str) else to, self._message(kind, tensors, round, fields))

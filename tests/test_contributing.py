@@ -64,8 +64,13 @@ def test_a_worked_example_runs(tree: Path, title: str) -> None:
     (tree / "example.yaml").write_text(scenario)
     done = subprocess.run(
         [sys.executable, "-m", "orchestrator", "up", "example.yaml", "--driver", "sim", "--workers", "1", "--json"],
-        cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)}, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        cwd=tree,
+        env=os.environ | {"PYTHONPATH": str(tree)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert (summary["rounds"], summary["error"]) == (3, None)
@@ -78,9 +83,12 @@ def test_a_worked_example_is_good_code(tree: Path, title: str) -> None:
     shutil.copy(ROOT / "pyproject.toml", tree)
     for command in (["check"], ["format", "--check"]):
         done = subprocess.run(
-            [sys.executable, "-m", "ruff", *command, "--no-cache", "node"], cwd=tree, capture_output=True, text=True,
+            [sys.executable, "-m", "ruff", *command, "--no-cache", "node"],
+            cwd=tree,
+            capture_output=True,
+            text=True,
             check=False,
-        )  # fmt: skip
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -153,9 +153,13 @@ def share(clean: Tensor, noised: Tensor, labels: Tensor, params: FedFeat) -> Sha
 
 
 def retrain(
-    learner: Learner, weights: State, features: list[NDArray[Any]], labels: list[NDArray[Any]], params: FedFeat,
+    learner: Learner,
+    weights: State,
+    features: list[NDArray[Any]],
+    labels: list[NDArray[Any]],
+    params: FedFeat,
     round: int,
-) -> State:  # fmt: skip
+) -> State:
     """Equations 10 to 12: train the classifier on the features of all clients; the extractor stays as it is."""
     learner.set(weights)
     x, y = torch.from_numpy(np.concatenate(features)), torch.from_numpy(np.concatenate(labels))

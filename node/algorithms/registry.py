@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from node.algorithms.dffke.parameters import DFFKE
@@ -41,8 +42,8 @@ class Algorithm:
 
     def problem(self, *, cloud: bool, edges: int, devices: int) -> str | None:
         """Say why the algorithm cannot run on a topology with so many nodes of each tier, or None if it can."""
-        for tier, need, count in (("cloud", self.cloud, int(cloud)), ("edges", self.edges, edges),
-                                  ("devices", self.devices, devices)):  # fmt: skip
+        needs = (("cloud", self.cloud, int(cloud)), ("edges", self.edges, edges), ("devices", self.devices, devices))
+        for tier, need, count in needs:
             if need == "required" and count == 0:
                 return f"{self.name} needs {tier}: the topology has none"
             if need == "none" and count:
@@ -55,47 +56,91 @@ class Algorithm:
         return None
 
 
+# The kinds of topology: one layer of clients; devices below edges below a cloud; edges that need no cloud.
+_flat = partial(Algorithm, cloud="required", edges="optional", devices="optional", leader="cloud", flat=True)
+_tree = partial(Algorithm, cloud="required", edges="required", devices="required", leader="cloud")
+_mesh = partial(Algorithm, cloud="none", edges="required", devices="required", leader="edge", meshed=True)
+
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm
     for algorithm in (
-        Algorithm("fedavg", "node.algorithms.fedavg", FedAvg,
-                  "the cloud averages the models its clients trained",
-                  "required", "optional", "optional", "cloud", flat=True),
-        Algorithm("fedprox", "node.algorithms.fedprox", FedProx,
-                  "FedAvg whose clients are held near the global model",
-                  "required", "optional", "optional", "cloud", flat=True),
-        Algorithm("fednova", "node.algorithms.fednova", FedNova,
-                  "FedAvg that counts each client's mean step, however many steps it took",
-                  "required", "optional", "optional", "cloud", flat=True),
-        Algorithm("fededs", "node.algorithms.fededs.roles", FedEDS,
-                  "edges share encrypted data with one another before they train below a cloud",
-                  "required", "required", "none", "cloud", meshed=True),
-        Algorithm("hierfavg", "node.algorithms.hierfavg", HierFAVG,
-                  "edges average their devices several times before the cloud averages the edges",
-                  "required", "required", "required", "cloud"),
-        Algorithm("onlyedge", "node.algorithms.onlyedge", OnlyEdge,
-                  "each edge averages its own devices and never meets the cloud again after the first model",
-                  "optional", "required", "required", "edge"),
-        Algorithm("edgecloud", "node.algorithms.edgecloud", EdgeCloud,
-                  "HierFAVG that scores the cloud's model on each edge's own test set (PHE-FL's baseline)",
-                  "required", "required", "required", "cloud"),
-        Algorithm("phe-fl", "node.algorithms.phefl", PHEFL,
-                  "each edge mixes its model with the others' mean, by how well either does on its own test samples",
-                  "required", "required", "required", "cloud", personalises=True),
-        Algorithm("feelpgen-minus", "node.algorithms.feelpgen.roles", FEELPGenMinus,
-                  "silos learn with a generator of features, and edges average one another's models (FEELPGen⁻)",
-                  "none", "required", "required", "edge", meshed=True, levels=True),
-        Algorithm("feelpgen", "node.algorithms.feelpgen.roles", FEELPGen,
-                  "the same, and each edge asynchronously takes in the models of edges that resemble it",
-                  "none", "required", "required", "edge", meshed=True),
-        Algorithm("feelpgen-plus", "node.algorithms.feelpgen.roles", FEELPGenPlus,
-                  "FEELPGen whose edges compare a private projection of generated features (FEELPGen⁺)",
-                  "none", "required", "required", "edge", meshed=True),
-        Algorithm("dffke", "node.algorithms.dffke.roles", DFFKE,
-                  "clients of different models learn from one another's logits on synthetic pictures",
-                  "required", "required", "none", "cloud", flat=True, meshed=True, personal=True),
-        Algorithm("fedfeat", "node.algorithms.fedfeat", FedFeat,
-                  "FedAvg whose cloud retrains the classifier on noised features of the clients (FedFeat+)",
-                  "required", "optional", "optional", "cloud", flat=True),
+        _flat("fedavg", "node.algorithms.fedavg", FedAvg, "the cloud averages the models its clients trained"),
+        _flat("fedprox", "node.algorithms.fedprox", FedProx, "FedAvg whose clients are held near the global model"),
+        _flat(
+            "fednova",
+            "node.algorithms.fednova",
+            FedNova,
+            "FedAvg that counts each client's mean step, however many steps it took",
+        ),
+        _tree(
+            "fededs",
+            "node.algorithms.fededs.roles",
+            FedEDS,
+            "edges share encrypted data with one another before they train below a cloud",
+            devices="none",
+            meshed=True,
+        ),
+        _tree(
+            "hierfavg",
+            "node.algorithms.hierfavg",
+            HierFAVG,
+            "edges average their devices several times before the cloud averages the edges",
+        ),
+        _tree(
+            "onlyedge",
+            "node.algorithms.onlyedge",
+            OnlyEdge,
+            "each edge averages its own devices and never meets the cloud again after the first model",
+            cloud="optional",
+            leader="edge",
+        ),
+        _tree(
+            "edgecloud",
+            "node.algorithms.edgecloud",
+            EdgeCloud,
+            "HierFAVG that scores the cloud's model on each edge's own test set (PHE-FL's baseline)",
+        ),
+        _tree(
+            "phe-fl",
+            "node.algorithms.phefl",
+            PHEFL,
+            "each edge mixes its model with the others' mean, by how well either does on its own test samples",
+            personalises=True,
+        ),
+        _mesh(
+            "feelpgen-minus",
+            "node.algorithms.feelpgen.roles",
+            FEELPGenMinus,
+            "silos learn with a generator of features, and edges average one another's models (FEELPGen⁻)",
+            levels=True,
+        ),
+        _mesh(
+            "feelpgen",
+            "node.algorithms.feelpgen.roles",
+            FEELPGen,
+            "the same, and each edge asynchronously takes in the models of edges that resemble it",
+        ),
+        _mesh(
+            "feelpgen-plus",
+            "node.algorithms.feelpgen.roles",
+            FEELPGenPlus,
+            "FEELPGen whose edges compare a private projection of generated features (FEELPGen⁺)",
+        ),
+        _flat(
+            "dffke",
+            "node.algorithms.dffke.roles",
+            DFFKE,
+            "clients of different models learn from one another's logits on synthetic pictures",
+            edges="required",
+            devices="none",
+            meshed=True,
+            personal=True,
+        ),
+        _flat(
+            "fedfeat",
+            "node.algorithms.fedfeat",
+            FedFeat,
+            "FedAvg whose cloud retrains the classifier on noised features of the clients (FedFeat+)",
+        ),
     )
-}  # fmt: skip
+}

@@ -23,20 +23,41 @@ DATASETS: dict[str, Dataset] = {
     dataset.name: dataset
     for dataset in (
         Dataset("digits", (1, 8, 8), 10, "1,797 handwritten digits of 8x8", "ships with scikit-learn"),
-        Dataset("mnist", (1, 28, 28), 10, "60,000 + 10,000 handwritten digits",
-                "set data.path to a folder with its four IDX files, or go online once"),
-        Dataset("fashion-mnist", (1, 28, 28), 10, "60,000 + 10,000 pictures of clothes",
-                "apt-get install dataset-fashion-mnist, or set data.path to a folder with its four IDX files, "
-                "or go online once"),
-        Dataset("cifar10", (3, 32, 32), 10, "50,000 + 10,000 small colour pictures",
-                "set data.path to cifar-10-binary.tar.gz (https://www.cs.toronto.edu/~kriz/cifar.html, the binary "
-                "version), its unpacked folder or a zip of train/<class>/ and test/<class>/ pictures, "
-                "or go online once"),
-        Dataset("har", (3, 128), 6, "windows of 2.56 s of a phone's acceleration, 30 people, 6 activities",
-                "set data.path to the unpacked folder 'UCI HAR Dataset' (https://archive.ics.uci.edu/dataset/240) "
-                "or to an npz file", subjects=True),
+        Dataset(
+            "mnist",
+            (1, 28, 28),
+            10,
+            "60,000 + 10,000 handwritten digits",
+            "set data.path to a folder with its four IDX files, or go online once",
+        ),
+        Dataset(
+            "fashion-mnist",
+            (1, 28, 28),
+            10,
+            "60,000 + 10,000 pictures of clothes",
+            "apt-get install dataset-fashion-mnist, or set data.path to a folder with its four IDX files, "
+            "or go online once",
+        ),
+        Dataset(
+            "cifar10",
+            (3, 32, 32),
+            10,
+            "50,000 + 10,000 small colour pictures",
+            "set data.path to cifar-10-binary.tar.gz (https://www.cs.toronto.edu/~kriz/cifar.html, the binary "
+            "version), its unpacked folder or a zip of train/<class>/ and test/<class>/ pictures, "
+            "or go online once",
+        ),
+        Dataset(
+            "har",
+            (3, 128),
+            6,
+            "windows of 2.56 s of a phone's acceleration, 30 people, 6 activities",
+            "set data.path to the unpacked folder 'UCI HAR Dataset' (https://archive.ics.uci.edu/dataset/240) "
+            "or to an npz file",
+            subjects=True,
+        ),
     )
-}  # fmt: skip
+}
 
 DATASET_PATHS: dict[str, str] = {
     "npz:": "npz:PATH, arrays x_train, y_train, x_test, y_test and, if known, subject_train",

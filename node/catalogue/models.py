@@ -207,21 +207,37 @@ def _torchvision(shape: Shape, classes: int, params: Torchvision) -> Size:
 MODELS: dict[str, Model] = {
     model.name: model
     for model in (
-        Model("cnn", "two small 3x3 convolutions of stride 2 with batch normalisation (FedGen, FEELPGen)",
-              NoParameters, _cnn),
-        Model("phefl-cnn", "5x5 convolutions 32 and 64 with pooling, 512 features (McMahan 2017, PHE-FL)",
-              NoParameters, _phefl_cnn),
+        Model(
+            "cnn",
+            "two small 3x3 convolutions of stride 2 with batch normalisation (FedGen, FEELPGen)",
+            NoParameters,
+            _cnn,
+        ),
+        Model(
+            "phefl-cnn",
+            "5x5 convolutions 32 and 64 with pooling, 512 features (McMahan 2017, PHE-FL)",
+            NoParameters,
+            _phefl_cnn,
+        ),
         Model("mlp", "hidden layers, one unless more are asked for", MLP, _mlp, _build_mlp),
-        Model("fedfeat-cnn", "two 5x5 convolutions with pooling, and a classifier of two layers (FedFeat+)",
-              NoParameters, _fedfeat_cnn),
+        Model(
+            "fedfeat-cnn",
+            "two 5x5 convolutions with pooling, and a classifier of two layers (FedFeat+)",
+            NoParameters,
+            _fedfeat_cnn,
+        ),
         Model("resnet18", "ResNet-18 for small images, without batch normalisation (FedEDS)", NoParameters, _resnet18),
         Model("lenet", "LeNet-5 (LeCun 1998): 84 features", NoParameters, _lenet),
-        Model("separable-cnn", "depthwise separable convolutions with batch normalisation: 48 features",
-              NoParameters, _separable_cnn),
+        Model(
+            "separable-cnn",
+            "depthwise separable convolutions with batch normalisation: 48 features",
+            NoParameters,
+            _separable_cnn,
+        ),
         Model("tiny-resnet", "residual blocks of 16, 32 and 64 channels: 64 features", NoParameters, _tiny_resnet),
         Model("torchvision", "one of torchvision's networks (DFFKE)", Torchvision, _torchvision),
     )
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -255,11 +271,15 @@ def _htfe(count: int) -> Group:
 MODEL_GROUPS: dict[str, Group] = {
     group.name: group
     for group in (
-        Group("small", "five small networks for CPUs: cnn, mlp, lenet, tiny-resnet, separable-cnn", NoParameters,
-              tuple((name, {}) for name in ("cnn", "mlp", "lenet", "tiny-resnet", "separable-cnn"))),
+        Group(
+            "small",
+            "five small networks for CPUs: cnn, mlp, lenet, tiny-resnet, separable-cnn",
+            NoParameters,
+            tuple((name, {}) for name in ("cnn", "mlp", "lenet", "tiny-resnet", "separable-cnn")),
+        ),
         *(_htfe(count) for count in (1, 2, 5, 10)),
     )
-}  # fmt: skip
+}
 
 
 def model_of(name: str, params: Mapping[str, Any], client: int) -> tuple[str, dict[str, Any]]:

@@ -57,5 +57,7 @@ def _check(states: Sequence[Mapping[str, NDArray[Any]]], weights: Sequence[float
             raise AggregationError(f"state {place} does not have the names of state 0: {', '.join(odd)}")
         for name, values in state.items():
             if (values.shape, values.dtype) != shapes[name]:
-                raise AggregationError(f"state {place}: {name} is {values.dtype} {values.shape}, "
-                                       f"in state 0 {shapes[name][1]} {shapes[name][0]}")  # fmt: skip
+                raise AggregationError(
+                    f"state {place}: {name} is {values.dtype} {values.shape}, "
+                    f"in state 0 {shapes[name][1]} {shapes[name][0]}"
+                )

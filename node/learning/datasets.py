@@ -216,8 +216,16 @@ def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
             contiguous = np.ascontiguousarray(values)
             digest.update(contiguous.data)
             np.save(making / f"{key}.npy", contiguous, allow_pickle=False)
-        meta = {"name": name, "shape": shape, "classes": classes, "label_names": arrays.label_names, "mean": mean,
-                "std": std, "source": source, "sha256": digest.hexdigest()}  # fmt: skip
+        meta = {
+            "name": name,
+            "shape": shape,
+            "classes": classes,
+            "label_names": arrays.label_names,
+            "mean": mean,
+            "std": std,
+            "source": source,
+            "sha256": digest.hexdigest(),
+        }
         (making / "meta.json").write_text(json.dumps(meta, indent=1))
         making.chmod(0o755)
         try:
@@ -239,18 +247,24 @@ def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
             raise DataError(f"{source}: {part} has label {y.min()}; labels count from 0")
         wrong = _not_finite(x)
         if len(wrong):
-            raise DataError(f"{source}: {len(wrong)} of the {len(x)} {part} samples hold NaN or an infinity, the first "
-                            f"is x_{part}[{wrong[0]}]; leave them out, or fill in what is missing")  # fmt: skip
+            raise DataError(
+                f"{source}: {len(wrong)} of the {len(x)} {part} samples hold NaN or an infinity, the first "
+                f"is x_{part}[{wrong[0]}]; leave them out, or fill in what is missing"
+            )
     if arrays.x_train.shape[1:] != arrays.x_test.shape[1:] or arrays.x_train.dtype != arrays.x_test.dtype:
-        raise DataError(f"{source}: train samples are {arrays.x_train.dtype} {arrays.x_train.shape[1:]}, test samples "
-                        f"{arrays.x_test.dtype} {arrays.x_test.shape[1:]}; they must be alike")  # fmt: skip
+        raise DataError(
+            f"{source}: train samples are {arrays.x_train.dtype} {arrays.x_train.shape[1:]}, test samples "
+            f"{arrays.x_test.dtype} {arrays.x_test.shape[1:]}; they must be alike"
+        )
     if arrays.subjects is not None and len(arrays.subjects) != len(arrays.y_train):
         raise DataError(f"{source}: {len(arrays.subjects)} subjects for {len(arrays.y_train)} training samples")
     shape = tuple(arrays.x_train.shape[1:])
     classes = int(max(arrays.y_train.max(), arrays.y_test.max())) + 1
     if name in DATASETS and (shape, classes) != (DATASETS[name].shape, DATASETS[name].classes):
-        raise DataError(f"{source}: samples of shape {shape} and {classes} classes are not {name}, which has "
-                        f"{DATASETS[name].shape} and {DATASETS[name].classes}")  # fmt: skip
+        raise DataError(
+            f"{source}: samples of shape {shape} and {classes} classes are not {name}, which has "
+            f"{DATASETS[name].shape} and {DATASETS[name].classes}"
+        )
     return shape, classes
 
 

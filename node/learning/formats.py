@@ -169,8 +169,10 @@ def _picture(path: Path, name: str, data: bytes, shape: list[tuple[str, tuple[in
                 shape.append(("L" if image.mode == "L" else "RGB", image.size))
             mode, size = shape[0]
             if image.size != size:
-                raise DataError(f"{path}: {name} is {image.size[0]}x{image.size[1]}, the first picture "
-                                f"{size[0]}x{size[1]}; bring all to one size")  # fmt: skip
+                raise DataError(
+                    f"{path}: {name} is {image.size[0]}x{image.size[1]}, the first picture "
+                    f"{size[0]}x{size[1]}; bring all to one size"
+                )
             pixels = np.asarray(image.convert(mode))
     except (OSError, UnidentifiedImageError) as error:
         raise DataError(f"{path}: {name} is not a readable picture: {error}") from error
@@ -186,8 +188,10 @@ def read_har_folder(path: Path) -> Arrays:
     for part in ("train", "test"):
         folder = path / part
         try:
-            axes = [np.loadtxt(folder / "Inertial Signals" / f"total_acc_{axis}_{part}.txt", dtype=np.float32, ndmin=2)
-                    for axis in "xyz"]  # fmt: skip
+            axes = [
+                np.loadtxt(folder / "Inertial Signals" / f"total_acc_{axis}_{part}.txt", dtype=np.float32, ndmin=2)
+                for axis in "xyz"
+            ]
             p[f"x_{part}"] = np.stack(axes, axis=1)
             p[f"y_{part}"] = np.loadtxt(folder / f"y_{part}.txt", dtype=np.int64, ndmin=1) - 1
             p[f"subject_{part}"] = np.loadtxt(folder / f"subject_{part}.txt", dtype=np.int64, ndmin=1)
@@ -227,5 +231,7 @@ def _channels_first(path: Path, name: str, x: NDArray[Any]) -> NDArray[Any]:
         return np.ascontiguousarray(x.transpose(0, 2, 1), dtype=np.float32)
     if x.dtype.kind == "f" and x.ndim == 2:
         return np.ascontiguousarray(x, dtype=np.float32)
-    raise DataError(f"{path}: {name} is {x.dtype} {x.shape}; take uint8 (N, H, W) or (N, H, W, C) for pictures, "
-                    "floats (N, T, C) for sequences or (N, F) for features")  # fmt: skip
+    raise DataError(
+        f"{path}: {name} is {x.dtype} {x.shape}; take uint8 (N, H, W) or (N, H, W, C) for pictures, "
+        "floats (N, T, C) for sequences or (N, F) for features"
+    )

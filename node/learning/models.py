@@ -92,10 +92,15 @@ def cnn(shape: Shape, classes: int, _: Any) -> Model:
     norm: type[nn.Module] = nn.BatchNorm2d if len(shape) == 3 else nn.BatchNorm1d
     quarter = prod(((side + 1) // 2 + 1) // 2 for side in shape[1:])
     extractor = nn.Sequential(
-        convolution(shape[0], 6, 3, stride=2, padding=1), norm(6), nn.ReLU(),
-        convolution(6, 16, 3, stride=2, padding=1), norm(16), nn.ReLU(),
-        nn.Flatten(), nn.Linear(16 * quarter, 32),
-    )  # fmt: skip
+        convolution(shape[0], 6, 3, stride=2, padding=1),
+        norm(6),
+        nn.ReLU(),
+        convolution(6, 16, 3, stride=2, padding=1),
+        norm(16),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16 * quarter, 32),
+    )
     return Model(extractor, nn.Linear(32, classes))
 
 
@@ -107,10 +112,16 @@ def phefl_cnn(shape: Shape, classes: int, _: Any) -> Model:
     """
     quarter = (shape[1] // 4) * (shape[2] // 4)
     extractor = nn.Sequential(
-        nn.Conv2d(shape[0], 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(64 * quarter, 512), nn.ReLU(),
-    )  # fmt: skip
+        nn.Conv2d(shape[0], 32, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64 * quarter, 512),
+        nn.ReLU(),
+    )
     model = Model(extractor, nn.Linear(512, classes))
     for parameter in model.parameters():
         if parameter.ndim > 1:
@@ -128,9 +139,14 @@ def fedfeat_cnn(shape: Shape, classes: int, _: Any) -> Model:
     """
     features = 64 * prod(((side - 4) // 2 - 4) // 2 for side in shape[1:])
     extractor = nn.Sequential(
-        nn.Conv2d(shape[0], 32, 5), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-    )  # fmt: skip
+        nn.Conv2d(shape[0], 32, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+    )
     return Model(extractor, nn.Sequential(nn.Linear(features, 512), nn.ReLU(), nn.Linear(512, classes)))
 
 

@@ -52,9 +52,13 @@ class Adam:
     """
 
     def __init__(
-        self, parameters: Sequence[Tensor], learning_rate: float = 1e-3, *, weight_decay: float = 0.0,
+        self,
+        parameters: Sequence[Tensor],
+        learning_rate: float = 1e-3,
+        *,
+        weight_decay: float = 0.0,
         decay: float = 0.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.parameters = list(parameters)
         self.learning_rate, self.weight_decay, self.decay = learning_rate, weight_decay, decay
         self.steps = 0

@@ -206,12 +206,16 @@ def _labels_per_edge(scheme: LabelsPerEdge, task: _Task, random: np.random.Gener
     For other numbers each edge's data is a row of equal slots in its proportions and its devices take equal runs of
     them, so that an edge of five devices has the same data as one of ten. All slots are about equally large.
     """
-    rows = [_slots(edge_proportions(scheme.pattern, edge, task.classes), devices)
-            for edge, devices in enumerate(task.groups)]  # fmt: skip
+    rows = [
+        _slots(edge_proportions(scheme.pattern, edge, task.classes), devices)
+        for edge, devices in enumerate(task.groups)
+    ]
     per_edge = lcm(*(len(row) for row in rows))
     if per_edge * len(rows) > MOST_SLOTS:
-        raise PartitionError("labels-per-edge cannot give edges with such different numbers of devices equal shares: "
-                             "give each edge the same number, or numbers with common divisors")  # fmt: skip
+        raise PartitionError(
+            "labels-per-edge cannot give edges with such different numbers of devices equal shares: "
+            "give each edge the same number, or numbers with common divisors"
+        )
     rows = [np.repeat(row, per_edge // len(row)) for row in rows]
     demand = np.bincount(np.concatenate(rows), minlength=task.classes).max()
     pieces = [_even_split(task.shuffled(label, random), demand) for label in range(task.classes)]
@@ -306,8 +310,10 @@ def own_test(
         return own_test(test_labels, present, seed, balanced=balanced, limit=limit)
     size = size if limit is None else min(size, limit)
     random = np.random.default_rng(seed)
-    chosen = [random.permutation(np.flatnonzero(test_labels == label))[:count]
-              for label, count in enumerate(apportion(shares, int(size)))]  # fmt: skip
+    chosen = [
+        random.permutation(np.flatnonzero(test_labels == label))[:count]
+        for label, count in enumerate(apportion(shares, int(size)))
+    ]
     return np.sort(np.concatenate(chosen)).astype(np.int64)
 
 

@@ -64,10 +64,16 @@ class Learner:
     """
 
     def __init__(
-        self, workshop: Workshop, data: Prepared, seed: int, node: str,
-        train: Indices | None = None, own_test: Indices | None = None, global_test: bool = True,
+        self,
+        workshop: Workshop,
+        data: Prepared,
+        seed: int,
+        node: str,
+        train: Indices | None = None,
+        own_test: Indices | None = None,
+        global_test: bool = True,
         personal: Indices | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.data = data
         self._workshop = workshop
         self._seed, self.node = seed, node
@@ -144,9 +150,13 @@ class Learner:
             view[...] = state[name]
 
     def train(
-        self, weights: Mapping[str, NDArray[Any]], params: LocalTraining, round: int, extra: ExtraLoss | None = None,
+        self,
+        weights: Mapping[str, NDArray[Any]],
+        params: LocalTraining,
+        round: int,
+        extra: ExtraLoss | None = None,
         own: float = 1.0,
-    ) -> TrainResult:  # fmt: skip
+    ) -> TrainResult:
         """Train from `weights` on the node's samples: w ← w − η (∇ℓ(w; b) + λw), with momentum if asked for, over
         mini-batches b of the seeded order of `round`. ℓ is the cross-entropy, weighed by `own`; `extra` adds a term."""
         self.set(weights)
@@ -166,9 +176,12 @@ class Learner:
         return TrainResult(self.get(), self.samples, steps, float(total) / max(steps, 1))
 
     def evaluate(
-        self, weights: Mapping[str, NDArray[Any]], which: Scope, limit: int | None = None,
+        self,
+        weights: Mapping[str, NDArray[Any]],
+        which: Scope,
+        limit: int | None = None,
         forward: Forward | None = None,
-    ) -> Evaluation:  # fmt: skip
+    ) -> Evaluation:
         """Evaluate `weights` on the data set's test part or on the node's own share of it, less what was set apart to
         personalise by, which is "personal"; with `limit`, on a seeded subset of that size, the same in every round."""
         self.set(weights)

@@ -24,10 +24,18 @@ def lenet(shape: Shape, classes: int, _: Any) -> Parts:
     """LeNet-5 (LeCun, Bottou, Bengio, Haffner 1998) with ReLU and max pooling, its convolutions padded: 84 features."""
     quarter = 16 * (shape[1] // 4) * (shape[2] // 4)
     extractor = nn.Sequential(
-        nn.Conv2d(shape[0], 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(6, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(quarter, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(),
-    )  # fmt: skip
+        nn.Conv2d(shape[0], 6, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(quarter, 120),
+        nn.ReLU(),
+        nn.Linear(120, 84),
+        nn.ReLU(),
+    )
     return extractor, nn.Linear(84, classes)
 
 
@@ -35,13 +43,19 @@ def separable_cnn(shape: Shape, classes: int, _: Any) -> Parts:
     """Depthwise separable convolutions with batch normalisation (Howard 2017, MobileNets) to 16, 32 and 48 channels,
     each halving the picture, then mean pooling: 48 features."""
     layers: list[nn.Module] = [
-        nn.Conv2d(shape[0], 16, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
-    ]  # fmt: skip
+        nn.Conv2d(shape[0], 16, 3, stride=2, padding=1, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+    ]
     for inside, width in ((16, 32), (32, 48)):
         layers += [
-            nn.Conv2d(inside, inside, 3, stride=2, padding=1, groups=inside, bias=False), nn.BatchNorm2d(inside),
-            nn.ReLU(), nn.Conv2d(inside, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-        ]  # fmt: skip
+            nn.Conv2d(inside, inside, 3, stride=2, padding=1, groups=inside, bias=False),
+            nn.BatchNorm2d(inside),
+            nn.ReLU(),
+            nn.Conv2d(inside, width, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+        ]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), nn.Linear(48, classes)
 
 

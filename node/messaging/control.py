@@ -85,10 +85,15 @@ class ControlClient:
     def register(self) -> None:
         """Say that this node is ready; from now on the orchestrator keeps its lease alive."""
         self.heard = asyncio.get_running_loop().time()
-        self.send({
-            "type": "register", "node": self._assignment.node, "incarnation": self._incarnation, "pid": os.getpid(),
-            "protocol": PROTOCOL, "memory_pss": resources.proportional_bytes(),
-        })  # fmt: skip
+        registration = {
+            "type": "register",
+            "node": self._assignment.node,
+            "incarnation": self._incarnation,
+            "pid": os.getpid(),
+            "protocol": PROTOCOL,
+            "memory_pss": resources.proportional_bytes(),
+        }
+        self.send(registration)
 
     async def receive(self) -> dict[str, Any]:
         """The next message that is not a beat; ControlError when the orchestrator was silent for the lease."""

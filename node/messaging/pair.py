@@ -217,9 +217,14 @@ class Tie:
     def _can_hear(self) -> bool:
         one, other = self.ends.values()
         return (
-            one is not None and other is not None and not one.frozen and not other.frozen
-            and one.knows(other.node) and other.knows(one.node) and not any(line.down for line in self.line_to.values())
-        )  # fmt: skip
+            one is not None
+            and other is not None
+            and not one.frozen
+            and not other.frozen
+            and one.knows(other.node)
+            and other.knows(one.node)
+            and not any(line.down for line in self.line_to.values())
+        )
 
     def _patience(self) -> float:
         return min(end.patience for end in self.ends.values() if end is not None)

@@ -18,9 +18,14 @@ class Peers:
     opens a connection anew and sends what can be sent."""
 
     def __init__(
-        self, node: str, names: Iterable[str], incarnation: str, timeouts: Timeouts, limits: Limits,
+        self,
+        node: str,
+        names: Iterable[str],
+        incarnation: str,
+        timeouts: Timeouts,
+        limits: Limits,
         attend: Callable[[Association], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         now = asyncio.get_running_loop().time()
         self.associations = {name: Association(name, incarnation, timeouts, limits, now) for name in names}
         self._node = node

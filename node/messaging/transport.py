@@ -73,9 +73,12 @@ class ZmqTransport:
     """The `Transport` over ZeroMQ, TCP and CURVE. The context stays the caller's, and may serve one transport only."""
 
     def __init__(
-        self, assignment: Assignment, incarnation: str, context: zmq.Context[zmq.Socket[bytes]],
+        self,
+        assignment: Assignment,
+        incarnation: str,
+        context: zmq.Context[zmq.Socket[bytes]],
         limits: Limits = LIMITS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._assignment = assignment
         self._context = context
         self._limits = limits

@@ -30,8 +30,8 @@ Tensors = Mapping[str, Tensor]
 _Container = TypeVar("_Container")
 
 _ALIGNMENT = 8
-_DTYPES = {np.dtype(name).str: np.dtype(name) for name in ("?", "u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8",
-                                                          "<f2", "<f4", "<f8")}  # fmt: skip
+_NAMES = ("?", "u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8")
+_DTYPES = {np.dtype(name).str: np.dtype(name) for name in _NAMES}
 _HEADER_KEYS = {"protocol", "kind", "sender", "round", "fields", "layout"}
 _LAYOUTS, _REMEMBERED = 16, 1 << 13  # so many layouts are remembered, of so many bytes each at most; a node has a few
 LAST_ROUND = (1 << 31) - 1

@@ -59,9 +59,11 @@ def run_node(assignment: Assignment, incarnation: str | None = None, turn: Turn 
     """Be the node until its end; the exit code. ``incarnation`` tells this process from those before it; it computes
     when it is its ``turn``, where it has one."""
     logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, force=True,
+        stream=sys.stderr,
+        level=logging.INFO,
+        force=True,
         format=f"%(asctime)s {assignment.node} %(levelname)s %(message)s",
-    )  # fmt: skip
+    )
     try:
         return asyncio.run(live(assignment, incarnation or secrets.token_hex(8), turn))
     except ControlError as error:
@@ -114,11 +116,14 @@ def _make_role(assignment: Assignment, transport: Transport, compute: WorkerComp
     training: Any = importlib.import_module("node.learning.training")
     _use_one_thread()
     return role_class(
-        assignment, transport, compute, control,
+        assignment,
+        transport,
+        compute,
+        control,
         params=ALGORITHMS[assignment.algorithm].params(**assignment.params),
         learner=training.Learner.from_assignment(assignment),
         restored=_restore(assignment),
-    )  # fmt: skip
+    )
 
 
 def _restore(assignment: Assignment) -> Checkpoint | None:

@@ -42,19 +42,35 @@ class Nodes:
 
     def assignment(self, node: str, peers: Mapping[str, Relation], **values: Any) -> Assignment:
         usual = Assignment(
-            run="test", node=node, tier=_tier(node), index=1, seed=1, host="127.0.0.1", port=self.ports[node],
-            keys=self.keys[node], control_endpoint="", control_key="", algorithm="fedavg", model="cnn",
-            peers=tuple(self._address(peer, relation) for peer, relation in peers.items()), stop=Stop(rounds=3),
-            data=DataAssignment(dataset="digits", directory="", shards=""), checkpoint_directory="",
+            run="test",
+            node=node,
+            tier=_tier(node),
+            index=1,
+            seed=1,
+            host="127.0.0.1",
+            port=self.ports[node],
+            keys=self.keys[node],
+            control_endpoint="",
+            control_key="",
+            algorithm="fedavg",
+            model="cnn",
+            peers=tuple(self._address(peer, relation) for peer, relation in peers.items()),
+            stop=Stop(rounds=3),
+            data=DataAssignment(dataset="digits", directory="", shards=""),
+            checkpoint_directory="",
             leads=node == "cloud",
-        )  # fmt: skip
+        )
         return replace(usual, **values)
 
     def _address(self, node: str, relation: Relation) -> PeerAddress:
         return PeerAddress(
-            name=node, tier=_tier(node), relation=relation, host="127.0.0.1", port=self.ports[node],
+            name=node,
+            tier=_tier(node),
+            relation=relation,
+            host="127.0.0.1",
+            port=self.ports[node],
             public_key=self.keys[node].public,
-        )  # fmt: skip
+        )
 
 
 def _tier(node: str) -> Tier:

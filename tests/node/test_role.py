@@ -68,9 +68,14 @@ class World:
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
     def role(
-        self, role_class: type[Role], name: str, *, work: float = 1.0,
-        restored: Checkpoint | None = None, **values: Any,
-    ) -> Role:  # fmt: skip
+        self,
+        role_class: type[Role],
+        name: str,
+        *,
+        work: float = 1.0,
+        restored: Checkpoint | None = None,
+        **values: Any,
+    ) -> Role:
         relations: Any = dict.fromkeys(DEVICES, "child") if name == "cloud" else {"cloud": "parent"}
         assignment = self.nodes.assignment(name, relations, **values)
         transport = self.network.transport(name, relations, timeouts=assignment.timeouts)
@@ -179,8 +184,9 @@ def test_a_reported_accuracy_ends_the_run() -> None:
 
     world = run(work)
     assert world.notes["cloud"].metrics == [
-        (1, {"scope": "global", "accuracy": 0.1}), (2, {"scope": "global", "accuracy": 0.2}),
-    ]  # fmt: skip
+        (1, {"scope": "global", "accuracy": 0.1}),
+        (2, {"scope": "global", "accuracy": 0.2}),
+    ]
 
 
 def test_only_global_accuracy_ends_it() -> None:
@@ -680,9 +686,15 @@ def test_a_stop_ends_role_and_service() -> None:
     run(work)
 
 
-@pytest.mark.parametrize(("quorum", "deadline", "seen", "took"), [
-    (0.0, 2.0, ["device-0"], 2.0), (0.0, 0.5, [], 0.5), (1.0, 2.0, [], 2.0), (0.0, math.inf, DEVICES, 50.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("quorum", "deadline", "seen", "took"),
+    [
+        (0.0, 2.0, ["device-0"], 2.0),
+        (0.0, 0.5, [], 0.5),
+        (1.0, 2.0, [], 2.0),
+        (0.0, math.inf, DEVICES, 50.0),
+    ],
+)
 def test_a_gathering_with_a_rule_of_its_own(quorum: float, deadline: float, seen: list[str], took: float) -> None:
     """device-0 answers after 1 s, the others after 50 s; the scenario's rule, all within 10 s, does not count."""
 

@@ -34,9 +34,13 @@ class Docked:
 
 
 def dock(
-    embeddings: Mapping[str, Embeddings], labels: Mapping[str, Labels], layers: Mapping[str, State], classes: int,
-    params: DFFKE, seed: int,
-) -> Docked:  # fmt: skip
+    embeddings: Mapping[str, Embeddings],
+    labels: Mapping[str, Labels],
+    layers: Mapping[str, State],
+    classes: int,
+    params: DFFKE,
+    seed: int,
+) -> Docked:
     """Train docking layers and a head together, min Σ_k CE(l(z(E_k; θ_k^z); θ_global), Y_k), by Adam, and discard the
     head. A client that ``layers`` has a layer of its size for goes on from that, any other begins anew.
 

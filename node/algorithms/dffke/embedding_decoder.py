@@ -71,11 +71,16 @@ class Decoder(nn.Module):
         self.convolutions = nn.Sequential(
             nn.BatchNorm2d(2 * width),
             nn.Upsample(scale_factor=2),
-            nn.Conv2d(2 * width, 2 * width, 3, padding=1, bias=False), nn.BatchNorm2d(2 * width), nn.LeakyReLU(0.2),
+            nn.Conv2d(2 * width, 2 * width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(2 * width),
+            nn.LeakyReLU(0.2),
             nn.Upsample(scale_factor=2),
-            nn.Conv2d(2 * width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.LeakyReLU(0.2),
-            nn.Conv2d(width, channels, 3, padding=1), nn.Sigmoid(),
-        )  # fmt: skip
+            nn.Conv2d(2 * width, width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.LeakyReLU(0.2),
+            nn.Conv2d(width, channels, 3, padding=1),
+            nn.Sigmoid(),
+        )
 
     def forward(self, embeddings: Tensor) -> Tensor:
         pictures: Tensor = self.convolutions(self.linear(embeddings).reshape(-1, *self.start))
@@ -92,9 +97,14 @@ def new_decoder(pictures: Pictures, params: DFFKE, seed: int) -> State:
 
 
 def train_decoder(
-    decoder: State, clients: Mapping[str, ClientModel], layers: Mapping[str, State],
-    translated: Mapping[str, Embeddings], pictures: Pictures, params: DFFKE, seed: int,
-) -> tuple[State, float]:  # fmt: skip
+    decoder: State,
+    clients: Mapping[str, ClientModel],
+    layers: Mapping[str, State],
+    translated: Mapping[str, Embeddings],
+    pictures: Pictures,
+    params: DFFKE,
+    seed: int,
+) -> tuple[State, float]:
     """Go on training the decoder, min Σ_k MSE(z(h(Dec(Ẽ_k); θ_k^h); θ_k^z), Ẽ_k), by Adam over ``decoder_epochs``.
 
     A mini-batch mixes the embeddings of all clients, each of which is compared by its own client's encoder, frozen and

@@ -28,11 +28,20 @@ class DFFKE(LocalTraining):
 
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "fast": {
-            "batch_size": 32, "epochs": 3, "first_epochs": 15, "embeddings": 100, "dimension": 64, "width": 16,
-            "docking_epochs": 20, "decoder_epochs": 20, "exchange_epochs": 4, "memory_rounds": 10,
-            "inversion_samples": 2000, "inversion_epochs": 10,
+            "batch_size": 32,
+            "epochs": 3,
+            "first_epochs": 15,
+            "embeddings": 100,
+            "dimension": 64,
+            "width": 16,
+            "docking_epochs": 20,
+            "decoder_epochs": 20,
+            "exchange_epochs": 4,
+            "memory_rounds": 10,
+            "inversion_samples": 2000,
+            "inversion_epochs": 10,
         },
-    }  # fmt: skip
+    }
 
     profile: str = word("paper", "paper", "fast")
     participation: float = number(1.0, low=0, above=True, high=1)

@@ -125,32 +125,27 @@ class Coordinator(Party):
             self.seen = Seen(t, knowledge, made)
         synthetic = made.to_tensors()
         past = kept.past[len(kept.past) - min(len(kept.past), self.params.memory_rounds) :]
-        await self.publish(
-            self.children, "exchange", synthetic, round=t,
-            participants=asked, past=list(past), identity=fingerprint(synthetic),
-        )  # fmt: skip
+        told = {"participants": asked, "past": list(past), "identity": fingerprint(synthetic)}
+        await self.publish(self.children, "exchange", synthetic, round=t, **told)
         return Auxiliary(decoder, kept.layers | docked.layers, (*kept.past, t))
 
-    async def unify(
-        self, kept: Auxiliary, knowledge: Knowledge, pictures: Pictures, t: int
-    ) -> tuple[Docked, State]:  # fmt: skip
+    async def unify(self, kept: Auxiliary, knowledge: Knowledge, pictures: Pictures, t: int) -> tuple[Docked, State]:
         """Equations 11 and 12."""
         params, embeddings = self.params, knowledge.embeddings
         docking = {owner: values.shape[1] * params.dimension for owner, values in embeddings.items()}
+        seed, samples = self.seed("docking", str(t)), self.effort(docking, embeddings, params.docking_epochs)
         docked: Docked = await self.compute(
-            dock, embeddings, knowledge.labels, kept.layers, pictures.classes, params, self.seed("docking", str(t)),
-            samples=self.effort(docking, embeddings, params.docking_epochs),
-        )  # fmt: skip
+            dock, embeddings, knowledge.labels, kept.layers, pictures.classes, params, seed, samples=samples
+        )
         nothing = torch.zeros(1, *pictures.shape)
         dec = self.decoder_operations()
         decoding = {
             owner: dec + docking[owner] + forward_operations(model.made(pictures).extractor, nothing)
             for owner, model in knowledge.models.items()
         }
-        decoder, loss = await self.compute(
-            train_decoder, kept.decoder, knowledge.models, docked.layers, docked.translated, pictures, params,
-            self.seed("decoding", str(t)), samples=self.effort(decoding, embeddings, params.decoder_epochs),
-        )  # fmt: skip
+        seed, samples = self.seed("decoding", str(t)), self.effort(decoding, embeddings, params.decoder_epochs)
+        transfer = (kept.decoder, knowledge.models, docked.layers, docked.translated, pictures)
+        decoder, loss = await self.compute(train_decoder, *transfer, params, seed, samples=samples)
         self.report(round=t, scope="train", docking_accuracy=docked.accuracy, decoder_loss=loss)
         return docked, decoder
 
@@ -163,10 +158,9 @@ class Coordinator(Party):
         """Appendix C. A check from outside, so that it takes none of the system's time under `sim`: mode "other"."""
         guesses = {}
         for owner, model in seen.knowledge.models.items():
-            guesses[owner] = await self.compute(
-                self.learner.apply, invert, model, seen.knowledge.embeddings[owner], seen.synthetic.of([owner]),
-                self.params, self.seed("inversion", owner), mode="other",
-            )  # fmt: skip
+            seed, embeddings = self.seed("inversion", owner), seen.knowledge.embeddings[owner]
+            known = (model, embeddings, seen.synthetic.of([owner]))
+            guesses[owner] = await self.compute(self.learner.apply, invert, *known, self.params, seed, mode="other")
         await self.publish_each("inverted", guesses, round=seen.round, shared=seen.knowledge.rounds)
         await self.gather("judged", list(guesses), round=seen.round, quorum=0)
 
@@ -237,21 +231,25 @@ class Client(Party):
             await self.send(self.parent, "knowledge", round=t, samples=0)
             return
         count = min(self.learner.samples, self.params.embeddings)
+        seed = self.seed("embeddings", str(t))
         released, labels = await self.compute(
-            self.learner.apply, embed, self.theta, self.params, self.seed("embeddings", str(t)),
-            samples=count, mode="evaluate",
-        )  # fmt: skip
+            self.learner.apply, embed, self.theta, self.params, seed, samples=count, mode="evaluate"
+        )
         if self.params.privacy != "none":
             self.note(
-                "privacy", round=t, of="embeddings", mechanism=self.params.privacy, epsilon=self.params.epsilon,
-                delta=released.delta, sensitivity=released.sensitivity, sigma=released.sigma,
+                "privacy",
+                round=t,
+                of="embeddings",
+                mechanism=self.params.privacy,
+                epsilon=self.params.epsilon,
+                delta=released.delta,
+                sensitivity=released.sensitivity,
+                sigma=released.sigma,
                 guarantee="each embedding, once, given the model" if self.params.privacy == "clip" else "none",
-            )  # fmt: skip
+            )
         tensors = flat("model", self.theta) | {"embeddings": released.values, "labels": labels}
-        await self.send(
-            self.parent, "knowledge", tensors, round=t, samples=count,
-            model=self.model, model_params=self.model_params,
-        )  # fmt: skip
+        model = {"model": self.model, "model_params": self.model_params}
+        await self.send(self.parent, "knowledge", tensors, round=t, samples=count, **model)
 
     async def learn_together(self, message: Message, t: int) -> None:
         """Lines 14 to 21. An exchange of a round that is over is only kept in memory."""
@@ -302,10 +300,11 @@ class Client(Party):
         new, old = len(lessons[t].logits), sum(len(each.logits) for each in reviews)
         steps = self.params.exchange_epochs * (2 * new if old else new)
         made = self.worth(self.decoder_operations() * (new + old)) / 3  # learning takes about three times as long
+        seed = self.seed("exchange", str(t))
+        samples = round(steps + made)
         done = await self.compute(
-            self.learner.apply, exchange, self.theta, [lessons[t]], reviews, self.params, self.seed("exchange", str(t)),
-            samples=round(steps + made),
-        )  # fmt: skip
+            self.learner.apply, exchange, self.theta, [lessons[t]], reviews, self.params, seed, samples=samples
+        )
         self.theta = done.state
         self.report(
             round=t, scope="train", exchange_loss=done.loss, review_loss=done.review_loss, teachers=len(teachers)
@@ -314,10 +313,11 @@ class Client(Party):
     async def teach(self, own: Mapping[int, Transfer], t: int) -> State:
         """Ŷ_k on the client's own synthetic pictures, by round."""
         count = sum(len(each.embeddings) for each in own.values())
+        seed, transfers = self.seed("logits", str(t)), list(own.values())
+        samples = round(count + self.worth(self.decoder_operations() * count))
         released = await self.compute(
-            self.learner.apply, teach, self.theta, list(own.values()), self.params, self.seed("logits", str(t)),
-            samples=round(count + self.worth(self.decoder_operations() * count)), mode="evaluate",
-        )  # fmt: skip
+            self.learner.apply, teach, self.theta, transfers, self.params, seed, samples=samples, mode="evaluate"
+        )
         return {str(r): each.values for r, each in zip(own, released, strict=True)}
 
     async def conclude(self, t: int) -> None:

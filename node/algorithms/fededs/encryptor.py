@@ -31,9 +31,13 @@ class DoubleConvolution(nn.Sequential):
 
     def __init__(self, inside: int, width: int) -> None:
         super().__init__(
-            nn.Conv2d(inside, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-            nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-        )  # fmt: skip
+            nn.Conv2d(inside, width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+        )
 
 
 class UNet(nn.Module):

@@ -134,8 +134,10 @@ class Edge(Role):
         if not self.params.exchange:
             return await self.learn()
         if not self.neighbours:
-            raise NodeError(f"{self.name}: fededs shares sets with other edges, and here are none: set topology.edges "
-                            "to 2 or more, or algorithm.exchange to false")  # fmt: skip
+            raise NodeError(
+                f"{self.name}: fededs shares sets with other edges, and here are none: set topology.edges "
+                "to 2 or more, or algorithm.exchange to false"
+            )
         self.own: list[Part] = []
         self.sets: dict[str, Incoming] = {}
         self.collected = False
@@ -213,9 +215,8 @@ class Edge(Role):
         )
         each = await self.compute(self.learner.apply, worth, p.encryptor_width, mode="other")
         made: EncryptedSet = await self.compute(
-            self.learner.apply, encrypt, theta_k.weights, layer, p,
-            samples=round(samples * p.encryptor_epochs * each), mode="train",
-        )  # fmt: skip
+            self.learner.apply, encrypt, theta_k.weights, layer, p, samples=round(samples * p.encryptor_epochs * each)
+        )
         right = made.outputs.argmax(1) == self.learner.train_data[1].numpy()
         self.note("encrypted", round=0, samples=samples, accuracy=float(right.mean()))
         tensors = {"images": made.images, "outputs": made.outputs, "layer": made.layer}

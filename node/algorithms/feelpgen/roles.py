@@ -158,9 +158,14 @@ def extraction(p: FEELPGenMinus, r: int) -> Extraction:
     """How the generator is trained in inner round r."""
     rate = p.generator_learning_rate * p.generator_decay ** (r - 1)
     return Extraction(
-        steps=p.generator_steps, batch=p.generated_batch, learning_rate=rate, regularisation=p.generator_lambda,
-        by_norm=p.generator_distance == "norm", latent_noise=p.latent_noise, diversity=p.diversity,
-    )  # fmt: skip
+        steps=p.generator_steps,
+        batch=p.generated_batch,
+        learning_rate=rate,
+        regularisation=p.generator_lambda,
+        by_norm=p.generator_distance == "norm",
+        latent_noise=p.latent_noise,
+        diversity=p.diversity,
+    )
 
 
 def parted(tensors: Mapping[str, NDArray[Any]], part: str) -> State:

@@ -151,9 +151,14 @@ class Federation:
         transport = self.network.transport(node, peers)
         kind = import_module(ALGORITHMS[self.algorithm].module).ROLES[assignment.tier]
         self.roles[node] = kind(
-            assignment, transport, VirtualCompute(self.slow.get(node, 1.0)), self.journals[node], params=self.params,
-            learner=Learner.from_assignment(assignment), restored=load(checkpoint_path(self.folder, node)),
-        )  # fmt: skip
+            assignment,
+            transport,
+            VirtualCompute(self.slow.get(node, 1.0)),
+            self.journals[node],
+            params=self.params,
+            learner=Learner.from_assignment(assignment),
+            restored=load(checkpoint_path(self.folder, node)),
+        )
         return self.roles[node]
 
     def _assignment(self, node: str) -> Assignment:
@@ -166,15 +171,34 @@ class Federation:
         keys = (f"{node}/train", f"{node}/own", f"{node}/personal")
         train, own, personal = (key if key in self.keys else None for key in keys)
         data = DataAssignment(
-            dataset=self.data.name, directory=str(self.data.directory), shards=str(self.folder / "shards.npz"),
-            train_key=train, own_test_key=own, personal_key=personal, global_test=parent is None,
-        )  # fmt: skip
+            dataset=self.data.name,
+            directory=str(self.data.directory),
+            shards=str(self.folder / "shards.npz"),
+            train_key=train,
+            own_test_key=own,
+            personal_key=personal,
+            global_test=parent is None,
+        )
         return Assignment(
-            run="test", node=node, tier=tier_of(node), index=1, seed=7, host="", port=0,
-            keys=Keypair(public="", secret=""), control_endpoint="", control_key="", peers=tuple(peers),
-            algorithm=self.algorithm, model=self.model, data=data, checkpoint_directory=str(self.folder),
-            stop=Stop(rounds=self.rounds, accuracy=self.accuracy), leads=parent is None, gathering=gathering,
-        )  # fmt: skip
+            run="test",
+            node=node,
+            tier=tier_of(node),
+            index=1,
+            seed=7,
+            host="",
+            port=0,
+            keys=Keypair(public="", secret=""),
+            control_endpoint="",
+            control_key="",
+            peers=tuple(peers),
+            algorithm=self.algorithm,
+            model=self.model,
+            data=data,
+            checkpoint_directory=str(self.folder),
+            stop=Stop(rounds=self.rounds, accuracy=self.accuracy),
+            leads=parent is None,
+            gathering=gathering,
+        )
 
     @staticmethod
     def _peer(name: str, relation: Relation) -> PeerAddress:

@@ -38,9 +38,7 @@ def fedfeat(data: Prepared, folder: Path, clients: int = 4, **options: Any) -> F
     rounds, gathering, others = (options.pop(name, None) for name in ("rounds", "gathering", "others"))
     rules = ({"gathering": gathering} if gathering else {}) | (others or {})
     params = FedFeat(epochs=2, **options)
-    return Federation(
-        data, star(clients), "fedfeat", params, folder, rounds=rounds or 3, partition=TWO_LABELS, **rules
-    )  # fmt: skip
+    return Federation(data, star(clients), "fedfeat", params, folder, rounds=rounds or 3, partition=TWO_LABELS, **rules)
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +99,14 @@ def test_retraining_off_is_fedavg(digits: Prepared, tmp_path: Path) -> None:
 def test_retraining_off_with_adam_is_fedavg_with_adam(digits: Prepared, tmp_path: Path) -> None:
     ours = fedfeat(digits, tmp_path / "ours", rounds=1, **QUIET).run()
     theirs = Federation(
-        digits, star(4), "fedavg", FedAvg(epochs=2, optimizer="adam"), tmp_path / "theirs", rounds=1,
+        digits,
+        star(4),
+        "fedavg",
+        FedAvg(epochs=2, optimizer="adam"),
+        tmp_path / "theirs",
+        rounds=1,
         partition=TWO_LABELS,
-    ).run()  # fmt: skip
+    ).run()
     assert same(ours.state("cloud"), theirs.state("cloud"))
 
 
@@ -209,8 +212,10 @@ def test_a_ruined_classifier_is_repaired_by_retraining(learner: Learner) -> None
 def test_retraining_helps_where_clients_know_two_labels(digits: Prepared, tmp_path: Path) -> None:
     """The more so where the classifier learns from the extractor that it is put on."""
     settings: dict[str, dict[str, Any]] = {
-        "without": {"retrain_epochs": 0}, "last-epoch": {}, "averaged": {"features": "averaged"},
-    }  # fmt: skip
+        "without": {"retrain_epochs": 0},
+        "last-epoch": {},
+        "averaged": {"features": "averaged"},
+    }
     without, last_epoch, averaged = (
         fedfeat(digits, tmp_path / name, clients=5, noise="none", **options).run().journals["cloud"].series("global")
         for name, options in settings.items()

@@ -156,8 +156,13 @@ def test_a_cloud_that_crashes_ends_with_the_same_models(digits: Prepared, tmp_pa
 def test_kappa2_edge_rounds(digits: Prepared, tmp_path: Path) -> None:
     """With α = 1, two edge rounds twice are OnlyEdge's four."""
     twice = Federation(
-        digits, hierarchy([2, 1]), "phe-fl", replace(PHEFL(alpha=1.0, **OPTIONS), kappa2=2), tmp_path / "twice",
-        rounds=2, personal=0.2,
-    ).run()  # fmt: skip
+        digits,
+        hierarchy([2, 1]),
+        "phe-fl",
+        replace(PHEFL(alpha=1.0, **OPTIONS), kappa2=2),
+        tmp_path / "twice",
+        rounds=2,
+        personal=0.2,
+    ).run()
     alone = Federation(digits, hierarchy([2, 1]), "onlyedge", OnlyEdge(**OPTIONS), tmp_path / "alone", rounds=4).run()
     assert same(twice.state("edge-0"), alone.state("edge-0"))

@@ -109,10 +109,13 @@ def write_pictures(path: Path, pictures: dict[str, bytes]) -> Path:
 
 @pytest.mark.parametrize("name", ["pictures.zip", "pictures"])
 def test_pictures(tmp_path: Path, name: str) -> None:
-    path = write_pictures(tmp_path / name, {
-        "set/train/dog/1.png": picture((1, 2, 3)), "set/train/cat/1.png": picture((4, 5, 6)),
-        "set/test/dog/9.png": picture((7, 8, 9)), "set/train/cat/readme.txt": b"no picture",
-    })  # fmt: skip
+    pictures = {
+        "set/train/dog/1.png": picture((1, 2, 3)),
+        "set/train/cat/1.png": picture((4, 5, 6)),
+        "set/test/dog/9.png": picture((7, 8, 9)),
+        "set/train/cat/readme.txt": b"no picture",
+    }
+    path = write_pictures(tmp_path / name, pictures)
     arrays = formats.read_pictures(path)
     assert arrays.label_names == ("cat", "dog")
     assert arrays.x_train.shape == (2, 3, 4, 5)  # height 4, width 5

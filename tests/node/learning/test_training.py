@@ -164,13 +164,31 @@ def test_a_coordinator_holds_no_data(digits: Prepared) -> None:
 
 def assignment(data: Prepared, shards: Path, node: str) -> Assignment:
     return Assignment(
-        run="r", node=node, tier="device", index=2, seed=7, host="127.0.0.1", port=1,
-        keys=Keypair(public="", secret=""), control_endpoint="", control_key="", peers=(),
-        algorithm="fedavg", model="mlp", model_params={"hidden": 8},
-        data=DataAssignment(dataset=data.name, directory=str(data.directory), shards=str(shards), train_key=node,
-                            own_test_key=f"{node}/own"),
-        stop=Stop(rounds=1), checkpoint_directory="", leads=False,
-    )  # fmt: skip
+        run="r",
+        node=node,
+        tier="device",
+        index=2,
+        seed=7,
+        host="127.0.0.1",
+        port=1,
+        keys=Keypair(public="", secret=""),
+        control_endpoint="",
+        control_key="",
+        peers=(),
+        algorithm="fedavg",
+        model="mlp",
+        model_params={"hidden": 8},
+        data=DataAssignment(
+            dataset=data.name,
+            directory=str(data.directory),
+            shards=str(shards),
+            train_key=node,
+            own_test_key=f"{node}/own",
+        ),
+        stop=Stop(rounds=1),
+        checkpoint_directory="",
+        leads=False,
+    )
 
 
 def test_from_an_assignment(digits: Prepared, tmp_path: Path) -> None:

@@ -69,9 +69,8 @@ async def test_both_ways(tmp_path: Path) -> None:
         client.register()
         node, message = await it.heard()
         assert node == "edge-0"
-        assert {key: message[key] for key in ("type", "node", "incarnation", "protocol")} == {
-            "type": "register", "node": "edge-0", "incarnation": "first", "protocol": 2,
-        }  # fmt: skip
+        said = {key: message[key] for key in ("type", "node", "incarnation", "protocol")}
+        assert said == {"type": "register", "node": "edge-0", "incarnation": "first", "protocol": 2}
         await it.server.send("edge-0", {"type": "start"})
         assert await receive(client) == {"type": "start"}
         client.event("round", round=3, phase="end")
@@ -193,9 +192,12 @@ async def test_the_orchestrators_beats_keep_the_lease(tmp_path: Path, monkeypatc
 async def test_silence_ends_the_lease(tmp_path: Path) -> None:
     nodes = Nodes("edge-0")
     assignment = nodes.assignment(
-        "edge-0", {}, control_endpoint=f"ipc://{tmp_path}/nobody", control_key=make_keys().public,
+        "edge-0",
+        {},
+        control_endpoint=f"ipc://{tmp_path}/nobody",
+        control_key=make_keys().public,
         timeouts=Timeouts(beat=0.01, lease=0.05),
-    )  # fmt: skip
+    )
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     client = ControlClient(assignment, "first", context)
     with pytest.raises(ControlError, match=r"edge-0: nothing heard from the orchestrator for 0\.05 s"):

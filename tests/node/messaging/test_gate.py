@@ -36,9 +36,7 @@ class Target:
         self.nodes = Nodes("edge-0", "edge-1")
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.other: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self.transport = ZmqTransport(
-            self.nodes.assignment("edge-0", {"edge-1": "neighbour"}), "first", self.context
-        )  # fmt: skip
+        self.transport = ZmqTransport(self.nodes.assignment("edge-0", {"edge-1": "neighbour"}), "first", self.context)
         self.peer = ZmqTransport(self.nodes.assignment("edge-1", {"edge-0": "neighbour"}), "first", self.other)
 
     def connect(self, source: str = "127.0.0.1") -> socket.socket:

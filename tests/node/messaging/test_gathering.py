@@ -167,9 +167,8 @@ def test_senders_and_kinds_take_turns() -> None:
     for sender, kind in (("b", "data"), ("a", "data"), ("a", "model"), ("b", "other")):
         mailbox.put(message(sender, kind=kind))
     taken = [mailbox.take(["model", "data"])[0] for _ in range(4)]
-    assert [(each.sender, each.kind) if each else None for each in taken] == [
-        ("b", "data"), ("a", "data"), ("a", "model"), None,
-    ]  # fmt: skip
+    found = [(each.sender, each.kind) if each else None for each in taken]
+    assert found == [("b", "data"), ("a", "data"), ("a", "model"), None]
 
 
 def test_what_nobody_takes_does_not_pile_up() -> None:

@@ -117,9 +117,13 @@ def layout(*specifications: Any) -> bytes:
 
 
 HEADER = {
-    "protocol": 2, "kind": "update", "sender": "device-1", "round": 4, "fields": {"samples": 9},
+    "protocol": 2,
+    "kind": "update",
+    "sender": "device-1",
+    "round": 4,
+    "fields": {"samples": 9},
     "layout": layout(["w", "<f4", [2]], ["b", "|i1", []], ["e", "<f8", [0, 3]]),
-}  # fmt: skip
+}
 BODY = bytes.fromhex("0000803f 00000040") + bytes([7, 0, 0, 0, 0, 0, 0, 0])  # 1.0, 2.0; 7 and padding; nothing
 
 
@@ -130,9 +134,12 @@ def header(**changes: Any) -> bytes:
 
 def test_golden_frames() -> None:
     message = Message(
-        "update", "device-1", 4, {"samples": 9},
+        "update",
+        "device-1",
+        4,
+        {"samples": 9},
         {"w": np.array([1, 2], np.float32), "b": np.array(7, np.int8), "e": np.empty((0, 3))},
-    )  # fmt: skip
+    )
     assert [bytes(frame) for frame in encode(message)] == [header(), BODY]
     got = decode([header(), BODY])
     assert {name: tensor.tolist() for name, tensor in got.tensors.items()} == {"w": [1, 2], "b": 7, "e": []}

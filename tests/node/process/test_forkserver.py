@@ -62,8 +62,11 @@ class Server:
         way_in = [] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user"]
         self.process = subprocess.Popen(
             [*way_in, sys.executable, "-c", SERVER, place, self.mark],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
 
     def ask(self, log: Path | None = None) -> None:
         assert self.process.stdin is not None

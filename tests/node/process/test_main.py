@@ -44,14 +44,21 @@ class Run:
     def assignment(self, name: str, **values: Any) -> Assignment:
         relations: Any = dict.fromkeys(DEVICES, "child") if name == "cloud" else {"cloud": "parent"}
         given = {
-            "control_endpoint": f"ipc://{self._folder}/control", "control_key": self._control_key,
-            "stop": Stop(rounds=2), "timeouts": Timeouts(beat=0.1), "hardware": Hardware(),
-            "checkpoint_directory": str(self._folder), "params": {"batch_size": 8},
+            "control_endpoint": f"ipc://{self._folder}/control",
+            "control_key": self._control_key,
+            "stop": Stop(rounds=2),
+            "timeouts": Timeouts(beat=0.1),
+            "hardware": Hardware(),
+            "checkpoint_directory": str(self._folder),
+            "params": {"batch_size": 8},
             "data": DataAssignment(
-                dataset="digits", directory=str(self._data), shards=str(self._folder / "shards.npz"),
-                train_key=None if name == "cloud" else name, global_test=name == "cloud",
+                dataset="digits",
+                directory=str(self._data),
+                shards=str(self._folder / "shards.npz"),
+                train_key=None if name == "cloud" else name,
+                global_test=name == "cloud",
             ),
-        }  # fmt: skip
+        }
         return self._nodes.assignment(name, relations, **given | values)
 
     async def until(self, node: str, **wanted: Any) -> dict[str, Any]:
@@ -233,9 +240,13 @@ def test_the_command(tmp_path: Path) -> None:
 
 def test_a_process_says_why_it_ends(tmp_path: Path, data: Path) -> None:
     assignment = Nodes("cloud").assignment(
-        "cloud", {}, control_endpoint=f"ipc://{tmp_path}/nobody", control_key=make_keys().public,
-        data=DataAssignment(dataset="digits", directory=str(data), shards=""), timeouts=Timeouts(beat=0.1, lease=0.2),
-    )  # fmt: skip
+        "cloud",
+        {},
+        control_endpoint=f"ipc://{tmp_path}/nobody",
+        control_key=make_keys().public,
+        data=DataAssignment(dataset="digits", directory=str(data), shards=""),
+        timeouts=Timeouts(beat=0.1, lease=0.2),
+    )
     (tmp_path / "cloud.json").write_text(assignment.to_json())
     ended = python("-m", "node", str(tmp_path / "cloud.json"))
     assert ended.returncode == EXIT_ORPHANED

@@ -21,8 +21,12 @@ def test_python_is_its_installation_and_what_is_loaded_from_elsewhere() -> None:
     }
     # The folder that Python was started in, a home directory perhaps, is on the path and not among them.
     assert python(["/home/me", "/home/me/.local/lib/site-packages"], modules) == {
-        sys.prefix, sys.base_prefix, "/home/me/.local/lib/site-packages", "/project/node", "/elsewhere/single.py",
-    }  # fmt: skip
+        sys.prefix,
+        sys.base_prefix,
+        "/home/me/.local/lib/site-packages",
+        "/project/node",
+        "/elsewhere/single.py",
+    }
 
 
 def test_everything_is_shown_where_it_is_known_and_where_it_is(tmp_path: Path) -> None:
@@ -31,8 +35,9 @@ def test_everything_is_shown_where_it_is_known_and_where_it_is(tmp_path: Path) -
     link = tmp_path / "link"
     link.symlink_to(real)
     assert bindings([str(link), str(real / "lib"), str(tmp_path / "absent"), "relative", "/"]) == {
-        str(link): str(real), str(real): str(real),  # its lib comes with it
-    }  # fmt: skip
+        str(link): str(real),
+        str(real): str(real),  # its lib comes with it
+    }
     assert bindings([str(link / "lib")]) == {str(link / "lib"): str(real / "lib"), str(real / "lib"): str(real / "lib")}
 
 

@@ -22,9 +22,15 @@ from node.learning.models import Workshop, build
 from node.learning.training import Learner
 
 PARAMS = DFFKE(
-    dimension=8, width=8, batch_size=20, embeddings=60, learning_rate=0.003, inversion=4, inversion_samples=300,
+    dimension=8,
+    width=8,
+    batch_size=20,
+    embeddings=60,
+    learning_rate=0.003,
+    inversion=4,
+    inversion_samples=300,
     inversion_epochs=15,
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")

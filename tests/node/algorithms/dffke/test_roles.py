@@ -38,9 +38,19 @@ from tests.node.algorithms.federation import Federation, same, star
 from tests.orchestrator.drivers.sim.harness import simulate
 
 QUICK = DFFKE(
-    dimension=16, width=8, batch_size=20, epochs=2, first_epochs=6, embeddings=30, docking_epochs=5, decoder_epochs=3,
-    exchange_epochs=2, learning_rate=0.003, memory_rounds=2, evaluate_samples=50,
-)  # fmt: skip
+    dimension=16,
+    width=8,
+    batch_size=20,
+    epochs=2,
+    first_epochs=6,
+    embeddings=30,
+    docking_epochs=5,
+    decoder_epochs=3,
+    exchange_epochs=2,
+    learning_rate=0.003,
+    memory_rounds=2,
+    evaluate_samples=50,
+)
 FEW = IID(samples_per_client=40)
 MODELS = ("lenet", "mlp", "cnn")
 
@@ -168,9 +178,17 @@ def test_two_clients_learn_the_classes_that_only_the_other_has(digits: Prepared,
     network named 37, 12 and 38 %, the larger one 82, 64 and 67 %.
     """
     params = replace(
-        QUICK, dimension=32, width=16, first_epochs=30, epochs=5, embeddings=100, docking_epochs=20, decoder_epochs=25,
-        exchange_epochs=10, learning_rate=0.005,
-    )  # fmt: skip
+        QUICK,
+        dimension=32,
+        width=16,
+        first_epochs=30,
+        epochs=5,
+        embeddings=100,
+        docking_epochs=20,
+        decoder_epochs=25,
+        exchange_epochs=10,
+        learning_rate=0.005,
+    )
     halves = Shards(shard_size=600, shards_per_client=1, samples_per_client=150)
     runs = {
         kind: mesh(digits, tmp_path / kind, 2, p, rounds=rounds, partition=halves, models=("lenet", "mlp")).run()

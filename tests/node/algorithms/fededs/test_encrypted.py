@@ -18,7 +18,7 @@ from node.algorithms.fededs.encrypted import (
     to_bytes,
     to_input,
     unrecorded,
-)  # fmt: skip
+)
 from node.learning.datasets import Prepared
 from node.learning.models import Model, build
 

@@ -76,8 +76,9 @@ def exchanged(run: Federation, edge: str) -> dict[str, Any]:
 def received(run: Federation, edge: str, peer: str, kind: str = "encrypted") -> int:
     """Messages of a kind that an edge had of a peer, since it began."""
     transport: Any = run.roles[edge]._transport
-    return sum(row.messages for row in transport.traffic()
-               if (row.peer, row.kind, row.direction) == (peer, kind, "received"))  # fmt: skip
+    return sum(
+        row.messages for row in transport.traffic() if (row.peer, row.kind, row.direction) == (peer, kind, "received")
+    )
 
 
 # The equations
@@ -245,8 +246,17 @@ def test_an_edge_that_never_delivers_costs_only_the_deadline(digits: Prepared, t
                 ends.append(asyncio.get_running_loop().time())
 
     for k, slow in enumerate(({}, {"edge-2": 1e4})):
-        run = Timed(digits, star(4, "edge"), "fededs", SMALL, tmp_path / str(k), rounds=2, partition=SKEWED,
-                    gathering=FEW, slow=slow).run()  # fmt: skip
+        run = Timed(
+            digits,
+            star(4, "edge"),
+            "fededs",
+            SMALL,
+            tmp_path / str(k),
+            rounds=2,
+            partition=SKEWED,
+            gathering=FEW,
+            slow=slow,
+        ).run()
         assert list(run.journals["cloud"].series("global")) == [1, 2]
         assert not run.journals["cloud"].rounds("round_abandoned")
     assert exchanged(run, "edge-0") == {"sets": 2, "missing": ["edge-2"]}

@@ -37,9 +37,15 @@ from node.parameters import read_parameters
 from tests.node.algorithms.federation import Federation, Journal, hierarchy, same, tier_of
 
 QUICK: dict[str, Any] = {
-    "learning_rate": 0.1, "batch_size": 16, "steps": 4, "inner_rounds": 2, "generator_steps": 3, "generated_batch": 8,
-    "generator_hidden": 16, "features": 20,
-}  # fmt: skip
+    "learning_rate": 0.1,
+    "batch_size": 16,
+    "steps": 4,
+    "inner_rounds": 2,
+    "generator_steps": 3,
+    "generated_batch": 8,
+    "generator_hidden": 16,
+    "features": 20,
+}
 MINUS = {name: value for name, value in QUICK.items() if name != "features"}
 PATIENT = Gathering(quorum=0.5, deadline=300)
 
@@ -444,8 +450,12 @@ def test_what_is_said_about_privacy(digits: Prepared, tmp_path: Path) -> None:
     assert "no guarantee holds" in guarantee(FEELPGenPlus())
     assert "(1, 0.001)-differentially private" in guarantee(FEELPGenPlus(released="basis"))
     run = silos(digits, tmp_path, [1, 1], FEELPGenPlus(**QUICK), rounds=1)
-    notes = [fields["text"] for edge in ("edge-0", "edge-1") for name, _, fields in run.journals[edge].events
-             if name == "note"]  # fmt: skip
+    notes = [
+        fields["text"]
+        for edge in ("edge-0", "edge-1")
+        for name, _, fields in run.journals[edge].events
+        if name == "note"
+    ]
     assert notes == [f"FEELPGen⁺: {guarantee(FEELPGenPlus())}"]  # once a run
 
 

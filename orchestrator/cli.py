@@ -64,9 +64,12 @@ def _fail(text: str, code: int) -> int:
 def scenario_options(command: F) -> F:
     """The arguments of every verb that reads a scenario."""
     command = click.option(
-        "--set", "overrides", metavar="PATH=VALUE", multiple=True,
+        "--set",
+        "overrides",
+        metavar="PATH=VALUE",
+        multiple=True,
         help="Override one value of the scenario, e.g. --set links.device-edge.latency=5ms; may be repeated.",
-    )(command)  # fmt: skip
+    )(command)
     return click.argument("scenario", type=click.Path(path_type=Path))(command)
 
 
@@ -103,9 +106,15 @@ def cli() -> None:
 @junit_option
 @json_option
 def up(
-    scenario: Path, overrides: tuple[str, ...], runs: Path, driver: str | None, workers: int | None,
-    engine: str | None, junit: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+    scenario: Path,
+    overrides: tuple[str, ...],
+    runs: Path,
+    driver: str | None,
+    workers: int | None,
+    engine: str | None,
+    junit: Path | None,
+    as_json: bool,
+) -> None:
     """Run SCENARIO: start its nodes, shape its links, train, inject its faults, report."""
     overrides += (f"driver={driver}",) if driver else ()
     overrides += (f"engine={engine}",) if engine else ()
@@ -144,9 +153,7 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
 @click.option("--workers", type=click.IntRange(1), help="As for `up`.")
 @click.option("--again", is_flag=True, help="Run also what is complete.")
 @json_option
-def sweep_runs(
-    file: Path, runs: Path, driver: str | None, workers: int | None, again: bool, as_json: bool
-) -> None:  # fmt: skip
+def sweep_runs(file: Path, runs: Path, driver: str | None, workers: int | None, again: bool, as_json: bool) -> None:
     """Run a scenario in every case of the sweep FILE, with every seed, and compare; what was run before is kept."""
     from orchestrator.sweep.reading import load
     from orchestrator.sweep.running import carry_out
@@ -237,8 +244,8 @@ def list_runs(runs: Path, as_json: bool) -> None:
             (node["node"], node["state"], str(node["pid"] or ""), "" if node["rss"] is None else text.size(node["rss"]))
             for node in run["nodes"]
         ]
-        write_table(open_console(), ("node", "state", "pid", "memory"), rows, title=f"{run['run']}: {run['phase']}",
-                    right={2, 3})  # fmt: skip
+        title, headings = f"{run['run']}: {run['phase']}", ("node", "state", "pid", "memory")
+        write_table(open_console(), headings, rows, title=title, right={2, 3})
 
 
 @cli.command()
@@ -366,9 +373,14 @@ def compare_runs(run_a: str, run_b: str, runs: Path, as_json: bool) -> None:
 
 
 def _execute(
-    scenario: Path, overrides: tuple[str, ...], runs: Path, *, as_json: bool, workers: int | None = None,
+    scenario: Path,
+    overrides: tuple[str, ...],
+    runs: Path,
+    *,
+    as_json: bool,
+    workers: int | None = None,
     calibrate: bool = False,
-) -> tuple[Outcome, RunDirectory]:  # fmt: skip
+) -> tuple[Outcome, RunDirectory]:
     """Make a run of a scenario, to its end."""
     from orchestrator.run.launch import launch, prepared_plan
     from orchestrator.run.view import open_view
@@ -381,9 +393,15 @@ def _execute(
     with placed(scenario, overrides):
         plan = prepared_plan(loaded, scenario)
     return launch(
-        plan, loaded, scenario, overrides, runs,
-        lambda virtual: open_view(as_json=as_json, virtual=virtual), workers=workers, calibrate=calibrate,
-    )  # fmt: skip
+        plan,
+        loaded,
+        scenario,
+        overrides,
+        runs,
+        lambda virtual: open_view(as_json=as_json, virtual=virtual),
+        workers=workers,
+        calibrate=calibrate,
+    )
 
 
 def _check_places(runs: Path, junit: Path | None = None) -> None:

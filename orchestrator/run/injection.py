@@ -43,9 +43,13 @@ class FaultInjector:
     """
 
     def __init__(
-        self, plan: Plan, powers: Powers, links: Links, note: Callable[[Fault, str, str], None],
+        self,
+        plan: Plan,
+        powers: Powers,
+        links: Links,
+        note: Callable[[Fault, str, str], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._faults = plan.faults
         self._powers = powers
         self._note = note

@@ -38,10 +38,18 @@ def prepared_plan(scenario: Scenario, file: Path) -> Plan:
 
 
 def launch(
-    plan: Plan, scenario: Scenario, file: Path, overrides: Sequence[str], runs: Path, open_view: OpenView, *,
-    workers: int | None = None, calibrate: bool = False, meta: Mapping[str, Any] | None = None,
+    plan: Plan,
+    scenario: Scenario,
+    file: Path,
+    overrides: Sequence[str],
+    runs: Path,
+    open_view: OpenView,
+    *,
+    workers: int | None = None,
+    calibrate: bool = False,
+    meta: Mapping[str, Any] | None = None,
     text: str | None = None,
-) -> tuple[Outcome, RunDirectory]:  # fmt: skip
+) -> tuple[Outcome, RunDirectory]:
     """Carry out the plan of a scenario, in a fresh directory below ``runs``.
 
     ``file`` and ``overrides`` are what the scenario was read from. Where no file holds it, ``text`` is what one would
@@ -64,9 +72,15 @@ def launch(
 
             def start(view: View) -> Coroutine[Any, Any, Outcome]:
                 return execute(
-                    plan, directory, record, view, interruption,
-                    holding=holding, workers=_workers(workers), calibrate=calibrate,
-                )  # fmt: skip
+                    plan,
+                    directory,
+                    record,
+                    view,
+                    interruption,
+                    holding=holding,
+                    workers=_workers(workers),
+                    calibrate=calibrate,
+                )
 
             try:
                 return _run(plan.driver, open_view, start), directory
@@ -103,14 +117,22 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
 
 
 def _begin(
-    directory: RunDirectory, plan: Plan, scenario: Scenario, file: Path, overrides: Sequence[str],
-    meta: Mapping[str, Any], text: str | None,
-) -> Record:  # fmt: skip
+    directory: RunDirectory,
+    plan: Plan,
+    scenario: Scenario,
+    file: Path,
+    overrides: Sequence[str],
+    meta: Mapping[str, Any],
+    text: str | None,
+) -> Record:
     """Write down what is to be done. RunError or RecordError if there is no room for it."""
     facts = {
-        "scenario": str(file), "folder": str(file.parent.absolute()), "overrides": list(overrides),
-        "effective": effective(scenario), **meta,
-    }  # fmt: skip
+        "scenario": str(file),
+        "folder": str(file.parent.absolute()),
+        "overrides": list(overrides),
+        "effective": effective(scenario),
+        **meta,
+    }
     try:
         plan.write_shards(directory.shards)
         directory.scenario.write_bytes(file.read_bytes() if text is None else text.encode())

@@ -90,9 +90,12 @@ async def probe_links(run: RunContext, session: Session, hub: Hub, *, quick: boo
 async def _measure(pair: ProbedPair, pids: dict[str, int], hub: Hub, quick: bool) -> PairJudgements:
     """The verdicts there and back, or in words why there are none."""
     responder = await asyncio.create_subprocess_exec(
-        *hub.enter(pids[pair.target.name]), *python.module("netem.measure", *respond_arguments(pair.target.host)),
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+        *hub.enter(pids[pair.target.name]),
+        *python.module("netem.measure", *respond_arguments(pair.target.host)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
     assert responder.stdin is not None
     assert responder.stdout is not None
     try:
@@ -119,9 +122,17 @@ def _write(record: Record, t: float, pair: ProbedPair, result: PairJudgements, s
     for names, verdicts in zip((there, back), result, strict=True):
         for verdict in verdicts:
             record.probe(
-                t, *names, pair.link_class, verdict.quantity, verdict.asked, verdict.measured, verdict.low,
-                verdict.high, verdict.verdict, verdict.detail,
-            )  # fmt: skip
+                t,
+                *names,
+                pair.link_class,
+                verdict.quantity,
+                verdict.asked,
+                verdict.measured,
+                verdict.low,
+                verdict.high,
+                verdict.verdict,
+                verdict.detail,
+            )
             if verdict.verdict == "fail":
                 say(f"the link {names[0]} -> {names[1]} is not as asked: {verdict.quantity}: {verdict.detail}")
 

@@ -60,9 +60,13 @@ def _real(value: Any) -> bool:
 
 
 def _values(value: Any) -> bool:
-    return isinstance(value, dict) and len(value) <= MOST_VALUES and all(
-        _name(name) and (_name(of) if name == "scope" else of is None or _number(of)) for name, of in value.items()
-    )  # fmt: skip
+    return (
+        isinstance(value, dict)
+        and len(value) <= MOST_VALUES
+        and all(
+            _name(name) and (_name(of) if name == "scope" else of is None or _number(of)) for name, of in value.items()
+        )
+    )
 
 
 def _shares(value: Any) -> bool:
@@ -118,8 +122,12 @@ _EVENTS: Mapping[str, Mapping[str, Check]] = {
     "peers": {"shares": _shares, "queue": _queue},
 }
 _ROW: Mapping[str, Check] = {
-    "peer": _name, "kind": _name, "direction": _one_of("sent", "received"), "messages": _count, "bytes": _count,
-}  # fmt: skip
+    "peer": _name,
+    "kind": _name,
+    "direction": _one_of("sent", "received"),
+    "messages": _count,
+    "bytes": _count,
+}
 
 
 def problem(message: Mapping[str, Any], nodes: Container[str]) -> str | None:

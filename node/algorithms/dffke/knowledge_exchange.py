@@ -116,9 +116,7 @@ def exchange(
     return learn(learner, state, _joined(learner, lessons, params), _joined(learner, reviews, params), params, seed)
 
 
-def learn(
-    learner: Learner, state: State, current: Taught, past: Taught, params: DFFKE, seed: int
-) -> Exchanged:  # fmt: skip
+def learn(learner: Learner, state: State, current: Taught, past: Taught, params: DFFKE, seed: int) -> Exchanged:
     """In each of ``exchange_epochs`` passes, every step on current pictures, min KL[Ŷ_i ‖ f(D̂_i; θ_k)], is followed by
     a step on past ones, min KL[Ŷ_i ‖ f(B_i; θ_k)]; steps of Adam.
 

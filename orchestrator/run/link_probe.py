@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from netem.errors import NetemError
 from netem.judge import Judgement, judge
@@ -20,6 +21,7 @@ from orchestrator.fabric.hub import Hub
 from orchestrator.host import python
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 from orchestrator.results.record import Record
+from orchestrator.results.verdicts import Verdict, worst
 from orchestrator.run.context import RunContext
 from orchestrator.run.session import Session
 
@@ -85,6 +87,8 @@ async def probe_links(run: RunContext, session: Session, hub: Hub, *, quick: boo
         results = await asyncio.gather(*(_measure(pair, pids, hub, quick) for pair in batch))
         for pair, result in zip(batch, results, strict=True):
             _write(run.record, run.clock(), pair, result, run.view.line)
+            given: list[Verdict] = ["unknown"] if isinstance(result, str) else [each.verdict for each in chain(*result)]
+            session.progress.probed = worst([session.progress.probed, *given])
 
 
 async def _measure(pair: ProbedPair, pids: dict[str, int], hub: Hub, quick: bool) -> PairJudgements:

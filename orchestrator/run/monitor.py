@@ -22,7 +22,7 @@ from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.fidelity.overload import Overloads, Reading
 from orchestrator.host.load import HostLoad, read_load
 from orchestrator.planning.plan import Ends, Fault, Plan
-from orchestrator.results.link_findings import judge_losses, judge_overloads
+from orchestrator.results.link_findings import LATE_SHARE, judge_losses, judge_overloads
 from orchestrator.results.record import GAP, PROBED
 from orchestrator.results.verdicts import Verdict, worst
 from orchestrator.run.context import RunContext
@@ -174,12 +174,14 @@ class Monitor:
             self._losses, _ = judge_losses([(t - self._watched, found)])
 
     def _judged(self, t: float) -> Verdict:
-        """What the checks of the links in use would say if the run ended now."""
+        """What the checks of links and pace would say if the run ended now."""
         overloads, packets = self._overloads.known, sum(int(link["delivered"]) for link in self._counted.values())
         kept_up, _ = (
             judge_overloads(overloads, self._watched, t - self._watched, packets) if overloads else ("pass", "")
         )
-        return worst([kept_up, self._losses])
+        progress, training = self._session.progress, t - self._watched
+        kept_pace: Verdict = "pass" if max(progress.late.values(), default=0.0) <= LATE_SHARE * training else "fail"
+        return worst([kept_up, self._losses, kept_pace, progress.probed])
 
 
 def _ends(link: LinkRow) -> Ends:

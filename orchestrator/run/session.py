@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from orchestrator.fabric.base import Handle
 from orchestrator.host import tail
 from orchestrator.planning.assignments import handed_out
 from orchestrator.planning.plan import Fault, NodePlan
+from orchestrator.results.verdicts import Verdict
 from orchestrator.run.context import RunContext
 from orchestrator.run.hearing import Hearing
 from orchestrator.run.injection import FaultInjector
@@ -65,12 +67,14 @@ class Ending:
 
 @dataclass
 class Progress:
-    """The figures that the live view shows."""
+    """The figures that the live view shows, and what they are judged from: seconds by which each node's steps were
+    slower than its hardware, and the verdict on the links that were probed."""
 
     round: int = 0
     accuracy: float | None = None
     loss: float | None = None
-    overruns: int = 0
+    late: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    probed: Verdict = "pass"
     faults_started: int = 0
 
 
@@ -235,8 +239,8 @@ class Session:
         match message:
             case {"type": "register"}:
                 state.settled.set()
-            case {"type": "event", "name": "overrun"}:
-                self.progress.overruns += 1
+            case {"type": "event", "name": "overrun", "asked": asked, "taken": taken}:
+                self.progress.late[state.plan.name] += taken - asked
             case {"type": "event", "name": "round", "phase": "end"}:
                 state.restarts = 0
             case {"type": "event", "name": "round", "round": round} if state.plan.leads:

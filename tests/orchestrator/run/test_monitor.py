@@ -14,6 +14,7 @@ from orchestrator.fabric.base import Counted, Fabric, LinkRow, since
 from orchestrator.host.load import HostLoad
 from orchestrator.results.history import History
 from orchestrator.results.record import COUNTERS
+from orchestrator.results.verdicts import Verdict
 from orchestrator.run.context import RunContext
 from orchestrator.run.monitor import Monitor
 from orchestrator.run.view import PlainView, Snapshot, View
@@ -93,9 +94,11 @@ def used(delivered: int, lost: int = 0) -> LinkRow:
 NOTHING = Counted(links=[used(0)])
 
 
-def verdicts(tmp_path: Path, *counted: Counted, dropped: Sequence[int] = ()) -> list[str | None]:
+def verdicts(
+    tmp_path: Path, *counted: Counted, dropped: Sequence[int] = (), probed: Verdict = "pass", late: float = 0.0
+) -> list[str | None]:
     """What is shown after each of these readings, 20 s apart, the first of which is of nothing; ``dropped`` are packets
-    in the host's backlog."""
+    in the host's backlog, ``probed`` is the verdict on the probes, a node's steps took ``late`` s longer than asked."""
     backlog = chain(dropped, repeat(0))
 
     async def main() -> list[str | None]:
@@ -105,6 +108,8 @@ def verdicts(tmp_path: Path, *counted: Counted, dropped: Sequence[int] = ()) -> 
         run = RunContext(stage.plan, stage.directory, stage.record, lambda: t, cast(View, view))
         monitor = Monitor(run, stage.session, cast(Fabric, fabric), load)
         await monitor.begin()
+        stage.session.progress.probed = probed
+        stage.session.progress.late["device-0-0"] += late
         for each in (NOTHING, *counted):
             fabric.now, t = each, t + 20.0
             await monitor.sample()
@@ -126,6 +131,15 @@ def test_an_engine_that_does_not_keep_up_is_shown(tmp_path: Path) -> None:
     late, later = Counted(links=[used(1000)], late=9, late_max=1.0), Counted(links=[used(1000)])
     # 1 s of 40 is more than a fiftieth, of 60 it is not: the run would pass if it ended then.
     assert verdicts(tmp_path, late, later) == ["pass", "fail", "pass"]
+
+
+def test_links_that_were_not_as_asked_when_they_were_probed_are_shown(tmp_path: Path) -> None:
+    assert verdicts(tmp_path, NOTHING, probed="fail") == ["fail", "fail"]
+
+
+def test_a_node_that_is_slower_than_its_hardware_is_shown(tmp_path: Path) -> None:
+    # 0.5 s of 20 is more than a fiftieth, of 40 it is not.
+    assert verdicts(tmp_path, NOTHING, late=0.5) == ["fail", "pass"]
 
 
 def test_packets_lost_that_may_be_others_are_shown_as_not_known(tmp_path: Path) -> None:

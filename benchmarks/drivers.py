@@ -80,7 +80,7 @@ CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
 
 @dataclass(frozen=True)
-class Figures:
+class RunFigures:
     """What one run came to. Times in seconds; ``sent`` by the roles, ``delivered`` by the links with all headers."""
 
     driver: str
@@ -101,7 +101,7 @@ class Figures:
     failed_checks: list[str]
 
 
-def run(driver: str, scenario: Path) -> Figures:
+def run(driver: str, scenario: Path) -> RunFigures:
     """One run under a driver; what is needed of its record."""
     up = [sys.executable, "-m", "orchestrator", "up", str(scenario), "--runs", str(scenario.parent), "--json"]
     done = subprocess.run([*up, "--driver", driver], capture_output=True, text=True)
@@ -112,7 +112,7 @@ def run(driver: str, scenario: Path) -> Figures:
         return read(history, told.get("wall_seconds"))
 
 
-def read(history: History, wall_seconds: float | None) -> Figures:
+def read(history: History, wall_seconds: float | None) -> RunFigures:
     facts = summary(history)
     accuracy = {row.round: row.value for row in history.global_series("accuracy") if row.round is not None}
     rounds = [each.end - each.start for each in history.rounds() if each.node in history.leaders and each.end]
@@ -124,7 +124,7 @@ def read(history: History, wall_seconds: float | None) -> Figures:
         if row.direction == "sent" and row.kind not in RESERVED_KINDS:
             sent[row.kind] += row.bytes
             messages[row.kind] += row.messages
-    return Figures(
+    return RunFigures(
         driver=history.driver,
         verdict=facts["verdict"],
         ended=facts["ended"],
@@ -144,7 +144,7 @@ def read(history: History, wall_seconds: float | None) -> Figures:
     )
 
 
-def compared(name: str, a: Sequence[Figures], b: Sequence[Figures]) -> dict[str, Any]:
+def compared(name: str, a: Sequence[RunFigures], b: Sequence[RunFigures]) -> dict[str, Any]:
     """The verdicts on the runs of two drivers; every run of the one against every run of the other."""
     pairs = [(one, other) for one in a for other in b]
     medians = [median(each.median_round for each in runs) for runs in (a, b)]

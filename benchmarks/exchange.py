@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.learners import Party, parties
+from benchmarks.learners import LearningNode, learning_nodes
 from node.algorithms.dffke.docking import dock
 from node.algorithms.dffke.embedding_decoder import ClientModel, new_decoder, synthesise, train_decoder
 from node.algorithms.dffke.knowledge_exchange import NOTHING, embed, embedded, learn, pictures_of, train_epoch
@@ -36,7 +36,7 @@ from node.learning.aggregation import State
 MEDIA = ("private", "synthetic")
 
 
-def train_alone(client: Party, state: State, params: DFFKE, t: int) -> State:
+def train_alone(client: LearningNode, state: State, params: DFFKE, t: int) -> State:
     """Equation 9, as long as a client's round lasts."""
     moments: State = {}
     for epoch in range(1, (params.first_epochs if t == 1 else params.epochs) + 1):
@@ -48,7 +48,7 @@ def train_alone(client: Party, state: State, params: DFFKE, t: int) -> State:
 
 
 def share(
-    clients: Mapping[str, Party], states: Mapping[str, State], params: DFFKE, t: int
+    clients: Mapping[str, LearningNode], states: Mapping[str, State], params: DFFKE, t: int
 ) -> tuple[Knowledge, dict[str, Tensor]]:
     """What the clients tell the coordinator, and the private pictures that it is of."""
     models, embeddings, labels, pictures = {}, {}, {}, {}
@@ -63,7 +63,7 @@ def share(
 
 
 def decode(
-    kept: Auxiliary, knowledge: Knowledge, params: DFFKE, client: Party, t: int
+    kept: Auxiliary, knowledge: Knowledge, params: DFFKE, client: LearningNode, t: int
 ) -> tuple[Auxiliary, dict[str, Tensor]]:
     """Equations 10 to 12: the synthetic pictures of each client."""
     pictures, seed = pictures_of(client.learner), derive_seed(client.node.index, "coordinator", str(t))
@@ -73,7 +73,7 @@ def decode(
     return Auxiliary(decoder, docked.layers), made
 
 
-def says(client: Party, state: State, x: Tensor) -> Tensor:
+def says(client: LearningNode, state: State, x: Tensor) -> Tensor:
     """The logits of a client's model."""
     client.learner.set(state)
     with torch.no_grad():
@@ -82,7 +82,7 @@ def says(client: Party, state: State, x: Tensor) -> Tensor:
 
 
 def benchmark(overrides: Sequence[str], embeddings: int, rounds: int, medium: str) -> list[dict[str, float]]:
-    nodes, given = parties("dffke-small.yaml", overrides)
+    nodes, given = learning_nodes("dffke-small.yaml", overrides)
     assert isinstance(given, DFFKE)
     params = replace(given, embeddings=embeddings)
     clients = {name: each for name, each in nodes.items() if each.node.samples}
@@ -107,12 +107,12 @@ def benchmark(overrides: Sequence[str], embeddings: int, rounds: int, medium: st
     return found
 
 
-def accuracy(clients: Mapping[str, Party], states: Mapping[str, State]) -> float:
+def accuracy(clients: Mapping[str, LearningNode], states: Mapping[str, State]) -> float:
     scores = [each.learner.evaluate(states[name], "global", 1000).accuracy for name, each in clients.items()]
     return round(100 * mean(scores), 1)
 
 
-def seed_of(client: Party, *purpose: object) -> int:
+def seed_of(client: LearningNode, *purpose: object) -> int:
     return derive_seed(client.node.index, *map(str, purpose))
 
 

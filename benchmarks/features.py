@@ -20,7 +20,7 @@ from dataclasses import replace
 
 import torch
 
-from benchmarks.learners import parties
+from benchmarks.learners import learning_nodes
 from node.algorithms.fedfeat import Shared, extract, retrain, train_client
 from node.algorithms.parameters import FedFeat
 from node.learning.aggregation import State, weighted_mean
@@ -43,7 +43,7 @@ def percent(fraction: float) -> float:
 
 
 def benchmark(overrides: Sequence[str], rounds: Sequence[int]) -> dict[str, object]:
-    nodes, params = parties("fedfeat-shards.yaml", overrides)
+    nodes, params = learning_nodes("fedfeat-shards.yaml", overrides)
     assert isinstance(params, FedFeat)
     cloud, clients = nodes["cloud"].learner, [each.learner for each in nodes.values() if each.node.samples]
     without = replace(params, noise="none", features="last-epoch")

@@ -13,7 +13,7 @@ from node.algorithms.registry import ALGORITHMS
 from node.assignment import derive_seed
 from node.learning.datasets import open_prepared
 from node.learning.local_training import LocalTraining
-from node.learning.models import Workshop, build
+from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 from orchestrator.planning.plan import NodePlan
 from orchestrator.run.launch import prepared_plan
@@ -23,21 +23,21 @@ SCENARIOS = Path(__file__).parents[1] / "scenarios"
 
 
 @dataclass(frozen=True, eq=False)
-class Party:
+class LearningNode:
     """A node of the plan and what it learns with."""
 
     node: NodePlan
     learner: Learner
 
 
-def parties(scenario: str, overrides: Sequence[str]) -> tuple[dict[str, Party], LocalTraining]:
+def learning_nodes(scenario: str, overrides: Sequence[str]) -> tuple[dict[str, LearningNode], LocalTraining]:
     """All nodes of a scenario with these changes, by name, and the algorithm's parameters."""
     torch.set_num_threads(1)
     plan = prepared_plan(load(SCENARIOS / scenario, overrides), SCENARIOS / scenario)
     data, seed = open_prepared(Path(plan.data_directory)), derive_seed(plan.seed, "model")
     found = {}
     for node in plan.nodes:
-        workshop = Workshop(partial(build, node.model, data.shape, data.classes, seed, node.model_params))
+        model_pool = ModelPool(partial(build, node.model, data.shape, data.classes, seed, node.model_params))
         part = plan.shards.train.get(node.name)
-        found[node.name] = Party(node, Learner(workshop, data, plan.seed, node.name, part))
+        found[node.name] = LearningNode(node, Learner(model_pool, data, plan.seed, node.name, part))
     return found, ALGORITHMS[plan.algorithm].params(**plan.params)

@@ -58,14 +58,14 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Turn:
+class TimedRun:
     """One run of a program: seconds of the clock, its result."""
 
     seconds: float
     result: dict[str, Any]
 
 
-def run(program: Program) -> Turn:
+def run(program: Program) -> TimedRun:
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         environment = {**os.environ, **program.environment}
         began = perf_counter()
@@ -77,7 +77,7 @@ def run(program: Program) -> Turn:
         if process.returncode not in program.good:
             told = " | ".join(errors.read().strip().splitlines()[-5:])
             sys.exit(f"benchmarks.simulation: {' '.join(program.command)} ended with {process.returncode}: {told}")
-        return Turn(seconds, json.loads(output.read()))
+        return TimedRun(seconds, json.loads(output.read()))
 
 
 def most_memory(program: Program) -> int:
@@ -110,15 +110,15 @@ def proportional_bytes(process: int) -> int:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
-def in_turns(programs: Mapping[str, Program], repeat: int) -> dict[str, list[Turn]]:
-    turns: dict[str, list[Turn]] = {name: [] for name in programs}
+def in_turns(programs: Mapping[str, Program], repeat: int) -> dict[str, list[TimedRun]]:
+    turns: dict[str, list[TimedRun]] = {name: [] for name in programs}
     for _ in range(repeat):
         for name, program in programs.items():
             turns[name].append(run(program))
     return turns
 
 
-def figures(turns: Mapping[str, list[Turn]]) -> dict[str, Any]:
+def figures(turns: Mapping[str, list[TimedRun]]) -> dict[str, Any]:
     """Of each program its seconds, and how the simulation compares with each of the others."""
     return {
         "programs": {

@@ -30,7 +30,7 @@ from benchmarks.plain import PARAMS, Helpers, Update, Work, Workload, average, e
 from node.catalogue.partitions import IID
 from node.learning.aggregation import State
 from node.learning.datasets import Prepared, prepare
-from node.learning.models import Workshop, build
+from node.learning.models import ModelPool, build
 from node.learning.partition import divide
 from node.learning.training import Learner
 from orchestrator.results.history import History
@@ -48,14 +48,14 @@ def workload_of(data: Prepared) -> Workload:
     return Workload(data, tuple((client,) for client in range(CLIENTS)), parts, (test,) * CLIENTS)
 
 
-def workshop(data: Prepared) -> Workshop:
-    return Workshop(lambda: build("cnn", data.shape, data.classes, seed=1))
+def model_pool(data: Prepared) -> ModelPool:
+    return ModelPool(lambda: build("cnn", data.shape, data.classes, seed=1))
 
 
 def learner_work(workload: Workload) -> Work:
     """The same as `plain_work` through `node.learning`."""
     data = workload.data
-    shared = workshop(data)
+    shared = model_pool(data)
     learners = [
         Learner(shared, data, 1, f"device-{k}", part, workload.client_tests[k]) for k, part in enumerate(workload.parts)
     ]
@@ -73,7 +73,7 @@ def learner_work(workload: Workload) -> Work:
 def timed_rounds(data: Prepared, make: Callable[[Workload], Work], rounds: int, processes: int) -> dict[str, float]:
     """The seconds of each round, and the accuracy that the work led to."""
     torch.set_num_threads(1)
-    cloud = Learner(workshop(data), data, 1, "cloud")
+    cloud = Learner(model_pool(data), data, 1, "cloud")
     weights = cloud.get()
     workload = workload_of(data)
     model = build("cnn", data.shape, data.classes, seed=1)

@@ -53,7 +53,7 @@ class OneOf:
 
 
 @dataclass(frozen=True)
-class Switch(OneOf):
+class Flag(OneOf):
     """On or off."""
 
     words: tuple[Any, ...] = (True, False)
@@ -85,8 +85,8 @@ def word(default: str | int, *words: str, number: Between | None = None) -> Any:
     return field(default=default, metadata={"allowed": OneOf(words, number)})
 
 
-def switch(default: bool) -> Any:
-    return field(default=default, metadata={"allowed": Switch()})
+def flag(default: bool) -> Any:
+    return field(default=default, metadata={"allowed": Flag()})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -84,7 +84,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Model:
+class Entry:
     """A model; `measure(shape, classes, params)` gives its size in closed form, or raises ValueError for a shape it
     cannot take.
 
@@ -204,44 +204,44 @@ def _torchvision(shape: Shape, classes: int, params: Torchvision) -> Size:
     return Size(own.parameters + positions + head, own.buffers, own.counters, own.features)
 
 
-MODELS: dict[str, Model] = {
+MODELS: dict[str, Entry] = {
     model.name: model
     for model in (
-        Model(
+        Entry(
             "cnn",
             "two small 3x3 convolutions of stride 2 with batch normalisation (FedGen, FEELPGen)",
             NoParameters,
             _cnn,
         ),
-        Model(
+        Entry(
             "phefl-cnn",
             "5x5 convolutions 32 and 64 with pooling, 512 features (McMahan 2017, PHE-FL)",
             NoParameters,
             _phefl_cnn,
         ),
-        Model("mlp", "hidden layers, one unless more are asked for", MLP, _mlp, _build_mlp),
-        Model(
+        Entry("mlp", "hidden layers, one unless more are asked for", MLP, _mlp, _build_mlp),
+        Entry(
             "fedfeat-cnn",
             "two 5x5 convolutions with pooling, and a classifier of two layers (FedFeat+)",
             NoParameters,
             _fedfeat_cnn,
         ),
-        Model("resnet18", "ResNet-18 for small images, without batch normalisation (FedEDS)", NoParameters, _resnet18),
-        Model("lenet", "LeNet-5 (LeCun 1998): 84 features", NoParameters, _lenet),
-        Model(
+        Entry("resnet18", "ResNet-18 for small images, without batch normalisation (FedEDS)", NoParameters, _resnet18),
+        Entry("lenet", "LeNet-5 (LeCun 1998): 84 features", NoParameters, _lenet),
+        Entry(
             "separable-cnn",
             "depthwise separable convolutions with batch normalisation: 48 features",
             NoParameters,
             _separable_cnn,
         ),
-        Model("tiny-resnet", "residual blocks of 16, 32 and 64 channels: 64 features", NoParameters, _tiny_resnet),
-        Model("torchvision", "one of torchvision's networks (DFFKE)", Torchvision, _torchvision),
+        Entry("tiny-resnet", "residual blocks of 16, 32 and 64 channels: 64 features", NoParameters, _tiny_resnet),
+        Entry("torchvision", "one of torchvision's networks (DFFKE)", Torchvision, _torchvision),
     )
 }
 
 
 @dataclass(frozen=True)
-class Group:
+class ModelGroup:
     """Models for clients that differ: client k has member k modulo their number. All members get ``params``."""
 
     name: str
@@ -263,15 +263,15 @@ class Group:
         return replace(max(sizes, key=lambda size: size.bytes), features=max(size.features for size in sizes))
 
 
-def _htfe(count: int) -> Group:
+def _htfe(count: int) -> ModelGroup:
     members = tuple(("torchvision", {"architecture": name}) for name in list(BACKBONES)[:count])
-    return Group(f"htfe-{count}", f"the first {count} of DFFKE's ten architectures", ImageSize, members)
+    return ModelGroup(f"htfe-{count}", f"the first {count} of DFFKE's ten architectures", ImageSize, members)
 
 
-MODEL_GROUPS: dict[str, Group] = {
+MODEL_GROUPS: dict[str, ModelGroup] = {
     group.name: group
     for group in (
-        Group(
+        ModelGroup(
             "small",
             "five small networks for CPUs: cnn, mlp, lenet, tiny-resnet, separable-cnn",
             NoParameters,

@@ -40,7 +40,7 @@ class Dirichlet(PartitionParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shards(PartitionParameters):
+class LabelShards(PartitionParameters):
     """Samples sorted by label and cut into shards of shard_size, so many for each client (McMahan 2017); `auto` makes
     the shards as large as the data allows."""
 
@@ -75,7 +75,7 @@ PARTITIONS: dict[str, PartitionScheme] = {
     for scheme in (
         PartitionScheme("iid", IID, "at random, in equal numbers"),
         PartitionScheme("dirichlet", Dirichlet, "labels skewed by a Dirichlet draw", "alpha"),
-        PartitionScheme("shards", Shards, "a few single-label shards per client", "shards_per_client"),
+        PartitionScheme("shards", LabelShards, "a few single-label shards per client", "shards_per_client"),
         PartitionScheme("labels-per-edge", LabelsPerEdge, "PHE-FL's D1 to D4", "pattern"),
         PartitionScheme("by-subject", BySubject, "whole people per client"),
     )

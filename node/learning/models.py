@@ -62,8 +62,8 @@ def _spare_lone_values(norm: nn.Module, inputs: tuple[Tensor]) -> None:
     norm.eval()
 
 
-class Workshop:
-    """Models of one kind to work with, one for each thread that asks: learners that share a workshop need no model of
+class ModelPool:
+    """Models of one kind to work with, one for each thread that asks: learners that share a pool need no model of
     their own. ``make`` gives a new one, always with the same weights."""
 
     def __init__(self, make: Callable[[], Model]) -> None:

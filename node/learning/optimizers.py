@@ -14,7 +14,7 @@ from node.learning.aggregation import State
 from node.learning.local_training import LocalTraining
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
-Step = Callable[[Tensor], None]
+DescentStep = Callable[[Tensor], None]
 
 
 class Descent:
@@ -97,7 +97,7 @@ class Adam:
         return self
 
 
-def optimizer(parameters: Sequence[Tensor], params: LocalTraining) -> Step:
+def optimizer(parameters: Sequence[Tensor], params: LocalTraining) -> DescentStep:
     """What takes the steps of local training: a new one each time, without memory of earlier rounds."""
     if params.optimizer == "adam":
         return Adam(parameters, params.learning_rate, weight_decay=params.weight_decay)

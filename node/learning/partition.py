@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from node.catalogue.partitions import IID, BySubject, Dirichlet, LabelsPerEdge, PartitionParameters, Shards
+from node.catalogue.partitions import IID, BySubject, Dirichlet, LabelShards, LabelsPerEdge, PartitionParameters
 from node.learning.errors import PartitionError
 
 Indices = NDArray[np.int64]
@@ -161,7 +161,7 @@ def _dirichlet_by_client(alpha: float, task: _Task, random: np.random.Generator)
     return parts
 
 
-def _shards(scheme: Shards, task: _Task, random: np.random.Generator) -> Parts:
+def _shards(scheme: LabelShards, task: _Task, random: np.random.Generator) -> Parts:
     """Sort by label, cut into shards, deal shards_per_client to each client (McMahan 2017); the rest stays unused."""
     wanted = task.clients * scheme.shards_per_client
     size = len(task.labels) // wanted if scheme.shard_size == "auto" else int(scheme.shard_size)
@@ -254,7 +254,7 @@ def _by_subject(_: BySubject, task: _Task, random: np.random.Generator) -> Parts
 _SCHEMES: dict[type[PartitionParameters], Callable[[Any, _Task, np.random.Generator], Parts]] = {
     IID: _iid,
     Dirichlet: _dirichlet,
-    Shards: _shards,
+    LabelShards: _shards,
     LabelsPerEdge: _labels_per_edge,
     BySubject: _by_subject,
 }

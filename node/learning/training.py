@@ -26,7 +26,7 @@ from node.learning.datasets import Prepared, open_prepared
 from node.learning.errors import DataError, ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.metrics import correct
-from node.learning.models import Model, Workshop, build
+from node.learning.models import Model, ModelPool, build
 from node.learning.optimizers import optimizer
 
 EVALUATION_BATCH = 250
@@ -65,7 +65,7 @@ class Learner:
 
     def __init__(
         self,
-        workshop: Workshop,
+        model_pool: ModelPool,
         data: Prepared,
         seed: int,
         node: str,
@@ -75,7 +75,7 @@ class Learner:
         personal: Indices | None = None,
     ) -> None:
         self.data = data
-        self._workshop = workshop
+        self._models = model_pool
         self._seed, self.node = seed, node
         self._train_indices, self._own_test, self._global_test = train, own_test, global_test
         self._personal = personal
@@ -85,12 +85,12 @@ class Learner:
         """Read the node's data set and shard. Raises DataError or ModelError."""
         torch.set_num_threads(1)  # in the whole process: nodes share processors, and threads would wait for each other
         data = open_prepared(Path(assignment.data.directory))
-        workshop = workshop_of(assignment, data)
+        model_pool = model_pool_of(assignment, data)
         mine = assignment.data
         train, own_test, personal = (
             _read_indices(Path(mine.shards), key) for key in (mine.train_key, mine.own_test_key, mine.personal_key)
         )
-        return cls(workshop, data, assignment.seed, assignment.node, train, own_test, mine.global_test, personal)
+        return cls(model_pool, data, assignment.seed, assignment.node, train, own_test, mine.global_test, personal)
 
     @property
     def samples(self) -> int:
@@ -127,11 +127,11 @@ class Learner:
     @property
     def model(self) -> Model:
         """The model that this thread may use; its weights are those of the last `set`, whoever did it."""
-        return self._workshop.model
+        return self._models.model
 
     def initial(self) -> State:
         """The weights that every node of a run begins with."""
-        return self._workshop.initial()
+        return self._models.initial()
 
     def get(self) -> State:
         """A copy of the model's state: parameters, running statistics, counters."""
@@ -248,11 +248,11 @@ def batches(samples: int, params: LocalTraining, random: np.random.Generator) ->
                 return
 
 
-def workshop_of(assignment: Assignment, data: Prepared) -> Workshop:
+def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:
     """The models of a run: they start alike at all of its nodes, from the scenario's seed. Raises ModelError."""
     name, params, seed = assignment.model, assignment.model_params, derive_seed(assignment.seed, "model")
     build(name, data.shape, data.classes, seed, params)
-    return Workshop(lambda: build(name, data.shape, data.classes, seed, params))
+    return ModelPool(lambda: build(name, data.shape, data.classes, seed, params))
 
 
 def _read_indices(path: Path, key: str | None) -> Indices | None:

@@ -27,7 +27,7 @@ from node.assignment import Timeouts
 from node.errors import WireError
 from node.messaging.packet import FRAMING, OWN_KINDS, PREFIX_SIZE, Packet, PacketType
 from node.messaging.stream import Inbound, Outbound, Outgoing, StreamBroken
-from node.messaging.wire import PROTOCOL, Buffer, Limits, Message, quoted, unpack
+from node.messaging.wire import PROTOCOL, Buffer, Message, MessageLimits, quoted, unpack
 
 Direction = Literal["sent", "received"]
 
@@ -112,7 +112,7 @@ class Traffic:
 class Association:
     """See the module. ``now`` is any steady clock in seconds."""
 
-    def __init__(self, peer: str, incarnation: str, timeouts: Timeouts, limits: Limits, now: float) -> None:
+    def __init__(self, peer: str, incarnation: str, timeouts: Timeouts, limits: MessageLimits, now: float) -> None:
         self.peer = peer
         self.state: Literal["unknown", "present", "lost", "left", "refused"] = "unknown"
         self.outbound = Outbound(timeouts.beat / 8, self._hello)

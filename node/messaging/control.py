@@ -37,7 +37,7 @@ from node import resources
 from node.assignment import Assignment, Keypair
 from node.errors import ControlError, WireError
 from node.messaging.gate import CONNECTIONS, Gate
-from node.messaging.sockets import Door, Endpoint, sender, set_client_keys, set_server_keys, watch
+from node.messaging.sockets import Authenticator, Endpoint, sender, set_client_keys, set_server_keys, watch
 from node.messaging.wire import PROTOCOL, plain, quoted, unpack
 
 logger = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class ControlServer:
         self._addresses: dict[str, bytes] = {}
         self._received: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._door = Door(self._context, {key: name for name, key in nodes.items()})
+        self._authenticator = Authenticator(self._context, {key: name for name, key in nodes.items()})
         self._endpoint = Endpoint(address)
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.linger = 0
@@ -195,7 +195,7 @@ class ControlServer:
     def _release(self) -> None:
         self._gate.close()
         self._socket.close()
-        self._door.close()
+        self._authenticator.close()
         self._context.term()
         self._endpoint.remove()
         self._endpoint.close()

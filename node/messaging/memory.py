@@ -17,8 +17,8 @@ from typing import Literal
 from node.assignment import Timeouts
 from node.errors import TransportError, WireError
 from node.messaging.association import BadMessage, Direction, Event, Joined, Left, Lost, Received, Traffic, Undelivered
-from node.messaging.pair import Delay, Flow, Line, Parcel, Tie
-from node.messaging.wire import LIMITS, Limits, Message, check, handed_over
+from node.messaging.pair import Delay, Flow, InFlight, Line, Tie
+from node.messaging.wire import LIMITS, Message, MessageLimits, check, handed_over
 
 FAREWELL = "goodbye"
 
@@ -35,7 +35,7 @@ class MemoryNetwork:
         self._ties: dict[frozenset[str], Tie] = {}
 
     def transport(
-        self, node: str, peers: Iterable[str], *, timeouts: Timeouts = _DEFAULT_TIMEOUTS, limits: Limits = LIMITS
+        self, node: str, peers: Iterable[str], *, timeouts: Timeouts = _DEFAULT_TIMEOUTS, limits: MessageLimits = LIMITS
     ) -> MemoryTransport:
         """A transport for ``node``; a node that starts again takes a new one."""
         self.frozen.discard(node)
@@ -72,11 +72,11 @@ class MemoryNetwork:
             self._ties[key] = Tie(lines)
         return self._ties[key]
 
-    def _deliver(self, source: str, target: str) -> Callable[[Parcel], None]:
-        def deliver(parcel: Parcel) -> None:
+    def _deliver(self, source: str, target: str) -> Callable[[InFlight], None]:
+        def deliver(in_flight: InFlight) -> None:
             endpoint = self.endpoints.get(target)
             if endpoint is not None:
-                endpoint.arrive(source, parcel)
+                endpoint.arrive(source, in_flight)
 
         return deliver
 
@@ -85,7 +85,7 @@ class MemoryTransport:
     """The `node.messaging.transport.Transport` of one node in a `MemoryNetwork`."""
 
     def __init__(
-        self, network: MemoryNetwork, node: str, peers: Iterable[str], timeouts: Timeouts, limits: Limits
+        self, network: MemoryNetwork, node: str, peers: Iterable[str], timeouts: Timeouts, limits: MessageLimits
     ) -> None:
         self.node = node
         self.patience = timeouts.lost_after
@@ -94,10 +94,10 @@ class MemoryTransport:
         self._limits = limits
         self._states: dict[str, Literal["unknown", "present", "lost", "left"]] = dict.fromkeys(peers, "unknown")
         self._ties: dict[str, Tie] = {}
-        self._waiting: defaultdict[str, list[Parcel]] = defaultdict(list)  # for peers that did not come yet
+        self._waiting: defaultdict[str, list[InFlight]] = defaultdict(list)  # for peers that did not come yet
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._held_events: list[Event] = []
-        self._held_sends: list[tuple[str, Parcel]] = []
+        self._held_sends: list[tuple[str, InFlight]] = []
         self._counts: defaultdict[tuple[str, str, Direction], list[int]] = defaultdict(lambda: [0, 0])
 
     async def start(self) -> None:
@@ -116,11 +116,11 @@ class MemoryTransport:
             if peer not in self._states:
                 known = ", ".join(self._states) or "none"
                 raise TransportError(f"{self.node} has no peer {peer!r}; its peers are {known}")
-        parcel = Parcel(*handed_over(message, self._limits))
+        in_flight = InFlight(*handed_over(message, self._limits))
         for peer in peers:
             if replace and peer in self._waiting:
                 self._waiting[peer] = [each for each in self._waiting[peer] if each.message.kind != message.kind]
-            self._give(peer, parcel)
+            self._give(peer, in_flight)
 
     async def receive(self) -> Event:
         return await self._events.get()
@@ -134,7 +134,7 @@ class MemoryTransport:
     async def close(self, flush: float | None = None) -> None:
         if self._network.endpoints.get(self.node) is self:
             del self._network.endpoints[self.node]
-            farewell = None if flush is None else Parcel(Message(FAREWELL, self.node), 0)
+            farewell = None if flush is None else InFlight(Message(FAREWELL, self.node), 0)
             for tie in self._ties.values():
                 tie.end(self.node, farewell)
 
@@ -147,20 +147,20 @@ class MemoryTransport:
             sends, self._held_sends = self._held_sends, []
             for event in events:
                 self._events.put_nowait(event)
-            for peer, parcel in sends:
-                self._give(peer, parcel)
+            for peer, in_flight in sends:
+                self._give(peer, in_flight)
         for tie in self._ties.values():
             tie.update()
 
-    def arrive(self, peer: str, parcel: Parcel) -> None:
-        """A parcel has crossed the network."""
-        message = parcel.message
+    def arrive(self, peer: str, in_flight: InFlight) -> None:
+        """A message has crossed the network."""
+        message = in_flight.message
         if message.kind == FAREWELL:
             self._ties[peer].part()
             self._states[peer] = "left"
             self._tell(Left(peer))
             return
-        self._count(peer, message.kind, "received", parcel.size)
+        self._count(peer, message.kind, "received", in_flight.size)
         try:
             if self._limits is not LIMITS:
                 check(message, self._limits)
@@ -179,25 +179,25 @@ class MemoryTransport:
             self._tell(Lost(peer, reason))
         self._states[peer] = "present"
         self._tell(Joined(peer))
-        for parcel in self._waiting.pop(peer, ()):
-            self._give(peer, parcel)
+        for in_flight in self._waiting.pop(peer, ()):
+            self._give(peer, in_flight)
 
     def lose(self, peer: str, reason: str) -> None:
         self._states[peer] = "lost"
         self._tell(Lost(peer, reason))
 
-    def _give(self, peer: str, parcel: Parcel) -> None:
+    def _give(self, peer: str, in_flight: InFlight) -> None:
         """Send, or do what shall be done while that cannot be."""
         state = self._states[peer]
         if self.frozen:
-            self._held_sends.append((peer, parcel))
+            self._held_sends.append((peer, in_flight))
         elif state == "present":
-            self._count(peer, parcel.message.kind, "sent", parcel.size)
+            self._count(peer, in_flight.message.kind, "sent", in_flight.size)
             line = self._ties[peer].line_to[peer]
-            if line.send(parcel) == math.inf and not line.down:
+            if line.send(in_flight) == math.inf and not line.down:
                 self._ties[peer].stall()
         elif state == "unknown":
-            self._waiting[peer].append(parcel)
+            self._waiting[peer].append(in_flight)
         else:
             self._tell(Undelivered(peer, 1, state))
 

@@ -70,7 +70,7 @@ class Delay:
 
 
 @dataclass(slots=True)
-class Parcel:
+class InFlight:
     """A message on its way, and how many bytes it would be on a wire."""
 
     message: Message
@@ -78,21 +78,21 @@ class Parcel:
 
 
 class Line:
-    """One direction between two nodes: parcels in flight, first in, first out. ``deliver`` takes what arrives."""
+    """One direction between two nodes: messages in flight, first in, first out. ``deliver`` takes what arrives."""
 
     __slots__ = ("_deliver", "_in_flight", "down", "flow")
 
-    def __init__(self, flow: Flow, deliver: Callable[[Parcel], None]) -> None:
+    def __init__(self, flow: Flow, deliver: Callable[[InFlight], None]) -> None:
         self.flow = flow
         self.down = False
         self._deliver = deliver
-        self._in_flight: deque[tuple[Parcel, asyncio.TimerHandle | None]] = deque()
+        self._in_flight: deque[tuple[InFlight, asyncio.TimerHandle | None]] = deque()
 
-    def send(self, parcel: Parcel) -> float:
+    def send(self, in_flight: InFlight) -> float:
         """When it arrives, as things are now."""
-        arrival = self.flow.send(asyncio.get_running_loop().time(), parcel.size)
-        # Timers of one instant fire in any order; the queue keeps that of the parcels.
-        self._in_flight.append((parcel, self._timer(arrival)))
+        arrival = self.flow.send(asyncio.get_running_loop().time(), in_flight.size)
+        # Timers of one instant fire in any order; the queue keeps theirs.
+        self._in_flight.append((in_flight, self._timer(arrival)))
         return arrival
 
     def cut(self) -> None:
@@ -108,10 +108,10 @@ class Line:
         """What is in flight arrives at these times; what the flow does not count as such any more, now."""
         if not self.down:
             self._stop_timers()
-            parcels = [parcel for parcel, _ in self._in_flight]
-            there = max(0, len(parcels) - len(arrivals))
-            times = [asyncio.get_running_loop().time()] * there + list(arrivals)[len(arrivals) - len(parcels) + there :]
-            self._in_flight = deque((parcel, self._timer(at)) for parcel, at in zip(parcels, times, strict=True))
+            waiting = [each for each, _ in self._in_flight]
+            there = max(0, len(waiting) - len(arrivals))
+            times = [asyncio.get_running_loop().time()] * there + list(arrivals)[len(arrivals) - len(waiting) + there :]
+            self._in_flight = deque((each, self._timer(at)) for each, at in zip(waiting, times, strict=True))
 
     def open(self) -> float:
         """A new connection: what was in flight is gone. Seconds until its first message may leave."""
@@ -130,8 +130,8 @@ class Line:
         return asyncio.get_running_loop().call_at(arrival, self._arrive)
 
     def _arrive(self) -> None:
-        parcel, _ = self._in_flight.popleft()
-        self._deliver(parcel)
+        in_flight, _ = self._in_flight.popleft()
+        self._deliver(in_flight)
 
     def _stop_timers(self) -> None:
         for _, timer in self._in_flight:
@@ -186,7 +186,7 @@ class Tie:
         if self._timer is None and any(not end.frozen for end in self._unaware):
             self._timer = loop.call_later(self._patience(), self._notice)
 
-    def end(self, node: str, farewell: Parcel | None) -> None:
+    def end(self, node: str, farewell: InFlight | None) -> None:
         """``node`` ends: with a farewell after all that it has sent, or without a word."""
         (peer,) = self.line_to.keys() - {node}
         arrival = self.line_to[peer].send(farewell) if farewell is not None and self._joined else None

@@ -10,7 +10,7 @@ from node.assignment import Timeouts
 from node.errors import TransportError
 from node.messaging.association import Association, Event, Traffic
 from node.messaging.stream import Outgoing
-from node.messaging.wire import Buffer, Limits, Message, encode
+from node.messaging.wire import Buffer, Message, MessageLimits, encode
 
 
 class Peers:
@@ -23,7 +23,7 @@ class Peers:
         names: Iterable[str],
         incarnation: str,
         timeouts: Timeouts,
-        limits: Limits,
+        limits: MessageLimits,
         attend: Callable[[Association], None],
     ) -> None:
         now = asyncio.get_running_loop().time()

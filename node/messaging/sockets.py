@@ -1,4 +1,4 @@
-"""What both planes need of ZeroMQ: sockets that an asyncio loop watches, CURVE, and the door that stops strangers.
+"""What both planes need of ZeroMQ: sockets that an asyncio loop watches, CURVE, and who may pass.
 
 Contexts have threads and do not survive a fork, so nothing here makes one at import.
 """
@@ -55,16 +55,16 @@ def set_client_keys(socket: zmq.Socket[bytes], keys: Keypair, server: str) -> No
 
 
 def set_server_keys(socket: zmq.Socket[bytes], keys: Keypair) -> None:
-    """Make a socket that is to bind admit CURVE clients only; who they may be is the `Door`'s to say."""
+    """Make a socket that is to bind admit CURVE clients only; who they may be is the `Authenticator`'s to say."""
     socket.curve_server = True
     socket.curve_publickey = keys.public.encode()
     socket.curve_secretkey = keys.secret.encode()
 
 
-class Door:
+class Authenticator:
     """Answers ZeroMQ's authentication requests in one context: only clients with a listed key pass.
 
-    Every frame from a client that passed carries its name (`sender`). There must be a door before a server socket of
+    Every frame from a client that passed carries its name (`sender`). There must be one before a server socket of
     the context binds: without one, libzmq admits every client that has any key.
     """
 
@@ -98,7 +98,7 @@ class Door:
 
 
 def sender(frame: zmq.Frame) -> str:
-    """The name that the `Door` gave the client that sent this frame."""
+    """The name that the `Authenticator` gave the client that sent this frame."""
     return str(frame.get("User-Id"))
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from node.errors import WireError
 from node.messaging.chunks import ChunkSize
 from node.messaging.packet import OWN_KINDS, RUNTIME_KINDS, Packet, PacketType, prefix
-from node.messaging.wire import Buffer, Header, Limits, Message, assemble, read_header
+from node.messaging.wire import Buffer, Header, Message, MessageLimits, assemble, read_header
 
 QUEUE_MESSAGES = 32
 QUEUE_BYTES = 1 << 28
@@ -167,7 +167,7 @@ class Outbound:
 class Inbound:
     """What comes from one peer: the stream that counts, and the one message that is being put together."""
 
-    def __init__(self, peer: str, limits: Limits) -> None:
+    def __init__(self, peer: str, limits: MessageLimits) -> None:
         self.stream: int | None = None
         self.latest = -1  # the highest stream seen, open or not
         self.kind = "unknown"  # of the message that the last packet belonged to

@@ -1,8 +1,8 @@
 """The data plane: what a transport is, and the one that carries messages over ZeroMQ.
 
 `ZmqTransport` binds one receiving socket on the node's address, and opens one sending socket per peer, so that no peer
-blocks another. CURVE encrypts and proves who is who; strangers do not pass (`node.messaging.sockets.Door`). What is
-sent when, and who is there, is for `node.messaging.association` to decide; this module carries it out.
+blocks another. CURVE encrypts and proves who is who; strangers do not pass (`node.messaging.sockets.Authenticator`).
+What is sent when, and who is there, is for `node.messaging.association` to decide; this module carries it out.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from node.messaging.association import Association, Event, Traffic
 from node.messaging.chunks import LARGEST_CHUNK
 from node.messaging.gate import Gate
 from node.messaging.peers import Peers
-from node.messaging.sockets import Door, sender, set_client_keys, set_server_keys, watch
-from node.messaging.wire import LIMITS, Limits, Message
+from node.messaging.sockets import Authenticator, sender, set_client_keys, set_server_keys, watch
+from node.messaging.wire import LIMITS, Message, MessageLimits
 
 _SEND_AHEAD = 8  # packets that libzmq holds for a peer beside what is in the kernel: more would only hide delay
 _RECEIVE_AHEAD = 4  # packets that libzmq holds of each peer; then TCP slows the peer down
@@ -77,20 +77,22 @@ class ZmqTransport:
         assignment: Assignment,
         incarnation: str,
         context: zmq.Context[zmq.Socket[bytes]],
-        limits: Limits = LIMITS,
+        limits: MessageLimits = LIMITS,
     ) -> None:
         self._assignment = assignment
         self._context = context
         self._limits = limits
         self._addresses = {peer.name: peer for peer in assignment.peers}
         self._peers = Peers(assignment.node, self._addresses, incarnation, assignment.timeouts, limits, self._attend)
-        self._door: Door | None = None
+        self._authenticator: Authenticator | None = None
         self._gate: Gate | None = None
         self._listener: _Connection | None = None
         self._connections: dict[str, _Connection] = {}
 
     async def start(self) -> None:
-        self._door = Door(self._context, {peer.public_key: peer.name for peer in self._assignment.peers})
+        self._authenticator = Authenticator(
+            self._context, {peer.public_key: peer.name for peer in self._assignment.peers}
+        )
         socket = self._context.socket(zmq.PULL)
         socket.rcvhwm = _RECEIVE_AHEAD
         socket.maxmsgsize = LARGEST_CHUNK + self._limits.header + 1024
@@ -123,8 +125,8 @@ class ZmqTransport:
             self._gate.close()
         if self._listener is not None:
             self._listener.close()
-        if self._door is not None:
-            self._door.close()
+        if self._authenticator is not None:
+            self._authenticator.close()
 
     @property
     def _handshake(self) -> int:

@@ -40,7 +40,7 @@ _QUOTED = 200  # characters of an error that may quote what arrived
 
 
 @dataclass(frozen=True)
-class Limits:
+class MessageLimits:
     """The most a message may have: bytes of ``body`` and ``header``, characters of its ``kind``, ``tensors``, and
     ``dimensions`` of each."""
 
@@ -51,7 +51,7 @@ class Limits:
     dimensions: int = 8
 
 
-LIMITS = Limits()
+LIMITS = MessageLimits()
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class Header:
     body_size: int
 
 
-def encode(message: Message, limits: Limits = LIMITS) -> tuple[bytes] | tuple[bytes, memoryview]:
+def encode(message: Message, limits: MessageLimits = LIMITS) -> tuple[bytes] | tuple[bytes, memoryview]:
     """Make the frames of a message. The tensors are copied, so that they may be changed at once.
 
     WireError if the message exceeds ``limits``, or a tensor's or field's type cannot travel.
@@ -108,7 +108,7 @@ def encode(message: Message, limits: Limits = LIMITS) -> tuple[bytes] | tuple[by
     return header, body.data
 
 
-def handed_over(message: Message, limits: Limits = LIMITS) -> tuple[Message, int]:
+def handed_over(message: Message, limits: MessageLimits = LIMITS) -> tuple[Message, int]:
     """What a receiver would have of a message that was encoded, sent and decoded, and the bytes of its frames.
 
     For transports without a wire; errors as of `encode`. The tensors are copied.
@@ -125,12 +125,12 @@ def handed_over(message: Message, limits: Limits = LIMITS) -> tuple[Message, int
     return Message(message.kind, message.sender, message.round, fields, arrays), len(header) + body
 
 
-def check(message: Message, limits: Limits) -> None:
+def check(message: Message, limits: MessageLimits) -> None:
     """WireError if the message, encoded, exceeds ``limits``."""
     read_header(_pack_header(message, message.tensors), limits)
 
 
-def decode(frames: Sequence[Buffer], limits: Limits = LIMITS) -> Message:
+def decode(frames: Sequence[Buffer], limits: MessageLimits = LIMITS) -> Message:
     """Make the message of some frames; its tensors are read-only views of frame 1.
 
     WireError if the frames are not exactly one message within ``limits``.
@@ -142,7 +142,7 @@ def decode(frames: Sequence[Buffer], limits: Limits = LIMITS) -> Message:
     return assemble(header, body)
 
 
-def read_header(frame: Buffer, limits: Limits) -> Header:
+def read_header(frame: Buffer, limits: MessageLimits) -> Header:
     """Check frame 0 without regard to the body; WireError says what is wrong with it."""
     if len(frame) > limits.header:
         raise WireError(f"header of {len(frame)} bytes; at most {limits.header}: send bulk data as tensors")
@@ -232,17 +232,17 @@ def _pack_layout(specifications: tuple[tuple[str, str, tuple[int, ...]], ...]) -
     return layout
 
 
-def _read_layout(layout: bytes, limits: Limits) -> tuple[tuple[TensorPlace, ...], int]:
+def _read_layout(layout: bytes, limits: MessageLimits) -> tuple[tuple[TensorPlace, ...], int]:
     """The places of the tensors and the size of the body."""
     return (_remembered_layout if len(layout) <= _REMEMBERED else _new_layout)(layout, limits)
 
 
 @functools.lru_cache(_LAYOUTS)
-def _remembered_layout(layout: bytes, limits: Limits) -> tuple[tuple[TensorPlace, ...], int]:
+def _remembered_layout(layout: bytes, limits: MessageLimits) -> tuple[tuple[TensorPlace, ...], int]:
     return _new_layout(layout, limits)
 
 
-def _new_layout(layout: bytes, limits: Limits) -> tuple[tuple[TensorPlace, ...], int]:
+def _new_layout(layout: bytes, limits: MessageLimits) -> tuple[tuple[TensorPlace, ...], int]:
     specifications = _unpacked(layout)
     if not isinstance(specifications, list):
         raise WireError("the layout must be a list")
@@ -264,7 +264,7 @@ def _new_layout(layout: bytes, limits: Limits) -> tuple[tuple[TensorPlace, ...],
     return tuple(places), start
 
 
-def _read_specification(value: Any, limits: Limits) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
+def _read_specification(value: Any, limits: MessageLimits) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
     match value:
         case [str() as name, str() as dtype, [*shape]] if dtype in _DTYPES:
             pass

@@ -2,7 +2,7 @@
 
 It runs as a user who owns nothing: with root's help as a user of its own, otherwise in a user namespace of its own, in
 which it is the caller with none of the caller's rights over namespaces. It has no capability and cannot gain one, makes
-only the system calls that `seccomp` lets through, sees only its `View` of the files, and has few processes and files.
+only the system calls that `seccomp` lets through, sees only its `FileView`, and has few processes and files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from node.process import namespaces
 from node.process.seccomp import Filter
-from node.process.view import SCRATCH, View
+from node.process.view import SCRATCH, FileView
 
 PROCESSES = 256  # and threads; a node has about ten
 FILES = 65536
@@ -40,7 +40,7 @@ def join(groups: Sequence[str]) -> None:
         Path(group, "cgroup.procs").write_text("0")
 
 
-def confine(confinement: Confinement, view: View, calls: Filter | None) -> list[str]:
+def confine(confinement: Confinement, view: FileView, calls: Filter | None) -> list[str]:
     """Give up every right that a node does not need, in namespaces of its own that this process has already; the user
     namespace alone is made here. What this kernel cannot take away, in words for the record.
 

@@ -1,8 +1,8 @@
 """One warm process that has imported everything heavy once, and forks every node from it.
 
 ``python -m node.process.forkserver VIEW`` reads requests, one JSON object a line, on standard input and answers on
-standard output. ``VIEW`` holds the fields of a `View`, as JSON. Each node it forks lives in network, PID, mount, UTS
-and IPC namespaces of its own, with the rights that `node.process.confinement` leaves it:
+standard output. ``VIEW`` holds the fields of a `FileView`, as JSON. Each node it forks lives in network, PID, mount,
+UTS and IPC namespaces of its own, with the rights that `node.process.confinement` leaves it:
 
     {"id": 1, "op": "fork", "node": "edge-0", "assignment": "/run/edge-0.json", "log": "/run/logs/edge-0.log",
      "confinement": {"checkpoints": "/run/checkpoints/edge-0", "user": [1879048200, 1879048192], "groups": []}}
@@ -36,13 +36,13 @@ from node.process import namespaces
 from node.process.confinement import Confinement, confine, join
 from node.process.main import preload, run_node
 from node.process.seccomp import filter_for
-from node.process.view import View
+from node.process.view import FileView
 from node.runtime.turns import Turn, Turns
 
 NODE_NAMESPACES = namespaces.CLONE_NEWNET | namespaces.CLONE_NEWUTS | namespaces.CLONE_NEWIPC
 
 
-def main(view: View) -> int:
+def main(view: FileView) -> int:
     namespaces.die_with_parent(os.getppid())
     started = time.perf_counter()
     preload()
@@ -79,7 +79,7 @@ class Start:
 class ForkServer:
     """Forks nodes on request, has them take turns, and tells when they end. ``problem``: why it cannot, if so."""
 
-    def __init__(self, view: View, problem: str = "") -> None:
+    def __init__(self, view: FileView, problem: str = "") -> None:
         self.view = view
         self.problem = problem
         self.calls = filter_for(os.uname().machine)
@@ -258,4 +258,4 @@ def _write(message: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    os._exit(main(View(**json.loads(sys.argv[1]))))  # taking torch down in order would take half a second
+    os._exit(main(FileView(**json.loads(sys.argv[1]))))  # taking torch down in order would take half a second

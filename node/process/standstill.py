@@ -16,7 +16,7 @@ LEAST = 0.5  # s; shorter standstills are not told
 _SCHEDSTAT = Path("/proc/self/schedstat")
 
 
-class Reading(NamedTuple):
+class Times(NamedTuple):
     """Seconds: the clock, which goes on while the host is suspended; processor time of all threads; time for which the
     main thread was ready to run and had no processor."""
 
@@ -25,19 +25,19 @@ class Reading(NamedTuple):
     waited: float
 
 
-def read() -> Reading:
+def read() -> Times:
     """The counters of now. Without schedstat the main thread seems never to have waited."""
     try:
         waited = int(_SCHEDSTAT.read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
         waited = 0.0
-    return Reading(time.clock_gettime(time.CLOCK_BOOTTIME), time.process_time(), waited)
+    return Times(time.clock_gettime(time.CLOCK_BOOTTIME), time.process_time(), waited)
 
 
 class Standstill:
     """Asked at regular times by the thread that runs the event loop."""
 
-    def __init__(self, read: Callable[[], Reading] = read) -> None:
+    def __init__(self, read: Callable[[], Times] = read) -> None:
         self._read = read
         self._last = read()
 

@@ -39,7 +39,7 @@ _NOTHING = PLACE / "nothing"
 
 
 @dataclass(frozen=True)
-class View:
+class FileView:
     """``tree``: an empty folder, where the tree is made. ``given``: paths of the host by their names below `PLACE`.
     ``hidden``: a folder that no node may see whatever it lies in. ``strangers``: nodes run as users who own nothing."""
 

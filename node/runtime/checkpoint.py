@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from node.errors import CheckpointError, WireError
-from node.messaging.wire import Buffer, Limits, Message, Tensor, decode, encode
+from node.messaging.wire import Buffer, Message, MessageLimits, Tensor, decode, encode
 
 _PREFIX = struct.Struct(">4sIQQ")
 _START = _PREFIX.size + hashlib.sha256().digest_size  # of the header
 _MAGIC = b"EBCP"
 _VERSION = 1
-_LIMITS = Limits(body=1 << 40, header=1 << 30, tensors=1 << 20)
+_LIMITS = MessageLimits(body=1 << 40, header=1 << 30, tensors=1 << 20)
 
 
 @dataclass(frozen=True, eq=False)

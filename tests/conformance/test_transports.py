@@ -17,7 +17,7 @@ from node.assignment import Assignment, DataAssignment, Keypair, PeerAddress, St
 from node.messaging.memory import MemoryNetwork
 from node.messaging.pair import Delay
 from node.messaging.transport import Transport, ZmqTransport
-from node.messaging.wire import LIMITS, Limits
+from node.messaging.wire import LIMITS, MessageLimits
 from node.runtime.clock import run_virtual
 from tests.conformance.transports import CASES, TIMEOUTS, Case
 from tests.node.assignments import free_port, make_keys
@@ -43,7 +43,7 @@ class Memory:
         self._flows: defaultdict[tuple[str, str], Metered] = defaultdict(Metered)
         self._network = MemoryNetwork(lambda source, target: self._flows[source, target])
 
-    def node(self, name: str, *peers: str, incarnation: str = "first", limits: Limits = LIMITS) -> Transport:
+    def node(self, name: str, *peers: str, incarnation: str = "first", limits: MessageLimits = LIMITS) -> Transport:
         return self._network.transport(name, peers, timeouts=TIMEOUTS, limits=limits)
 
     def cut(self, one: str, other: str) -> None:
@@ -132,7 +132,7 @@ class Loopback:
         self._relays: dict[tuple[str, str], Relay] = {}
         self._contexts: list[zmq.Context[zmq.Socket[bytes]]] = []
 
-    def node(self, name: str, *peers: str, incarnation: str = "first", limits: Limits = LIMITS) -> Transport:
+    def node(self, name: str, *peers: str, incarnation: str = "first", limits: MessageLimits = LIMITS) -> Transport:
         assignment = Assignment(
             run="test",
             node=name,

@@ -18,7 +18,7 @@ from node.messaging.association import BadMessage, Event, Joined, Left, Lost, Re
 from node.messaging.chunks import LARGEST_CHUNK
 from node.messaging.stream import QUEUE_MESSAGES
 from node.messaging.transport import Transport
-from node.messaging.wire import LIMITS, Limits, Message
+from node.messaging.wire import LIMITS, Message, MessageLimits
 
 TIMEOUTS = Timeouts(beat=0.1, lost_after=0.8)
 PATIENCE = 20.0  # s until a case that hangs fails
@@ -30,7 +30,7 @@ class Network(Protocol):
     """Makes transports that can reach each other; ``cut`` and ``heal`` both directions between two nodes, or let them
     carry only ``rate`` bytes a second."""
 
-    def node(self, name: str, *peers: str, incarnation: str = "first", limits: Limits = LIMITS) -> Transport: ...
+    def node(self, name: str, *peers: str, incarnation: str = "first", limits: MessageLimits = LIMITS) -> Transport: ...
 
     def cut(self, one: str, other: str) -> None: ...
 
@@ -273,7 +273,7 @@ async def what_replaces_never_waits(network: Network) -> None:
 
 @case
 async def a_message_over_the_limits_costs_an_event_not_the_connection(network: Network) -> None:
-    a, b = await pair(network, limits=Limits(body=1000, tensors=2))
+    a, b = await pair(network, limits=MessageLimits(body=1000, tensors=2))
     await a.send(["b"], Message("large", "a", None, {}, {"w": np.zeros(LARGEST_CHUNK)}))
     await a.send(["b"], Message("many", "a", None, {}, {name: np.zeros(1) for name in "abc"}))
     await a.send(["b"], Message("small", "a", None, {}, {"w": np.zeros(100)}))

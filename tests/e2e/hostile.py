@@ -25,7 +25,7 @@ from typing import Any
 from node.assignment import PLACE, Assignment
 from node.process import forkserver, namespaces
 from node.process.seccomp import DENIED
-from node.process.view import SCRATCH, View
+from node.process.view import SCRATCH, FileView
 from node.runtime.turns import Turn
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -214,4 +214,4 @@ def attack(assignment: Assignment, turn: Turn | None = None) -> int:
 
 if __name__ == "__main__":
     vars(forkserver).update(preload=lambda: None, run_node=attack)
-    os._exit(forkserver.main(View(**json.loads(sys.argv[1]))))
+    os._exit(forkserver.main(FileView(**json.loads(sys.argv[1]))))

@@ -19,7 +19,7 @@ from node.catalogue.datasets import Shape
 from node.learning.aggregation import State
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
-from node.learning.optimizers import Adam, Step, optimizer
+from node.learning.optimizers import Adam, DescentStep, optimizer
 from node.learning.training import EVALUATION_BATCH, Learner, batches
 
 ADAMW_DECAY = 0.01  # of torch.optim.AdamW
@@ -106,7 +106,7 @@ def worth(learner: Learner, width: int) -> float:
     return (model + _effort(unet(shape, width, seed=0).eval(), shape)) / model
 
 
-def _optimizer(parameters: Sequence[Tensor], name: str, training: LocalTraining) -> Step:
+def _optimizer(parameters: Sequence[Tensor], name: str, training: LocalTraining) -> DescentStep:
     if name == "adamw":
         return Adam(parameters, training.learning_rate, decay=ADAMW_DECAY)
     return optimizer(parameters, training)

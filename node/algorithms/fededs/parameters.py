@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from node.learning.local_training import LocalTraining
-from node.parameters import number, switch, whole, word
+from node.parameters import flag, number, whole, word
 
 PART_BYTES = 1 << 20  # of pictures that travel in one message
 
@@ -32,16 +32,16 @@ class FedEDS(LocalTraining):
     momentum: float = number(0.9, low=0, high=1, below=True)
     weight_decay: float = number(1e-4, low=0)
     batch_size: int = whole(64, low=1)
-    annealing: bool = switch(True)
+    annealing: bool = flag(True)
     epochs_max: int = whole(5, low=1)
     turn_start: int = whole(1, low=1)
     turn_end: int = whole(3, low=1)
-    exchange: bool = switch(True)
+    exchange: bool = flag(True)
     m: float = number(3.0, low=0)
     epsilon: float = number(0.01, low=0, high=0.5)
     distillation: str = word("mean", "mean", "sum")
     images: str = word("uint8", "uint8", "float32")
-    layer: bool = switch(True)
+    layer: bool = flag(True)
     model_epochs: int = whole(5, low=1)
     encryptor_epochs: int = whole(20, low=1)
     encryptor_width: int = whole(64, low=1)

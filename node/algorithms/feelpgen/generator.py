@@ -30,7 +30,7 @@ TRAINED = ("hidden.weight", "hidden.bias", "norm.weight", "norm.bias", "output.w
 CLASSIFIER = ("classifier.weight", "classifier.bias")
 AHEAD = 20  # batches of features that are generated in one go
 
-Tensors = dict[str, Tensor]
+TorchTensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def new_generator(classes: int, features: int, hidden: int, seed: int) -> State:
     return {name: values.numpy() for name, values in state.items()}
 
 
-def generate(g: Tensors, noise: Tensor, labels: Tensor, *, training: bool = False) -> Tensor:
+def generate(g: TorchTensors, noise: Tensor, labels: Tensor, *, training: bool = False) -> Tensor:
     """Features (b*, features) for `noise` (b*, 32) and `labels` (b*). Training uses the batch's own statistics and
     moves the running ones, which are used otherwise."""
     classes = g["hidden.weight"].shape[1] - NOISE
@@ -171,7 +171,7 @@ def _endless_batches(generator: State, batch: int, seed: int) -> Iterator[tuple[
             yield z[start : start + batch], labels[start : start + batch]
 
 
-def _draw(g: Tensors, count: int, random: torch.Generator) -> tuple[Tensor, Tensor]:
+def _draw(g: TorchTensors, count: int, random: torch.Generator) -> tuple[Tensor, Tensor]:
     """Features for uniform labels, and the labels."""
     labels = torch.randint(g["hidden.weight"].shape[1] - NOISE, (count,), generator=random)
     with torch.no_grad():

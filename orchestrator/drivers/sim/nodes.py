@@ -14,8 +14,8 @@ from typing import Any
 from node.algorithms.registry import ALGORITHMS
 from node.assignment import Assignment
 from node.learning.datasets import open_prepared
-from node.learning.models import Workshop
-from node.learning.training import Learner, workshop_of
+from node.learning.models import ModelPool
+from node.learning.training import Learner, model_pool_of
 from node.messaging.memory import MemoryNetwork
 from node.process.main import EXIT_DONE, EXIT_FAILED, load_role
 from node.process.orders import UnderOrders
@@ -27,7 +27,7 @@ from orchestrator.drivers.sim.virtual_control import MemoryControl, MemoryReport
 from orchestrator.drivers.sim.workers import Workers
 from orchestrator.planning.plan import Plan
 
-Traffic = Callable[[], list[dict[str, Any]]]
+TrafficRows = Callable[[], list[dict[str, Any]]]
 
 
 class Nodes:
@@ -44,13 +44,13 @@ class Nodes:
         self._plan, self._assignments, self._network, self._control = plan, assignments, network, control
         self._data = open_prepared(Path(plan.data_directory))
         self._params = ALGORITHMS[plan.algorithm].params(**plan.params)
-        self._workshops: dict[str, Workshop] = {}
+        self._model_pools: dict[str, ModelPool] = {}
         self._costs: dict[str, Cost] = {}
         self._learners: dict[str, Learner] = {}
         for each in assignments.values():
-            if (key := _model_of(each)) not in self._workshops:
-                self._workshops[key] = workshop = workshop_of(each, self._data)
-                self._costs[key] = cost_of(workshop.model, self._data.shape, self._params.batch_size)
+            if (key := _model_of(each)) not in self._model_pools:
+                self._model_pools[key] = model_pool = model_pool_of(each, self._data)
+                self._costs[key] = cost_of(model_pool.model, self._data.shape, self._params.batch_size)
         self.workers = Workers(workers, self.learner)
 
     def learner(self, name: str) -> Learner:
@@ -58,7 +58,7 @@ class Nodes:
         if name not in self._learners:
             shards, assignment = self._plan.shards, self._assignments[name]
             self._learners[name] = Learner(
-                self._workshops[_model_of(assignment)],
+                self._model_pools[_model_of(assignment)],
                 self._data,
                 assignment.seed,
                 name,
@@ -96,7 +96,7 @@ class SimulatedNode:
         role: Role,
         compute: ModelledCompute,
         reporter: MemoryReporter,
-        traffic: Traffic,
+        traffic: TrafficRows,
     ) -> None:
         self.compute = compute
         self._role = role

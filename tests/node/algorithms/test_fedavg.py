@@ -11,7 +11,7 @@ from node.assignment import Gathering, derive_seed
 from node.catalogue.partitions import IID
 from node.learning.aggregation import weighted_mean
 from node.learning.datasets import Prepared
-from node.learning.models import Workshop, build
+from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 from tests.node.algorithms.federation import Federation, same, star
 
@@ -24,7 +24,7 @@ def test_two_rounds_are_algorithm_1(digits: Prepared, tmp_path: Path) -> None:
     shards = np.load(tmp_path / "shards.npz")
     learners = [
         Learner(
-            Workshop(lambda: build("cnn", digits.shape, 10, derive_seed(7, "model"))),
+            ModelPool(lambda: build("cnn", digits.shape, 10, derive_seed(7, "model"))),
             digits,
             7,
             node,

@@ -20,10 +20,10 @@ from node.algorithms.fedfeat import (
 from node.algorithms.parameters import FedAvg, FedFeat
 from node.assignment import Gathering, derive_seed
 from node.catalogue.models import MODELS
-from node.catalogue.partitions import Shards
+from node.catalogue.partitions import LabelShards
 from node.learning.aggregation import State, weighted_mean
 from node.learning.datasets import Prepared
-from node.learning.models import Model, Workshop, build
+from node.learning.models import Model, ModelPool, build
 from node.learning.training import Learner
 from node.messaging.wire import Message
 from orchestrator.drivers.sim import codec
@@ -31,7 +31,7 @@ from tests.node.algorithms.federation import Federation, same, star
 
 QUIET: dict[str, Any] = {"noise": "none", "retrain_epochs": 0}
 FEATURES = pytest.mark.parametrize("features", ["last-epoch", "averaged"])
-TWO_LABELS = Shards(shard_size="auto", samples_per_client=60)
+TWO_LABELS = LabelShards(shard_size="auto", samples_per_client=60)
 
 
 def fedfeat(data: Prepared, folder: Path, clients: int = 4, **options: Any) -> Federation:
@@ -44,8 +44,8 @@ def fedfeat(data: Prepared, folder: Path, clients: int = 4, **options: Any) -> F
 @pytest.fixture(scope="module")
 def learner(digits: Prepared) -> Learner:
     """All training samples, in one hand."""
-    workshop = Workshop(lambda: build("mlp", digits.shape, 10, derive_seed(7, "model")))
-    return Learner(workshop, digits, 7, "cloud", np.arange(len(digits.train_labels)))
+    model_pool = ModelPool(lambda: build("mlp", digits.shape, 10, derive_seed(7, "model")))
+    return Learner(model_pool, digits, 7, "cloud", np.arange(len(digits.train_labels)))
 
 
 def shared(learner: Learner, params: FedFeat) -> Shared:
@@ -181,7 +181,7 @@ def test_features_of_the_averaged_extractor_are_noised_and_shared_as_asked(learn
 
 
 def test_who_holds_nothing_shares_nothing(learner: Learner) -> None:
-    empty = Learner(Workshop(lambda: build("mlp", (1, 8, 8), 10, 0)), learner.data, 7, "device-0", np.arange(0))
+    empty = Learner(ModelPool(lambda: build("mlp", (1, 8, 8), 10, 0)), learner.data, 7, "device-0", np.arange(0))
     weights = empty.initial()
     result = train_client(empty, weights, FedFeat(), 1)
     assert (result.samples, result.shared) == (0, None)

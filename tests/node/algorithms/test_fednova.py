@@ -15,7 +15,7 @@ from node.assignment import derive_seed
 from node.catalogue.partitions import Dirichlet
 from node.learning.datasets import Prepared
 from node.learning.local_training import LocalTraining
-from node.learning.models import Workshop, build
+from node.learning.models import ModelPool, build
 from node.learning.optimizers import Descent
 from node.learning.training import Learner
 from tests.node.algorithms.federation import Federation, same, star
@@ -72,8 +72,8 @@ def test_the_protocol_counts_optimizer_steps(digits: Prepared, tmp_path: Path) -
     skewed = Dirichlet(alpha=0.3)
     run = Federation(digits, star(3), "fednova", params, tmp_path, rounds=1, partition=skewed).run()
     shards = np.load(tmp_path / "shards.npz")
-    workshop = Workshop(lambda: build("mlp", digits.shape, 10, derive_seed(7, "model")))
-    learners = [Learner(workshop, digits, 7, f"device-{k}", shards[f"device-{k}/train"]) for k in range(3)]
+    model_pool = ModelPool(lambda: build("mlp", digits.shape, 10, derive_seed(7, "model")))
+    learners = [Learner(model_pool, digits, 7, f"device-{k}", shards[f"device-{k}/train"]) for k in range(3)]
     taus = [2 * -(-learner.samples // 16) for learner in learners]
     assert len(set(taus)) > 1
     w = learners[0].initial()

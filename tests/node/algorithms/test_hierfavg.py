@@ -9,10 +9,10 @@ import pytest
 from node.algorithms.hierfavg import edge_rounds, local_training
 from node.algorithms.parameters import FedAvg, HierFAVG
 from node.assignment import Gathering, derive_seed
-from node.catalogue.partitions import IID, Shards
+from node.catalogue.partitions import IID, LabelShards
 from node.learning.aggregation import State, weighted_mean
 from node.learning.datasets import Prepared
-from node.learning.models import Workshop, build
+from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 from tests.node.algorithms.federation import Federation, hierarchy, same
 
@@ -27,7 +27,7 @@ def params(kappa2: int, kappa1: int | None = None) -> HierFAVG:
 def learners_of(run: Federation) -> dict[str, Learner]:
     shards = np.load(run.folder / "shards.npz")
     model = build(run.model, run.data.shape, 10, derive_seed(7, "model"))
-    return {name: Learner(Workshop(lambda: model), run.data, 7, name, shards[f"{name}/train"]) for name in run.samples}
+    return {name: Learner(ModelPool(lambda: model), run.data, 7, name, shards[f"{name}/train"]) for name in run.samples}
 
 
 def edge_model(learners: dict[str, Learner], devices: list[str], w: State, rounds: range, p: HierFAVG) -> State:
@@ -97,7 +97,7 @@ def test_kappa2_one_is_fedavg_but_for_rounding(digits: Prepared, tmp_path: Path)
     """A mean of means with the right weights is the mean, here with unequal edges and devices."""
     tree = hierarchy([1, 3])
     flat = {"cloud": None} | dict.fromkeys([name for name in tree if name.startswith("device")], "cloud")
-    unequal = Shards(shard_size="auto", shards_per_client=2)
+    unequal = LabelShards(shard_size="auto", shards_per_client=2)
     avg, hier = (
         Federation(digits, shape, name, p, tmp_path / name, rounds=1, partition=unequal).run()
         for shape, name, p in ((flat, "fedavg", FedAvg(**OPTIONS)), (tree, "hierfavg", params(1)))

@@ -13,7 +13,7 @@ from node.algorithms.parameters import FedProx, HierFAVG
 from node.algorithms.registry import ALGORITHMS
 from node.catalogue.datasets import DATASETS, is_dataset
 from node.catalogue.models import MODELS
-from node.catalogue.partitions import PARTITIONS, Dirichlet, Shards
+from node.catalogue.partitions import PARTITIONS, Dirichlet, LabelShards
 from node.learning.local_training import LocalTraining
 from node.parameters import read_parameters
 from node.role import Role
@@ -51,10 +51,10 @@ def test_hierfavg_takes_steps_once() -> None:
 
 
 def test_partition_parameters() -> None:
-    assert Shards().shard_size == 300
-    assert Shards(shard_size="auto").shard_size == "auto"
+    assert LabelShards().shard_size == 300
+    assert LabelShards(shard_size="auto").shard_size == "auto"
     with pytest.raises(ValueError, match="shard_size: 'all' is not auto or a whole number"):
-        Shards(shard_size="all")
+        LabelShards(shard_size="all")
     with pytest.raises(ValueError, match="variant"):
         Dirichlet(variant="clients")
     with pytest.raises(ValueError, match="below min_samples 10"):

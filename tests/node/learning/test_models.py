@@ -9,7 +9,7 @@ import torch
 from node.catalogue.datasets import DATASETS, Shape
 from node.catalogue.models import MODELS
 from node.learning.errors import ModelError
-from node.learning.models import BUILDERS, Model, Workshop, build
+from node.learning.models import BUILDERS, Model, ModelPool, build
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
@@ -99,14 +99,14 @@ def test_resnet_without_normalisation_starts_calm() -> None:
 
 
 def test_a_workshop_has_a_model_for_each_thread_and_remembers_the_beginning() -> None:
-    workshop = Workshop(lambda: build("mlp", (1, 8, 8), 10, seed=3))
-    mine = workshop.model
-    assert workshop.model is mine
+    model_pool = ModelPool(lambda: build("mlp", (1, 8, 8), 10, seed=3))
+    mine = model_pool.model
+    assert model_pool.model is mine
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(lambda: workshop.model).result() is not mine
-    before = workshop.initial()
+        assert pool.submit(lambda: model_pool.model).result() is not mine
+    before = model_pool.initial()
     for view in mine.views.values():
         view += 1
-    for name, values in workshop.initial().items():
+    for name, values in model_pool.initial().items():
         np.testing.assert_array_equal(values, before[name])
         np.testing.assert_array_equal(values + 1, mine.views[name])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from node.catalogue.partitions import IID, BySubject, Dirichlet, LabelsPerEdge, PartitionParameters, Shards
+from node.catalogue.partitions import IID, BySubject, Dirichlet, LabelShards, LabelsPerEdge, PartitionParameters
 from node.learning.errors import PartitionError
 from node.learning.partition import (
     Move,
@@ -34,7 +34,7 @@ SCHEMES: list[PartitionParameters] = [
     Dirichlet(alpha=0.1),
     Dirichlet(alpha=0.1, variant="class-uncapped"),
     Dirichlet(alpha=0.1, variant="client"),
-    Shards(shard_size="auto"),
+    LabelShards(shard_size="auto"),
     LabelsPerEdge(pattern="D3"),
 ]
 
@@ -140,14 +140,14 @@ def test_two_hundred_clients_at_small_alpha_end() -> None:
 
 def test_shards_hold_two_labels_and_leave_the_rest() -> None:
     labels = labels_of(10, 600)
-    partition = divide(Shards(), labels, (5,), 0)
+    partition = divide(LabelShards(), labels, (5,), 0)
     assert [len(part) for part in partition.parts] == [600] * 5
     assert ((partition.label_counts(labels, 10) > 0).sum(axis=1) <= 2).all()
 
 
 def test_shards_say_when_the_data_does_not_suffice() -> None:
     with pytest.raises(PartitionError, match=r"1000 samples make 3 shards of 300, and 10 clients .* need 20: set"):
-        divide(Shards(), labels_of(10, 100), (10,), 0)
+        divide(LabelShards(), labels_of(10, 100), (10,), 0)
 
 
 # PHE-FL, Table III: percentages of the labels 0-9 at edges 1, 3 and 10 in D3; Table II for the others.

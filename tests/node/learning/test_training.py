@@ -17,7 +17,7 @@ from node.learning.aggregation import weighted_mean
 from node.learning.datasets import Prepared
 from node.learning.errors import DataError, ModelError
 from node.learning.local_training import LocalTraining
-from node.learning.models import Model, Workshop, build
+from node.learning.models import Model, ModelPool, build
 from node.learning.partition import divide
 from node.learning.training import Learner, batches
 
@@ -27,7 +27,7 @@ PARAMS = LocalTraining(learning_rate=0.1, batch_size=32, epochs=2)
 def learner(data: Prepared, node: str = "device-0-0", model: str = "cnn", samples: int = 100) -> Learner:
     train = np.arange(samples)
     return Learner(
-        Workshop(lambda: build(model, data.shape, data.classes, 1)), data, 7, node, train, own_test=np.arange(50)
+        ModelPool(lambda: build(model, data.shape, data.classes, 1)), data, 7, node, train, own_test=np.arange(50)
     )
 
 
@@ -70,7 +70,7 @@ def test_one_step_by_hand(digits: Prepared) -> None:
     linear = nn.Linear(64, 10)
     nn.init.zeros_(linear.weight)
     nn.init.zeros_(linear.bias)
-    one = Learner(Workshop(lambda: Model(nn.Flatten(), linear)), digits, 7, "device-0-0", train=np.array([3]))
+    one = Learner(ModelPool(lambda: Model(nn.Flatten(), linear)), digits, 7, "device-0-0", train=np.array([3]))
     result = one.train(one.get(), LocalTraining(learning_rate=0.5), 1)
     x = (digits.array("x_train")[3].reshape(64) / 255 - digits.mean[0]) / digits.std[0]
     error = np.full(10, 0.1) - np.eye(10)[digits.train_labels[3]]
@@ -126,7 +126,7 @@ def test_evaluation_by_hand(digits: Prepared) -> None:
     with torch.no_grad():
         linear.bias.copy_(torch.eye(10)[3])
     own_test = np.flatnonzero(digits.test_labels == 3)[:5]
-    one = Learner(Workshop(lambda: Model(nn.Flatten(), linear)), digits, 7, "edge-0", own_test=own_test)
+    one = Learner(ModelPool(lambda: Model(nn.Flatten(), linear)), digits, 7, "edge-0", own_test=own_test)
     threes = (digits.test_labels == 3).mean()
     total = np.log(9 + np.e)
     result = one.evaluate(one.get(), "global")
@@ -154,7 +154,7 @@ def test_evaluation_changes_nothing(digits: Prepared) -> None:
 
 
 def test_a_coordinator_holds_no_data(digits: Prepared) -> None:
-    cloud = Learner(Workshop(lambda: build("cnn", digits.shape, 10, 1)), digits, 7, "cloud")
+    cloud = Learner(ModelPool(lambda: build("cnn", digits.shape, 10, 1)), digits, 7, "cloud")
     assert cloud.samples == 0
     with pytest.raises(DataError, match="cloud holds no training data"):
         _ = cloud.train_data
@@ -209,7 +209,7 @@ def test_from_an_assignment(digits: Prepared, tmp_path: Path) -> None:
 def federated_accuracy(data: Prepared, params: LocalTraining, per_client: int, rounds: int, clients: int = 5) -> float:
     parts = divide(IID(samples_per_client=per_client), data.train_labels, (clients,), seed=1).parts
     model = build("cnn", data.shape, data.classes, 1)
-    learners = [Learner(Workshop(lambda: model), data, 7, f"device-{k}", part) for k, part in enumerate(parts)]
+    learners = [Learner(ModelPool(lambda: model), data, 7, f"device-{k}", part) for k, part in enumerate(parts)]
     w = learners[0].get()
     for t in range(1, rounds + 1):
         results = [one.train(w, params, t) for one in learners]

@@ -16,8 +16,8 @@ from node.messaging.wire import (
     LAST_ROUND,
     PROTOCOL,
     Buffer,
-    Limits,
     Message,
+    MessageLimits,
     _remembered_layout,
     decode,
     encode,
@@ -100,8 +100,8 @@ def test_a_message_handed_over_is_what_decoding_gives() -> None:
         assert not there.tensors[name].flags.writeable
 
 
-@pytest.mark.parametrize("limits", [Limits(body=20), Limits(header=20), Limits(tensors=1)])
-def test_what_would_not_be_encoded_is_not_handed_over(limits: Limits) -> None:
+@pytest.mark.parametrize("limits", [MessageLimits(body=20), MessageLimits(header=20), MessageLimits(tensors=1)])
+def test_what_would_not_be_encoded_is_not_handed_over(limits: MessageLimits) -> None:
     message = Message("update", "a", 2, {}, {"w": np.zeros(6), "v": np.zeros(6)})
     for way in (encode, handed_over):
         with pytest.raises(WireError, match="at most"):
@@ -195,7 +195,7 @@ def test_a_hostile_twin_is_refused(frames: list[bytes], message: str) -> None:
 
 
 def test_limits_hold_for_sender_and_receiver() -> None:
-    small = Limits(body=64, header=200, tensors=2)
+    small = MessageLimits(body=64, header=200, tensors=2)
     for message, reason in [
         (Message("k", "n", None, {"text": "x" * 200}), "send bulk data as tensors"),
         (Message("k", "n", None, {}, {"w": np.zeros(9)}), "tensor 'w' of 72 bytes"),

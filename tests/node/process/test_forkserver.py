@@ -48,7 +48,7 @@ def end(assignment, turn):
 server.namespaces.unshare, os.write = slow_unshare, slow_write
 server.Assignment.load, server.run_node = str, end
 server.confine = lambda confinement, view, calls: []
-server.ForkServer(server.View("")).serve()
+server.ForkServer(server.FileView("")).serve()
 """
 """A fork server without torch and confinement, in which a fork stays for long at a ``place``; who is there writes its
 id."""

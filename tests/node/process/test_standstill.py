@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from node.process.standstill import Reading, Standstill, read
+from node.process.standstill import Standstill, Times, read
 
 
 def standstill(*readings: tuple[float, float, float]) -> Standstill:
-    left: Iterable[Reading] = iter([Reading(*each) for each in readings])
+    left: Iterable[Times] = iter([Times(*each) for each in readings])
     return Standstill(lambda: next(iter(left)))
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from node.errors import ConfinementError
-from node.process.view import View, bindings, python, refuse_unreadable
+from node.process.view import FileView, bindings, python, refuse_unreadable
 
 
 def test_python_is_its_installation_and_what_is_loaded_from_elsewhere() -> None:
@@ -56,4 +56,4 @@ def test_nothing_is_made_for_nodes_that_could_not_read_python(tmp_path: Path, mo
     file.touch(mode=0o600)
     monkeypatch.setitem(sys.modules, "module", SimpleNamespace(__file__=str(file)))
     with pytest.raises(ConfinementError):
-        View(str(tmp_path), strangers=True).make()
+        FileView(str(tmp_path), strangers=True).make()

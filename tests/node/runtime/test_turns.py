@@ -82,9 +82,9 @@ def test_a_wait_lasts_as_long_whatever_the_wall_clock_says(modern: bool, monkeyp
 FORKED = """
 import os, signal, sys, time
 from node.process.forkserver import ForkServer
-from node.process.view import View
+from node.process.view import FileView
 
-server = ForkServer(View("/nowhere"))
+server = ForkServer(FileView("/nowhere"))
 server.turns = type(server.turns)(1)
 turn, other = server.turns.of_a_node(), server.turns.of_a_node()
 told, tell = os.pipe()

@@ -18,7 +18,7 @@ from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.dffke.synthetic import Transfer
 from node.learning.aggregation import State
 from node.learning.datasets import Prepared
-from node.learning.models import Workshop, build
+from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 
 PARAMS = DFFKE(
@@ -35,7 +35,7 @@ PARAMS = DFFKE(
 
 @pytest.fixture(scope="module")
 def learner(digits: Prepared) -> Learner:
-    return Learner(Workshop(lambda: build("lenet", digits.shape, 10, 5)), digits, 7, "edge-0", np.arange(100))
+    return Learner(ModelPool(lambda: build("lenet", digits.shape, 10, 5)), digits, 7, "edge-0", np.arange(100))
 
 
 def pictures(data: Prepared, part: str, count: int) -> Tensor:

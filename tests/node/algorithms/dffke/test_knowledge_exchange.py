@@ -22,14 +22,14 @@ from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.dffke.synthetic import Lesson, Transfer
 from node.learning.aggregation import State
 from node.learning.datasets import Prepared
-from node.learning.models import Workshop, build
+from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 
 PARAMS = DFFKE(dimension=8, width=4, batch_size=20, embeddings=30, learning_rate=0.003)
 
 
 def learner_of(data: Prepared, indices: NDArray[np.int64], name: str = "lenet", seed: int = 5) -> Learner:
-    return Learner(Workshop(lambda: build(name, data.shape, data.classes, seed)), data, 7, "edge-0", indices)
+    return Learner(ModelPool(lambda: build(name, data.shape, data.classes, seed)), data, 7, "edge-0", indices)
 
 
 @pytest.fixture

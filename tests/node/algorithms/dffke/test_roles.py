@@ -22,11 +22,11 @@ from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.dffke.roles import Client, Coordinator
 from node.algorithms.dffke.synthetic import Lesson, Synthetic, Transfer, under
 from node.assignment import Assignment, Gathering, derive_seed
-from node.catalogue.partitions import IID, Shards
+from node.catalogue.partitions import IID, LabelShards
 from node.learning.aggregation import State
 from node.learning.datasets import Prepared
 from node.learning.metrics import per_class
-from node.learning.models import Workshop, build
+from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 from node.messaging.memory import MemoryNetwork
 from node.messaging.wire import Message
@@ -120,11 +120,11 @@ def learners_of(run: Mesh) -> dict[str, Learner]:
     shards = np.load(run.folder / "shards.npz")
     seed = derive_seed(7, "model")
 
-    def workshop(name: str) -> Workshop:
-        return Workshop(lambda: build(name, run.data.shape, 10, seed))
+    def model_pool(name: str) -> ModelPool:
+        return ModelPool(lambda: build(name, run.data.shape, 10, seed))
 
     return {
-        node: Learner(workshop(run.model_of(node)), run.data, 7, node, shards[f"{node}/train"])
+        node: Learner(model_pool(run.model_of(node)), run.data, 7, node, shards[f"{node}/train"])
         for node in sorted(run.samples)
     }
 
@@ -189,7 +189,7 @@ def test_two_clients_learn_the_classes_that_only_the_other_has(digits: Prepared,
         exchange_epochs=10,
         learning_rate=0.005,
     )
-    halves = Shards(shard_size=600, shards_per_client=1, samples_per_client=150)
+    halves = LabelShards(shard_size=600, shards_per_client=1, samples_per_client=150)
     runs = {
         kind: mesh(digits, tmp_path / kind, 2, p, rounds=rounds, partition=halves, models=("lenet", "mlp")).run()
         for kind, p, rounds in (("alone", replace(params, exchange_epochs=0), 1), ("together", params, 4))

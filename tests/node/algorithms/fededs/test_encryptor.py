@@ -11,7 +11,7 @@ from node.learning.aggregation import State
 from node.learning.datasets import Prepared
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
-from node.learning.models import Workshop, build
+from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 
 Trained = tuple[Learner, State]
@@ -23,8 +23,8 @@ LAYER = stochastic_layer(32, seed=5)
 @pytest.fixture(scope="module")
 def trained(digits: Prepared) -> Trained:
     """A client of 200 digits, and the model that it trained without the layer (equation 2)."""
-    workshop = Workshop(lambda: build("cnn", digits.shape, 10, seed=1))
-    learner = Learner(workshop, digits, 7, "edge-0", train=np.arange(200), own_test=np.arange(100))
+    model_pool = ModelPool(lambda: build("cnn", digits.shape, 10, seed=1))
+    learner = Learner(model_pool, digits, 7, "edge-0", train=np.arange(200), own_test=np.arange(100))
     training = LocalTraining(learning_rate=0.1, momentum=0.9, epochs=20)
     return learner, learner.train(learner.initial(), training, 0).weights
 
@@ -102,7 +102,7 @@ def test_the_optimizer_as_printed_makes_another_set(trained: Trained, made: Encr
 def test_who_learns_from_a_set_recognises_labels_it_never_saw(digits: Prepared, made: EncryptedSet) -> None:
     """A client of digits 5 to 9, without and with a set of 0 to 4 to learn from beside its own samples."""
     high = np.flatnonzero(digits.train_labels >= 5)[:200]
-    learner = Learner(Workshop(lambda: build("cnn", digits.shape, 10, seed=1)), digits, 7, "edge-1", train=high)
+    learner = Learner(ModelPool(lambda: build("cnn", digits.shape, 10, seed=1)), digits, 7, "edge-1", train=high)
     low = made.taken(np.flatnonzero(digits.train_labels[:200] < 5))
     lessons = tuple(low.taken(np.resize(np.arange(len(low)), 200)) for _ in range(5))
     term, training = Distillation(lessons, 0.5, 32, "mean"), PARAMS.training(5, 0.05)

@@ -30,7 +30,7 @@ from node.assignment import Assignment, Gathering, derive_seed
 from node.catalogue.partitions import IID, Dirichlet
 from node.learning.aggregation import weighted_mean
 from node.learning.datasets import Prepared
-from node.learning.models import Workshop, build
+from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 from node.messaging.association import Traffic
 from node.parameters import read_parameters
@@ -222,7 +222,7 @@ def learners_of(run: Federation) -> dict[str, Learner]:
     model = build(run.model, run.data.shape, 10, derive_seed(7, "model"))
     names = [*run.samples, "edge-0"]
     return {
-        name: Learner(Workshop(lambda: model), run.data, 7, name, shards.get(f"{name}/train"), global_test=False)
+        name: Learner(ModelPool(lambda: model), run.data, 7, name, shards.get(f"{name}/train"), global_test=False)
         for name in names
     }
 

@@ -13,7 +13,7 @@ import torch
 from node.learning.datasets import Prepared, prepare
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
-from node.learning.models import Workshop, build
+from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 from node.runtime.clock import run_virtual
 from orchestrator.drivers.sim.workers import SLOTS, Workers
@@ -23,8 +23,10 @@ from orchestrator.errors import RunError
 @pytest.fixture(scope="module")
 def learners(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Learner]:
     data: Prepared = prepare("digits", tmp_path_factory.mktemp("data"))
-    workshop = Workshop(lambda: build("mlp", data.shape, data.classes, seed=1))
-    return {f"device-{k}": Learner(workshop, data, 7, f"device-{k}", np.arange(40 * k, 40 * k + 40)) for k in range(4)}
+    model_pool = ModelPool(lambda: build("mlp", data.shape, data.classes, seed=1))
+    return {
+        f"device-{k}": Learner(model_pool, data, 7, f"device-{k}", np.arange(40 * k, 40 * k + 40)) for k in range(4)
+    }
 
 
 @pytest.fixture(autouse=True)

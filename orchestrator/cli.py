@@ -27,7 +27,7 @@ from orchestrator.scenario.engines import ENGINES
 if TYPE_CHECKING:
     from orchestrator.host.directory import RunDirectory
     from orchestrator.planning.plan import Plan
-    from orchestrator.run.lifecycle import Outcome
+    from orchestrator.run.lifecycle import Conclusion
     from orchestrator.scenario.schema import Scenario
 
 RUNS = Path("runs")
@@ -380,7 +380,7 @@ def _execute(
     as_json: bool,
     workers: int | None = None,
     calibrate: bool = False,
-) -> tuple[Outcome, RunDirectory]:
+) -> tuple[Conclusion, RunDirectory]:
     """Make a run of a scenario, to its end."""
     from orchestrator.run.launch import launch, prepared_plan
     from orchestrator.run.view import open_view
@@ -421,7 +421,7 @@ def _check_workers(workers: int | None, driver: str) -> None:
         )
 
 
-def _end(outcome: Outcome, directory: RunDirectory, junit: Path | None, *, as_json: bool) -> NoReturn:
+def _end(outcome: Conclusion, directory: RunDirectory, junit: Path | None, *, as_json: bool) -> NoReturn:
     """Say how a run went, to all who asked, and leave."""
     from orchestrator.results.junit import write_junit
     from orchestrator.results.summary import print_summary
@@ -435,7 +435,7 @@ def _end(outcome: Outcome, directory: RunDirectory, junit: Path | None, *, as_js
     _leave(outcome)
 
 
-def _leave(outcome: Outcome) -> NoReturn:
+def _leave(outcome: Conclusion) -> NoReturn:
     if outcome.error:
         _fail(outcome.error, outcome.exit_code)
     sys.exit(outcome.exit_code)

@@ -9,7 +9,8 @@ from typing import Any
 
 from netem.lateness import Lateness
 from netem.schedule import Change, Schedule
-from orchestrator.planning.plan import Ends, LinkPlan
+from orchestrator.planning.plan import LinkPlan
+from orchestrator.scenario.topology import Ends
 
 
 @dataclass

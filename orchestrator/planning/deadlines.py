@@ -36,7 +36,7 @@ MARGIN = 4.0
 
 
 @dataclass(frozen=True)
-class Workload:
+class RoundWork:
     """What clients do in one round: a model of so many parameters, bytes, features and classes, the largest shard, the
     slowest speed."""
 
@@ -57,7 +57,7 @@ class Workload:
 
 
 def deadlines(
-    work: Workload,
+    work: RoundWork,
     params: LocalTraining,
     tiers: Sequence[tuple[str, Sequence[LinkProfile], Sequence[LinkProfile]]],
     given: float | None,

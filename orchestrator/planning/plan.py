@@ -24,7 +24,7 @@ from node.catalogue.partitions import PARTITIONS
 from node.learning.local_training import LocalTraining
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
-from orchestrator.planning.deadlines import Workload, deadlines
+from orchestrator.planning.deadlines import RoundWork, deadlines
 from orchestrator.planning.notes import of_data, of_images
 from orchestrator.planning.shards import PreparedLabels, Shards, by_class, make_shards
 from orchestrator.planning.timeline import Fault, FaultTime, expand, joins
@@ -49,7 +49,6 @@ __all__ = [
 ]
 
 NETWORK = ipaddress.IPv4Network("10.77.0.0/16")
-Ends = tuple[str, str]  # the nodes of one direction of a link: source, target
 PORT = 7000  # of every node, since each has a network namespace of its own
 
 
@@ -335,7 +334,7 @@ def _links(scenario: Scenario) -> tuple[LinkPlan, ...]:
     """Every direction between two nodes that may talk, up before down."""
     pairs = scenario.topology.pairs(scenario.mesh)
     asked = resolve(scenario.links, pairs)
-    assert not asked.findings, "load() has checked the links"
+    assert not asked.mistakes, "load() has checked the links"
     links = []
     for pair in pairs:
         for source, target in ((pair.lower, pair.upper), (pair.upper, pair.lower)):
@@ -375,7 +374,7 @@ def _gathering(
 ) -> GatheringPlan:
     devices = [node for node in nodes if node.tier == "device"]
     clients = devices or [node for node in nodes if node.tier == "edge"]
-    work = Workload(
+    work = RoundWork(
         parameters=size.parameters,
         model_bytes=size.bytes,
         features=size.features,

@@ -20,8 +20,8 @@ from netem.profile import KEYS
 from node.assignment import derive_seed
 from orchestrator.errors import PlanError
 from orchestrator.scenario.faults import FaultSpec
-from orchestrator.scenario.targets import Direction, candidates, links_between, links_by_node
-from orchestrator.scenario.topology import Topology
+from orchestrator.scenario.targets import candidates, links_between, links_by_node
+from orchestrator.scenario.topology import Ends, Topology
 
 _ON_LINKS = ("disconnect", "partition", "degrade")
 
@@ -53,7 +53,7 @@ class Fault:
     round: int | None
     duration: float | None
     lasts_a_round: bool = False
-    links: tuple[Direction, ...] = ()
+    links: tuple[Ends, ...] = ()
     profile: dict[str, Any] | None = None
     factor: float | None = None
 
@@ -66,7 +66,7 @@ class Fault:
 def expand(
     specs: Sequence[FaultSpec],
     topology: Topology,
-    links: Sequence[Direction],
+    links: Sequence[Ends],
     *,
     seed: int,
     rounds: int,
@@ -117,7 +117,7 @@ class _Targets:
 
     like: Fault
     nodes: Sequence[str]  # none: the links between two sides
-    touching: Mapping[str, Sequence[Direction]]
+    touching: Mapping[str, Sequence[Ends]]
 
     def __len__(self) -> int:
         return len(self.nodes) or 1
@@ -131,7 +131,7 @@ class _Targets:
 
 
 def _targets(
-    spec: FaultSpec, topology: Topology, links: Sequence[Direction], touching: Mapping[str, Sequence[Direction]]
+    spec: FaultSpec, topology: Topology, links: Sequence[Ends], touching: Mapping[str, Sequence[Ends]]
 ) -> _Targets:
     profile = spec.changes() if spec.action == "degrade" else None
     fault = Fault(0, spec.action, None, None, spec.at, spec.round, spec.for_, factor=spec.factor, profile=profile)

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator import text
 from orchestrator.report.figures import MANY_SERIES, Figure
 from orchestrator.results.history import History
-from orchestrator.results.rows import Probe
+from orchestrator.results.rows import ProbeResult
 
 COLOURS = {"pass": "#2b7a4b", "fail": "#b0342b", "unknown": "#b98900"}
 # On a page: the quantity, its title, its unit, how many of them make one of the record's.
@@ -35,7 +35,7 @@ def calibration_figures(history: History) -> dict[str, Figure]:
     }
 
 
-def _figure(probes: Sequence[Probe], title: str, unit: str, factor: float) -> Figure:
+def _figure(probes: Sequence[ProbeResult], title: str, unit: str, factor: float) -> Figure:
     """A row for each direction: what is accepted as a bar, what was asked as a stroke in it, what was found a dot."""
     labels = [html.escape(f"{probe.link_class}: {probe.source} → {probe.target}") for probe in probes]
     asked = [_scaled(probe.asked, factor) for probe in probes]

@@ -18,7 +18,7 @@ from orchestrator.results.rows import Metric, State
 from orchestrator.results.summary import finite
 
 Figure = dict[str, Any]
-Trace = dict[str, Any]
+PlotTrace = dict[str, Any]
 
 GLOBAL = "#2f6db3"
 SERIES = ("#d98032", "#4f9d69", "#a0679c", "#c05a5a", "#5b9aa8", "#9a7b4f", "#7a86c2", "#8a9a3c")
@@ -78,7 +78,9 @@ def _coloured(series: dict[str, list[Metric]]) -> Iterable[tuple[tuple[str, list
     return zip(series.items(), colours, strict=False)
 
 
-def _curve(label: str, rows: Sequence[Metric], began: float, against: str, colour: str, width: float = 1.5) -> Trace:
+def _curve(
+    label: str, rows: Sequence[Metric], began: float, against: str, colour: str, width: float = 1.5
+) -> PlotTrace:
     return {
         "type": "scatter",
         "mode": "lines+markers" if len(rows) <= 60 else "lines",
@@ -90,7 +92,7 @@ def _curve(label: str, rows: Sequence[Metric], began: float, against: str, colou
     }
 
 
-def _thin_legend(traces: list[Trace], edges: int) -> None:
+def _thin_legend(traces: list[PlotTrace], edges: int) -> None:
     """Many edges share one entry of the legend."""
     if edges <= len(SERIES):
         return
@@ -171,7 +173,7 @@ def _shown(history: History) -> list[str]:
     return [name for name in history.nodes if name in touched or name in history.leaders]
 
 
-def _round_bars(history: History, rows: dict[str, int], began: float, *, numbered: bool) -> list[Trace]:
+def _round_bars(history: History, rows: dict[str, int], began: float, *, numbered: bool) -> list[PlotTrace]:
     groups: dict[str, list[Bar]] = {"round": [], "next round": [], "abandoned round": []}
     rounds = history.rounds()
     begun_next = dict.fromkeys(rows, history.seconds)  # when each node began another round, or the end
@@ -191,7 +193,7 @@ def _round_bars(history: History, rows: dict[str, int], began: float, *, numbere
     return [trace for trace in traces if trace["x"]]
 
 
-def _state_bars(history: History, rows: dict[str, int], began: float) -> list[Trace]:
+def _state_bars(history: History, rows: dict[str, int], began: float) -> list[PlotTrace]:
     by_node: defaultdict[str, list[State]] = defaultdict(list)
     for state in history.states():
         by_node[state.node].append(state)
@@ -207,7 +209,7 @@ def _state_bars(history: History, rows: dict[str, int], began: float) -> list[Tr
     return [_bars(name, bars, STATES[name], 0.78) for name, bars in groups.items() if bars]
 
 
-def _fault_bars(history: History, rows: dict[str, int], began: float) -> list[Trace]:
+def _fault_bars(history: History, rows: dict[str, int], began: float) -> list[PlotTrace]:
     groups: dict[str, list[Bar]] = {action: [] for action in FAULTS}
     last = history.seconds
     for span in history.faults():
@@ -224,7 +226,7 @@ def _fault_bars(history: History, rows: dict[str, int], began: float) -> list[Tr
     return [_bars(name, bars, FAULTS[name], 0.3) for name, bars in groups.items() if bars]
 
 
-def _bars(name: str, bars: Sequence[Bar], colour: str, width: float) -> Trace:
+def _bars(name: str, bars: Sequence[Bar], colour: str, width: float) -> PlotTrace:
     trace = {
         "type": "bar",
         "orientation": "h",

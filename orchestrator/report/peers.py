@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from orchestrator import text
-from orchestrator.report.figures import GLOBAL, SERIES, Figure, Trace
+from orchestrator.report.figures import GLOBAL, SERIES, Figure, PlotTrace
 from orchestrator.results.history import History
 from orchestrator.results.rows import Event, Metric
 from orchestrator.results.summary import finite
@@ -107,7 +107,7 @@ def _hover(event: Event, peer: str, share: float) -> str:
     return html.escape(said)
 
 
-def _merged(pieces: Iterable[dict[str, Any]], edges: Sequence[str]) -> list[Trace]:
+def _merged(pieces: Iterable[dict[str, Any]], edges: Sequence[str]) -> list[PlotTrace]:
     """One trace for each edge that was learned from, for the legend, in a colour of its own as far as they reach."""
     by_peer: dict[str, list[dict[str, Any]]] = {edge: [] for edge in edges}
     for piece in pieces:

@@ -44,7 +44,7 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class Line:
+class LinkLine:
     """A link in the picture, both directions in one. ``special`` ones differ from the rest of their class."""
 
     path: str
@@ -68,7 +68,7 @@ class Picture:
     width: float
     height: float
     dots: tuple[Dot, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[LinkLine, ...]
     classes: tuple[ClassNote, ...]
 
 
@@ -192,7 +192,7 @@ def _label(name: str, tier: str, pitch: float) -> str:
 
 def _lines(
     history: History, places: Mapping[str, tuple[float, float]], usual: Mapping[str, Mapping[str, Any]]
-) -> list[Line]:
+) -> list[LinkLine]:
     totals = {(row.source, row.target): row for row in history.link_counters()}
     pairs: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for link in history.plan.get("links", []):
@@ -204,7 +204,7 @@ def _lines(
             link_class = links[0]["link_class"]
             told = [f"{one} – {other} ({link_class})", *(_direction(link, totals) for link in links)]
             lines.append(
-                Line(
+                LinkLine(
                     path=_path(places[one], places[other]),
                     colour=link_colour(link_class),
                     special=any(link["profile"] != usual[link_class] for link in links),

@@ -19,12 +19,12 @@ from orchestrator.fidelity.overload import merged
 from orchestrator.results.expectations import as_expected
 from orchestrator.results.history import History
 from orchestrator.results.learned import learned
-from orchestrator.results.link_findings import LATE_SHARE, judge_losses, judge_overloads
+from orchestrator.results.link_assessments import LATE_SHARE, judge_losses, judge_overloads
 from orchestrator.results.rates import busiest
 from orchestrator.results.record import CONTINUED
-from orchestrator.results.rows import FaultSpan, Probe
+from orchestrator.results.rows import FaultSpan, ProbeResult
 from orchestrator.results.undisturbed import undisturbed
-from orchestrator.results.verdicts import Finding, Verdict, worst
+from orchestrator.results.verdicts import Assessment, Verdict, worst
 from orchestrator.scenario.expectations import CheckName
 
 AWAY = ("crashed", "paused", "restarting", "left", "planned", "starting")
@@ -32,8 +32,8 @@ SETTLING = 0.2  # s after a cut and before its end in which a sample may still c
 ON_TIME = 1.0  # s that a fault may be late before it counts as missed
 SCHEDULE_LATE = 0.05  # s that one in a hundred changes of a schedule may be late
 OVERTAKEN_SHARE = 0.01  # of a schedule's changes that may be left out because the next one was due
-LINKS_MODELLED: Finding = "modelled", "the sim driver computes every link from its profile: nothing was measured"
-PACE_MODELLED: Finding = "modelled", "the sim driver computes how long each step takes: nothing was measured"
+LINKS_MODELLED: Assessment = "modelled", "the sim driver computes every link from its profile: nothing was measured"
+PACE_MODELLED: Assessment = "modelled", "the sim driver computes how long each step takes: nothing was measured"
 
 
 class Check(TypedDict):
@@ -46,11 +46,11 @@ class Check(TypedDict):
 
 def checks(history: History) -> list[Check]:
     """Every check of ``CHECKS`` that has something to say; one that crashes is unknown."""
-    findings = {name: _finding(check, history) for name, check in CHECKS.items()}
-    return [Check(name=name, verdict=found[0], detail=found[1]) for name, found in findings.items() if found]
+    assessments = {name: _assessment(check, history) for name, check in CHECKS.items()}
+    return [Check(name=name, verdict=found[0], detail=found[1]) for name, found in assessments.items() if found]
 
 
-def _finding(check: Callable[[History], Finding | None], history: History) -> Finding | None:
+def _assessment(check: Callable[[History], Assessment | None], history: History) -> Assessment | None:
     try:
         return check(history)
     except Exception as error:  # a broken check must not hide the others, nor the run
@@ -62,7 +62,7 @@ def overall(results: Iterable[Check]) -> Verdict:
     return worst(result["verdict"] for result in results)
 
 
-def finished(history: History) -> Finding:
+def finished(history: History) -> Assessment:
     """A stop rule of the scenario ended the run."""
     done, planned = history.rounds_done(), history.rounds_planned
     rounds = f"{done} of {text.count(planned, 'round')}" if planned is not None else text.count(done, "round")
@@ -92,17 +92,17 @@ def finished(history: History) -> Finding:
             return "fail", f"failed after {rounds}: {outcome.error or 'no reason was recorded'}{remedy}"
 
 
-def came_to_what_was_expected(history: History) -> Finding | None:
+def came_to_what_was_expected(history: History) -> Assessment | None:
     """The run came to all that the scenario expects, if it expects anything and somebody was to train."""
 
     def verdict(name: CheckName) -> Verdict | None:
-        found = _finding(CHECKS[name], history)
+        found = _assessment(CHECKS[name], history)
         return found[0] if found else None
 
     return as_expected(history, verdict)
 
 
-def links_as_asked(history: History) -> Finding:
+def links_as_asked(history: History) -> Assessment:
     """Every link class was probed, and what was measured is what was asked for."""
     if history.simulated:
         return LINKS_MODELLED
@@ -121,7 +121,7 @@ def links_as_asked(history: History) -> Finding:
     return "pass", f"{text.count(len(probes), 'probe')} of {_classes(len(classes))} agree with their profiles"
 
 
-def faults_took_effect(history: History) -> Finding:
+def faults_took_effect(history: History) -> Assessment:
     """Every planned fault that the run came to was made, and what was cut carried nothing meanwhile."""
     spans = history.faults()
     if not spans:
@@ -144,7 +144,7 @@ def faults_took_effect(history: History) -> Finding:
     return "pass", summary
 
 
-def links_followed(history: History) -> Finding:
+def links_followed(history: History) -> Assessment:
     """Links that change over time did so when they were to."""
     scheduled = sum(1 for link in history.plan.get("links", []) if "schedule" in link)
     if not scheduled:
@@ -169,7 +169,7 @@ def links_followed(history: History) -> Finding:
     return "pass", summary
 
 
-def kept_pace(history: History) -> Finding:
+def kept_pace(history: History) -> Assessment:
     """No node lost more than ``LATE_SHARE`` of the training because this host was slower than its hardware."""
     overruns = history.events("overrun")
     began = history.training_began
@@ -193,7 +193,7 @@ def kept_pace(history: History) -> Finding:
     return "fail", f"{steps}; {worst}: this host is too slow for so many or so fast nodes; {remedy}"
 
 
-def links_kept_up(history: History) -> Finding:
+def links_kept_up(history: History) -> Assessment:
     """The link engine sent packets on time and lost none that it was not asked to lose."""
     if history.simulated:
         return LINKS_MODELLED
@@ -212,7 +212,7 @@ def links_kept_up(history: History) -> Finding:
     return "pass", "every packet left on time (at most 50 ms late), and none was lost that was not to be"
 
 
-def links_looked_at(history: History) -> Finding:
+def links_looked_at(history: History) -> Assessment:
     """While the run used the links, they lost the packets that they were asked to lose, and no others."""
     if history.simulated:
         return LINKS_MODELLED
@@ -227,7 +227,7 @@ def links_looked_at(history: History) -> Finding:
     return judge_losses([(look.t - began, look.data) for look in looks])
 
 
-def rates_held(history: History) -> Finding | None:
+def rates_held(history: History) -> Assessment | None:
     """While the run used the links, none carried more than its rate; nothing is said of links without one."""
     if history.simulated:
         return LINKS_MODELLED
@@ -240,7 +240,7 @@ def rates_held(history: History) -> Finding | None:
     return "pass", f"none carried more than its rate, the busiest of each class for some seconds: {listed}"
 
 
-def nodes_answered(history: History) -> Finding:
+def nodes_answered(history: History) -> Assessment:
     """Every node was there at the end, except those that a fault took away."""
     outcome = history.outcome
     if outcome is None:
@@ -258,7 +258,7 @@ def nodes_answered(history: History) -> Finding:
     return "pass", f"{len(states) - away} of {text.count(len(states), 'node')} answered at the end{note}"
 
 
-CHECKS: dict[CheckName | Literal["result as expected"], Callable[[History], Finding | None]] = {
+CHECKS: dict[CheckName | Literal["result as expected"], Callable[[History], Assessment | None]] = {
     "finished": finished,
     "learned": learned,
     "result as expected": came_to_what_was_expected,
@@ -274,11 +274,11 @@ CHECKS: dict[CheckName | Literal["result as expected"], Callable[[History], Find
 }
 
 
-def _name(probe: Probe) -> str:
+def _name(probe: ProbeResult) -> str:
     return f"{probe.quantity} of {probe.source} → {probe.target}"
 
 
-def _worst(failed: list[Probe]) -> str:
+def _worst(failed: list[ProbeResult]) -> str:
     """The failed probe that is furthest from what was asked, in words."""
     probe = max(failed, key=lambda probe: abs((probe.measured or 0.0) - (probe.asked or 0.0)) / (probe.asked or 1.0))
     measured, asked = (text.quantity(probe.quantity, value) for value in (probe.measured, probe.asked))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from netem.units import format_duration, format_fraction, format_size
 from orchestrator import text
 from orchestrator.results.history import History
-from orchestrator.results.verdicts import Finding
+from orchestrator.results.verdicts import Assessment
 from orchestrator.scenario.expectations import CheckName, ExpectSpec, MetricSpec, expectations
 
 
@@ -19,7 +19,7 @@ class Compared(NamedTuple):
     sentence: str
 
 
-def as_expected(history: History, verdict: Callable[[CheckName], str | None]) -> Finding | None:
+def as_expected(history: History, verdict: Callable[[CheckName], str | None]) -> Assessment | None:
     """What was expected, if anything was and somebody was to train. ``verdict`` gives that of another check, by name;
     None where that has nothing to say."""
     asked = expectations(history.effective)

@@ -29,11 +29,11 @@ from orchestrator.results.rows import (
     LinkCounters,
     Metric,
     Outcome,
-    Probe,
+    PeerTraffic,
+    ProbeResult,
     Resources,
     Round,
     State,
-    Traffic,
 )
 from orchestrator.scenario.drivers import DRIVERS
 
@@ -226,8 +226,8 @@ class History:
         latest = {name: State(0.0, name, "planned", "") for name in self.nodes}
         return latest | {state.node: state for state in self.states()}
 
-    def probes(self) -> list[Probe]:
-        return [Probe(*row) for row in self._rows("SELECT * FROM probe")]
+    def probes(self) -> list[ProbeResult]:
+        return [ProbeResult(*row) for row in self._rows("SELECT * FROM probe")]
 
     def resources(self) -> list[Resources]:
         return [Resources(*row) for row in self._rows("SELECT * FROM resources")]
@@ -332,10 +332,10 @@ class History:
         )  # where a count fell, it began anew: such a window tells too little, or nothing
         return {(source, target): rate for source, target, rate in rows}
 
-    def traffic(self) -> list[Traffic]:
+    def traffic(self) -> list[PeerTraffic]:
         """Totals by node, peer, kind and direction."""
         rows = self._rows(_totals("traffic", ("node", "peer", "kind", "direction"), ("messages", "bytes")))
-        return [Traffic(*row) for row in rows]
+        return [PeerTraffic(*row) for row in rows]
 
     def bytes_by_class(self) -> dict[str, int]:
         """Bytes that the links of each class have delivered in training, headers included."""

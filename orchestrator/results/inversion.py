@@ -13,7 +13,7 @@ EVENT = "inversion"
 GUESSES = {"reconstructed": "reconstructed", "class_mean": "class mean", "synthetic": "synthetic"}
 
 
-class Score(BaseModel):
+class InversionScore(BaseModel):
     """How near guesses come to the pictures: mean squared error, and the share that is recognised."""
 
     mse: FiniteFloat
@@ -25,7 +25,7 @@ class Found(BaseModel):
 
     samples: PositiveInt
     shape: tuple[PositiveInt, PositiveInt, PositiveInt]
-    scores: dict[str, Score]
+    scores: dict[str, InversionScore]
     pictures: dict[str, list[Base64Bytes]]
 
     @model_validator(mode="after")

@@ -15,7 +15,7 @@ from orchestrator import text
 from orchestrator.results.history import History
 from orchestrator.results.rows import Event, Metric
 from orchestrator.results.targets import own_series
-from orchestrator.results.verdicts import Finding
+from orchestrator.results.verdicts import Assessment
 from orchestrator.scenario.expectations import expectations
 
 ABANDONED_SHARE = (
@@ -37,7 +37,7 @@ class Chance(NamedTuple):
         return self.accuracy + DEVIATIONS * self.deviation
 
 
-class Score(NamedTuple):
+class BestAccuracy(NamedTuple):
     """The best accuracy that was reported on some test sets, and what a guess reaches there."""
 
     where: str
@@ -46,7 +46,7 @@ class Score(NamedTuple):
     chance: Chance
 
 
-def learned(history: History) -> Finding | None:
+def learned(history: History) -> Assessment | None:
     """Nothing diverged, enough rounds were averages of somebody, and the accuracy left chance behind."""
     if history.outcome is not None and history.outcome.ended == "calibrated":
         return None
@@ -95,7 +95,7 @@ def abandoned(events: Iterable[Event]) -> dict[str, tuple[int, int]]:
     return {node: (of, every) for node, (of, every) in counts.items() if of}
 
 
-def judged(scores: Sequence[Score]) -> Finding:
+def judged(scores: Sequence[BestAccuracy]) -> Assessment:
     """What the accuracies come to: one of them must exceed chance by more than chance explains."""
     if not scores:
         return "unknown", "no accuracy was reported, so nobody can say"
@@ -126,7 +126,7 @@ def mean_chance(each: Sequence[Chance]) -> Chance:
     return Chance(sum(one.accuracy for one in each) / len(each), deviation)
 
 
-def _scores(history: History) -> Iterator[Score]:
+def _scores(history: History) -> Iterator[BestAccuracy]:
     """On the global test set; and the mean of the nodes that average others, each on its own test set.
 
     What others reach on their own test sets tells of their own training, which needs no federation.
@@ -157,8 +157,8 @@ def _chance(counts: Sequence[float], limit: int | None) -> Chance:
     return chance(counts, held if limit is None else min(limit, held))
 
 
-def _best(where: str, series: Iterable[Metric], guess: Chance) -> Iterator[Score]:
+def _best(where: str, series: Iterable[Metric], guess: Chance) -> Iterator[BestAccuracy]:
     if best := max(
         (metric for metric in series if math.isfinite(metric.value)), key=lambda each: each.value, default=None
     ):
-        yield Score(where, best.value, best.round, guess)
+        yield BestAccuracy(where, best.value, best.round, guess)

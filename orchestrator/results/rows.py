@@ -38,7 +38,7 @@ class State(NamedTuple):
     detail: str
 
 
-class Probe(NamedTuple):
+class ProbeResult(NamedTuple):
     """One measured quantity of a link ("rtt" s, "loss" fraction, "rate" bit/s); it passes within [low, high]."""
 
     t: float
@@ -114,7 +114,7 @@ class LinkCounters(NamedTuple):
     cut_dropped: int
 
 
-class Traffic(NamedTuple):
+class PeerTraffic(NamedTuple):
     """What a node has sent to or received from a peer in all, over every life of its process."""
 
     node: str

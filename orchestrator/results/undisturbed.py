@@ -16,7 +16,7 @@ from orchestrator import text
 from orchestrator.results.history import History
 from orchestrator.results.record import GAP
 from orchestrator.results.rows import State
-from orchestrator.results.verdicts import Finding
+from orchestrator.results.verdicts import Assessment
 
 FROZEN = "frozen"  # the event of a node that stood still: {seconds}
 SMALL_SHARE = 0.02  # of the training that a process may stand still before the run is another one
@@ -25,7 +25,7 @@ SLACK = 1.0  # s by which a node tells later than it thawed; its beat
 
 
 @dataclass(frozen=True)
-class Standstill:
+class StoodStill:
     """``who``, a node or "it" for the orchestrator, stood still for ``seconds`` until ``t``."""
 
     who: str
@@ -33,7 +33,7 @@ class Standstill:
     seconds: float
 
 
-def undisturbed(history: History) -> Finding | None:
+def undisturbed(history: History) -> Assessment | None:
     """Nothing happened that nobody planned. Nothing is said of runs without training."""
     began = history.training_began
     if began is None:
@@ -61,7 +61,7 @@ def undisturbed(history: History) -> Finding | None:
     return "fail" if fails else "unknown", "; ".join(said)
 
 
-def node_standstills(history: History) -> Iterator[Standstill]:
+def node_standstills(history: History) -> Iterator[StoodStill]:
     """Those of nodes that no planned pause explains."""
     pauses: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for span in history.faults():
@@ -73,16 +73,16 @@ def node_standstills(history: History) -> Iterator[Standstill]:
         start = end - event.data["seconds"] - SLACK
         planned = sum(max(0.0, min(end, stop) - max(start, since)) for since, stop in pauses[node])
         if (seconds := event.data["seconds"] - planned) >= LEAST:
-            yield Standstill(node, end, seconds)
+            yield StoodStill(node, end, seconds)
 
 
-def orchestrator_standstills(history: History) -> Iterator[Standstill]:
+def orchestrator_standstills(history: History) -> Iterator[StoodStill]:
     for event in history.events(GAP):
         if event.data["stood_still"] >= LEAST:
-            yield Standstill("it", event.t, event.data["stood_still"])
+            yield StoodStill("it", event.t, event.data["stood_still"])
 
 
-def _most(standstills: list[Standstill]) -> float:
+def _most(standstills: list[StoodStill]) -> float:
     """The longest that any one process stood still, all in all; seconds."""
     totals: defaultdict[str, float] = defaultdict(float)
     for each in standstills:
@@ -90,7 +90,7 @@ def _most(standstills: list[Standstill]) -> float:
     return max(totals.values(), default=0.0)
 
 
-def _list(standstills: list[Standstill], began: float) -> str:
+def _list(standstills: list[StoodStill], began: float) -> str:
     """The longest of them, in words."""
     longest = sorted(standstills, key=lambda each: -each.seconds)
     return text.some(f"{each.who} for {text.duration(each.seconds)} until {each.t - began:.1f} s" for each in longest)

@@ -8,7 +8,7 @@ from typing import Literal
 Verdict = Literal["fail", "unknown", "pass", "modelled"]
 """``modelled``: the driver computes what the check would measure. Such a check says nothing about trust."""
 
-Finding = tuple[Verdict, str]
+Assessment = tuple[Verdict, str]
 """A check's verdict with one sentence that gives its numbers."""
 
 WORST_FIRST: tuple[Verdict, ...] = ("fail", "unknown", "pass")

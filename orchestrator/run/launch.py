@@ -21,7 +21,7 @@ from orchestrator.planning.trace_files import keep_files, kept_files
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.run.down import clear
-from orchestrator.run.lifecycle import Outcome, execute
+from orchestrator.run.lifecycle import Conclusion, execute
 from orchestrator.run.requirements import require
 from orchestrator.run.resume import past_of
 from orchestrator.run.view import View
@@ -49,7 +49,7 @@ def launch(
     calibrate: bool = False,
     meta: Mapping[str, Any] | None = None,
     text: str | None = None,
-) -> tuple[Outcome, RunDirectory]:
+) -> tuple[Conclusion, RunDirectory]:
     """Carry out the plan of a scenario, in a fresh directory below ``runs``.
 
     ``file`` and ``overrides`` are what the scenario was read from. Where no file holds it, ``text`` is what one would
@@ -70,7 +70,7 @@ def launch(
                 directory.remove()
                 raise
 
-            def start(view: View) -> Coroutine[Any, Any, Outcome]:
+            def start(view: View) -> Coroutine[Any, Any, Conclusion]:
                 return execute(
                     plan,
                     directory,
@@ -89,7 +89,7 @@ def launch(
                 raise
 
 
-def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None = None) -> Outcome:
+def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None = None) -> Conclusion:
     """Go on with a run that ended early, in its directory, after the last round that it kept.
 
     RunError if it is running, complete, or kept none, or if this version or this host's data make another plan of its
@@ -108,7 +108,7 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
             raise RunError(f"{directory.run} cannot be continued: {error}") from None
         record = Record.resume(directory.path, past.seconds, past.ended, min(past.kept))
 
-        def start(view: View) -> Coroutine[Any, Any, Outcome]:
+        def start(view: View) -> Coroutine[Any, Any, Conclusion]:
             return execute(
                 plan, directory, record, view, interruption, holding=holding, workers=_workers(workers), past=past
             )
@@ -163,7 +163,7 @@ def _plan_of(directory: RunDirectory) -> Plan:
     return plan
 
 
-def _run(driver: str, open_view: OpenView, start: Callable[[View], Coroutine[Any, Any, Outcome]]) -> Outcome:
+def _run(driver: str, open_view: OpenView, start: Callable[[View], Coroutine[Any, Any, Conclusion]]) -> Conclusion:
     """Carry out what ``start`` makes, on the clock of the driver."""
     loop = VirtualLoop() if DRIVERS[driver].simulated else None
     view = open_view(loop is not None)

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Conclusion:
     """The object `up --json` ends with, and the exit code. ``unwritten`` says why the report could not be written."""
 
     summary: dict[str, Any]
@@ -67,7 +67,7 @@ async def execute(
     workers: int = 1,
     calibrate: bool = False,
     past: Past | None = None,
-) -> Outcome:
+) -> Conclusion:
     """Carry out a plan in a run directory, and leave nothing of it on the host but that directory.
 
     ``record`` is a fresh one, or that of a run that ended early and is continued, which has a ``past``. ``holding`` the
@@ -112,7 +112,7 @@ def _resolve(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _judged(directory: RunDirectory, ending: Ending) -> Outcome:
+def _judged(directory: RunDirectory, ending: Ending) -> Conclusion:
     """What a run came to that has just ended. The verdict is not lost where the report cannot be written."""
     unwritten = None
     try:
@@ -132,7 +132,7 @@ def _judged(directory: RunDirectory, ending: Ending) -> Outcome:
         code = 1
     else:
         code = EXIT_CODES[overall(result["checks"])]
-    return Outcome(result, code, unwritten)
+    return Conclusion(result, code, unwritten)
 
 
 def judge(directory: RunDirectory) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from typing import Any
 from netem.schedule import Change
 from orchestrator.errors import OrchestratorError
 from orchestrator.planning.courses import Course, changes_since, courses
-from orchestrator.planning.plan import Ends, Plan
+from orchestrator.planning.plan import Plan
 from orchestrator.run.link_states import Links
+from orchestrator.scenario.topology import Ends
 
 TOLD = 2000  # changes that are recorded one by one, in equal shares for the courses; of the others only the sums are
 TOLD_EACH = 100  # and at most so many of one course, as of its failures

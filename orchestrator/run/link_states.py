@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, Protocol
 
 from netem.profile import LinkProfile
 from orchestrator.errors import OrchestratorError
-from orchestrator.planning.plan import Ends, LinkPlan
+from orchestrator.planning.plan import LinkPlan
+from orchestrator.scenario.topology import Ends
 
 Cause = Hashable  # of a cut or an overlay: a fault's id, or a schedule's name
 

@@ -26,7 +26,7 @@ ORCHESTRATORS = frozenset(
 )
 """Events that the orchestrator alone records, and that are read back as its own."""
 
-Check = Callable[[Any], bool]
+Predicate = Callable[[Any], bool]
 
 
 def _name(value: Any) -> bool:
@@ -80,15 +80,15 @@ def _queue(value: Any) -> bool:
     )
 
 
-def _one_of(*words: str) -> Check:
+def _one_of(*words: str) -> Predicate:
     return lambda value: value in words if type(value) is str else False
 
 
-def _or_none(check: Check) -> Check:
+def _or_none(check: Predicate) -> Predicate:
     return lambda value: value is None or check(value)
 
 
-_MESSAGES: Mapping[str, Mapping[str, Check]] = {
+_MESSAGES: Mapping[str, Mapping[str, Predicate]] = {
     "register": {"memory_pss": _or_none(_count)},
     "beat": {"cpu": _seconds, "rss": _count, "memory_pss": _or_none(_count)},
     "event": {"name": _name, "round": _or_none(_round), "edge_round": _or_none(_round)},
@@ -98,7 +98,7 @@ _MESSAGES: Mapping[str, Mapping[str, Check]] = {
     "failed": {"error": _text},
     UNREADABLE: {"reason": _text},
 }
-_EVENTS: Mapping[str, Mapping[str, Check]] = {
+_EVENTS: Mapping[str, Mapping[str, Predicate]] = {
     "round": {
         "round": _round,
         "phase": _one_of("start", "end"),
@@ -121,7 +121,7 @@ _EVENTS: Mapping[str, Mapping[str, Check]] = {
     "not_finite": {"what": _name},
     "peers": {"shares": _shares, "queue": _queue},
 }
-_ROW: Mapping[str, Check] = {
+_ROW: Mapping[str, Predicate] = {
     "peer": _name,
     "kind": _name,
     "direction": _one_of("sent", "received"),
@@ -170,7 +170,7 @@ def _traffic_problem(rows: Any, nodes: Container[str]) -> str | None:
     return None
 
 
-def _first_wrong(fields: Mapping[str, Any], checks: Mapping[str, Check], what: str) -> str | None:
+def _first_wrong(fields: Mapping[str, Any], checks: Mapping[str, Predicate], what: str) -> str | None:
     for name, check in checks.items():
         if not check(fields.get(name)):
             return f"{what} has {name} {_shown(fields[name])}" if name in fields else f"{what} has no {name}"

@@ -21,13 +21,14 @@ from orchestrator.fidelity.loss_audit import look
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.fidelity.overload import Overloads, Reading
 from orchestrator.host.load import HostLoad, read_load
-from orchestrator.planning.plan import Ends, Fault, Plan
-from orchestrator.results.link_findings import LATE_SHARE, judge_losses, judge_overloads
+from orchestrator.planning.plan import Fault, Plan
+from orchestrator.results.link_assessments import LATE_SHARE, judge_losses, judge_overloads
 from orchestrator.results.record import GAP, PROBED
 from orchestrator.results.verdicts import Verdict, worst
 from orchestrator.run.context import RunContext
 from orchestrator.run.session import Session
 from orchestrator.run.view import Snapshot
+from orchestrator.scenario.topology import Ends
 
 SAMPLE_EVERY = 1.0  # s
 SHOW_EVERY = 0.25

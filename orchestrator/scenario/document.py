@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.errors import Problem, ScenarioError
-from orchestrator.scenario.syntax import Path, read_yaml
+from orchestrator.scenario.syntax import KeyPath, read_yaml
 from orchestrator.scenario.words import describe, dotted, shortened
 
 
@@ -19,9 +19,9 @@ class Document:
 
     name: str
     data: dict[str, Any]
-    places: Mapping[Path, str]
+    places: Mapping[KeyPath, str]
 
-    def place(self, path: Path) -> str:
+    def place(self, path: KeyPath) -> str:
         """Where ``path`` was written; for a path that was not written, where the nearest one above it was."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.places:
@@ -38,7 +38,7 @@ def read(text: str, name: str) -> Document:
     return Document(name, data, places)
 
 
-def override(document: Document, assignments: Sequence[str], shorthand: Callable[[Path], str | None]) -> Document:
+def override(document: Document, assignments: Sequence[str], shorthand: Callable[[KeyPath], str | None]) -> Document:
     """Apply ``path=value`` overrides in order; each value is read as YAML.
 
     ``shorthand`` names the key that a plain text at a path stands for (``links.device-edge: wifi`` is
@@ -48,7 +48,7 @@ def override(document: Document, assignments: Sequence[str], shorthand: Callable
     for assignment in assignments:
         where = f"--set {assignment}"
         left, equals, right = assignment.partition("=")
-        path: Path = tuple(part.strip() for part in left.split("."))
+        path: KeyPath = tuple(part.strip() for part in left.split("."))
         if not equals or not all(path):
             problems.append(Problem(where, "", "write it as path=value, e.g. --set algorithm.rounds=3"))
             continue
@@ -78,10 +78,10 @@ def read_value(text: str) -> Any:
         raise ValueError(f"the value is not readable as YAML: {inside}{message}") from None
 
 
-def _assign(data: dict[str, Any], path: Path, value: Any, shorthand: Callable[[Path], str | None]) -> Path:
+def _assign(data: dict[str, Any], path: KeyPath, value: Any, shorthand: Callable[[KeyPath], str | None]) -> KeyPath:
     """Set ``path`` in ``data``; the path comes back with its list positions as numbers."""
     container: Any = data
-    exact: Path = ()
+    exact: KeyPath = ()
     for part in path[:-1]:
         key = _key(container, exact, str(part))
         exact = (*exact, key)
@@ -100,7 +100,7 @@ def _assign(data: dict[str, Any], path: Path, value: Any, shorthand: Callable[[P
     return (*exact, key)
 
 
-def _key(container: Any, path: Path, part: str) -> str | int:
+def _key(container: Any, path: KeyPath, part: str) -> str | int:
     if isinstance(container, dict):
         return part
     if not re.fullmatch("[0-9]{1,9}", part) or int(part) >= len(container):

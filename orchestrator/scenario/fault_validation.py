@@ -8,31 +8,31 @@ from netem.errors import ProfileError
 from netem.profile import LinkProfile
 from netem.units import format_duration
 from orchestrator.scenario.faults import FaultSpec
-from orchestrator.scenario.links import Direction, Finding, Resolved
+from orchestrator.scenario.links import Mistake, Resolved
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.syntax import Path
+from orchestrator.scenario.syntax import KeyPath
 from orchestrator.scenario.targets import affected, candidates, links_between
-from orchestrator.scenario.topology import GROUPS, Topology, unknown_node
+from orchestrator.scenario.topology import GROUPS, Ends, Topology, unknown_node
 
 MAX_FAULTS = 100_000
 
 
-def check_faults(scenario: Scenario, links: Resolved, leading: Sequence[str]) -> Iterator[Finding]:
+def check_faults(scenario: Scenario, links: Resolved, leading: Sequence[str]) -> Iterator[Mistake]:
     """Everything that is wrong with each rule. ``leading`` nodes count the rounds of the run."""
     directions = links.profiles.keys()
     total = 0.0
     for index, fault in enumerate(scenario.faults):
-        findings = [*_targets(scenario.topology, fault, directions), *_times(scenario, fault)]
-        findings += _leader(scenario.topology, fault, leading)
-        if not findings and fault.action == "degrade":
-            findings += _degraded(scenario.topology, fault, links.extremes)
-        if not findings:
+        mistakes = [*_targets(scenario.topology, fault, directions), *_times(scenario, fault)]
+        mistakes += _leader(scenario.topology, fault, leading)
+        if not mistakes and fault.action == "degrade":
+            mistakes += _degraded(scenario.topology, fault, links.extremes)
+        if not mistakes:
             own, before = _expected(scenario, fault), total
             total += own
             if before <= MAX_FAULTS < total:
-                findings.append(("", f"makes about {own:,.0f} faults; a run may have {MAX_FAULTS:,} in all"))
-        for key, message in findings:
-            path: Path = ("faults", index, key) if key else ("faults", index)
+                mistakes.append(("", f"makes about {own:,.0f} faults; a run may have {MAX_FAULTS:,} in all"))
+        for key, message in mistakes:
+            path: KeyPath = ("faults", index, key) if key else ("faults", index)
             yield path, message
 
 
@@ -48,7 +48,7 @@ def _expected(scenario: Scenario, fault: FaultSpec) -> float:
     return (until or 0.0) / fault.random.mean * max(1.0, struck)
 
 
-def _targets(topology: Topology, fault: FaultSpec, links: Set[Direction]) -> Iterator[tuple[str, str]]:
+def _targets(topology: Topology, fault: FaultSpec, links: Set[Ends]) -> Iterator[tuple[str, str]]:
     names = topology.names
     if fault.node is not None and fault.node not in names:
         yield "node", unknown_node(fault.node, names)
@@ -95,7 +95,7 @@ def _leader(topology: Topology, fault: FaultSpec, leading: Sequence[str]) -> Ite
 
 
 def _degraded(
-    topology: Topology, fault: FaultSpec, profiles: Mapping[Direction, Sequence[LinkProfile]]
+    topology: Topology, fault: FaultSpec, profiles: Mapping[Ends, Sequence[LinkProfile]]
 ) -> Iterator[tuple[str, str]]:
     for link in affected(fault, topology, list(profiles)):
         try:

@@ -22,7 +22,7 @@ from orchestrator.scenario.strict import Strict
 from orchestrator.scenario.words import describe
 
 Action = Literal["crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave"]
-Group = Literal["devices", "edges"]
+TierGroup = Literal["devices", "edges"]
 
 _WHEN = ("at", "round", "every_round", "random")
 _WHOM = ("node", "nodes", "of", "between")
@@ -61,7 +61,7 @@ class FaultSpec(LinkKeys):
     random: RandomTimes | None = None
     node: str | None = None
     nodes: list[str] | None = Field(default=None, min_length=1)
-    of: Group | None = None
+    of: TierGroup | None = None
     fraction: Fraction | None = Field(default=None, gt=0)
     count: int | None = Field(default=None, ge=1)
     between: Annotated[

@@ -25,8 +25,8 @@ from netem.schedule import Schedule
 from orchestrator.scenario.profiles import LinkKeys
 from orchestrator.scenario.schedules import ScheduleSpec
 from orchestrator.scenario.strict import nearest
-from orchestrator.scenario.syntax import Path
-from orchestrator.scenario.topology import LINK_CLASSES, Pair, unknown_node
+from orchestrator.scenario.syntax import KeyPath
+from orchestrator.scenario.topology import LINK_CLASSES, Ends, Pair, unknown_node
 
 DEFAULT_PROFILE = "lan"
 
@@ -67,8 +67,7 @@ class LinkSpec(DirectionSpec):
         return None if spec is None else spec.made(upward=upward)
 
 
-Direction = tuple[str, str]
-Finding = tuple[Path, str]
+Mistake = tuple[KeyPath, str]
 _PAIR = re.compile(r"(\S+) (<?->) (\S+)")
 
 
@@ -77,10 +76,10 @@ class Resolved:
     """What the links of a scenario are: the profile of every direction, at the beginning and before training; the
     schedule of those that have one; the profiles to reckon with of each; and what is wrong."""
 
-    profiles: dict[Direction, LinkProfile] = field(default_factory=dict)
-    schedules: dict[Direction, Schedule] = field(default_factory=dict)
-    extremes: dict[Direction, list[LinkProfile]] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
+    profiles: dict[Ends, LinkProfile] = field(default_factory=dict)
+    schedules: dict[Ends, Schedule] = field(default_factory=dict)
+    extremes: dict[Ends, list[LinkProfile]] = field(default_factory=dict)
+    mistakes: list[Mistake] = field(default_factory=list)
 
 
 def resolve(links: Mapping[str, LinkSpec], pairs: Sequence[Pair]) -> Resolved:
@@ -89,14 +88,14 @@ def resolve(links: Mapping[str, LinkSpec], pairs: Sequence[Pair]) -> Resolved:
     The classes come first, then what is said of two nodes, in the order of the file.
     """
     resolved = Resolved()
-    places: dict[Direction, Path] = {}  # where its schedule was written
+    places: dict[Ends, KeyPath] = {}  # where its schedule was written
     used = {pair.link_class: None for pair in pairs}
     for link_class in used:
         spec = links.get(link_class) or LinkSpec(profile=DEFAULT_PROFILE)
         try:
             _for_class(link_class, spec, pairs, resolved, places)
         except ValueError as error:
-            resolved.findings.append((("links", link_class), str(error)))
+            resolved.mistakes.append((("links", link_class), str(error)))
     upward = {(pair.lower, pair.upper) for pair in pairs if pair.link_class != "edge-edge"}
     for key, spec in links.items():
         if key in used and not (key == "edge-edge" and (spec.up or spec.down)):
@@ -104,20 +103,20 @@ def resolve(links: Mapping[str, LinkSpec], pairs: Sequence[Pair]) -> Resolved:
         try:
             _for_two_nodes(key, spec, resolved, places, used.keys(), upward)
         except ValueError as error:
-            resolved.findings.append((("links", key), str(error)))
+            resolved.mistakes.append((("links", key), str(error)))
     _lay_over(resolved, places)
     return resolved
 
 
 def _for_class(
-    link_class: str, spec: LinkSpec, pairs: Sequence[Pair], resolved: Resolved, places: dict[Direction, Path]
+    link_class: str, spec: LinkSpec, pairs: Sequence[Pair], resolved: Resolved, places: dict[Ends, KeyPath]
 ) -> None:
     level = link_class == "edge-edge"
     up, down = spec.directions(level=level)
     if level:
         _refuse_sides(spec.schedule, "between edges; name one file")
     schedules = spec.schedules(level=level)
-    written: list[Path] = [
+    written: list[KeyPath] = [
         ("links", link_class, side, "schedule")
         if given is not None and given.has_schedule
         else ("links", link_class, "schedule")
@@ -137,9 +136,9 @@ def _for_two_nodes(
     key: str,
     spec: LinkSpec,
     resolved: Resolved,
-    places: dict[Direction, Path],
+    places: dict[Ends, KeyPath],
     used: Set[str],
-    upward: Set[Direction],
+    upward: Set[Ends],
 ) -> None:
     """What ``a -> b`` or ``a <-> b`` changes. Raises ValueError for any other key."""
     match = _pair(key, spec, used)
@@ -184,7 +183,7 @@ def _refuse_sides(schedule: ScheduleSpec | None, where: str) -> None:
         raise ValueError(f"schedule: up and down have no meaning {where}")
 
 
-def _lay_over(resolved: Resolved, places: Mapping[Direction, Path]) -> None:
+def _lay_over(resolved: Resolved, places: Mapping[Ends, KeyPath]) -> None:
     """Lay every schedule over its profile: what comes of it at most, or why it does not go."""
     known: dict[tuple[int, LinkProfile], list[LinkProfile]] = {}
     for direction, profile in resolved.profiles.items():
@@ -198,7 +197,7 @@ def _lay_over(resolved: Resolved, places: Mapping[Direction, Path]) -> None:
                 known[key] = schedule.extremes(profile)
             except ProfileError as error:
                 known[key] = [profile]
-                if places[direction] not in (path for path, _ in resolved.findings):
+                if places[direction] not in (path for path, _ in resolved.mistakes):
                     link = f"on the link {direction[0]} -> {direction[1]}"
-                    resolved.findings.append((places[direction], f"{link}: {error}"))
+                    resolved.mistakes.append((places[direction], f"{link}: {error}"))
         resolved.extremes[direction] = known[key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path as FilePath
+from pathlib import Path
 from types import MappingProxyType
 
 from pydantic import ValidationError
@@ -16,17 +16,17 @@ from orchestrator.scenario.names import name_from
 from orchestrator.scenario.schedules import DIRECTORY, FILES
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import problems
-from orchestrator.scenario.syntax import MAX_CHARACTERS, Path, too_long
+from orchestrator.scenario.syntax import MAX_CHARACTERS, KeyPath, too_long
 from orchestrator.scenario.validation import check
 from orchestrator.scenario.words import dotted
 
 
-def load(path: FilePath | str, overrides: Sequence[str] = ()) -> Scenario:
+def load(path: Path | str, overrides: Sequence[str] = ()) -> Scenario:
     """Read a scenario file, apply `--set path=value` overrides, check it all.
 
     Raises ScenarioError, which lists every problem with file, line and YAML path.
     """
-    file = FilePath(path)
+    file = Path(path)
     try:
         text = text_of(file, MAX_CHARACTERS, too_long())
     except ValueError as error:
@@ -35,7 +35,7 @@ def load(path: FilePath | str, overrides: Sequence[str] = ()) -> Scenario:
 
 
 @contextlib.contextmanager
-def placed(path: FilePath, overrides: Sequence[str] = (), text: str | None = None) -> Iterator[None]:
+def placed(path: Path, overrides: Sequence[str] = (), text: str | None = None) -> Iterator[None]:
     """Give a PlanError inside, of a scenario that was loaded from here, or from ``text`` by this name, the place of
     what asks too much: it becomes a ScenarioError."""
     try:
@@ -53,8 +53,8 @@ def parse(
     gives the scenario its name. ``files`` has the texts of files of schedules that need not be read."""
     source = document.override(document.read(text, name), overrides, shorthand)
     try:
-        data = {"name": name_from(FilePath(name).stem, "scenario")} | source.data
-        scenario = Scenario.model_validate(data, context={DIRECTORY: FilePath(name).parent, FILES: files})
+        data = {"name": name_from(Path(name).stem, "scenario")} | source.data
+        scenario = Scenario.model_validate(data, context={DIRECTORY: Path(name).parent, FILES: files})
     except ValidationError as error:
         raise ScenarioError(problems(error, Scenario, source)) from None
     found = [Problem(source.place(path), dotted(path), message) for path, message in check(scenario)]
@@ -63,7 +63,7 @@ def parse(
     return scenario
 
 
-def shorthand(path: Path) -> str | None:
+def shorthand(path: KeyPath) -> str | None:
     """The key that a plain text at ``path`` stands for, so that an override can reach below it."""
     match path:
         case ("algorithm",) | ("model",):

@@ -14,7 +14,7 @@ from pydantic_core import CoreSchema, ErrorDetails
 
 from orchestrator.errors import Problem
 from orchestrator.scenario.document import Document
-from orchestrator.scenario.syntax import Path
+from orchestrator.scenario.syntax import KeyPath
 from orchestrator.scenario.words import describe, dotted, shortened
 
 
@@ -74,7 +74,7 @@ def problems(error: ValidationError, model: type[Strict], document: Document) ->
     return sorted(found, key=lambda problem: order.get(problem.where, -1))
 
 
-def _reword(detail: ErrorDetails, model: type[Strict]) -> list[tuple[Path, str]]:
+def _reword(detail: ErrorDetails, model: type[Strict]) -> list[tuple[KeyPath, str]]:
     """Path and message; our own errors may hold several, one a line."""
     if detail["type"] != "value_error":
         return [_in_our_words(detail, model)]
@@ -82,8 +82,8 @@ def _reword(detail: ErrorDetails, model: type[Strict]) -> list[tuple[Path, str]]
     return [_descend(detail["loc"], detail["input"], line) for line in lines]
 
 
-def _in_our_words(detail: ErrorDetails, model: type[Strict]) -> tuple[Path, str]:
-    path: Path = detail["loc"]
+def _in_our_words(detail: ErrorDetails, model: type[Strict]) -> tuple[KeyPath, str]:
+    path: KeyPath = detail["loc"]
     value, context = detail["input"], detail.get("ctx", {})
     match detail["type"]:
         case "missing":
@@ -132,7 +132,7 @@ def _quoted(value: Any) -> str:
     return f"'{shortened(value)}'" if isinstance(value, str) else describe(value)
 
 
-def _descend(path: Path, value: Any, message: str) -> tuple[Path, str]:
+def _descend(path: KeyPath, value: Any, message: str) -> tuple[KeyPath, str]:
     """Move what a message says about a key (``latency: no unit``) into the path, so that its line can be given."""
     while isinstance(value, Mapping):
         key, colon, rest = message.partition(": ")
@@ -146,7 +146,7 @@ def _descend(path: Path, value: Any, message: str) -> tuple[Path, str]:
     return path, message
 
 
-def _at(model: Any, path: Path) -> type[Strict]:
+def _at(model: Any, path: KeyPath) -> type[Strict]:
     """The model at a path below ``model``."""
     for part in path:
         model = _bare(model)

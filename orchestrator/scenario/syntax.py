@@ -16,7 +16,7 @@ import yaml
 from orchestrator.errors import Problem, ScenarioError
 from orchestrator.scenario.words import describe, dotted, shortened
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 MAX_CHARACTERS = 1_000_000  # read in a few seconds
 MAX_VALUES = 100_000
 MAX_DEPTH = 50
@@ -36,7 +36,7 @@ _EXPONENT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]{1,3}") 
 _LONGEST_NUMBER = 400  # characters; Python converts no whole number of more than 4300 digits
 
 
-def read_yaml(text: str, name: str) -> tuple[Any, dict[Path, str]]:
+def read_yaml(text: str, name: str) -> tuple[Any, dict[KeyPath, str]]:
     """The data, and where each value was written (``name:line``), by its path.
 
     Raises ScenarioError for what is not YAML, says a key twice or is too large.
@@ -61,7 +61,7 @@ def too_long() -> str:
 class _Refused(Exception):  # noqa: N818 - reads as what happened
     """There is no sense in reading on."""
 
-    def __init__(self, line: int | None, path: Path, message: str) -> None:
+    def __init__(self, line: int | None, path: KeyPath, message: str) -> None:
         super().__init__(message)
         self.line, self.path = line, path
 
@@ -74,7 +74,7 @@ class _Reader:
         self._name = name
         self._measures: dict[int, tuple[int, int]] = {}  # of each node: its values, and how deep they are nested
         self._open: set[int] = set()  # the nodes that are being measured, from the outermost in
-        self.places: dict[Path, str] = {}
+        self.places: dict[KeyPath, str] = {}
         self.problems: list[Problem] = []
 
     def read(self) -> Any:
@@ -112,7 +112,7 @@ class _Reader:
             message = "not readable as YAML: an escape that stands for no character"
         raise _Refused(loader.get_mark().line + 1, (), message)
 
-    def _measure(self, node: yaml.Node, path: Path) -> tuple[int, int]:
+    def _measure(self, node: yaml.Node, path: KeyPath) -> tuple[int, int]:
         """Values and levels of a node, itself included, as they are when anchors and merges are written out."""
         if id(node) in self._open:
             raise _Refused(_line(node), path, "an anchor contains itself")
@@ -135,7 +135,7 @@ class _Reader:
             raise _Refused(_line(node), path, f"nested too deeply: a scenario has at most {MAX_DEPTH} levels")
         return values, depth
 
-    def _value(self, loader: yaml.SafeLoader, node: yaml.Node, path: Path) -> Any:
+    def _value(self, loader: yaml.SafeLoader, node: yaml.Node, path: KeyPath) -> Any:
         known = _COLLECTIONS if isinstance(node, yaml.CollectionNode) else (*_SCALARS, f"{_YAML}value", _MERGE)
         if node.tag not in known:
             raise _Refused(_line(node), path, f"the tag {node.tag.replace(_YAML, '!!')} is not known here")
@@ -148,7 +148,7 @@ class _Reader:
         assert isinstance(node, yaml.ScalarNode)
         return self._scalar(loader, node, path)
 
-    def _scalar(self, loader: yaml.SafeLoader, node: yaml.ScalarNode, path: Path) -> Any:
+    def _scalar(self, loader: yaml.SafeLoader, node: yaml.ScalarNode, path: KeyPath) -> Any:
         text, kind = str(node.value), _SCALARS.get(node.tag, "text")
         if kind == "text" and node.style is None and _EXPONENT.fullmatch(text):
             return float(text)
@@ -169,7 +169,7 @@ class _Reader:
             raise _Refused(_line(node), path, f"{shortened(text)} is too large a number")
         return value
 
-    def _mapping(self, loader: yaml.SafeLoader, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
+    def _mapping(self, loader: yaml.SafeLoader, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
         loader.flatten_mapping(node)
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
@@ -185,7 +185,7 @@ class _Reader:
             result[key] = self._value(loader, value_node, (*path, key))
         return result
 
-    def _refuse_repeated(self, node: yaml.MappingNode, path: Path) -> None:
+    def _refuse_repeated(self, node: yaml.MappingNode, path: KeyPath) -> None:
         first: dict[str, str] = {}
         for key_node, _ in node.value:
             if not isinstance(key_node, yaml.ScalarNode):

@@ -6,21 +6,19 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from orchestrator.scenario.faults import FaultSpec
-from orchestrator.scenario.topology import Topology
-
-Direction = tuple[str, str]  # source and target
+from orchestrator.scenario.topology import Ends, Topology
 
 
-def links_by_node(links: Iterable[Direction]) -> dict[str, list[Direction]]:
+def links_by_node(links: Iterable[Ends]) -> dict[str, list[Ends]]:
     """The directions from or to each node."""
-    found: defaultdict[str, list[Direction]] = defaultdict(list)
+    found: defaultdict[str, list[Ends]] = defaultdict(list)
     for link in links:
         for node in link:
             found[node].append(link)
     return found
 
 
-def links_between(a: Collection[str], b: Collection[str], links: Iterable[Direction]) -> tuple[Direction, ...]:
+def links_between(a: Collection[str], b: Collection[str], links: Iterable[Ends]) -> tuple[Ends, ...]:
     """The directions that lead from one side to the other."""
     return tuple(link for link in links if (link[0] in a and link[1] in b) or (link[0] in b and link[1] in a))
 
@@ -30,7 +28,7 @@ def candidates(spec: FaultSpec, topology: Topology) -> list[str]:
     return [spec.node] if spec.node is not None else spec.nodes or topology.group(spec.of or "")
 
 
-def affected(spec: FaultSpec, topology: Topology, links: Sequence[Direction]) -> tuple[Direction, ...]:
+def affected(spec: FaultSpec, topology: Topology, links: Sequence[Ends]) -> tuple[Ends, ...]:
     """The directions that a rule may touch, whatever is drawn."""
     if spec.between is not None:
         a, b = (set(topology.expand(side)) for side in spec.between)

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
+from node.assignment import Tier
 from orchestrator.scenario.strict import Strict, nearest
 from orchestrator.scenario.words import describe, shortened
 
-Tier = Literal["cloud", "edge", "device"]
+Ends = tuple[str, str]  # the nodes of one direction of a link: source, target
 LINK_CLASSES = ("device-edge", "edge-cloud", "edge-edge", "device-cloud")
 GROUPS = {"devices": "device", "edges": "edge"}
 MAX_NODES = 65_000  # the /16 that addresses are taken from has 65,534

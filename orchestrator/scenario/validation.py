@@ -8,6 +8,7 @@ from typing import Any
 
 from netem.units import format_duration
 from node.algorithms.registry import ALGORITHMS
+from node.assignment import Tier
 from node.catalogue.datasets import DATASETS
 from node.catalogue.models import MODEL_GROUPS
 from node.catalogue.partitions import PARTITIONS
@@ -17,16 +18,16 @@ from node.parameters import read_parameters
 from orchestrator import text
 from orchestrator.scenario.fault_validation import check_faults
 from orchestrator.scenario.hardware import HARDWARE
-from orchestrator.scenario.links import Finding, Resolved, resolve
+from orchestrator.scenario.links import Mistake, Resolved, resolve
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import unknown
-from orchestrator.scenario.topology import LINK_CLASSES, Tier, unknown_node
+from orchestrator.scenario.topology import LINK_CLASSES, unknown_node
 
 SHORTEST_BEAT = 0.01  # s
 _TIERS = ("device", "edge", "cloud")
 
 
-def check(scenario: Scenario) -> list[Finding]:
+def check(scenario: Scenario) -> list[Mistake]:
     """Everything that is wrong, in the order of the checks."""
     if too_many := scenario.topology.too_many_pairs(scenario.mesh):
         return [(("topology",), too_many)]
@@ -36,7 +37,7 @@ def check(scenario: Scenario) -> list[Finding]:
         *_model(scenario),
         *_data(scenario),
         *_hardware(scenario),
-        *links.findings,
+        *links.mistakes,
         *_mesh(scenario),
         *_waiting(scenario, links),
         *_quorum(scenario),
@@ -45,7 +46,7 @@ def check(scenario: Scenario) -> list[Finding]:
     ]
 
 
-def _algorithm(scenario: Scenario) -> Iterator[Finding]:
+def _algorithm(scenario: Scenario) -> Iterator[Mistake]:
     topology, algorithm = scenario.topology, ALGORITHMS[scenario.algorithm.name]
     if reason := algorithm.problem(cloud=topology.cloud, edges=topology.edges, devices=topology.device_count):
         yield ("topology",), reason
@@ -68,14 +69,14 @@ def algorithm_params(scenario: Scenario) -> LocalTraining:
     return read_parameters(ALGORITHMS[scenario.algorithm.name].params, given)
 
 
-def _model(scenario: Scenario) -> Iterator[Finding]:
+def _model(scenario: Scenario) -> Iterator[Mistake]:
     model, algorithm = scenario.model.name, ALGORITHMS[scenario.algorithm.name]
     if model in MODEL_GROUPS and not algorithm.personal:
         able = ", ".join(each.name for each in ALGORITHMS.values() if each.personal)
         yield ("model",), f"{model} gives clients different models, {algorithm.name} has one for all ({able} does not)"
 
 
-def _data(scenario: Scenario) -> Iterator[Finding]:
+def _data(scenario: Scenario) -> Iterator[Mistake]:
     data = scenario.data
     scheme = PARTITIONS[data.partition.name]
     names = {entry.name for entry in fields(scheme.params)}
@@ -102,7 +103,7 @@ def partition_params(scenario: Scenario) -> dict[str, Any]:
     return dict(scenario.data.partition.params) | ({} if own is None else {"samples_per_client": own})
 
 
-def _hardware(scenario: Scenario) -> Iterator[Finding]:
+def _hardware(scenario: Scenario) -> Iterator[Mistake]:
     names = scenario.topology.names
     for key, spec in scenario.hardware.items():
         if key not in names and key not in _TIERS:
@@ -111,14 +112,14 @@ def _hardware(scenario: Scenario) -> Iterator[Finding]:
             yield ("hardware", key), unknown("hardware class", spec.class_, HARDWARE)
 
 
-def _mesh(scenario: Scenario) -> Iterator[Finding]:
+def _mesh(scenario: Scenario) -> Iterator[Mistake]:
     if scenario.topology.mesh is False and "edge-edge" in scenario.links:
         yield ("topology", "mesh"), "false, but links has edge-edge: leave one of them out"
     if scenario.topology.mesh is False and ALGORITHMS[scenario.algorithm.name].meshed:
         yield ("topology", "mesh"), f"false, but edges of {scenario.algorithm.name} talk to one another: leave it out"
 
 
-def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Finding]:
+def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
     timeouts = scenario.timeouts
     slowest = {direction: max(profile.latency for profile in found) for direction, found in links.extremes.items()}
     round_trip = max((slowest[a, b] + slowest[b, a] for a, b in slowest), default=0.0)
@@ -136,7 +137,7 @@ def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Finding]:
             yield ("gathering", name), "must be above 0s"
 
 
-def _quorum(scenario: Scenario) -> Iterator[Finding]:
+def _quorum(scenario: Scenario) -> Iterator[Mistake]:
     """Whoever gathers must ask as many as are to answer; the first that does not is told."""
     count, topology = scenario.gathering.quorum.count, scenario.topology
     algorithm = ALGORITHMS[scenario.algorithm.name]
@@ -159,7 +160,7 @@ def _quorum(scenario: Scenario) -> Iterator[Finding]:
         yield ("gathering", "quorum"), f"edge-0 cannot wait for {count} answers: it asks {others} too"
 
 
-def _expectations(scenario: Scenario, link_classes: Set[str]) -> Iterator[Finding]:
+def _expectations(scenario: Scenario, link_classes: Set[str]) -> Iterator[Mistake]:
     expect, names = scenario.expect, {member.name for member in scenario.topology.members()}
     if expect.rounds is not None and expect.rounds > scenario.rounds:
         yield ("expect", "rounds"), f"{expect.rounds} is more than the run has, {scenario.rounds}"

@@ -33,8 +33,7 @@ from orchestrator.scenario.quantities import Fraction
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import Strict, problems
-from orchestrator.scenario.syntax import MAX_CHARACTERS, too_long
-from orchestrator.scenario.syntax import Path as YamlPath
+from orchestrator.scenario.syntax import MAX_CHARACTERS, KeyPath, too_long
 from orchestrator.scenario.topology import unknown_node
 from orchestrator.scenario.words import dotted
 
@@ -166,7 +165,7 @@ def _products(vary: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
         yield dict(zip(vary, values, strict=True))
 
 
-def _places(source: Document, above: YamlPath, overrides: Mapping[str, Any]) -> dict[str, str]:
+def _places(source: Document, above: KeyPath, overrides: Mapping[str, Any]) -> dict[str, str]:
     """The overrides as assignments, each with the place in the sweep's file that says it."""
     return {assignment(path, value): source.place((*above, path)) for path, value in overrides.items()}
 
@@ -179,7 +178,7 @@ def _contradictions(read: SweepFile, source: Document) -> Iterator[Problem]:
     for index, seed in enumerate(read.seeds):
         if seed in read.seeds[:index]:
             yield Problem(source.place(("seeds", index)), dotted(("seeds", index)), f"the seed {seed} is given twice")
-    seeds: list[YamlPath] = [*(("cases", case, "seed") for case in read.cases), ("vary", "seed")]
+    seeds: list[KeyPath] = [*(("cases", case, "seed") for case in read.cases), ("vary", "seed")]
     for place in seeds:
         if place in source.places:
             yield Problem(source.place(place), dotted(place), "write seeds under 'seeds', over which the mean is taken")

@@ -25,7 +25,7 @@ from orchestrator.sweep.tables import markdown, to_json
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SweepOutcome:
     """How a sweep ended, and with which exit code."""
 
     sweep: Sweep
@@ -47,7 +47,7 @@ class Outcome:
 
 def carry_out(
     sweep: Sweep, directory: Path, *, workers: int | None, again: bool = False, tell: Callable[[str], None]
-) -> Outcome:
+) -> SweepOutcome:
     """Run every combination of a sweep in ``directory``, one after another; sweep.json and sweep.md follow each run.
 
     A combination whose run is complete there, with an equal plan, is not run again, unless ``again``; a failed one does
@@ -60,7 +60,7 @@ def carry_out(
         _write(sweep, directory, results)
         if sweeper.interrupted:
             break
-    return Outcome(sweep, directory, tuple(results), sweeper.interrupted)
+    return SweepOutcome(sweep, directory, tuple(results), sweeper.interrupted)
 
 
 def _write(sweep: Sweep, directory: Path, results: Sequence[Result]) -> None:

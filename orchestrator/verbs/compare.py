@@ -22,7 +22,7 @@ TARGETS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99)
 
 
 @dataclass(frozen=True)
-class Difference:
+class SettingDifference:
     """One setting of the effective scenario; None where a run does not have it."""
 
     setting: str
@@ -31,7 +31,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedFigure:
     """One figure of both runs. ``unit`` says how it is read: "fraction", "s", "bytes", "count" or "text"."""
 
     name: str
@@ -54,8 +54,8 @@ class Comparison:
     a: str
     b: str
     same_scenario: bool
-    differences: tuple[Difference, ...]
-    rows: tuple[Row, ...]
+    differences: tuple[SettingDifference, ...]
+    rows: tuple[ComparedFigure, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; each row also with its change."""
@@ -93,17 +93,17 @@ def compare(a: Side, b: Side) -> Comparison:
     differences = _differences(a.effective, b.effective)
     one, other = a.summary, b.summary
     rows = [
-        Row("verdict", "text", one["verdict"], other["verdict"]),
-        Row("ended", "text", one["ended"] or a.status, other["ended"] or b.status),
-        Row("rounds", "count", one["rounds"], other["rounds"]),
-        Row("time", "s", one["seconds"], other["seconds"]),
-        Row("accuracy at the end", "fraction", one["accuracy"]["global"], other["accuracy"]["global"]),
+        ComparedFigure("verdict", "text", one["verdict"], other["verdict"]),
+        ComparedFigure("ended", "text", one["ended"] or a.status, other["ended"] or b.status),
+        ComparedFigure("rounds", "count", one["rounds"], other["rounds"]),
+        ComparedFigure("time", "s", one["seconds"], other["seconds"]),
+        ComparedFigure("accuracy at the end", "fraction", one["accuracy"]["global"], other["accuracy"]["global"]),
         *_accuracy_at_rounds(a, b),
         *_time_to_accuracy(a, b),
         *_by_key("delivered", "bytes", one["bytes"], other["bytes"]),
         *_by_key("messages", "count", one["messages"], other["messages"]),
-        Row("faults made", "count", _made(one), _made(other)),
-        Row("overruns", "count", one["overruns"], other["overruns"]),
+        ComparedFigure("faults made", "count", _made(one), _made(other)),
+        ComparedFigure("overruns", "count", one["overruns"], other["overruns"]),
         *_by_key("check", "text", _verdicts(one), _verdicts(other)),
     ]
     return Comparison(a.run, b.run, not differences, tuple(differences), tuple(rows))
@@ -123,26 +123,28 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     write_table(console, ("", "a", "b", "b − a"), results, title="results", right={1, 2, 3})
 
 
-def _accuracy_at_rounds(a: Side, b: Side) -> list[Row]:
+def _accuracy_at_rounds(a: Side, b: Side) -> list[ComparedFigure]:
     """At the last round that both reached, and at half of it."""
     common = sorted(a.accuracy.keys() & b.accuracy.keys())
     if not common:
         return []
     chosen = sorted({common[(len(common) - 1) // 2], common[-1]})
     return [
-        Row(f"accuracy at round {round}", "fraction", finite(a.accuracy[round]), finite(b.accuracy[round]))
+        ComparedFigure(f"accuracy at round {round}", "fraction", finite(a.accuracy[round]), finite(b.accuracy[round]))
         for round in chosen
     ]
 
 
-def _time_to_accuracy(a: Side, b: Side) -> list[Row]:
+def _time_to_accuracy(a: Side, b: Side) -> list[ComparedFigure]:
     """Seconds of training to each target that at least one run reached; the three highest."""
-    rows = [Row(f"time to {target:.0%}", "s", a.reached.get(target), b.reached.get(target)) for target in TARGETS]
+    rows = [
+        ComparedFigure(f"time to {target:.0%}", "s", a.reached.get(target), b.reached.get(target)) for target in TARGETS
+    ]
     return [row for row in rows if row.a is not None or row.b is not None][-3:]
 
 
-def _by_key(name: str, unit: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Row]:
-    return [Row(f"{name}: {key}", unit, a.get(key), b.get(key)) for key in dict.fromkeys([*a, *b])]
+def _by_key(name: str, unit: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[ComparedFigure]:
+    return [ComparedFigure(f"{name}: {key}", unit, a.get(key), b.get(key)) for key in dict.fromkeys([*a, *b])]
 
 
 def _made(result: Mapping[str, Any]) -> int:
@@ -153,7 +155,7 @@ def _verdicts(result: Mapping[str, Any]) -> dict[str, str]:
     return {check["name"]: check["verdict"] for check in result["checks"]}
 
 
-def _differences(a: Any, b: Any, path: str = "") -> list[Difference]:
+def _differences(a: Any, b: Any, path: str = "") -> list[SettingDifference]:
     """The leaves at which two nested settings differ, by their path in the scenario."""
     if isinstance(a, dict) and isinstance(b, dict):
         keys = dict.fromkeys([*a, *b])
@@ -168,7 +170,7 @@ def _differences(a: Any, b: Any, path: str = "") -> list[Difference]:
             for index, (one, other) in enumerate(zip(a, b, strict=True))
             for difference in _differences(one, other, f"{path}.{index}")
         ]
-    return [] if a == b else [Difference(path, a, b)]
+    return [] if a == b else [SettingDifference(path, a, b)]
 
 
 def _setting(value: Any) -> str:
@@ -191,7 +193,7 @@ def _value(value: float | str | None, unit: str) -> Cell:
     return _WRITE[unit](value)
 
 
-def _change(row: Row) -> str:
+def _change(row: ComparedFigure) -> str:
     if row.change is None:
         return "" if row.a == row.b or row.unit != "text" else "differs"
     if row.change == 0:

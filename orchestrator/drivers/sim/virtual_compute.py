@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from node.runtime.compute import Mode
 
-Cost = Callable[[int, Mode], float]  # (samples, mode) -> seconds on a core of speed 1
+CostFunction = Callable[[int, Mode], float]  # (samples, mode) -> seconds on a core of speed 1
 
 
 class Work(Protocol):
@@ -36,7 +36,7 @@ class Pool(Protocol):
 class ModelledCompute:
     """The `Compute` of one simulated node. ``slow`` is a factor on the speed that faults may set."""
 
-    def __init__(self, workers: Pool, cost: Cost, speed: float | None) -> None:
+    def __init__(self, workers: Pool, cost: CostFunction, speed: float | None) -> None:
         self.slow = 1.0
         self._workers = workers
         self._cost = cost

@@ -10,7 +10,8 @@ from netem.flow import Flow
 from netem.profile import LinkProfile
 from node.messaging.memory import MemoryNetwork
 from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
-from orchestrator.planning.plan import Ends, LinkPlan, NodePlan
+from orchestrator.planning.plan import LinkPlan, NodePlan
+from orchestrator.scenario.topology import Ends
 
 
 class ModelFabric:

@@ -35,7 +35,7 @@ COLLECTING = (700, 10, 10)  # Python's own thresholds: a step leaves few objects
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
-class Step:
+class Job:
     """A step for a worker: ``fn(*args)``."""
 
     def __init__(self, workers: Workers, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
@@ -62,7 +62,7 @@ class _Worker:
     def __init__(self, learner_of: Callable[[str], Learner]) -> None:
         self.memory = [[memoryview(mmap.mmap(-1, SLOT_BYTES)) for _ in range(2)] for _ in range(SLOTS)]  # in and out
         self.free = deque(range(SLOTS))
-        self.doing: dict[int, Step] = {}
+        self.doing: dict[int, Job] = {}
         self.socket, theirs = socket.socketpair()
         parent = os.getpid()
         self.pid = os.fork()
@@ -73,7 +73,7 @@ class _Worker:
             os._exit(0)
         theirs.close()
 
-    def start(self, step: Step) -> None:
+    def start(self, step: Job) -> None:
         """Hand a step over. CannotCrossError if that cannot be."""
         slot = self.free[0]
         fn: Any = step.fn
@@ -108,7 +108,7 @@ class Workers:
 
     def __init__(self, count: int, learner_of: Callable[[str], Learner]) -> None:
         self._workers = [_Worker(learner_of) for _ in range(count)]
-        self._waiting: deque[Step] = deque()
+        self._waiting: deque[Job] = deque()
         self._selector = selectors.DefaultSelector()
         for worker in self._workers:
             self._selector.register(worker.socket, selectors.EVENT_READ, worker)
@@ -118,9 +118,9 @@ class Workers:
     def pids(self) -> list[int]:
         return [worker.pid for worker in self._workers]
 
-    def submit(self, fn: Callable[..., Any], *args: Any) -> Step:
+    def submit(self, fn: Callable[..., Any], *args: Any) -> Job:
         """Have ``fn(*args)`` done, as soon as a worker is free."""
-        step = Step(self, fn, args)
+        step = Job(self, fn, args)
         if self._waiting or not self._start(step):
             self._waiting.append(step)
         return step
@@ -145,7 +145,7 @@ class Workers:
             os.kill(worker.pid, signal.SIGKILL)
             os.waitpid(worker.pid, 0)
 
-    def _start(self, step: Step) -> bool:
+    def _start(self, step: Job) -> bool:
         """Whether a worker could take it, or it was done here."""
         worker: _Worker = max(self._workers, key=lambda each: len(each.free))
         if not worker.free:

@@ -10,13 +10,13 @@ from netem.profile import LinkProfile
 from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.fededs.parameters import FedEDS
 from node.algorithms.parameters import FedAvg, FedFeat, HierFAVG, OnlyEdge
-from orchestrator.planning.deadlines import Workload, deadlines, transfer
+from orchestrator.planning.deadlines import RoundWork, deadlines, transfer
 
 SLOW = LinkProfile(latency=0.1, jitter=0.05, rate=1e6)
 FAST = LinkProfile(latency=0.01)
 
 # One million parameters: 20 ms a sample. 4 MB at 1 mbit are 32 s.
-WORK = Workload(
+WORK = RoundWork(
     parameters=1_000_000, model_bytes=4_000_000, features=500, classes=10, clients=10, samples=100, speed=0.5
 )
 

@@ -10,11 +10,11 @@ import pytest
 from orchestrator.errors import PlanError
 from orchestrator.planning.timeline import Fault, FaultTime, expand, joins
 from orchestrator.scenario.faults import FaultSpec
-from orchestrator.scenario.targets import Direction, links_between
-from orchestrator.scenario.topology import Topology
+from orchestrator.scenario.targets import links_between
+from orchestrator.scenario.topology import Ends, Topology
 
 TOPOLOGY = Topology(edges=2, devices_per_edge=5)
-LINKS: list[Direction] = [
+LINKS: list[Ends] = [
     (a, b) for pair in TOPOLOGY.pairs(mesh=False) for a, b in ((pair.lower, pair.upper), (pair.upper, pair.lower))
 ]
 

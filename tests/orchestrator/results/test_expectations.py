@@ -39,7 +39,7 @@ class Run:
             row = dict.fromkeys(COUNTERS, 0) | {"source": source, "target": target, "link_class": link_class}
             self.record.counters(20.0, [row | {"delivered": 1000, "delivered_bytes": size * 10**6}])
 
-    def finding(self, ended: str = "rounds", **verdicts: str) -> tuple[str, str] | None:
+    def assessment(self, ended: str = "rounds", **verdicts: str) -> tuple[str, str] | None:
         self.record.outcome(21.0, {"ended": ended})
         self.record.close()
         return as_expected(History.open(self.directory), lambda name: verdicts.get(name))
@@ -81,11 +81,11 @@ class Run:
     ],
 )
 def test_each_expectation_is_a_sentence(tmp_path: Path, expect: dict[str, Any], verdict: str, sentence: str) -> None:
-    assert Run(tmp_path, expect).finding(finished="pass", learned="unknown") == (verdict, sentence)
+    assert Run(tmp_path, expect).assessment(finished="pass", learned="unknown") == (verdict, sentence)
 
 
 def test_what_was_not_met_comes_first(tmp_path: Path) -> None:
-    assert Run(tmp_path, {"accuracy": "10%", "rounds": 3, "bytes": "1mb"}).finding() == (
+    assert Run(tmp_path, {"accuracy": "10%", "rounds": 3, "bytes": "1mb"}).assessment() == (
         "fail",
         "2 rounds done, expected 3 at least; 4 MB over all links, expected 1mb at most; "
         "the others were met: accuracy 60.0%, expected 10% at least",
@@ -95,7 +95,7 @@ def test_what_was_not_met_comes_first(tmp_path: Path) -> None:
 def test_a_figure_that_is_not_a_number_meets_no_limit(tmp_path: Path) -> None:
     run = Run(tmp_path, {"metrics": [{"name": "loss", "at_most": 1000}]})
     run.record.metric(20.0, "cloud", 2, "global", "loss", float("nan"))
-    assert run.finding() == ("fail", "global loss nan, expected 1000 at most")
+    assert run.assessment() == ("fail", "global loss nan, expected 1000 at most")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_figure_that_is_not_a_number_meets_no_limit(tmp_path: Path) -> None:
 def test_nothing_is_said_where_nothing_is_expected_or_nobody_was_to_train(
     tmp_path: Path, expect: dict[str, Any], ended: str
 ) -> None:
-    assert Run(tmp_path, expect).finding(ended) is None
+    assert Run(tmp_path, expect).assessment(ended) is None
 
 
 def test_a_run_that_goes_on_is_not_judged(tmp_path: Path) -> None:

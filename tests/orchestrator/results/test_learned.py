@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.results.history import History
-from orchestrator.results.learned import Chance, Score, abandoned, chance, diverged, judged, learned, mean_chance
+from orchestrator.results.learned import BestAccuracy, Chance, abandoned, chance, diverged, judged, learned, mean_chance
 from orchestrator.results.record import Record
 from orchestrator.results.rows import Event
 from tests.orchestrator.example_run import Example, plan_of
@@ -42,7 +42,7 @@ def test_the_mean_over_several_test_sets_strays_less() -> None:
     ],
 )
 def test_an_accuracy_must_be_better_than_luck(accuracies: list[float], verdict: str, words: str) -> None:
-    found = judged([Score("here", accuracy, 2, EVEN) for accuracy in accuracies])
+    found = judged([BestAccuracy("here", accuracy, 2, EVEN) for accuracy in accuracies])
     assert found[0] == verdict
     assert words in found[1]
 
@@ -91,20 +91,20 @@ class Run:
             self.record.metric(10.0 * round, node, round, scope, "accuracy", value)
         return self
 
-    def finding(self, ended: str = "rounds") -> tuple[str, str] | None:
+    def assessment(self, ended: str = "rounds") -> tuple[str, str] | None:
         self.record.outcome(50.0, {"ended": ended})
         self.record.close()
         return learned(History.open(self.directory))
 
 
 def test_a_run_that_learned_passes(tmp_path: Path) -> None:
-    found = Run(tmp_path).rounds().accuracy(0.1, 0.5, 0.8, 0.7).finding()
+    found = Run(tmp_path).rounds().accuracy(0.1, 0.5, 0.8, 0.7).assessment()
     assert found == ("pass", "accuracy 80.0% on the global test set in round 3, where a guess reaches 10.0%")
 
 
 @pytest.mark.parametrize(("reported", "words"), [((), "no accuracy was reported"), ((0.1, 0.105), "than a guess")])
 def test_silence_and_a_model_at_chance_are_unknown(tmp_path: Path, reported: tuple[float, ...], words: str) -> None:
-    found = Run(tmp_path).rounds().accuracy(*reported).finding()
+    found = Run(tmp_path).rounds().accuracy(*reported).assessment()
     assert found is not None
     assert found[0] == "unknown"
     assert words in found[1]
@@ -112,15 +112,15 @@ def test_silence_and_a_model_at_chance_are_unknown(tmp_path: Path, reported: tup
 
 def test_the_number_of_samples_that_are_evaluated_decides_what_is_luck(tmp_path: Path) -> None:
     few = {"name": "hierfavg", "params": {"evaluate_samples": 100}}  # 0.1 + 3 · 0.03; of all 10,000 it is 0.109
-    assert (Run(tmp_path / "all").rounds().accuracy(0.15).finding() or "")[0] == "pass"
-    assert (Run(tmp_path / "few", algorithm=few).rounds().accuracy(0.15).finding() or "")[0] == "unknown"
+    assert (Run(tmp_path / "all").rounds().accuracy(0.15).assessment() or "")[0] == "pass"
+    assert (Run(tmp_path / "few", algorithm=few).rounds().accuracy(0.15).assessment() or "")[0] == "unknown"
 
 
 def test_plans_that_do_not_tell_the_shares_of_labels_have_equal_ones(tmp_path: Path) -> None:
     data = {"classes": 4, "test_samples": 10_000}
-    assert (Run(tmp_path / "a", data=data).rounds().accuracy(0.26).finding() or "")[0] == "unknown"
-    assert (Run(tmp_path / "b", data=data).rounds().accuracy(0.27).finding() or "")[0] == "pass"
-    assert (Run(tmp_path / "c", data={}).rounds().accuracy(0.9).finding() or "")[0] == "unknown"
+    assert (Run(tmp_path / "a", data=data).rounds().accuracy(0.26).assessment() or "")[0] == "unknown"
+    assert (Run(tmp_path / "b", data=data).rounds().accuracy(0.27).assessment() or "")[0] == "pass"
+    assert (Run(tmp_path / "c", data={}).rounds().accuracy(0.9).assessment() or "")[0] == "unknown"
 
 
 def test_coordinators_with_labels_of_their_own_learned_though_nobody_knows_all_labels(tmp_path: Path) -> None:
@@ -129,18 +129,18 @@ def test_coordinators_with_labels_of_their_own_learned_though_nobody_knows_all_l
     for node in nodes:
         node["test_counts"] = {"edge": [500, 500], "device": [100, 100]}.get(node["tier"], [])
     silo = Run(tmp_path / "silo", nodes=nodes).rounds().accuracy(0.1).accuracy(0.95, node="edge-0", scope="own")
-    assert silo.finding() == (
+    assert silo.assessment() == (
         "pass",
         "accuracy 95.0% on coordinators' own test sets in round 1, where a guess reaches 50.0%",
     )
     device = Run(tmp_path / "device", nodes=nodes).rounds().accuracy(0.1).accuracy(0.95, node="device-0-0", scope="own")
-    assert (device.finding() or "")[0] == "unknown"  # it trained alone, whatever became of the federation
+    assert (device.assessment() or "")[0] == "unknown"  # it trained alone, whatever became of the federation
 
 
 def test_what_is_not_finite_fails_however_accurate_the_model_is(tmp_path: Path) -> None:
     run = Run(tmp_path).rounds().accuracy(0.9)
     run.record.event(12.0, "device-0-1", "not_finite", 2, {"what": "loss", "scope": "train"})
-    assert run.finding() == ("fail", "NaN or an infinity, first at device-0-1 in round 2 (train loss)")
+    assert run.assessment() == ("fail", "NaN or an infinity, first at device-0-1 in round 2 (train loss)")
 
 
 @pytest.mark.parametrize(
@@ -150,13 +150,13 @@ def test_what_is_not_finite_fails_however_accurate_the_model_is(tmp_path: Path) 
 def test_rounds_may_come_to_nothing_as_often_as_the_scenario_says(
     tmp_path: Path, count: int, expect: dict[str, str], verdict: str
 ) -> None:
-    found = Run(tmp_path, {"expect": expect}).rounds().rounds("edge-0", abandoned=count).accuracy(0.9).finding()
+    found = Run(tmp_path, {"expect": expect}).rounds().rounds("edge-0", abandoned=count).accuracy(0.9).assessment()
     assert found is not None
     assert found[0] == verdict
     assert f"rounds came to nothing for want of answers: {count} of 4 at edge-0" in found[1]
 
 
 def test_who_did_not_train_did_not_learn(tmp_path: Path) -> None:
-    assert Run(tmp_path / "calibrated").finding("calibrated") is None
-    early = Run(tmp_path / "early").finding("after")
+    assert Run(tmp_path / "calibrated").assessment("calibrated") is None
+    early = Run(tmp_path / "early").assessment("after")
     assert early == ("unknown", "no round was finished, so nobody can have learned")

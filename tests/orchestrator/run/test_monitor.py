@@ -76,7 +76,7 @@ class Shown:
         self.snapshot = snapshot
 
 
-class PlayedFabric:
+class ReadableFabric:
     """A link engine whose counters the test sets."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ def verdicts(
     backlog = chain(dropped, repeat(0))
 
     async def main() -> list[str | None]:
-        stage, fabric, view, t = Stage(tmp_path, SCENARIO), PlayedFabric(), Shown(), 0.0
+        stage, fabric, view, t = Stage(tmp_path, SCENARIO), ReadableFabric(), Shown(), 0.0
         shown: list[str | None] = []
         load = lambda: HostLoad(busy=0.0, idle=0.0, waiting=None, dropped=next(backlog))  # noqa: E731
         run = RunContext(stage.plan, stage.directory, stage.record, lambda: t, cast(View, view))
@@ -149,7 +149,7 @@ def test_packets_lost_that_may_be_others_are_shown_as_not_known(tmp_path: Path) 
 def test_accuracy_and_loss_of_the_leading_node_are_shown(tmp_path: Path) -> None:
     async def main() -> None:
         stage, view = Stage(tmp_path, SCENARIO), Shown()
-        fabric = cast(Fabric, PlayedFabric())
+        fabric = cast(Fabric, ReadableFabric())
         run = RunContext(stage.plan, stage.directory, stage.record, lambda: 0.0, cast(View, view))
         monitor = Monitor(run, stage.session, fabric, None)
         await stage.train()

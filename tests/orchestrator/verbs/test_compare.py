@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.results.history import History
-from orchestrator.verbs.compare import Comparison, Row, compare, print_comparison, side
+from orchestrator.verbs.compare import ComparedFigure, Comparison, compare, print_comparison, side
 from tests.orchestrator.consoles import printed
 from tests.orchestrator.example_run import ROUND, Example
 
@@ -24,7 +24,7 @@ def normal(tmp_path: Path) -> History:
     return run(tmp_path / "normal", Example())
 
 
-def rows(comparison: Comparison) -> dict[str, Row]:
+def rows(comparison: Comparison) -> dict[str, ComparedFigure]:
     return {row.name: row for row in comparison.rows}
 
 

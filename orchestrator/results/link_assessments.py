@@ -11,14 +11,14 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.fidelity.overload import FULL_BACKLOG, FULL_HOST, Overload
-from orchestrator.results.verdicts import Finding, Verdict
+from orchestrator.results.verdicts import Assessment, Verdict
 
 LATE_SHARE = 0.02  # of the training that a node may lose to a busy host before its pace is not its hardware's
 LATE_PACKETS_SHARE = 0.01  # of a run's packets that may leave late; of the time they may be held up, LATE_SHARE
 LEAST_HELD_UP = 0.1  # s for which packets may be held up however short the run is
 
 
-def judge_overloads(overloads: Sequence[Overload], began: float, training: float, packets: int) -> Finding:
+def judge_overloads(overloads: Sequence[Overload], began: float, training: float, packets: int) -> Assessment:
     """What the overloads of a run come to: which part of the time and of the packets, where and why at the worst.
 
     ``began`` is the time at which training did, ``training`` the seconds that it took, ``packets`` what all links
@@ -51,7 +51,7 @@ def judge_overloads(overloads: Sequence[Overload], began: float, training: float
     return verdict, "; ".join(said)
 
 
-def judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Finding:
+def judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Assessment:
     """What the looks at the links (`orchestrator.fidelity.loss_audit`) come to: each with the seconds of training
     before it, the last one with what was counted in all. At least one."""
     found = looks[-1][1]

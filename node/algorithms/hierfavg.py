@@ -51,16 +51,22 @@ class Edge(Role):
         assert self.parent is not None
         while True:
             model = await self.receive("model", sender=self.parent)
-            t, w, samples = round_of(model), model.tensors, 0
-            for r in edge_rounds(t, self.params.kappa2):
-                with self.in_round(t, edge_round=r):
-                    devices = participants(self, self.params.participation, r)
-                    await self.publish(devices, "model", w, round=r)
-                    updates = fitting(self, await self.gather("update", devices, round=r), w)
-                    w = await average_of_devices(self, updates, w)
-                    samples += sum(update.fields["samples"] for update in updates)
+            t = round_of(model)
+            w, samples = await self.aggregate(model.tensors, t)
             await evaluate(self, w, t)
             await self.send(self.parent, "update", w if samples else None, round=t, samples=samples)
+
+    async def aggregate(self, w: State, t: int) -> tuple[State, int]:
+        """The edge's model after κ₂ edge rounds that begin with `w`, and |D^ℓ|."""
+        samples = 0
+        for r in edge_rounds(t, self.params.kappa2):
+            with self.in_round(t, edge_round=r):
+                devices = participants(self, self.params.participation, r)
+                await self.publish(devices, "model", w, round=r)
+                updates = fitting(self, await self.gather("update", devices, round=r), w)
+                w = await average_of_devices(self, updates, w)
+                samples += sum(update.fields["samples"] for update in updates)
+        return w, samples
 
 
 class Device(Role):

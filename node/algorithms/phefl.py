@@ -25,16 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from node.algorithms import hierfavg
-from node.algorithms.common import (
-    average,
-    average_of_devices,
-    evaluate,
-    fitting,
-    participants,
-    round_of,
-    with_samples,
-)
-from node.algorithms.hierfavg import edge_rounds
+from node.algorithms.common import average, evaluate, round_of, with_samples
 from node.learning.aggregation import State, weighted_mean
 from node.messaging.wire import Message
 from node.role import Role
@@ -92,7 +83,7 @@ class Cloud(Role):
         return cams
 
 
-class Edge(Role):
+class Edge(hierfavg.Edge):
     """Averages its devices and mixes the result with the cloud's model for it (Algorithm 2)."""
 
     async def run(self) -> None:
@@ -114,18 +105,6 @@ class Edge(Role):
                 trained = t
                 await self.checkpoint(t, eam, samples=samples)
             await self.send(self.parent, "update", eam if samples else None, round=t, samples=samples)
-
-    async def aggregate(self, peam: State, t: int) -> tuple[State, int]:
-        """EAM_k from the devices of this edge, and how many samples it stands for."""
-        eam, samples = peam, 0
-        for r in edge_rounds(t, self.params.kappa2):
-            with self.in_round(t, edge_round=r):
-                devices = participants(self, self.params.participation, r)
-                await self.publish(devices, "model", eam, round=r)
-                updates = fitting(self, await self.gather("update", devices, round=r), eam)
-                eam = await average_of_devices(self, updates, eam)
-                samples += sum(update.fields["samples"] for update in updates)
-        return eam, samples
 
     async def personalise(self, eam: State, cam: State, t: int) -> State:
         """PEAM_k of round t; what there is, if there is only one of the two models."""

@@ -84,7 +84,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ModelEntry:
     """A model; `measure(shape, classes, params)` gives its size in closed form, or raises ValueError for a shape it
     cannot take.
 
@@ -204,38 +204,40 @@ def _torchvision(shape: Shape, classes: int, params: Torchvision) -> Size:
     return Size(own.parameters + positions + head, own.buffers, own.counters, own.features)
 
 
-MODELS: dict[str, Entry] = {
+MODELS: dict[str, ModelEntry] = {
     model.name: model
     for model in (
-        Entry(
+        ModelEntry(
             "cnn",
             "two small 3x3 convolutions of stride 2 with batch normalisation (FedGen, FEELPGen)",
             NoParameters,
             _cnn,
         ),
-        Entry(
+        ModelEntry(
             "phefl-cnn",
             "5x5 convolutions 32 and 64 with pooling, 512 features (McMahan 2017, PHE-FL)",
             NoParameters,
             _phefl_cnn,
         ),
-        Entry("mlp", "hidden layers, one unless more are asked for", MLP, _mlp, _build_mlp),
-        Entry(
+        ModelEntry("mlp", "hidden layers, one unless more are asked for", MLP, _mlp, _build_mlp),
+        ModelEntry(
             "fedfeat-cnn",
             "two 5x5 convolutions with pooling, and a classifier of two layers (FedFeat+)",
             NoParameters,
             _fedfeat_cnn,
         ),
-        Entry("resnet18", "ResNet-18 for small images, without batch normalisation (FedEDS)", NoParameters, _resnet18),
-        Entry("lenet", "LeNet-5 (LeCun 1998): 84 features", NoParameters, _lenet),
-        Entry(
+        ModelEntry(
+            "resnet18", "ResNet-18 for small images, without batch normalisation (FedEDS)", NoParameters, _resnet18
+        ),
+        ModelEntry("lenet", "LeNet-5 (LeCun 1998): 84 features", NoParameters, _lenet),
+        ModelEntry(
             "separable-cnn",
             "depthwise separable convolutions with batch normalisation: 48 features",
             NoParameters,
             _separable_cnn,
         ),
-        Entry("tiny-resnet", "residual blocks of 16, 32 and 64 channels: 64 features", NoParameters, _tiny_resnet),
-        Entry("torchvision", "one of torchvision's networks (DFFKE)", Torchvision, _torchvision),
+        ModelEntry("tiny-resnet", "residual blocks of 16, 32 and 64 channels: 64 features", NoParameters, _tiny_resnet),
+        ModelEntry("torchvision", "one of torchvision's networks (DFFKE)", Torchvision, _torchvision),
     )
 }
 

@@ -98,7 +98,7 @@ class Environment:
     assignments: Mapping[str, Assignment] = field(default_factory=dict)
 
 
-class Entry(Protocol):
+class DriverEntry(Protocol):
     """The module of a driver. Importing it is quick; what is slow to import is imported by its functions."""
 
     def missing(self) -> list[HostError]:
@@ -114,6 +114,6 @@ class Entry(Protocol):
         nodes are simulated. HostError if this host cannot."""
 
 
-def entry_of(driver: str) -> Entry:
+def entry_of(driver: str) -> DriverEntry:
     """The entry of a driver, by its name in scenarios."""
-    return cast(Entry, importlib.import_module(DRIVERS[driver].module))
+    return cast(DriverEntry, importlib.import_module(DRIVERS[driver].module))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 @dataclass(frozen=True)
 class DriverKind:
-    """A driver: its module, which is an `orchestrator.drivers.base.Entry`, and what it can.
+    """A driver: its module, which is an `orchestrator.drivers.base.DriverEntry`, and what it can.
 
     simulated: nodes are coroutines on a virtual clock, links and computing are modelled, worker processes train.
     images: nodes are containers, each of them made from an image.

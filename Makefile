@@ -24,7 +24,7 @@ check: setup  ## every day: lint, types, import contracts and the quick tests, i
 	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs 2 lint quick; code=$$?; \
 	echo "make check took $$(($$(date +%s) - began)) s"; exit $$code
 quick: setup
-	$(BIN)/python -m pytest -q $(QUICK)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q $(QUICK)  # as nodes do: torch's threads hold one another up on a busy host
 test: setup lint  ## lint, types, import contracts, all tests
 	$(BIN)/python -m pytest
 campaign: setup  ## random scenarios in the simulation, each held against what must always hold; SEEDS=n of them from FIRST=n

@@ -23,8 +23,9 @@ QUICK := -m "not (slow or netns or e2e or long)" --ignore tests/lab --ignore tes
 check: setup  ## every day: lint, types, import contracts and the quick tests, in parallel; under 3 minutes on two idle cores
 	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs 2 lint quick; code=$$?; \
 	echo "make check took $$(($$(date +%s) - began)) s"; exit $$code
+quick test: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
 quick: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q $(QUICK)  # as nodes do: torch's threads hold one another up on a busy host
+	$(BIN)/python -m pytest -q $(QUICK)
 test: setup lint  ## lint, types, import contracts, all tests
 	$(BIN)/python -m pytest
 campaign: setup  ## random scenarios in the simulation, each held against what must always hold; SEEDS=n of them from FIRST=n

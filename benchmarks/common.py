@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from node.assignment import Assignment, DataAssignment, PeerAddress, Stop
+from node.role import Role
 from tests.node.assignments import free_port, make_keys
 
 MODEL_BYTES = 1_663_370 * 4  # McMahan's CNN for MNIST, 6.65 MB
@@ -21,6 +22,16 @@ def model() -> dict[str, Any]:
     """Eight tensors of random numbers, the size of the CNN."""
     values = np.random.default_rng(1).random(MODEL_BYTES // 4, np.float32)
     return {f"layer{place}": part for place, part in enumerate(np.array_split(values, 8))}
+
+
+class Echo(Role):
+    """Sends back what it gets."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        while True:
+            message = await self.receive("model")
+            await self.send(self.parent, "update", message.tensors, round=message.round)
 
 
 def star(center: str, leaves: Sequence[str], rounds: int = 1) -> dict[str, Assignment]:

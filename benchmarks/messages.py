@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common import Echo
 from benchmarks.rounds import Silent
 from netem.flow import Flow
 from netem.profile import LinkProfile
@@ -45,16 +46,6 @@ class Cloud(Role):
             await self.publish(self.children, "model", tensors, round=t)
             self.answers += len(await self.gather("update", self.children, round=t))
         self.ended = time.perf_counter()
-
-
-class Device(Role):
-    """Sends back what it gets."""
-
-    async def run(self) -> None:
-        assert self.parent is not None
-        while True:
-            message = await self.receive("model")
-            await self.send(self.parent, "update", message.tensors, round=message.round)
 
 
 class Unused:
@@ -100,6 +91,7 @@ def messages(devices: int = 10_000, rounds: int = 10) -> dict[str, Any]:
 
     async def perform() -> Cloud:
         network = MemoryNetwork(lambda source, target: Flow(LINK, LINK, seed=1))
+<<<<<<< /tmp/m.ours.py
 
         def transport(of: Assignment) -> MemoryTransport:
             return network.transport(of.node, [peer.name for peer in of.peers], timeouts=of.timeouts)
@@ -109,6 +101,17 @@ def messages(devices: int = 10_000, rounds: int = 10) -> dict[str, Any]:
         devices = [Device(each, transport(each), Unused(), Silent()) for each in others]
         await asyncio.gather(*(role.perform() for role in (cloud, *devices)))
         return cloud
+=======
+        roles = []
+        for assignment in assignments:
+            transport = network.transport(
+                assignment.node, [peer.name for peer in assignment.peers], timeouts=assignment.timeouts
+            )
+            role_class = Cloud if assignment.leads else Echo
+            roles.append(role_class(assignment, transport, Unused(), Silent()))
+        await asyncio.gather(*(role.perform() for role in roles))
+        return roles[0]
+>>>>>>> /tmp/m.theirs.py
 
     assignments = star(devices, rounds)
     began = time.perf_counter()

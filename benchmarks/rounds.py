@@ -19,7 +19,7 @@ from typing import Any
 
 import zmq
 
-from benchmarks.common import MODEL_BYTES, model, processes, star
+from benchmarks.common import MODEL_BYTES, Echo, model, processes, star
 from node.assignment import Assignment
 from node.messaging.sockets import set_client_keys, set_server_keys
 from node.messaging.transport import ZmqTransport
@@ -130,16 +130,8 @@ class Coordinator(Role):
             assert len(updates) == len(self.children)
 
 
-class Client(Role):
-    async def run(self) -> None:
-        assert self.parent is not None
-        while True:
-            message = await self.receive("model")
-            await self.send(self.parent, "update", message.tensors, round=message.round)
-
-
 def _role_client(assignment: Assignment) -> None:
-    _perform(Client, assignment)
+    _perform(Echo, assignment)
 
 
 def _role_coordinator(assignment: Assignment) -> list[float]:

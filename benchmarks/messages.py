@@ -25,7 +25,7 @@ from benchmarks.rounds import Silent
 from netem.flow import Flow
 from netem.profile import LinkProfile
 from node.assignment import Assignment, DataAssignment, Keypair, PeerAddress, Stop
-from node.messaging.memory import MemoryNetwork, MemoryTransport
+from node.messaging.memory import MemoryNetwork
 from node.role import Role
 from node.runtime.clock import run_virtual
 
@@ -91,17 +91,6 @@ def messages(devices: int = 10_000, rounds: int = 10) -> dict[str, Any]:
 
     async def perform() -> Cloud:
         network = MemoryNetwork(lambda source, target: Flow(LINK, LINK, seed=1))
-<<<<<<< /tmp/m.ours.py
-
-        def transport(of: Assignment) -> MemoryTransport:
-            return network.transport(of.node, [peer.name for peer in of.peers], timeouts=of.timeouts)
-
-        first, *others = assignments
-        cloud = Cloud(first, transport(first), Unused(), Silent())
-        devices = [Device(each, transport(each), Unused(), Silent()) for each in others]
-        await asyncio.gather(*(role.perform() for role in (cloud, *devices)))
-        return cloud
-=======
         roles = []
         for assignment in assignments:
             transport = network.transport(
@@ -111,7 +100,6 @@ def messages(devices: int = 10_000, rounds: int = 10) -> dict[str, Any]:
             roles.append(role_class(assignment, transport, Unused(), Silent()))
         await asyncio.gather(*(role.perform() for role in roles))
         return roles[0]
->>>>>>> /tmp/m.theirs.py
 
     assignments = star(devices, rounds)
     began = time.perf_counter()

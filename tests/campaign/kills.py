@@ -155,6 +155,8 @@ def _strike(kill: Kill, run: Background) -> bool:
     else:
         wait_for(lambda: run.directory, "the run's directory")
     time.sleep(kill.after)  # the moment itself, which is nothing that could be waited for
+    with contextlib.suppress(AssertionError):  # a container takes its time
+        wait_for(lambda: run.process.poll() is not None or _pids(kill, run) or None, "its victim", LIMIT)
     pids = _pids(kill, run)
     if not pids or run.process.poll() is not None:
         return False

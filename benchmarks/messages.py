@@ -91,15 +91,15 @@ def messages(devices: int = 10_000, rounds: int = 10) -> dict[str, Any]:
 
     async def perform() -> Cloud:
         network = MemoryNetwork(lambda source, target: Flow(LINK, LINK, seed=1))
-        roles = []
-        for assignment in assignments:
-            transport = network.transport(
-                assignment.node, [peer.name for peer in assignment.peers], timeouts=assignment.timeouts
-            )
-            role_class = Cloud if assignment.leads else Echo
-            roles.append(role_class(assignment, transport, Unused(), Silent()))
-        await asyncio.gather(*(role.perform() for role in roles))
-        return roles[0]
+
+        def transport(of: Assignment) -> MemoryTransport:
+            return network.transport(of.node, [peer.name for peer in of.peers], timeouts=of.timeouts)
+
+        first, *others = assignments
+        cloud = Cloud(first, transport(first), Unused(), Silent())
+        devices = [Echo(each, transport(each), Unused(), Silent()) for each in others]
+        await asyncio.gather(*(role.perform() for role in (cloud, *devices)))
+        return cloud
 
     assignments = star(devices, rounds)
     began = time.perf_counter()

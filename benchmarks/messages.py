@@ -25,7 +25,7 @@ from benchmarks.rounds import Silent
 from netem.flow import Flow
 from netem.profile import LinkProfile
 from node.assignment import Assignment, DataAssignment, Keypair, PeerAddress, Stop
-from node.messaging.memory import MemoryNetwork
+from node.messaging.memory import MemoryNetwork, MemoryTransport
 from node.role import Role
 from node.runtime.clock import run_virtual
 

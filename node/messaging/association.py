@@ -1,6 +1,8 @@
 """What one node knows of one peer: whether it is there, and what goes to and comes from it. No sockets, no clock.
 
-Both transports do what an `Association` says, so that they agree on who is there. The rules:
+The transport with sockets follows an `Association` for each peer. The transport in memory has no packets to lose:
+`node.messaging.pair` keeps to the same rules with what the network knows, and `tests/conformance` holds both to them.
+The rules:
 
 1. A peer *joins* with its hello, and only a hello brings back a peer that was lost.
 2. It is *lost* when nothing of it was heard for ``lost_after``, when it took nothing for four times as long, when

@@ -17,7 +17,7 @@ from typing import Literal
 from node.assignment import Timeouts
 from node.errors import TransportError, WireError
 from node.messaging.association import BadMessage, Direction, Event, Joined, Left, Lost, Received, Traffic, Undelivered
-from node.messaging.pair import Delay, Flow, InFlight, Line, Tie
+from node.messaging.pair import Delay, Flow, InFlight, Line, NodePair
 from node.messaging.wire import LIMITS, Message, MessageLimits, check, handed_over
 
 FAREWELL = "goodbye"
@@ -32,7 +32,7 @@ class MemoryNetwork:
         self.endpoints: dict[str, MemoryTransport] = {}
         self.frozen: set[str] = set()
         self._flow = flow
-        self._ties: dict[frozenset[str], Tie] = {}
+        self._pairs: dict[frozenset[str], NodePair] = {}
 
     def transport(
         self, node: str, peers: Iterable[str], *, timeouts: Timeouts = _DEFAULT_TIMEOUTS, limits: MessageLimits = LIMITS
@@ -45,12 +45,12 @@ class MemoryNetwork:
         """Let nothing cross from source to target until ``restore``."""
         if not self.line(source, target).down:
             self.line(source, target).cut()
-            self.tie(source, target).update()
+            self.pair(source, target).update()
 
     def restore(self, source: str, target: str) -> None:
         if self.line(source, target).down:
             self.line(source, target).restore()
-            self.tie(source, target).update()
+            self.pair(source, target).update()
 
     def freeze(self, node: str, frozen: bool) -> None:
         """Stop a node, or let it go on: nothing reaches or leaves it meanwhile, nor is it met if it begins then."""
@@ -59,18 +59,18 @@ class MemoryNetwork:
             self.endpoints[node].freeze(frozen)
 
     def line(self, source: str, target: str) -> Line:
-        return self.tie(source, target).line_to[target]
+        return self.pair(source, target).line_to[target]
 
-    def tie(self, one: str, other: str) -> Tie:
+    def pair(self, one: str, other: str) -> NodePair:
         """What connects two nodes."""
         key = frozenset((one, other))
-        if key not in self._ties:
+        if key not in self._pairs:
             lines = {
                 target: Line(self._flow(source, target), self._deliver(source, target))
                 for source, target in ((other, one), (one, other))
             }
-            self._ties[key] = Tie(lines)
-        return self._ties[key]
+            self._pairs[key] = NodePair(lines)
+        return self._pairs[key]
 
     def _deliver(self, source: str, target: str) -> Callable[[InFlight], None]:
         def deliver(in_flight: InFlight) -> None:
@@ -93,7 +93,7 @@ class MemoryTransport:
         self._network = network
         self._limits = limits
         self._states: dict[str, Literal["unknown", "present", "lost", "left"]] = dict.fromkeys(peers, "unknown")
-        self._ties: dict[str, Tie] = {}
+        self._pairs: dict[str, NodePair] = {}
         self._waiting: defaultdict[str, list[InFlight]] = defaultdict(list)  # for peers that did not come yet
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._held_events: list[Event] = []
@@ -106,9 +106,9 @@ class MemoryTransport:
         self._network.endpoints[self.node] = self
         self.frozen = self.node in self._network.frozen
         for peer in self._states:
-            self._ties[peer] = tie = self._network.tie(self.node, peer)
-            tie.ends[self.node] = self
-            tie.update()
+            self._pairs[peer] = pair = self._network.pair(self.node, peer)
+            pair.ends[self.node] = self
+            pair.update()
 
     async def send(self, to: Iterable[str], message: Message, *, replace: bool = False) -> None:
         peers = list(to)
@@ -135,8 +135,8 @@ class MemoryTransport:
         if self._network.endpoints.get(self.node) is self:
             del self._network.endpoints[self.node]
             farewell = None if flush is None else InFlight(Message(FAREWELL, self.node), 0)
-            for tie in self._ties.values():
-                tie.end(self.node, farewell)
+            for pair in self._pairs.values():
+                pair.end(self.node, farewell)
 
     # For the network
 
@@ -149,14 +149,14 @@ class MemoryTransport:
                 self._events.put_nowait(event)
             for peer, in_flight in sends:
                 self._give(peer, in_flight)
-        for tie in self._ties.values():
-            tie.update()
+        for pair in self._pairs.values():
+            pair.update()
 
     def arrive(self, peer: str, in_flight: InFlight) -> None:
         """A message has crossed the network."""
         message = in_flight.message
         if message.kind == FAREWELL:
-            self._ties[peer].part()
+            self._pairs[peer].part()
             self._states[peer] = "left"
             self._tell(Left(peer))
             return
@@ -193,9 +193,9 @@ class MemoryTransport:
             self._held_sends.append((peer, in_flight))
         elif state == "present":
             self._count(peer, in_flight.message.kind, "sent", in_flight.size)
-            line = self._ties[peer].line_to[peer]
+            line = self._pairs[peer].line_to[peer]
             if line.send(in_flight) == math.inf and not line.down:
-                self._ties[peer].stall()
+                self._pairs[peer].stall()
         elif state == "unknown":
             self._waiting[peer].append(in_flight)
         else:

@@ -140,7 +140,7 @@ class Line:
 
 
 class End(Protocol):
-    """A node, as a tie knows it."""
+    """A node, as a pair knows it."""
 
     node: str
     patience: float  # s of silence after which it takes a peer for lost
@@ -154,7 +154,7 @@ class End(Protocol):
     def lose(self, peer: str, reason: str) -> None: ...
 
 
-class Tie:
+class NodePair:
     """A pair of nodes; ``line_to`` each, and an ``end`` for each that runs now (None: it does not)."""
 
     def __init__(self, lines_to: dict[str, Line]) -> None:

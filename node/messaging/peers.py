@@ -1,4 +1,4 @@
-"""All peers of one node, as both transports share them: queues, events, the passing of time. No sockets."""
+"""All peers of one node: queues, events, the passing of time. No sockets: a transport sends and receives the frames."""
 
 from __future__ import annotations
 

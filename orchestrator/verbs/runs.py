@@ -22,6 +22,7 @@ from orchestrator.results.verdicts import Verdict
 from orchestrator.run.launch import launch, prepared_plan
 from orchestrator.run.progress_line import Glimpse
 from orchestrator.scenario import reading
+from orchestrator.scenario.drivers import DRIVERS, listed
 
 RUNS = Path("runs")
 UNNAMED = Path("scenario.yaml")
@@ -94,8 +95,9 @@ def up(
     check_folder(Path(runs), "choose another folder for runs")
     file, text = (UNNAMED, _yaml(scenario)) if isinstance(scenario, Mapping) else (Path(scenario), None)
     read = reading.load(file, overrides) if text is None else reading.parse(text, str(file), overrides)
-    if workers is not None and read.driver != "sim":
-        raise RunError(f"workers: they are for the driver sim; under {read.driver} every node has a process")
+    if workers is not None and not DRIVERS[read.driver].simulated:
+        only = listed(simulated=True)
+        raise RunError(f"workers: they are for the driver {only}; under {read.driver} every node has a process")
     with reading.placed(file, overrides, text):
         plan = prepared_plan(read, file)
     outcome, directory = launch(

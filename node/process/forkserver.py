@@ -44,6 +44,7 @@ NODE_NAMESPACES = namespaces.CLONE_NEWNET | namespaces.CLONE_NEWUTS | namespaces
 
 def main(view: FileView) -> int:
     namespaces.die_with_parent(os.getppid())
+    namespaces.name_process("forkserver")
     started = time.perf_counter()
     preload()
     problem = ""

@@ -178,7 +178,7 @@ def _pids(kill: Kill, run: Background) -> list[int]:
             each.pid for each in run_processes(name) if each.part == "node" and each.command.startswith(kill.victim)
         ]
         return inside or outside
-    return [each.pid for each in run_processes(name) if each.part == kill.victim]
+    return [each.pid for each in run_processes(name) if kill.victim in (each.part, each.command)]
 
 
 def _left(directory: RunDirectory, before: set[str]) -> list[str]:

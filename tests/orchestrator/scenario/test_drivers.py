@@ -22,7 +22,7 @@ def compared(path: Path) -> Iterator[str]:
             parts = [part for each in operands for part in getattr(each, "elts", [each])]
             words = {part.value for part in parts if isinstance(part, ast.Constant)}
             if words & DRIVERS.keys():
-                yield f"{path.relative_to(ROOT)}:{found.lineno}"
+                yield f"{path.relative_to(ROOT)}:{operands[0].lineno}"
 
 
 def test_nobody_outside_of_the_drivers_compares_their_names() -> None:

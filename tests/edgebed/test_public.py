@@ -60,7 +60,7 @@ def test_the_packages_are_typed_and_shipped(package: str) -> None:
 def test_the_example_of_the_readme(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(first_scenario())
     section = README.partition("\n## Python\n")[2].partition("\n## ")[0]
-    (tmp_path / "example.py").write_text(textwrap.dedent(section.strip("\n").partition("\n\nPublic ")[0]))
+    (tmp_path / "example.py").write_text(textwrap.dedent(section.strip("\n").partition("\n\nThe public names ")[0]))
     check = "; import json; print(json.dumps([str(run.path), str(again.path), len(reported)]))"
     with (tmp_path / "example.py").open("a") as file:
         file.write("\n" + check.removeprefix("; "))

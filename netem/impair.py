@@ -1,38 +1,38 @@
-"""The one place that decides a packet's fate on a link: when it arrives, if it does.
+"""The only module that decides a packet's fate on a link: whether it arrives, and when.
 
-An Impairment is one direction of one link. `offer` is told of each frame and answers with its deliveries; it keeps no
-packets, does no I/O and never waits, so the userspace engine and the simulator run the same code, and a seed gives the
-same fates again. A frame passes these steps, the ones of tc-netem(8) with a tail-drop rate queue in front of the
+An Impairment is one direction of one link. `offer` takes each frame and returns its deliveries. It keeps no packets,
+does no I/O and never waits. Therefore the userspace engine and the simulator run the same code, and the same seed gives
+the same fates. A frame passes these steps, those of tc-netem(8) with a tail-drop rate queue in front of the
 propagation delay:
 
 1. loss         independent (Bernoulli) or Gilbert–Elliott; the chain decides by its state, then makes one step
-2. duplicate    a second copy is made; each copy passes the following steps by itself
-3. corrupt      the copy is marked; flipping the bit is left to who holds the bytes
+2. duplicate    a second copy is made; each copy passes the following steps independently
+3. corrupt      the copy is marked; the caller, which holds the bytes, flips the bit
 4. rate queue   first in, first out, one frame after the other at `rate`. The frame being sent and those waiting
-                occupy the buffer; a frame that finds no room is dropped (tail drop). An idle link takes any frame
+                occupy the buffer; a frame that does not fit is dropped (tail drop). An idle link takes any frame
 5. propagation  latency plus a jitter drawn per frame, at least 0, counted from the end of step 4
 
-**Order.** Deliveries keep the order of the queue: a frame is never delivered before the one ahead of it. The price is
-that jitter can only hold frames up. Frames closer together than the jitter wait for the slowest ahead of them, so the
-mean delay of a dense stream is above the latency and its spread below the jitter. A frame drawn by `reorder` leaves
-this order: it is delivered right after step 4, ahead of all that are still in step 5, as netem's reorder sends a packet
-immediately (tc-netem(8), reorder; netem skips its rate as well, here the rate always holds).
+**Order.** Deliveries keep the order of the queue: a frame is never delivered before its predecessor. As a consequence,
+jitter can only delay frames. Frames closer together than the jitter wait for the slowest frame ahead, so the mean delay
+of a dense stream is above the latency and its spread is below the jitter. A frame drawn by `reorder` leaves this order:
+it is delivered right after step 4, ahead of all frames in step 5. netem's reorder likewise sends a packet immediately
+(tc-netem(8), reorder), but there the packet also skips the rate; here the rate always holds.
 
-**Changes** (`Impairment.change`) do what a change of the medium does to a real link. Frames in step 5 are on their way
-and keep their times. Frames in step 4 have not been sent: they leave at the new rate, the rest of the one being sent
-too, and keep the delay drawn for them. So a slow moment of a schedule ends when it is over, however much waits.
-netem decides a packet's time when it is enqueued (sch_netem.c, netem_enqueue), so in the kernel engine what waits
-leaves at the rate at which it came: after a slow moment up to a buffer's worth of frames is late.
+**Changes** (`Impairment.change`) have the effect of a change of the medium on a real link. Frames in step 5 are in
+flight and keep their times. Frames in step 4 are not yet sent: they leave at the new rate, including the rest of the
+frame being sent, and keep their drawn delay. So a slow phase of a schedule ends on time, whatever the backlog.
+netem fixes a packet's time when it is enqueued (sch_netem.c, netem_enqueue). So in the kernel engine the backlog leaves
+at the old rate: after a slow phase up to a buffer's worth of frames is late.
 
 **Jitter** has the distributions of netem's tables: "normal" with the jitter as standard deviation, "uniform" over
-latency ± jitter, "pareto" as in iproute2's table: shape 3, mean 0, (4/3)(u^(-1/3) - 3/2) jitters, at most 4. A delay
-that would be negative is 0; the mean is higher than asked by what is cut off, noticeable if jitter > latency / 2.
+latency ± jitter, "pareto" as in iproute2's table: shape 3, mean 0, (4/3)(u^(-1/3) - 3/2) jitters, at most 4. A
+negative delay becomes 0. This cut raises the mean above the asked one, noticeably if jitter > latency / 2.
 
-**Super-packets.** With segmentation offload a frame may stand for several packets. It shares one fate: one draw of each
-step and one step of the chain. The long-run fraction of lost packets stays as asked, but they come in bursts of whole
-super-packets. It is let into the buffer if its first segment fits (else a buffer smaller than a super-packet would
-never pass one), and arrives in one piece at the end of its last segment. Where single packets count
-(`LinkProfile.needs_packet_truth`) the sender's offload must be off. Counters are in packets.
+**Super-packets.** With segmentation offload a frame may stand for several packets. They share one fate: one draw in
+each step and one step of the chain. The long-run fraction of lost packets stays as asked, but losses are bursts of
+whole super-packets. A super-packet enters the buffer if its first segment fits; otherwise a buffer smaller than a
+super-packet would never pass one. It arrives in one piece at the end of its last segment. If the profile acts on single
+packets (`LinkProfile.needs_packet_truth`), the sender's offload must be off. Counters are in packets.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from netem.profile import GilbertElliott, LinkProfile
 
 @dataclass(slots=True)
 class Counters:
-    """What happened on one direction of a link, in packets (`_bytes`: in bytes).
+    """Counters of one direction of a link, in packets (`_bytes`: in bytes).
 
-    Always: offered + duplicated == delivered + lost + overflowed.
+    Invariant: offered + duplicated == delivered + lost + overflowed.
     """
 
     offered: int = 0
@@ -65,10 +65,10 @@ class Counters:
 
 
 class Impairment:
-    """One direction of a link, with the state it needs: the queue, the loss chain, the random draws, the counters.
+    """One direction of a link with its state: the queue, the loss chain, the random draws, the counters.
 
-    The draws of loss come from a stream of their own: with the same seed the same frames are lost whatever the other
-    settings are, so two runs that differ only in rate or delay can be compared frame by frame.
+    Loss has its own random stream: the same seed loses the same frames whatever the other settings are. Two runs that
+    differ only in rate or delay can therefore be compared frame by frame.
     """
 
     __slots__ = (
@@ -106,9 +106,9 @@ class Impairment:
         self._bad = False
         self._free_at = -math.inf
         self._last_delivery = -math.inf
-        # Of each frame in step 4 the end of that step, its delivery, and its delay; None for one that leaves the order.
+        # For each frame in step 4: end of the step, delivery time, delay (None if `reorder` was drawn).
         self._queue: deque[tuple[float, float, float | None]] = deque()
-        self._past = -math.inf  # the last delivery, in order, of a frame that is past it
+        self._past = -math.inf  # latest in-order delivery time of the frames past step 4
         self._bytes_per_second = 0.0
         self._configure(profile)
 
@@ -138,7 +138,7 @@ class Impairment:
     def change(self, profile: LinkProfile, now: float) -> dict[float, float]:
         """Continue with another profile from `now` on. Queue, order, chain state, random draws and counters stay.
 
-        Returns the times of delivery that were given before and are others now, old to new, see "Changes" above.
+        Returns the delivery times that have changed, old to new, see "Changes" above.
         """
         before = self._bytes_per_second
         self._configure(profile)
@@ -160,11 +160,11 @@ class Impairment:
         return moved
 
     def backlog(self, now: float) -> int:
-        """Bytes in the rate queue at `now`, the rest of the frame being sent included."""
+        """Bytes in the rate queue at `now`, including the rest of the frame being sent."""
         return round(self._backlog(now))
 
     def _leave_behind(self, now: float) -> None:
-        """Forget the frames that have been sent by now."""
+        """Forget the frames that have left the rate queue by `now`."""
         queue = self._queue
         while queue and queue[0][0] <= now:
             _, at, delay = queue.popleft()
@@ -175,7 +175,7 @@ class Impairment:
         self.profile = profile
         chain = profile.loss if isinstance(profile.loss, GilbertElliott) else None
         if chain and not self._chain:
-            # Started in its stationary distribution, the chain has the asked mean loss from the first packet on.
+            # Start in the stationary distribution, so that the mean loss is as asked from the first packet on.
             self._bad = self._draw_loss() < chain.bad_fraction
         self._chain = chain
         self._loss = 0.0 if isinstance(profile.loss, GilbertElliott) else profile.loss
@@ -206,7 +206,7 @@ class Impairment:
         return lost
 
     def _pass_on(self, now: float, size: int, packets: int) -> tuple[float, bool] | None:
-        """Steps 3 to 5 for one copy: when it arrives and whether it is corrupt; None if the buffer is full."""
+        """Steps 3 to 5 for one copy: its delivery time and whether it is corrupt; None if the buffer is full."""
         counters = self.counters
         corrupt = self._corrupt > 0 and self._draw() < self._corrupt
         sent = self._free_at

@@ -1,4 +1,4 @@
-"""What counts may come to by chance."""
+"""The ranges in which random counts lie."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ CONFIDENCE_Z = 2.576  # standard deviations that leave half of 1 - CONFIDENCE on
 
 
 def binomial_range(number: int, fraction: float, confidence: float = CONFIDENCE) -> tuple[int, int]:
-    """Counts (low, high) that a binomial variable leaves on either side with at most half of 1 - confidence.
+    """Central interval (low, high) of a binomial count: each side has a probability of at most (1 - confidence) / 2.
 
-    Exact, by summing the distribution's tails; a measured count outside contradicts the fraction.
+    Exact, by summing the distribution's tails. A measured count outside the interval contradicts the fraction.
     """
     if number == 0 or fraction in (0.0, 1.0):
         return round(number * fraction), round(number * fraction)
     tail = (1 - confidence) / 2
     low = _most_below(number, fraction, tail)
-    # Counted from the other end, what is too many is too few.
+    # The upper bound is the lower bound of the complementary count.
     return low, number - _most_below(number, 1 - fraction, tail)
 
 
 def _most_below(number: int, fraction: float, tail: float) -> int:
-    """The largest count below which a binomial variable lies with a probability of at most ``tail`` < 1/2."""
+    """The largest count k with P(X < k) at most ``tail`` < 1/2, for a binomial variable X."""
     low, high = 0, math.ceil(number * fraction)  # the median is at most this
     while low < high:
         count = (low + high + 1) // 2
@@ -33,7 +33,7 @@ def _most_below(number: int, fraction: float, tail: float) -> int:
 
 
 def _up_to(number: int, fraction: float, count: int) -> float:
-    """The probability of at most ``count``, itself at most the mean, of so many."""
+    """P(X <= ``count``) of a binomial variable X over ``number`` trials; ``count`` is at most the mean."""
     ways = math.lgamma(number + 1) - math.lgamma(count + 1) - math.lgamma(number - count + 1)
     term = math.exp(ways + count * math.log(fraction) + (number - count) * math.log1p(-fraction))
     total = 0.0
@@ -45,7 +45,7 @@ def _up_to(number: int, fraction: float, count: int) -> float:
 
 
 def design_effect(chain: GilbertElliott) -> float:
-    """By how much the chain's losses scatter more than independent ones: the ratio of the variances of a long count.
+    """The ratio of the variance of the chain's loss count, over a long train, to that of independent losses.
 
     The state's correlation over k packets is x^k with x = 1 - p - r, and the share of the loss indicator's variance
     that the state explains is g = P(good) P(bad) (loss_bad - loss_good)^2 / (m (1 - m)), m the mean loss. Summing

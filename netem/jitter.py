@@ -1,4 +1,4 @@
-"""The distributions of jitter, in jitters: what a packet's delay deviates from the latency by."""
+"""The distributions of jitter: the deviation of a packet's delay from the latency, in units of the jitter."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _normal = NormalDist().inv_cdf
 
 
 def quantile(distribution: str, u: float) -> float:
-    """What a share ``u`` of the deviations lie below, 0 ≤ u ≤ 1; 0 < u if normal, whose tail is cut at 1 - 1e-12.
+    """The quantile of the deviation at ``u``, 0 ≤ u ≤ 1. The normal one needs 0 < u; its tail is cut at 1 - 1e-12.
 
-    ``distribution``: one of `netem.profile.DISTRIBUTIONS`. The pareto one is that of iproute2's table
+    ``distribution``: one of `netem.profile.DISTRIBUTIONS`. "pareto" is the distribution of iproute2's table
     (netem/pareto.c): (4/3)((1-u)^(-1/3) - 3/2), at most 4.
     """
     if distribution == "normal":

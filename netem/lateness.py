@@ -1,10 +1,10 @@
-"""How well due times were kept."""
+"""Statistics of lateness against due times."""
 
 from __future__ import annotations
 
 
 class Lateness:
-    """By how much due times were missed: the maximum, and quantiles from a histogram of 10 µs steps up to 0.1 s."""
+    """Lateness in seconds: the maximum, and quantiles from a histogram of 10 µs steps up to 0.1 s."""
 
     STEP = 1e-5
     STEPS = 10_000
@@ -14,17 +14,17 @@ class Lateness:
         self._counts = [0] * (self.STEPS + 1)
 
     def add(self, seconds: float, number: int = 1) -> None:
-        """So many things were so late."""
+        """Count ``number`` items that were late by ``seconds``."""
         self._counts[min(int(seconds / self.STEP), self.STEPS)] += number
         if seconds > self.maximum:
             self.maximum = seconds
 
     def above(self, seconds: float) -> int:
-        """How many were later than this, at most 0.1 s; to the step."""
+        """Number of items later than ``seconds`` (at most 0.1 s), with the resolution of a step."""
         return sum(self._counts[min(round(seconds / self.STEP), self.STEPS) :])
 
     def quantile(self, fraction: float) -> float:
-        """Upper edge of the step in which the quantile lies; 0.0 before anything was sent, at most the maximum."""
+        """Upper edge of the step that contains the quantile, at most the maximum; 0.0 before the first item."""
         wanted = fraction * sum(self._counts)
         reached = 0
         for index, number in enumerate(self._counts):

@@ -1,10 +1,10 @@
 """Named link profiles, each with its published source: typical values to start from, not a measurement of your link.
 
-A name is one direction. Where the directions differ, the plain name is the one towards the device (downlink) and the
-name with "-up" the one from it, so that ``device -> edge: lte-up`` is a device's upload. Latency is half the published
-round trip; most sources give no one-way delay, no jitter and no loss of single packets. What is assumed rather than
-published is said with each profile. Loss is left out where no source gives a figure for it: radio links repair theirs
-below IP, and TCP makes its own at a full buffer.
+A profile is one direction. If the directions differ, the plain name is the downlink (towards the device) and the name
+with "-up" is the uplink: ``device -> edge: lte-up`` is a device's upload. Latency is half the published round trip,
+because most sources give no one-way delay, no jitter and no loss of single packets. The comment on each profile states
+its assumptions. A profile has no loss if no source gives a figure: radio links repair losses below IP, and TCP causes
+its own losses at a full buffer.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from __future__ import annotations
 from netem.profile import LinkProfile
 
 PROFILES: dict[str, LinkProfile] = {
-    # Gigabit Ethernet, IEEE 802.3 clause 40 (1000BASE-T). A full frame takes 12 us a hop; the rest of the latency is
-    # the hosts', whose drivers hold interrupts back for up to 125 us (Intel e1000's former default of 8000 a second,
-    # Linux commit 835bb1298311). Assumed: 100 us.
+    # Gigabit Ethernet, IEEE 802.3 clause 40 (1000BASE-T). A full frame takes 12 us per hop. The hosts cause the rest of
+    # the latency: their drivers delay interrupts by up to 125 us (Intel e1000's former default of 8000 a second, Linux
+    # commit 835bb1298311). Assumed: 100 us.
     "lan": LinkProfile(latency=0.0001, rate=1e9),
-    # The same at the 100 Mbit/s of IEEE 802.3 clause 25 (100BASE-TX), which is what a Raspberry Pi up to the 3 B has.
+    # The same at the 100 Mbit/s of IEEE 802.3 clause 25 (100BASE-TX), as in a Raspberry Pi up to the 3 B.
     "fast-ethernet": LinkProfile(latency=0.0001, rate=100e6),
-    # Rate: one spatial stream of IEEE 802.11n in 20 MHz, MCS 7, is 65 Mbit/s on the air; assumed that 60 % is left
-    # after access and acknowledgements. Latency: Pei et al., "WiFi can be the weakest link of round trip network
+    # Rate: one spatial stream of IEEE 802.11n in 20 MHz, MCS 7, is 65 Mbit/s on the air; assumed: 60 % remain after
+    # access and acknowledgements. Latency: Pei et al., "WiFi can be the weakest link of round trip network
     # latency in the wild", INFOCOM 2016: half of the packets on a campus saw more than 20 ms on the hop, a tenth more
     # than 100 ms. The tail's shape is assumed, and shorter than theirs.
     "wifi": LinkProfile(latency=0.01, jitter=0.005, distribution="pareto", rate=39e6),
     # Rate: one spatial stream of IEEE 802.11ac in 80 MHz, MCS 7, is 234 subcarriers * 6 bit * 5/6 every 4 us = 292.5
-    # Mbit/s on the air: the kind of radio that a Raspberry Pi has since the 3 B+. The rest as for "wifi", assumptions
-    # included; a quiet channel is better, a busy one worse.
+    # Mbit/s on the air, the kind of radio in a Raspberry Pi since the 3 B+. The other values and assumptions are those
+    # of "wifi". A quiet channel is better, a busy one worse.
     "wifi-5ghz": LinkProfile(latency=0.01, jitter=0.005, distribution="pareto", rate=175.5e6),
     # Ofcom, "Measuring mobile broadband performance in the UK", April 2015, as Mobile News cites it: averages of 5.9
     # Mbit/s down, 1.6 Mbit/s up and 63.5 ms of round trip on 3G in five cities. Assumed: jitter.
@@ -57,8 +57,8 @@ PROFILES: dict[str, LinkProfile] = {
     "wan-eu": LinkProfile(latency=0.015, rate=1e9),
     "wan-us-eu": LinkProfile(latency=0.045, rate=1e9),
     # LoRa at spreading factor 7 in 125 kHz with coding rate 4/5 (DR5 of LoRaWAN Regional Parameters, EU863-870):
-    # 7 * 125000 / 2^7 * 4/5 = 5469 bit/s (Semtech AN1200.22), given there as 5470. A class A device hears an answer
-    # 1 s after it sent (RECEIVE_DELAY1), half of it each way here. Left out: the duty cycle of 1 %, frames of at most
-    # 242 bytes, collisions. IP over it is for seeing what such a rate would mean.
+    # 7 * 125000 / 2^7 * 4/5 = 5469 bit/s (Semtech AN1200.22), given there as 5470. A class A device receives an
+    # answer 1 s after it sent (RECEIVE_DELAY1), here half of it each way. Left out: the duty cycle of 1 %, frames of at
+    # most 242 bytes, collisions. IP over LoRa only serves to show the effect of such a rate.
     "lora-gateway": LinkProfile(latency=0.5, rate=5470.0),
 }

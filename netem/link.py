@@ -1,4 +1,4 @@
-"""One direction between two nodes, as the switch keeps it."""
+"""The switch's state of one direction between two nodes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ PIECE_SECONDS = 0.001
 class Link:
     """One direction between two nodes.
 
-    `segments` is how many segments of a super-packet travel as one. Where single packets are lost, damaged, doubled or
-    overtaken it is 1. Under a rate it is what the link sends in a millisecond, so that a 64 KiB super-packet neither
-    overflows a short buffer nor arrives in one go (as CAKE and TBF split; TCP itself paces in bursts of a
-    millisecond). None means that super-packets stay whole.
+    `segments` is the maximum number of segments of a super-packet that cross as one packet. It is 1 if the profile acts
+    on single packets (loss, corruption, duplication, reordering). With a rate it is the number that the link sends in a
+    millisecond, so that a 64 KiB super-packet neither overflows a short buffer nor arrives all at once (CAKE and TBF
+    also split; TCP itself paces in bursts of a millisecond). None: super-packets stay whole.
     """
 
     __slots__ = ("asked", "cut", "cut_dropped", "epoch", "impairment", "port", "random", "segments")
@@ -28,25 +28,25 @@ class Link:
         self.impairment = Impairment(profile, seed)
         self.asked = AskedLosses(profile)
         self.random = Random(seed)
-        self.port: Port | None = None  # where it leads; None while the target is not attached
+        self.port: Port | None = None  # the target's port; None while it is not attached
         self.segments = segments_together(profile)
         self.cut = False
-        self.epoch = 0  # counts the cuts: a packet in flight belongs to the epoch in which it set out
+        self.epoch = 0  # number of cuts so far; a packet in flight belongs to the epoch in which it entered the link
         self.cut_dropped = 0
 
     def change(self, profile: LinkProfile, now: float) -> dict[float, float]:
-        """Another profile from `now` on; what becomes of times of delivery, see Impairment.change."""
+        """Apply another profile from `now` on. Returns the changed delivery times, see `Impairment.change`."""
         self.asked.change(self.impairment.counters.offered, profile)
         self.segments = segments_together(profile)
         return self.impairment.change(profile, now)
 
     def counted(self) -> dict[str, int | float]:
-        """The Impairment's counters, and beside them:
+        """The counters of the Impairment, and these:
 
-        cut_dropped     packets offered while cut, and packets in flight at a cut, which the Impairment had counted as
-                        delivered
+        cut_dropped     packets offered during a cut, and packets in flight at a cut; the Impairment has counted the
+                        latter as delivered
         drawn           packets that could be lost
-        asked_lost, asked_variance   how many of them were to be lost, see netem.losses
+        asked_lost, asked_variance   mean and variance of the losses asked for among them, see netem.losses
         """
         counters = self.impairment.counters
         asked, variance = self.asked.of(counters.offered)
@@ -60,7 +60,7 @@ class Link:
 
 
 def segments_together(profile: LinkProfile) -> int | None:
-    """How many segments of a super-packet may cross a link of this profile as one packet; None: all of them."""
+    """Maximum number of segments of a super-packet that cross a link of this profile as one packet; None: all."""
     if profile.needs_packet_truth:
         return 1
     if profile.rate is None:

@@ -1,7 +1,7 @@
-"""Losses on a link that is in use: how many were asked for by now, and whether they are what was lost.
+"""Losses on a link in use: the number asked for so far, and whether the measured number agrees.
 
-Nothing is sent for this: the link's own packets are the probes. A link's profile changes as a run goes on, so its
-packets are counted by the profile under which each was lost or not (`AskedLosses`).
+This sends nothing: the link's own packets are the probes. A link's profile may change during a run, so each packet
+counts under the profile that decided its loss (`AskedLosses`).
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from typing import NamedTuple
 from netem.intervals import binomial_range, design_effect
 from netem.profile import GilbertElliott, LinkProfile
 
-NEAR = 3.0  # standard deviations within which no count is looked at more closely
+NEAR = 3.0  # standard deviations within which a count is accepted without the exact test
 
 
 class AskedLosses:
-    """The losses asked of a link: their number is random with a mean and a variance.
+    """Mean and variance of the random number of losses asked of a link.
 
-    Of n packets under a loss of p they are n p and n p (1 - p); of a Gilbert–Elliott chain the latter times its design
-    effect (`netem.intervals.design_effect`).
+    For n packets under a loss of p: n p and n p (1 - p). For a Gilbert–Elliott chain the variance is multiplied by its
+    design effect (`netem.intervals.design_effect`).
     """
 
     __slots__ = ("_from", "_mean", "_profile", "_variance")
 
     def __init__(self, profile: LinkProfile) -> None:
         self._profile = profile
-        self._from = 0  # packets before this profile
+        self._from = 0  # number of packets before this profile
         self._mean = self._variance = 0.0
 
     def change(self, packets: int, profile: LinkProfile) -> None:
-        """After so many packets in all, the link has another profile."""
+        """Change the link's profile after ``packets`` packets in total."""
         self._mean, self._variance = self.of(packets)
         self._from, self._profile = packets, profile
 
     def of(self, packets: int) -> tuple[float, float]:
-        """Mean and variance of the losses among so many packets in all."""
+        """Mean and variance of the losses among ``packets`` packets in total."""
         number, loss = packets - self._from, self._profile.mean_loss
         chain = self._profile.loss
         effect = design_effect(chain) if isinstance(chain, GilbertElliott) else 1.0
@@ -43,9 +43,9 @@ class AskedLosses:
 
 
 class Losses(NamedTuple):
-    """Of ``packets`` on a link, ``lost`` were lost and ``asked`` were to be lost, with this ``variance``.
+    """The ``packets`` on a link, the ``lost`` ones, and the number ``asked`` to be lost with its ``variance``.
 
-    ``others_too``: among the lost may be packets that found a full buffer, so that too many say nothing.
+    ``others_too``: ``lost`` may include packets dropped by a full buffer, so too high a count proves nothing.
     """
 
     packets: int
@@ -55,7 +55,7 @@ class Losses(NamedTuple):
     others_too: bool = False
 
     def plus(self, other: Losses) -> Losses:
-        """Both together."""
+        """The sum of both."""
         return Losses(
             self.packets + other.packets,
             self.lost + other.lost,
@@ -65,10 +65,11 @@ class Losses(NamedTuple):
         )
 
     def accepted(self, chance: float) -> tuple[int, int]:
-        """The counts of lost packets outside which a link as asked comes by this chance at most.
+        """The range of loss counts that a correct link leaves with a probability of at most ``chance``.
 
-        Exact for one loss; where it changed, the binomial distribution with the mean loss is the wider one (Hoeffding
-        1956). Where losses scatter more than independent ones, the number of packets is divided by how much more.
+        Exact for one loss setting. If it changed, the binomial distribution with the mean loss is the wider one
+        (Hoeffding 1956). If losses vary more than independent ones, the number of packets is divided by the ratio of
+        the variances.
         """
         if self.packets == 0 or self.asked <= 0:
             return 0, 0
@@ -76,7 +77,7 @@ class Losses(NamedTuple):
         return math.floor(low * self._effect), math.ceil(high * self._effect)
 
     def as_asked(self, chance: float) -> bool:
-        """Whether the count is one of those."""
+        """Whether the number of lost packets is accepted."""
         if self.others_too and self.lost >= self.asked:
             return True
         if self.asked > 0 and abs(self.lost - self.asked) <= NEAR * math.sqrt(self.variance):
@@ -85,7 +86,7 @@ class Losses(NamedTuple):
         return low <= self.lost <= high
 
     def tells(self, chance: float) -> bool:
-        """Whether a link without any loss would have been found out."""
+        """Whether there are enough packets to detect a link that loses nothing."""
         return self.asked <= 0 < self.packets or self.accepted(chance)[0] > 0
 
     @property

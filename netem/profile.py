@@ -1,13 +1,13 @@
 """What one direction of a link does to packets: a frozen, validated LinkProfile.
 
-Inside, durations are seconds, rates bits per second, sizes bytes and fractions 0..1. The form people write
-(`from_mapping`) carries units:
+Attributes are in seconds (durations), bits per second (rates), bytes (sizes) and 0..1 (fractions). The written form
+(`from_mapping`) has units:
 
     {latency: 40ms, jitter: 5ms, distribution: normal, loss: 0.5%, rate: 50mbit, buffer: 50ms,
      duplicate: 0%, corrupt: 0%, reorder: 0%}
 
 `loss` may be a Gilbert–Elliott chain, ``{gilbert-elliott: {p: 2%, r: 30%}}``; `buffer` is a time at the rate ("50ms")
-or a size ("64kb"). How each setting acts on a packet, and in which order, is told by `netem.impair`.
+or a size ("64kb"). `netem.impair` documents how each setting acts on a packet, and in which order.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from netem import units
 from netem.errors import ProfileError, UnitError
 
 FULL_FRAME = 1514
-"""Bytes of an Ethernet frame with a full 1500-byte packet, as the rate counts them: header yes, checksum no."""
+"""Bytes of an Ethernet frame with a full 1500-byte packet. Rates count the header but not the checksum."""
 
 LONGEST = 86_400.0
-"""Seconds of latency, jitter or buffer at most: a day."""
+"""Maximum latency, jitter or buffer in seconds: a day."""
 
 FASTEST = 1e15
-"""Bits per second at most."""
+"""Maximum rate in bits per second."""
 
 DISTRIBUTIONS = ("normal", "uniform", "pareto")
 
 FRACTIONS = ("duplicate", "corrupt", "reorder")
-"""The keys that say which fraction of packets something befalls, besides loss."""
+"""The keys, besides loss, whose value is a fraction of packets."""
 
 KEYS = ("latency", "jitter", "distribution", "loss", "rate", "buffer", *FRACTIONS)
-"""The keys of the form that people write."""
+"""The keys of the written form."""
 
 _GILBERT_ELLIOTT = "gilbert-elliott"
 
@@ -80,12 +80,12 @@ class GilbertElliott:
 
     @property
     def mean_burst(self) -> float:
-        """Mean stay in the bad state in packets, 1 / r; with loss_bad = 1 and loss_good = 0 the mean loss burst."""
+        """Mean time in the bad state in packets, 1 / r. If loss_bad = 1 and loss_good = 0, the mean loss burst."""
         return 1 / self.r
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
-        """Read ``{p: 2%, r: 30%, loss_good: 0%, loss_bad: 100%}``; the last two may be left out."""
+        """Read ``{p: 2%, r: 30%, loss_good: 0%, loss_bad: 100%}``; the last two are optional."""
         where = f"loss: {_GILBERT_ELLIOTT}"
         known = [field.name for field in fields(cls)]
         _check_keys(mapping, known, where)
@@ -103,18 +103,18 @@ class LinkProfile:
     """One direction of a link. The default changes nothing: no delay, no loss, no rate limit.
 
     latency        seconds, one way
-    jitter         seconds; its meaning follows `distribution`. It may exceed the latency: a delay that would come
-                   out negative is taken as 0, which raises the mean
+    jitter         seconds; `distribution` defines its meaning. It may exceed the latency: negative delays become 0,
+                   which raises the mean
     distribution   "normal" (jitter is the standard deviation), "uniform" (latency ± jitter), "pareto" (heavy tail)
     loss           fraction of packets lost independently, or a GilbertElliott chain
     rate           bits per second, at least 1; None is no limit
-    buffer         what may wait for the rate before packets are dropped, as seconds at the rate;
-    buffer_bytes   the same in bytes. At most one of the two, and only with a rate; neither: see `buffer_limit`
+    buffer         size of the rate queue, in seconds at the rate; a packet that does not fit is dropped
+    buffer_bytes   the same in bytes. At most one of the two, and only with a rate. Default: see `buffer_limit`
     duplicate      fraction of packets sent twice
     corrupt        fraction of packets in which one bit is flipped
-    reorder        fraction of packets that overtake those still on their way; needs a latency
+    reorder        fraction of packets that overtake earlier ones; needs a latency
 
-    Raises ProfileError, which names the key and what is allowed.
+    Raises ProfileError, which names the key and the allowed values.
     """
 
     latency: float = 0.0
@@ -160,13 +160,13 @@ class LinkProfile:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
-        """Read the form with units. Raises ProfileError: an unknown key (with the nearest name) or a bad value."""
+        """Read the written form. Raises ProfileError for an unknown key (names the nearest key) or a bad value."""
         return cls(**_typed(mapping))
 
     def to_mapping(self) -> dict[str, Any]:
-        """The form with units, plain JSON: ``LinkProfile.from_mapping(p.to_mapping()) == p`` exactly.
+        """The written form as plain JSON: ``LinkProfile.from_mapping(p.to_mapping()) == p`` exactly.
 
-        Only what differs from the default is named.
+        Settings that have their default are left out.
         """
         mapping: dict[str, Any] = {}
         for name in ("latency", "jitter"):
@@ -192,10 +192,10 @@ class LinkProfile:
     def merged(self, mapping: Mapping[str, Any] | None = None, /, **values: Any) -> Self:
         """This profile with some settings replaced: a link's own settings over its class, or a degrade fault.
 
-        `mapping` is in the form with units, ``values`` are typed attributes as in the constructor (both may be
-        given; `values` win). None takes a rate or a buffer away (null in the form with units), and puts any other
-        typed attribute back to its default. A new buffer replaces the old one whether that was a time or a size, and
-        taking the rate away takes the buffer with it.
+        `mapping` is in the written form. ``values`` are typed attributes as in the constructor; they override
+        `mapping`. None (null in the written form) removes a rate or a buffer. None resets any other typed attribute
+        to its default. A new buffer replaces the old one, whether time or size. Removing the rate also removes the
+        buffer.
         """
         changes = _typed(mapping or {}) | values
         defaults = {field.name: field.default for field in fields(self)}
@@ -208,7 +208,7 @@ class LinkProfile:
         return replace(self, **changes)
 
     def describe(self) -> str:
-        """One line for people: "40ms ±5ms, loss 0.5%, 50mbit"."""
+        """A readable line: "40ms ±5ms, loss 0.5%, 50mbit"."""
         parts = []
         if self.latency or self.jitter:
             delay = units.format_duration(self.latency)
@@ -233,12 +233,12 @@ class LinkProfile:
 
     @property
     def mean_loss(self) -> float:
-        """The long-run fraction of packets lost on the way (without those a full buffer drops)."""
+        """The long-run fraction of packets lost, without the drops of a full buffer."""
         return self.loss.mean_loss if isinstance(self.loss, GilbertElliott) else self.loss
 
     @property
     def needs_packet_truth(self) -> bool:
-        """True if single packets are singled out, so segmentation offload must be off for the asked fractions to hold.
+        """Whether the profile acts on single packets. If so, its fractions hold only without segmentation offload.
 
         A lost or duplicated super-packet of 44 segments is not a lost or duplicated packet.
         """
@@ -246,11 +246,11 @@ class LinkProfile:
 
     @property
     def buffer_limit(self) -> int | None:
-        """Bytes that may wait for the rate, the frame being sent included; None if there is no rate.
+        """Size of the rate queue in bytes, including the frame being sent; None without a rate.
 
-        If the profile asks for none: 100 ms or twice the latency at the rate, whichever is more (one round trip, the
-        rule of thumb for one flow: Villamizar and Song, "High performance TCP in ANSNET", CCR 1994), and at least 16
-        full frames, so that a slow link still takes TCP's initial window of ten (RFC 6928).
+        Default if the profile sets no buffer: 100 ms or twice the latency at the rate, whichever is more (one round
+        trip, the rule of thumb for one flow: Villamizar and Song, "High performance TCP in ANSNET", CCR 1994). The
+        default is at least 16 full frames, so that a slow link takes TCP's initial window of ten (RFC 6928).
         """
         if self.rate is None:
             return None
@@ -270,7 +270,7 @@ _PARSERS: dict[str, Callable[[object], float]] = {
 
 
 def _typed(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Constructor arguments from the form with units; null is a value of rate and buffer only."""
+    """Constructor arguments from the written form; only rate and buffer may be null."""
     _check_keys(mapping, KEYS, "the profile")
     typed: dict[str, Any] = {}
     for key, value in mapping.items():

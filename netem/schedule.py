@@ -1,14 +1,13 @@
-"""Links over time: what a profile becomes while a run goes on.
+"""Schedules: how a link's profile changes during a run.
 
-A schedule knows no link: laid over a base profile, it gives in order of time what the link is from each moment on.
+A schedule is independent of any link: applied to a base profile, it yields the states of the link in order of time.
 
-    Steps     changes written down one by one: at once, gradually (a ramp), or after an interruption (a handover);
-              the list may repeat
-    Trace     the rate by a packet-delivery trace of Mahimahi (netem.traces)
-    Table     latency, rate, loss and jitter by the rows of a CSV file (netem.traces)
+    Steps     a list of changes: immediate, gradual (a ramp), or after an interruption (a handover); may repeat
+    Trace     the rate from a packet-delivery trace of Mahimahi (netem.traces)
+    Table     latency, rate, loss and jitter from the rows of a CSV file (netem.traces)
 
-Times are seconds from the schedule's beginning. A `Change` is the whole state and no difference, so that whoever is
-late may leave out those that a later one has overtaken. Nothing is drawn by chance.
+Times are seconds from the schedule's beginning. A `Change` is the complete state, not a difference, so that a caller
+that is late may skip all but the latest. Schedules are deterministic.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from netem.profile import FRACTIONS, KEYS, GilbertElliott, LinkProfile
 from netem.units import format_duration, parse_duration
 
 RAMPED = ("latency", "jitter", "loss", "rate", *FRACTIONS)
-PACE = 0.1  # s from one step of a ramp to the next, unless another is given
+PACE = 0.1  # s from one step of a ramp to the next, by default
 MOST_STEPS = 100_000  # of one ramp
 SHORTEST_REPEAT = 0.01  # s
 DIGITS = 9  # times are multiples of a nanosecond, so that sums of them compare equal
@@ -32,7 +31,7 @@ DIGITS = 9  # times are multiples of a nanosecond, so that sums of them compare 
 
 @dataclass(frozen=True)
 class Change:
-    """From ``at`` (seconds) on, the link has ``profile``; if ``cut``, nothing crosses it."""
+    """From ``at`` (seconds) on, the link has ``profile``. If ``cut``, it delivers nothing."""
 
     at: float
     profile: LinkProfile
@@ -43,33 +42,33 @@ class Schedule(Protocol):
     """How a link changes over time."""
 
     def changes(self, base: LinkProfile) -> Iterator[Change]:
-        """The states of a link that is ``base`` at first, in order of time, without end if the schedule repeats.
+        """The states of a link with the initial profile ``base``, in order of time; endless if the schedule repeats.
 
-        A state may equal the one before it. Raises ProfileError where settings do not go together, see `extremes`.
+        Successive states may be equal. Raises ProfileError if settings are incompatible, see `extremes`.
         """
 
     def extremes(self, base: LinkProfile) -> list[LinkProfile]:
-        """The few profiles to reckon with: whoever plans for these has planned for all, traces taken at their mean.
+        """A few profiles that bound all others: a plan for these covers the schedule. Traces count with their mean.
 
         Raises ProfileError for every base for which `changes` would.
         """
 
     def to_mapping(self) -> dict[str, Any]:
-        """Plain JSON in the form with units; of files their name and hash, not what is in them."""
+        """The written form as plain JSON; a file is given by its name and hash, without its content."""
 
     def describe(self) -> str:
-        """A line for people."""
+        """A readable line."""
 
 
 def check_repeat(repeat: float | None) -> None:
-    """Raises ScheduleError where a schedule would begin anew all the time."""
+    """Raise ScheduleError if ``repeat`` is shorter than SHORTEST_REPEAT."""
     if repeat is not None and repeat < SHORTEST_REPEAT:
         least = format_duration(SHORTEST_REPEAT)
         raise ScheduleError(f"repeat: must be at least {least}, not {format_duration(repeat)}")
 
 
 def until(schedule: Schedule, base: LinkProfile, horizon: float) -> list[Change]:
-    """The states up to ``horizon`` seconds, that moment included, without those that change nothing."""
+    """The states up to and including ``horizon`` seconds, without those that change nothing."""
     found = [Change(0.0, base)]
     for change in takewhile(lambda each: each.at <= horizon, schedule.changes(base)):
         if (change.profile, change.cut) != (found[-1].profile, found[-1].cut):
@@ -79,13 +78,13 @@ def until(schedule: Schedule, base: LinkProfile, horizon: float) -> list[Change]
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One change of what holds at ``at`` seconds.
+    """One change of the profile at ``at`` seconds.
 
-    settings      what is merged into the profile, in the form with units (`LinkProfile.merged`)
-    over          a ramp: seconds in which the numbers among the settings go there in equal steps, every ``pace``
-                  seconds; words, buffers and the rest change at its beginning
-    start         a ramp's beginning, merged first; by default it begins with what holds
-    interruption  a handover: seconds for which nothing crosses first
+    settings      merged into the profile, in the written form (`LinkProfile.merged`)
+    over          duration of a ramp in seconds: numeric settings change in equal steps, one every ``pace`` seconds;
+                  buffers and non-numeric settings change at its beginning
+    start         the settings at a ramp's beginning, merged first; default: the current profile
+    interruption  a handover: seconds without any delivery before the settings apply
     """
 
     at: float
@@ -110,18 +109,18 @@ class Step:
 
     @property
     def end(self) -> float:
-        """When it is done."""
+        """When the step is complete, in seconds."""
         return round(self.at + max(self.over, self.interruption), DIGITS)
 
     def times(self) -> Iterator[float]:
-        """The moments at which the link changes."""
+        """The times in seconds at which the link changes."""
         yield self.at
         for number in range(1, math.ceil(round(self.over / self.pace, DIGITS))):
             yield round(self.at + number * self.pace, DIGITS)
         yield self.end
 
     def applied(self, profile: LinkProfile, now: float) -> LinkProfile:
-        """What becomes of a profile at ``now``, at or after the step's own time."""
+        """The profile after this step at ``now``, which is at or after the step's time."""
         if now >= self.end or not self.over:
             return profile.merged(self.settings)
         begin = profile.merged(self.start)
@@ -138,7 +137,7 @@ class Step:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
-        """Read what `to_mapping` writes. Raises UnitError or ScheduleError."""
+        """Read the output of `to_mapping`. Raises UnitError or ScheduleError."""
         settings = dict(mapping)
         times = {key: parse_duration(settings.pop(key)) for key in ("at", "over", "interruption") if key in settings}
         pace = parse_duration(settings.pop("step")) if "step" in settings else PACE
@@ -158,9 +157,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """Changes on top of one another, in order of time; with ``repeat`` everything begins anew after so many seconds.
+    """Cumulative changes in order of time; with ``repeat`` the schedule restarts after that many seconds.
 
-    A later step wins where two say something of the same setting, also over a ramp that is still going on.
+    If two steps change the same setting, the later one wins, even during a ramp of the earlier one.
     """
 
     steps: tuple[Step, ...]
@@ -199,7 +198,7 @@ class Steps:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
-        """Read what `to_mapping` writes. Raises UnitError or ScheduleError."""
+        """Read the output of `to_mapping`. Raises UnitError or ScheduleError."""
         steps = [Step.from_mapping(each) for kind in ("steps", "ramp", "handover") for each in mapping.get(kind, ())]
         return cls(tuple(steps), parse_duration(mapping["repeat"]) if "repeat" in mapping else None)
 
@@ -218,7 +217,7 @@ class Steps:
 
 
 def _between(begin: LinkProfile, end: LinkProfile, share: float) -> LinkProfile:
-    """``share`` of the way from one profile to the other. ProfileError where a setting has no numbers in between."""
+    """Interpolate: ``share`` of the way from ``begin`` to ``end``. ProfileError if a setting has no values between."""
     values: dict[str, float] = {}
     for name in RAMPED:
         a, b = getattr(begin, name), getattr(end, name)
@@ -234,7 +233,7 @@ def _between(begin: LinkProfile, end: LinkProfile, share: float) -> LinkProfile:
 
 
 def _written(settings: Mapping[str, Any]) -> str:
-    """Settings in words; a whole profile, which takes the place of another, as one."""
+    """Settings in words; a complete profile, which replaces another, is described as a profile."""
     if len(settings) >= len(KEYS):
         return LinkProfile.from_mapping(settings).describe()
     return ", ".join(f"{key} {_plain(value)}" for key, value in settings.items())

@@ -1,7 +1,7 @@
 """Schedules from files: packet-delivery traces of Mahimahi, and tables of link settings.
 
-`Trace.read` and `Table.read` take the text of a file and its name, for messages; they open nothing. What cannot be read
-is a ScheduleError that begins with ``name:line:``.
+`Trace.read` and `Table.read` take a file's text, and its name for messages; they open no file. On malformed text they
+raise a ScheduleError that begins with ``name:line:``.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from netem.errors import ProfileError, ScheduleError, UnitError
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.schedule import DIGITS, Change, check_repeat
 
-WINDOW = 0.1  # s, unless another is given
+WINDOW = 0.1  # s, the default
 SHORTEST_WINDOW = 0.01
 
 
 @dataclass(frozen=True)
 class Trace:
-    """The rate of a link by a packet-delivery trace of Mahimahi (mm-link(1); Netravali et al., "Mahimahi: accurate
+    """The rate of a link from a packet-delivery trace of Mahimahi (mm-link(1); Netravali et al., "Mahimahi: accurate
     record-and-replay for HTTP", USENIX ATC 2015).
 
-    Each line of the file is the whole number of milliseconds, from the beginning, at which one packet of 1500 bytes may
-    cross. The trace begins anew when it ends, which is at its last line; a line 0 therefore falls together with the end
-    of the time before and is counted there.
+    Each line of the file is a whole number of milliseconds from the beginning: one packet of 1500 bytes may cross at
+    that time (an opportunity). The trace ends at its last line and then repeats. A line 0 therefore coincides with the
+    end of the previous cycle and is counted there.
 
-    The opportunities are counted in windows of ``window`` seconds, (0, w], (w, 2w] and so on, and each window has the
-    rate that lets so many full frames cross: n * 1514 bytes * 8 / w bit/s, because rates count Ethernet headers. A
-    window without any has the rate of one: in Mahimahi packets wait for the next opportunity, a cut would lose them.
-    Everything else of the link is that of the base.
+    The opportunities are counted in windows of ``window`` seconds, (0, w], (w, 2w] and so on. The rate in a window with
+    n opportunities is that of n full frames: n * 1514 bytes * 8 / w bit/s, because rates count Ethernet headers. A
+    window with no opportunity has the rate of one: in Mahimahi packets wait for the next opportunity, a cut would lose
+    them. All other settings are those of the base.
     """
 
     name: str
@@ -67,16 +67,16 @@ class Trace:
 
     @property
     def duration(self) -> float:
-        """Seconds after which it repeats."""
+        """Seconds after which the trace repeats."""
         return self.opportunities[-1] / 1000
 
     @property
     def mean_rate(self) -> float:
-        """Bits per second over the whole trace, as a link's rate counts them."""
+        """Mean of the whole trace in bits per second, with Ethernet headers like every rate."""
         return len(self.opportunities) * FULL_FRAME * 8 / self.duration
 
     def crossed(self, seconds: float) -> int:
-        """Opportunities up to and with this moment."""
+        """Number of opportunities up to and including this time."""
         cycles, rest = divmod(round(1000 * seconds, 6), self.opportunities[-1])
         return int(cycles) * len(self.opportunities) + bisect_right(self.opportunities, rest)
 
@@ -106,7 +106,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class TraceRow:
-    """From ``at`` seconds on these settings hold, as typed attributes of a profile; ``cut``: nothing crosses."""
+    """The settings from ``at`` seconds on, as typed attributes of a profile. If ``cut``, the link delivers nothing."""
 
     at: float
     values: dict[str, float]
@@ -115,12 +115,12 @@ class TraceRow:
 
 @dataclass(frozen=True)
 class Table:
-    """Settings by the rows of a CSV file, each merged into the base and holding until the next.
+    """Settings from the rows of a CSV file. Each row is merged into the base and holds until the next.
 
     The first line names the columns: ``t`` first, then any of latency, rate, loss and jitter. A cell is a quantity with
-    its unit (20ms, 5mbit, 1%), or a plain number where the column's name has the unit: ``latency_ms`` or
-    ``latency [ms]``. An empty cell leaves the base's setting; a rate of 0 cuts the link. The last row holds for ever,
-    unless everything begins anew after ``repeat`` seconds.
+    its unit (20ms, 5mbit, 1%), or a plain number if the column's name has the unit: ``latency_ms`` or
+    ``latency [ms]``. An empty cell keeps the base's setting; a rate of 0 cuts the link. The last row holds for ever,
+    unless the table repeats after ``repeat`` seconds.
     """
 
     name: str
@@ -164,7 +164,7 @@ class Table:
                 return
 
     def extremes(self, base: LinkProfile) -> list[LinkProfile]:
-        """The least of each column, and the most of each with the mean of the rate: between them lies every row."""
+        """The base, the minimum of each column, and the maximum of each column with the mean rate."""
         least, most = self._bounds
         return [base, base.merged(**least), base.merged(**most)]
 
@@ -188,7 +188,7 @@ class Table:
         return least, most | ({"rate": self._mean_rate()} if "rate" in most else {})
 
     def _mean_rate(self) -> float:
-        """By the time that each row holds; the last one counts like the one before it if nothing follows."""
+        """Mean rate weighted by each row's duration. If nothing follows the last row, it counts like the one before it."""
         times = [row.at for row in self.rows]
         tail = times[-1] - times[-2] if len(times) > 1 else 1.0
         ends = [*times[1:], self.repeat if self.repeat is not None else times[-1] + tail]
@@ -208,7 +208,7 @@ _COLUMN = re.compile(r"([a-z]+)(?:_([a-z%]+)|\s*[\[(]([a-z%]+)[\])])?", re.IGNOR
 
 
 def _columns(header: list[str], name: str) -> list[tuple[str, str]]:
-    """Each column's name and the unit in it, which may be empty."""
+    """Name and unit of each column; the unit may be empty."""
     columns = []
     for cell in header:
         match = _COLUMN.fullmatch(cell.strip())
@@ -239,7 +239,7 @@ def _row(cells: list[str], columns: list[tuple[str, str]], where: str) -> TraceR
             elif key == "rate" and value == 0:
                 cut = True
             else:
-                LinkProfile(**{key: value})  # type: ignore[arg-type]  # checked one by one: the base is not known here
+                LinkProfile(**{key: value})  # type: ignore[arg-type]  # each value is checked alone: the base is not known here
                 values[key] = value
         except (UnitError, ProfileError) as error:
             raise ScheduleError(f"{where}: {key}: {error}{_unit_hint(text, key, unit)}") from None

@@ -5,10 +5,9 @@
     parse_fraction("0.5%")   -> 0.005     0..1; a percentage
     parse_size("64kb")       -> 64000     bytes; b kb mb gb (powers of 1000), kib mib gib (powers of 1024)
 
-Units are never guessed. A bare number is refused (0 needs no unit), and so are the spellings that people and tools
-read differently: tc(8) takes "mbps" as mega*bytes* per second, most other tools as megabits. What is written is read
-as a decimal number and rounded to a float once, so each ``format_*`` gives a text that its ``parse_*`` reads back to
-exactly the same value.
+Units are never guessed. A number without a unit is an error (except 0). So is an ambiguous spelling: tc(8) takes
+"mbps" as mega*bytes* per second, most other tools as megabits. Text is parsed as a decimal number and rounded to a
+float once. Therefore ``parse_*`` returns exactly the value that ``format_*`` has written.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _PREFIXES = {"": "", "k": "kilo", "m": "mega", "g": "giga"}
 def parse_duration(value: object) -> float:
     """Seconds of a duration such as "20ms", "1.5s" or "10min".
 
-    Raises UnitError: no unit, an unknown unit, negative, or not finite.
+    Raises UnitError for: no unit, an unknown unit, negative, or not finite.
     """
     number, unit = _split(value, "duration", "20ms")
     if unit == "m":
@@ -59,7 +58,7 @@ def parse_duration(value: object) -> float:
 def parse_rate(value: object) -> float:
     """Bits per second of a rate such as "50mbit" or "5.47kbit".
 
-    Raises UnitError: no unit, an unknown or ambiguous unit ("Mbps", "MB/s"), negative, or not finite.
+    Raises UnitError for: no unit, an unknown or ambiguous unit ("Mbps", "MB/s"), negative, or not finite.
     """
     number, unit = _split(value, "rate", "10mbit")
     ambiguous = _AMBIGUOUS_RATE.fullmatch(unit)
@@ -76,7 +75,7 @@ def parse_rate(value: object) -> float:
 def parse_fraction(value: object) -> float:
     """A fraction 0..1 from a percentage such as "0.5%" (0.005).
 
-    Raises UnitError: no percent sign (1 could be meant as 1% or as 100%), above 100%, another unit, or not finite.
+    Raises UnitError for: no percent sign (1 could mean 1% or 100%), above 100%, another unit, or not finite.
     """
     number, unit = _split(value, "fraction", "0.5%")
     if unit not in ("", "%"):
@@ -92,7 +91,7 @@ def parse_fraction(value: object) -> float:
 def parse_size(value: object) -> int:
     """Bytes of a size such as "64kb" (64 000) or "64kib" (65 536).
 
-    Raises UnitError: no unit, an unknown or ambiguous unit ("64Kb"), negative, or not a whole number of bytes.
+    Raises UnitError for: no unit, an unknown or ambiguous unit ("64Kb"), negative, or not a whole number of bytes.
     """
     number, unit = _split(value, "size", "64kb")
     if len(unit) == 2 and unit[0] in "KMG" and unit[1] == "b":
@@ -107,7 +106,7 @@ def parse_size(value: object) -> int:
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest usual spelling: 0.02 -> "20ms", 600.0 -> "10min". Parses back to exactly `seconds`."""
+    """The shortest usual spelling: 0.02 -> "20ms", 600.0 -> "10min". `parse_duration` returns exactly `seconds`."""
     value = _decimal(seconds)
     if value == 0:
         return "0s"
@@ -118,17 +117,17 @@ def format_duration(seconds: float) -> str:
 
 
 def format_rate(bits_per_second: float) -> str:
-    """50e6 -> "50mbit". Parses back to exactly `bits_per_second`."""
+    """50e6 -> "50mbit". `parse_rate` returns exactly `bits_per_second`."""
     return _scaled(_decimal(bits_per_second), {"gbit": 9, "mbit": 6, "kbit": 3, "bit": 0})
 
 
 def format_fraction(fraction: float) -> str:
-    """0.005 -> "0.5%". Parses back to exactly `fraction`."""
+    """0.005 -> "0.5%". `parse_fraction` returns exactly `fraction`."""
     return f"{_plain(_decimal(fraction).scaleb(2))}%"
 
 
 def format_size(size: int) -> str:
-    """64000 -> "64kb", 65536 -> "64kib": the shortest text that is exact."""
+    """64000 -> "64kb", 65536 -> "64kib": the shortest exact text."""
     if size < 0:
         raise UnitError(f"a size cannot be negative: {size}")
     whole = [unit for unit in reversed(_SIZES) if size and size % int(_SIZES[unit]) == 0]
@@ -136,7 +135,7 @@ def format_size(size: int) -> str:
 
 
 def _split(value: object, kind: str, example: str) -> tuple[Decimal, str]:
-    """Number and unit of a written quantity; numbers that came without quotes count as having no unit."""
+    """Number and unit of a written quantity; a value of type int or float has no unit."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise UnitError(f"{shown(value)} is not a {kind}; write it like {example}")
     match = _QUANTITY.fullmatch(value if isinstance(value, str) else repr(value))
@@ -179,20 +178,20 @@ def _decimal(value: float) -> Decimal:
 
 
 def _scaled(value: Decimal, exponents: Mapping[str, int]) -> str:
-    """`value` in the first unit in which it is at least 1, else in the last."""
+    """`value` in the first unit in which it is at least 1, otherwise in the last unit."""
     unit = next((name for name, exponent in exponents.items() if value >= Decimal(1).scaleb(exponent)), None)
     unit = unit or list(exponents)[-1]
     return f"{_plain(value.scaleb(-exponents[unit]))}{unit}"
 
 
 def _plain(number: Decimal) -> str:
-    """Digits without an exponent, unless that would be a long row of zeros."""
+    """The number without an exponent, unless it would have many zeros."""
     number = number.normalize()
     return f"{number:f}" if -12 <= number.adjusted() <= 15 else str(number)
 
 
 def shown(value: object) -> str:
-    """A value as a message quotes it, in the spelling of YAML."""
+    """A value as quoted in messages, in YAML spelling."""
     words = {type(None): "nothing", bool: str(value).lower(), dict: "a mapping", list: "a list"}
     text = words.get(type(value)) or (repr(value) if isinstance(value, str | int | float) else str(value))
     return text if len(text) <= 60 else f"{text[:57]}..."

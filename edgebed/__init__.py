@@ -1,6 +1,6 @@
-"""The public interface of edgebed: what stands in ``__all__``, and nothing else, may be relied on.
+"""The public interface of edgebed. Only the names in ``__all__`` are stable.
 
-Each name is imported when it is first asked for, so that ``import edgebed`` takes no time and needs no torch.
+Each name is imported at its first use, so ``import edgebed`` is fast and needs no torch.
 """
 
 from __future__ import annotations

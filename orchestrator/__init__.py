@@ -1,1 +1,1 @@
-"""From a scenario to running, shaped, recorded nodes, and to a report. `cli` has the verbs, `run` a run's steps."""
+"""Turns a scenario into nodes, links, a record and a report. `cli` has the verbs, `run` the steps of a run."""

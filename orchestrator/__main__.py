@@ -1,7 +1,7 @@
 """``python -m orchestrator``: the process of a command, from its first moment to its exit code.
 
-Little is imported here at first: a signal that comes while the rest is being imported ends the command in order too.
-The very first thing is to leave the working directory, or modules would be looked for there.
+This module imports little at first, so a signal during the later imports also ends the command in order.
+It leaves the working directory before anything else: otherwise Python would search for modules there.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from orchestrator.host import signals, streams  # noqa: E402
 
 
 def main() -> NoReturn:
-    """Carry out the command line. What is raised on purpose is one message and an exit code, never a traceback."""
+    """Carry out the command line. An error raised on purpose becomes one message and an exit code, not a traceback."""
     streams.survive_readers()
     signals.raise_on_signals()
     try:
         code = _command()
     except BaseException:
-        if not signals.interrupted():  # an interrupted import, for one, may end in another error
+        if not signals.interrupted():  # an interrupted import, for example, may raise another error
             raise
         print("error: interrupted", file=sys.stderr)
         code = signals.INTERRUPTED
@@ -35,7 +35,7 @@ def main() -> NoReturn:
         code = code or 1
     sys.stderr.flush()
     if "torch" in sys.modules:
-        os._exit(code)  # taking torch down object by object takes half a second
+        os._exit(code)  # destroying torch object by object takes half a second
     sys.exit(code)
 
 

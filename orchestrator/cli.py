@@ -1,8 +1,8 @@
-"""The command line: each verb parses, calls one function, prints, and ends with an exit code.
+"""The command line. Each verb parses its arguments, calls one function, prints the result and ends with an exit code.
 
 Exit codes: 0 done and trusted; 1 failed; 2 bad usage or scenario; 3 done, but a fidelity or health check failed;
 130 interrupted by a signal, with a report if there is a record.
-With ``--json`` a command prints one JSON object on standard output, and everything for people on standard error.
+With ``--json`` a command prints one JSON object on standard output. All text for people goes to standard error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def carry_out() -> int:
-    """Carry out the command line; the exit code. KeyboardInterrupt if it was interrupted before a run began."""
+    """Carry out the command line and return the exit code. KeyboardInterrupt if interrupted before a run began."""
     try:
         os.getcwd()
     except OSError as error:
@@ -51,7 +51,7 @@ def carry_out() -> int:
     except click.ClickException as error:
         error.show()
         return 2
-    except click.Abort:  # what click makes of KeyboardInterrupt
+    except click.Abort:  # click turns KeyboardInterrupt into this
         raise KeyboardInterrupt from None
     return 0
 
@@ -62,7 +62,7 @@ def _fail(text: str, code: int) -> int:
 
 
 def scenario_options(command: F) -> F:
-    """The arguments of every verb that reads a scenario."""
+    """Add the arguments of every verb that reads a scenario."""
     command = click.option(
         "--set",
         "overrides",
@@ -270,7 +270,7 @@ def logs(node: str, run: str | None, follow: bool, runs: Path, as_json: bool) ->
         try:
             history = stack.enter_context(History.open(directory.path))
         except RecordError:
-            history = None  # the files of nodes can be read all the same
+            history = None  # the log files of the nodes can still be read
         if history is not None and history.simulated:
             pieces = follow_record(history, node, go_on)
         else:
@@ -279,7 +279,7 @@ def logs(node: str, run: str | None, follow: bool, runs: Path, as_json: bool) ->
             lines = "".join(pieces).splitlines()
             click.echo(json.dumps({"run": directory.run, "node": node, "lines": lines}))
             return
-        with contextlib.suppress(KeyboardInterrupt):  # the usual end of --follow
+        with contextlib.suppress(KeyboardInterrupt):  # --follow usually ends this way
             for piece in pieces:
                 click.echo(piece, nl=False)
 
@@ -381,7 +381,7 @@ def _execute(
     workers: int | None = None,
     calibrate: bool = False,
 ) -> tuple[Conclusion, RunDirectory]:
-    """Make a run of a scenario, to its end."""
+    """Run a scenario to its end."""
     from orchestrator.run.launch import launch, prepared_plan
     from orchestrator.run.view import open_view
     from orchestrator.scenario.reading import load, placed
@@ -405,7 +405,7 @@ def _execute(
 
 
 def _check_places(runs: Path, junit: Path | None = None) -> None:
-    """PlaceError, before anything is made, if what a run writes has no place."""
+    """PlaceError if the run cannot write its files here. Checked before anything is made."""
     from orchestrator.host.places import check_file, check_folder
 
     check_folder(runs, "choose another folder with --runs")
@@ -422,7 +422,7 @@ def _check_workers(workers: int | None, driver: str) -> None:
 
 
 def _end(outcome: Conclusion, directory: RunDirectory, junit: Path | None, *, as_json: bool) -> NoReturn:
-    """Say how a run went, to all who asked, and leave."""
+    """Report the result of a run in each requested form, then exit."""
     from orchestrator.results.junit import write_junit
     from orchestrator.results.summary import print_summary
 
@@ -442,7 +442,7 @@ def _leave(outcome: Conclusion) -> NoReturn:
 
 
 def _looked_up(scenario: Path, overrides: Sequence[str]) -> tuple[Scenario, Plan]:
-    """Load a scenario and plan it on the data that is found, leaving no trace."""
+    """Load a scenario and plan it on the data that is present. Writes nothing."""
     from orchestrator.planning.data import looked_up
     from orchestrator.planning.plan import make_plan
     from orchestrator.planning.shards import PreparedLabels

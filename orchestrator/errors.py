@@ -1,13 +1,13 @@
 """Errors of the orchestrator.
 
-* OrchestratorError: everything raised here on purpose; the command line prints its text, never a traceback
+* OrchestratorError: every error that the orchestrator raises on purpose; the command line prints its text only
 
   * ScenarioError: the scenario or an override is wrong; lists every problem with file, line and YAML path
-  * PlanError: the scenario is right by itself but cannot be planned, e.g. too few samples, or no data set
-  * PlaceError: a run or a file cannot be written where it was asked for; found before anything is made
+  * PlanError: the scenario is valid by itself but cannot be planned, e.g. too few samples, or no data set
+  * PlaceError: a run or a file cannot be written to the given place; raised before anything is made
   * HostError: this host lacks something the run needs; the text says what to install or allow
   * ChildError: a helper process refused a request, or ended
-  * DriverError: a node could not be started, told something or stopped
+  * DriverError: a node could not be started, sent a message or stopped
   * FabricError: a link could not be made, changed or read back
   * RunError: the run cannot go on
   * RecordError: a run directory is missing, damaged or of another version
@@ -20,14 +20,14 @@ from dataclasses import dataclass
 
 
 class OrchestratorError(Exception):
-    """The root of the tree: what, where, what to do."""
+    """The root of the tree. The text says what is wrong, where, and what to do."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong in a scenario.
+    """One mistake in a scenario.
 
-    ``where`` is ``file:line`` or the ``--set`` that said it, ``path`` the YAML path (``links.edge-cloud.loss``).
+    ``where`` is ``file:line`` or the ``--set`` with the mistake. ``path`` is the YAML path (``links.edge-cloud.loss``).
     """
 
     where: str
@@ -39,7 +39,7 @@ class Problem:
 
 
 class ScenarioError(OrchestratorError):
-    """The scenario is wrong. ``problems`` holds every one that was found; the text has one line for each."""
+    """The scenario is wrong. ``problems`` holds every problem found; the text has one line for each."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
@@ -47,7 +47,7 @@ class ScenarioError(OrchestratorError):
 
 
 class PlanError(OrchestratorError):
-    """The scenario cannot be planned on this data. ``path`` is the YAML path of what asks too much."""
+    """The scenario cannot be planned on this data. ``path`` is the YAML path of the setting that asks too much."""
 
     def __init__(self, path: tuple[str | int, ...], message: str) -> None:
         super().__init__(": ".join([".".join(str(part) for part in path), message]))
@@ -55,13 +55,13 @@ class PlanError(OrchestratorError):
 
 
 class PlaceError(OrchestratorError):
-    """A run or a file cannot be written where it was asked for."""
+    """A run or a file cannot be written to the given place."""
 
 
 class HostError(OrchestratorError):
     """This host lacks something the run needs.
 
-    ``what`` says what, ``remedy`` what to do, ``commands`` are the lines to type for it, if there are any.
+    ``what`` names it, ``remedy`` says what to do, and ``commands`` are the command lines for that, if any.
     """
 
     def __init__(self, what: str, remedy: str = "", commands: Sequence[str] = ()) -> None:
@@ -71,7 +71,7 @@ class HostError(OrchestratorError):
 
 
 class EngineError(HostError):
-    """This host cannot have a link engine; another may do."""
+    """A link engine does not work on this host; another engine may."""
 
 
 class ChildError(OrchestratorError):
@@ -79,7 +79,7 @@ class ChildError(OrchestratorError):
 
 
 class DriverError(OrchestratorError):
-    """A node could not be started, told something or stopped."""
+    """A node could not be started, sent a message or stopped."""
 
 
 class FabricError(OrchestratorError):

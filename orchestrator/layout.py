@@ -1,7 +1,7 @@
-"""Tables and entries on a console of any width, in which nothing is ever cut: a path or a name can be copied whole.
+"""Tables and entries on a console of any width. No text is ever cut, so paths and names can be copied whole.
 
-What is too wide is wrapped at spaces. A table whose longest words do not fit beside each other becomes one block of
-lines for each row. A word that is wider than the console runs over its edge, where a terminal goes on in the next line.
+Text that is too wide is wrapped at spaces. If the longest words of a table's columns do not fit side by side, each row
+becomes a block of lines. A word wider than the console overflows, and the terminal continues it on the next line.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from rich.console import Console
 from rich.text import Text
 
 Cell = str | Text
-"""What stands in a table: a plain string is taken as it is, without markup."""
+"""The content of a table cell. A plain string is printed as it is, without markup."""
 
 UNLIMITED = 10_000  # columns
 GAP = 2  # columns between two cells
-LEAST = 20  # columns in which wrapping text is worth it
+LEAST = 20  # columns; text is not wrapped to less
 
 
 def open_console() -> Console:
-    """Standard output: as wide as its terminal or as $COLUMNS says, else as wide as what is written."""
+    """A console on standard output: as wide as the terminal or $COLUMNS, otherwise unlimited."""
     console = Console(highlight=False)
     if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
         console.width = UNLIMITED
@@ -37,7 +37,7 @@ def write(console: Console, *lines: Cell) -> None:
 
 
 def write_entries(console: Console, entries: Iterable[tuple[Cell, Cell]], indent: int = 0) -> None:
-    """Write labels, and beside each what it says; where that is wrapped, it stays beside its label."""
+    """Write each label with its text beside it. Wrapped lines of the text stay in the text's column."""
     pairs = [(_text(label), _text(said)) for label, said in entries]
     width = max((label.cell_len for label, _ in pairs), default=0)
     room = max(LEAST, console.width - indent - width - GAP)
@@ -54,7 +54,7 @@ def write_table(
     title: str = "",
     right: Collection[int] = (),
 ) -> None:
-    """Write a table under its title. The columns ``right`` hold figures, which stand to the right and unwrapped."""
+    """Write a table under its title. The columns ``right`` hold figures: right-aligned, never wrapped."""
     cells = [[Text(each, style="bold") for each in headings], *([_text(cell) for cell in row] for row in rows)]
     if title:
         write(console, Text(title, style="bold"))
@@ -85,7 +85,7 @@ def _write_blocks(console: Console, headings: Sequence[str], rows: Sequence[Sequ
 
 
 def write_line(console: Console, line: Text) -> None:
-    """Write a line that is not wrapped, whatever its width: a command to be copied."""
+    """Write a line without wrapping it, whatever its width, such as a command to be copied."""
     line.rstrip()
     console.print(line, no_wrap=True, overflow="ignore", crop=False)
 
@@ -101,7 +101,7 @@ def _row(parts: Sequence[Text], widths: Sequence[int], right: Collection[int]) -
 
 
 def _widths(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """The widths of columns that fit into ``room``: of those that can be wrapped the widest is narrowed first."""
+    """The widths of columns that fit into ``room``. Narrows the widest column first, never below its ``least``."""
     widths = list(natural)
     while sum(widths) > room:
         widest = max((place for place in range(len(widths)) if widths[place] > least[place]), key=widths.__getitem__)
@@ -110,7 +110,7 @@ def _widths(natural: Sequence[int], least: Sequence[int], room: int) -> list[int
 
 
 def _wrapped(text: Text, room: int) -> list[Text]:
-    """Lines that are no wider than ``room``, but for words that are."""
+    """The text in lines no wider than ``room``. A word wider than that is kept whole."""
     lines: list[Text] = []
     for paragraph in text.split(allow_blank=True):
         breaks, used = [], 0

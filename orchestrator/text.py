@@ -1,6 +1,6 @@
-"""Quantities as people read them, rounded: for checks, reports, comparisons and the live view.
+"""Rounded quantities for people: in checks, reports, comparisons and the live view.
 
-``netem.units`` writes exact values that can be read back; nothing here is meant to be read back.
+This module's output is not meant to be parsed. ``netem.units`` writes exact values that can be parsed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def duration(seconds: float | None) -> str:
 
 
 def rate(bits: float | None) -> str:
-    """Bits per second in the scenario's words: "48.7 mbit"; "–" for None."""
+    """Bits per second in the scenario's units: "48.7 mbit"; "–" for None."""
     return _scaled(bits, ("bit", "kbit", "mbit", "gbit"))
 
 
@@ -37,7 +37,7 @@ def size(count: float | None) -> str:
 
 
 def how_ended(code: int) -> str:
-    """How a process ended: "exit code 3", or the signal's name where ``code`` is its negative: "SIGKILL"."""
+    """How a process ended: "exit code 3", or the signal's name if ``code`` is a negative signal number: "SIGKILL"."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -68,7 +68,7 @@ def number(value: float | None) -> str:
 
 
 def quantity(name: str, value: float | None) -> str:
-    """A measured quantity of a link, by its name in the record: a time, a rate, a burst, or a fraction."""
+    """A measured quantity of a link, formatted by its name in the record: a time, a rate, a burst, or a fraction."""
     match name:
         case "rtt" | "delay" | "queue":
             return duration(value)
@@ -81,7 +81,7 @@ def quantity(name: str, value: float | None) -> str:
 
 
 def some(names: Iterable[str], limit: int = 4) -> str:
-    """Names in a row, the ones beyond ``limit`` only counted: "a, b, c and 5 more"."""
+    """Names in a row. If there are more than ``limit``, the last ones are only counted: "a, b, c and 5 more"."""
     listed = list(names)
     if len(listed) <= limit:
         return ", ".join(listed)

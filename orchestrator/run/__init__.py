@@ -1,1 +1,1 @@
-"""One run: how it is launched, lives (`lifecycle`), suffers its faults, is resumed and is cleaned away."""
+"""One run: its launch, its `lifecycle`, its faults, its continuation and its removal."""

@@ -1,4 +1,4 @@
-"""What the steps of one run share."""
+"""The clock and the context that the steps of one run share."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from orchestrator.run.view import View
 
 
 class RunClock:
-    """Seconds since the run began. Of a run that is continued, it stands still until all is set up again: then the
-    times in its record are those of a run without a gap."""
+    """Seconds since the run began. In a continued run the clock stands still during setup, so the record has no gap."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, past: Past | None) -> None:
         self._loop = loop
@@ -26,16 +25,16 @@ class RunClock:
         return self._before + (self._loop.time() - self._since if self._since is not None else 0.0)
 
     def start(self) -> None:
-        """It goes from now on, if it did not yet."""
+        """Start the clock if it stands still."""
         if self._since is None:
             self._since = self._loop.time()
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """One run: what is to be done, where it is written down, and who is told.
+    """One run: its plan, its directory and record, its clock and its view.
 
-    ``clock`` gives seconds since the run began. ``past`` is what a run has behind it that is continued.
+    ``clock`` gives seconds since the run began. ``past`` is the past of a continued run, otherwise `NOTHING`.
     """
 
     plan: Plan
@@ -46,5 +45,5 @@ class RunContext:
     past: Past = NOTHING
 
     def note(self, event: str, data: dict[str, object]) -> None:
-        """Write an event of the run into the record, now."""
+        """Record an event of the run with the present time."""
         self.record.event(self.clock(), None, event, None, data)

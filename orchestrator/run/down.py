@@ -1,4 +1,4 @@
-"""Take a run down, whatever state it is in, from a process that knows nothing but its id."""
+"""Take a run down in whatever state it is, from a process that knows only the run's id."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CGROUP_PATIENCE = 5.0
 
 @dataclass
 class Removed:
-    """What `down` found of one run and removed."""
+    """The traces of one run that `down` found, removed, or could not remove (``left``)."""
 
     run: str
-    stopped: bool = False  # a living orchestrator ended it in order
+    stopped: bool = False  # its living orchestrator ended the run in order
     containers: list[str] = field(default_factory=list)
     processes: list[str] = field(default_factory=list)
     cgroups: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Removed:
         return self.stopped or bool(self.containers or self.processes or self.cgroups)
 
     def told(self) -> str:
-        """The same in a line."""
+        """The result in one line."""
         if self.left:
             return f"{self.run}: could not remove {', '.join(self.left)}"
         if not self.anything:
@@ -51,7 +51,7 @@ class Removed:
 
 
 def down(run: str, directory: RunDirectory | None) -> Removed:
-    """End a run: in order if its orchestrator lives, else by its labels. Safe to repeat.
+    """End a run: in order if its orchestrator lives, otherwise by its labels. Safe to repeat.
 
     RunError if the directory belongs to another user.
     """
@@ -84,7 +84,7 @@ def _signal_holder(directory: RunDirectory, number: signal.Signals) -> bool:
 
 
 def clear(run: str, directory: RunDirectory | None, *, stopped: bool = False) -> Removed:
-    """Remove what is left of a run whose orchestrator is gone; ``stopped``: it ended in order."""
+    """Remove the remains of a run whose orchestrator is gone. ``stopped``: the run ended in order."""
     result = Removed(run, stopped)
     _remove_containers(run, directory, result)
     found = processes.run_processes(run)
@@ -107,7 +107,7 @@ def _remove_containers(run: str, directory: RunDirectory | None, result: Removed
 
 
 def _had_containers(directory: RunDirectory) -> bool:
-    """Whether a run may have left containers: it ended without a word, as when it is killed."""
+    """Whether a run may have left containers: it ended without an outcome, for example when it was killed."""
     try:
         with History.open(directory.path) as history:
             kind = DRIVERS.get(history.driver)
@@ -131,8 +131,8 @@ def _wait_released(directory: RunDirectory, timeout: float) -> bool:
 
 
 def traces(runs: Path) -> dict[str, RunDirectory | None]:
-    """Every run of this user's that shows on this host: a living orchestrator, a process, a container, a cgroup, or the
-    secret keys of a run below ``runs`` whose orchestrator was killed."""
+    """Every run of this user that has a trace on this host: a living orchestrator, a process, a container, a cgroup, or
+    the secret keys of a run below ``runs`` whose orchestrator was killed."""
     found: dict[str, RunDirectory | None] = {}
     labelled = [(each.run, each.directory) for each in processes.run_processes()]
     labelled += [(each.run, each.directory) for each in leftovers.listed()]

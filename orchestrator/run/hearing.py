@@ -1,4 +1,4 @@
-"""Write down what nodes say, and what of it is not as agreed."""
+"""Record the messages of nodes, and which of them are bad."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from orchestrator.results.record import Record
 from orchestrator.run.messages import LONGEST_TEXT, problem
 
 EVENT = "bad_message"
-TOLD = 10  # of one node's bad messages that are recorded one by one; then only each time they have doubled
+TOLD = 10  # bad messages of one node that are recorded one by one; after that only when their number has doubled
 
 
 class Hearing:
-    """Puts messages of ``nodes`` into the record. A bad one becomes an event "bad_message" of its node, with the
-    ``reason`` and how many there have been of that node so far, ``count``."""
+    """Puts the messages of ``nodes`` into the record.
+
+    A bad message becomes an event "bad_message" of its node. ``reason`` says why, and ``count`` is the number of bad
+    messages of that node so far.
+    """
 
     def __init__(self, nodes: Collection[str], record: Record, clock: Callable[[], float]) -> None:
         self.bad: Counter[str] = Counter()
@@ -26,7 +29,7 @@ class Hearing:
         self._clock = clock
 
     def take(self, node: str, message: Mapping[str, Any]) -> bool:
-        """Record a message; False if it is bad, and then nothing may be made of it."""
+        """Record a message. False if it is bad; the caller must then ignore it."""
         if reason := problem(message, self._nodes):
             self._refuse(node, reason)
             return False
@@ -52,7 +55,7 @@ class Hearing:
         return True
 
     def end(self) -> None:
-        """Record how many bad messages there were in all, where that is not on record yet."""
+        """Record the total number of bad messages of each node, if the record does not have it yet."""
         for node, count in self.bad.items():
             if count > self._told[node]:
                 self._tell(node)

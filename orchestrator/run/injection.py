@@ -1,7 +1,7 @@
-"""Make the planned faults happen, at their time or at their round, and undo each when it is over.
+"""Make the planned faults happen at their time or round, and undo each fault when it is over.
 
-Faults may overlap: on links as `orchestrator.run.link_states` says, and a node's slowness is the product of its
-factors. Every fault is recorded at the moment it took effect, with the round it hit.
+Faults may overlap. On links they combine as `orchestrator.run.link_states` says. The slowness of a node is the product
+of its factors. Every fault is recorded when it takes effect, with the round that it hits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from orchestrator.run.resume import NOTHING, Past
 
 
 class Powers(Protocol):
-    """What a fault can do to nodes; each verb raises OrchestratorError if it cannot be done now."""
+    """The actions of faults on nodes. Each raises OrchestratorError if it is not possible now."""
 
     async def crash(self, node: str) -> None: ...
 
@@ -38,8 +38,8 @@ class Powers(Protocol):
 class FaultInjector:
     """Runs the plan's faults against ``powers`` and ``links`` on asyncio's clock.
 
-    ``note(fault, phase, detail)`` is called with phase "start", "end" or "skipped" at the moment it is so; ``spawn``
-    runs a coroutine beside others, answers for what it raises, and ends it in time.
+    ``note(fault, phase, detail)`` is called when a fault starts, ends or is skipped: phase "start", "end" or "skipped".
+    ``spawn`` runs a coroutine concurrently, handles its errors, and cancels it at the end.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class FaultInjector:
         self._reached = 0
 
     def begin(self, past: Past = NOTHING) -> None:
-        """Training starts now, or goes on after ``past``: the faults keyed to time are counted from its start.
+        """Start the faults: training starts now, or continues after ``past``. Times count from the start of training.
 
-        Of a run that is continued, what is over stays so, and what was on is on again for the rest of its time.
+        In a continued run, finished faults stay finished. Active faults are active again for the rest of their time.
         """
         self._reached = past.round
         behind = {span.id: span for span in past.faults if span.start is not None or span.skipped is not None}
@@ -77,9 +77,9 @@ class FaultInjector:
                 self._spawn(self._turn_round([], [fault]))  # its round had just begun
 
     def round_started(self, round: int) -> None:
-        """A round of the leading node starts: end the faults that last a round, start the ones planned for it.
+        """End the faults that last a round and start the faults of this round. Called when a leader's round starts.
 
-        A round that starts again after a restart of its coordinator brings its faults only once.
+        If a round starts again after a restart of its coordinator, its faults are not repeated.
         """
         if round <= self._reached:
             return
@@ -105,7 +105,7 @@ class FaultInjector:
             await self._end(fault)
 
     async def _go_on(self, fault: Fault, lasted: float) -> None:
-        """Make a fault again that had been on for so long; its start is on record already."""
+        """Apply again a fault that was active for ``lasted`` seconds. Its start is in the record already."""
         try:
             await self._ACTIONS[fault.action][0](self, fault)
         except OrchestratorError as error:

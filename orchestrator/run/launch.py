@@ -1,4 +1,4 @@
-"""From a scenario that has been read to a run in a directory of its own, and on from where one ended early."""
+"""Start a run of a loaded scenario in its own directory, or continue a run that ended early."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OpenView = Callable[[bool], View]
 
 
 def prepared_plan(scenario: Scenario, file: Path) -> Plan:
-    """The plan on this host's data, which is downloaded and decoded if need be; ``file`` is the scenario's."""
+    """The plan on this host's data. Downloads and decodes the data if needed. ``file`` is the scenario's file."""
     return make_plan(scenario, PreparedLabels.read(prepare_data(scenario.data, file.parent)))
 
 
@@ -52,11 +52,11 @@ def launch(
 ) -> tuple[Conclusion, RunDirectory]:
     """Carry out the plan of a scenario, in a fresh directory below ``runs``.
 
-    ``file`` and ``overrides`` are what the scenario was read from. Where no file holds it, ``text`` is what one would
-    hold. ``open_view`` is told whether the run's clock is virtual. ``workers`` processes train where nodes are
-    simulated: by default one for each processor.
-    HostError, and nothing is made, if this host lacks what the driver needs, or if this process may not open as many
-    files as the run needs.
+    The scenario was read from ``file`` and ``overrides``. If no file holds it, ``text`` is the text of the scenario.
+    ``open_view`` receives whether the run's clock is virtual. ``workers`` is the number of processes that train
+    simulated nodes, by default one for each processor.
+    HostError if this host lacks something that the driver needs, or if this process may not open as many files as the
+    run needs. Then nothing is made.
     """
     require(plan, _workers(workers))
     with interruptible() as interruption:
@@ -90,17 +90,17 @@ def launch(
 
 
 def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None = None) -> Conclusion:
-    """Go on with a run that ended early, in its directory, after the last round that it kept.
+    """Continue a run that ended early, in its directory, after the last round in its checkpoints.
 
-    RunError if it is running, complete, or kept none, or if this version or this host's data make another plan of its
-    scenario.
+    RunError if the run is still running, is complete or has no checkpoint, or if this version or this host's data
+    gives another plan for its scenario.
     """
     with interruptible() as interruption, contextlib.ExitStack() as holding:
         holding.enter_context(directory.held())
         past = past_of(directory)
         plan = _plan_of(directory)
         require(plan, _workers(workers))
-        clear(directory.run, directory)  # what is left where its orchestrator was killed
+        clear(directory.run, directory)  # remove what a killed orchestrator left behind
         try:
             directory.reopen()
             plan.write_shards(directory.shards)
@@ -125,7 +125,7 @@ def _begin(
     meta: Mapping[str, Any],
     text: str | None,
 ) -> Record:
-    """Write down what is to be done. RunError or RecordError if there is no room for it."""
+    """Write the shards, the scenario and the plan into the directory. RunError or RecordError if there is no room."""
     facts = {
         "scenario": str(file),
         "folder": str(file.parent.absolute()),
@@ -145,7 +145,7 @@ def _begin(
 
 
 def _plan_of(directory: RunDirectory) -> Plan:
-    """The plan that a run was carried out by, made anew. RunError if it comes out otherwise."""
+    """The plan of a run, made anew from its scenario. RunError if it differs from the recorded plan."""
     with History.open(directory.path) as history:
         planned, meta = history.plan, history.meta
         file = Path(meta.get("folder", "."), Path(meta["scenario"]).name)
@@ -164,7 +164,7 @@ def _plan_of(directory: RunDirectory) -> Plan:
 
 
 def _run(driver: str, open_view: OpenView, start: Callable[[View], Coroutine[Any, Any, Conclusion]]) -> Conclusion:
-    """Carry out what ``start`` makes, on the clock of the driver."""
+    """Run the coroutine from ``start`` on the clock of the driver."""
     loop = VirtualLoop() if DRIVERS[driver].simulated else None
     view = open_view(loop is not None)
     try:

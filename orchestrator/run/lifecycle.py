@@ -1,4 +1,4 @@
-"""One run, from a plan to a verdict. ``execute`` is the lifecycle; everything else serves one of its steps."""
+"""One run, from a plan to a verdict. ``execute`` is the lifecycle. Everything else here belongs to one of its steps."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The object `up --json` ends with, and the exit code. ``unwritten`` says why the report could not be written."""
+    """The object that `up --json` prints, and the exit code. ``unwritten``: why the report could not be written."""
 
     summary: dict[str, Any]
     exit_code: int
@@ -68,13 +68,13 @@ async def execute(
     calibrate: bool = False,
     past: Past | None = None,
 ) -> Conclusion:
-    """Carry out a plan in a run directory, and leave nothing of it on the host but that directory.
+    """Carry out a plan in a run directory, and leave nothing on the host except that directory.
 
-    ``record`` is a fresh one, or that of a run that ended early and is continued, which has a ``past``. ``holding`` the
-    directory's lock is closed when the run has ended, before it is judged. ``workers`` processes train where nodes are
-    simulated. ``calibrate``: measure the links at length, and do not train.
+    ``record`` is a fresh record, or the record of a run that is continued, which then has a ``past``. ``holding`` holds
+    the directory's lock. It is closed when the run has ended, before the run is judged. ``workers`` is the number of
+    processes that train simulated nodes. ``calibrate``: measure the links at length, and do not train.
 
-    HostError if this host lacks something that a fresh run needs: then nothing was started.
+    HostError if this host lacks something that a fresh run needs. Then nothing was started.
     """
     loop = asyncio.get_running_loop()
     clock, started, past_wall = RunClock(loop, past), time.monotonic(), past.wall_seconds if past else 0.0
@@ -93,7 +93,7 @@ async def execute(
         judge(directory)
 
     with interruption.heard_by(lambda: loop.call_soon_threadsafe(_resolve, interrupted), end_at_once):
-        # 1. The record is there, so that whatever happens next is written down.
+        # 1. The record exists, so everything that happens next is recorded.
         try:
             with holding, contextlib.closing(record):
                 run = RunContext(plan, directory, record, clock, view, past or NOTHING)
@@ -113,7 +113,7 @@ def _resolve(future: asyncio.Future[None]) -> None:
 
 
 def _judged(directory: RunDirectory, ending: Ending) -> Conclusion:
-    """What a run came to that has just ended. The verdict is not lost where the report cannot be written."""
+    """The conclusion of a run that has just ended. Holds the verdict even if the report cannot be written."""
     unwritten = None
     try:
         with contextlib.closing(History.open(directory.path)) as history:
@@ -124,7 +124,7 @@ def _judged(directory: RunDirectory, ending: Ending) -> Conclusion:
                 unwritten = str(error)
     except RecordError as error:
         raise RunError(ending.error or str(error)) from error
-    if result["ended"] is None:  # the disk had no room even for that
+    if result["ended"] is None:  # the disk had no room even for the outcome
         result |= {"ended": ending.reason, "error": ending.error}
     if ending.reason == "interrupted":
         code = INTERRUPTED
@@ -136,7 +136,7 @@ def _judged(directory: RunDirectory, ending: Ending) -> Conclusion:
 
 
 def judge(directory: RunDirectory) -> dict[str, Any]:
-    """Write summary.json and report.html from a run's record; the summary. Can be done again at any time."""
+    """Write summary.json and report.html from a run's record; return the summary. Can be repeated at any time."""
     with History.open(directory.path) as history:
         result = summary(history)
         _write_down(directory, history, result)
@@ -144,7 +144,7 @@ def judge(directory: RunDirectory) -> dict[str, Any]:
 
 
 def _write_down(directory: RunDirectory, history: History, result: dict[str, Any]) -> None:
-    """RecordError if there is no room for it."""
+    """Write summary.json and report.html. RecordError if there is no room for them."""
     try:
         write_whole(directory.summary, json.dumps(result, indent=2) + "\n")
     except OSError as error:
@@ -157,11 +157,11 @@ def _write_down(directory: RunDirectory, history: History, result: dict[str, Any
 async def _carry_out(
     run: RunContext, clock: RunClock, interrupted: asyncio.Future[None], workers: int, *, calibrate: bool
 ) -> Ending:
-    """Steps 2 to 7; an error in any of them ends the run with that error, after what was opened has been closed."""
+    """Carry out steps 2 to 7. On an error, close everything that was opened and end the run with that error."""
     plan, view, began = run.plan, run.view, run.past is not NOTHING
     try:
         async with contextlib.AsyncExitStack() as stack:
-            # 2. What the run stands on: where nodes live, what links them, how they are spoken to.
+            # 2. Open the environment: the driver of the nodes, the fabric of their links, the control plane.
             opening = entry_of(plan.driver).open_environment(plan, run.directory, stack, workers)
             if (environment := await _unless(interrupted, opening)) is None:
                 return INTERRUPTION
@@ -180,7 +180,7 @@ async def _carry_out(
             view.line(f"starting {len(plan.nodes)} nodes ({fabric.engine} links)")
             try:
                 await _unless(session.ended, session.bring_up_all())
-            finally:  # some of what this host lacks shows only when nodes start
+            finally:  # some limits of this host show only when nodes start
                 for note in (*run.past.notes(), *plan.notes(), *driver.notes(), *fabric.notes()):
                     run.note("note", {"text": note})
             # 4. Measure the links before anything else uses them.
@@ -191,7 +191,7 @@ async def _carry_out(
                 session.finish("calibrated")
                 await session.stop_nodes(STOP_GRACE)
                 return await session.ended
-            # 5. Train, with the faults, until a stop rule is met or somebody interrupts.
+            # 5. Train, with the faults, until a stop rule is met or the run is interrupted.
             clock.start()
             return await _train(run, session, fabric)
     except HostError as error:
@@ -210,7 +210,7 @@ async def _carry_out(
 
 
 def _defect(directory: RunDirectory, error: Exception) -> Ending:
-    """A mistake of ours: what was opened is closed all the same, and the record stays whole."""
+    """The ending of a run that hit a defect of edgebed. Writes the traceback to logs/orchestrator.log."""
     log = directory.logs / "orchestrator.log"
     with contextlib.suppress(OSError):
         log.write_text("".join(traceback.format_exception(error)))
@@ -227,18 +227,18 @@ async def _train(run: RunContext, session: Session, fabric: Fabric) -> Ending:
             if (after := run.plan.stop.after) is not None:
                 asyncio.get_running_loop().call_later(max(0.0, after - run.past.training), session.finish, "after")
         ending = await session.ended
-        # 6. Ask the nodes to end; their last words are the final counts.
+        # 6. Ask the nodes to end. Their last messages are the final counts.
         await session.stop_nodes(STOP_GRACE)
-    # 7. Closing the stack takes everything down, in the reverse order of its making.
+    # 7. Closing the stack closes everything, in the reverse order of opening.
     return ending
 
 
 async def _unless(ended: asyncio.Future[Any], work: Coroutine[Any, Any, T]) -> T | None:
-    """Await ``work``, or until the future is done; then None."""
+    """Await ``work`` and return its result. If ``ended`` is done first, cancel ``work`` and return None."""
     task = asyncio.ensure_future(work)
     await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)
     if ended.done():
-        task.cancel()  # what it raised meanwhile comes of the end, and is no news
+        task.cancel()  # an error it raised meanwhile is a consequence of the end: ignored
         await asyncio.gather(task, return_exceptions=True)
         return None
     return task.result()

@@ -1,7 +1,7 @@
-"""Before training: measure one link of each kind against what was asked of it, from inside the nodes' own namespaces.
+"""Before training, measure one link of each kind against its profile, from inside the nodes' own namespaces.
 
-Links are of one kind if they have the same class and the same profiles. Of each kind one pair is measured, pairs that
-share no node at the same time; the figures go into the record, where the checks and the report find them.
+Links are of one kind if they have the same class and the same profiles. One pair of each kind is measured. Pairs
+without a common node are measured at the same time. The checks and the report read the figures from the record.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from orchestrator.results.verdicts import Verdict, worst
 from orchestrator.run.context import RunContext
 from orchestrator.run.session import Session
 
-PairJudgements = tuple[list[Judgement], list[Judgement]] | str  # there and back, or why there are none
+PairJudgements = tuple[list[Judgement], list[Judgement]] | str  # forward and back, or why there are none
 
 TIMEOUT = 120.0  # s for one pair
-AT_ONCE = 2  # a probe's datagrams are sent on time only if the host's cores are not all probing
+AT_ONCE = 2  # pairs; a probe sends its datagrams on time only if probes do not take all cores of the host
 
 
 @dataclass(frozen=True)
 class ProbedPair:
-    """Two nodes and the link between them, both directions."""
+    """Two nodes and the link between them, in both directions."""
 
     source: NodePlan
     target: NodePlan
@@ -47,7 +47,7 @@ class ProbedPair:
 
 
 def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedPair]:
-    """The pairs to measure, among the nodes that are there; spread over nodes, so that few share one."""
+    """The pairs to measure among the nodes ``present``. They are spread so that few pairs share a node."""
     there = set(present)
     profiles = {(link.source, link.target): link for link in plan.links}
     kinds: dict[tuple[str, LinkProfile, LinkProfile], list[ProbedPair]] = {}
@@ -66,7 +66,7 @@ def one_of_each_kind(plan: Plan, present: Iterable[str]) -> list[ProbedPair]:
 
 
 def batches(pairs: list[ProbedPair], most: int = AT_ONCE) -> Iterator[list[ProbedPair]]:
-    """Groups of pairs in which no node stands twice."""
+    """Groups of at most ``most`` pairs. No node is in a group twice."""
     left = list(pairs)
     while left:
         batch: list[ProbedPair] = []
@@ -92,7 +92,7 @@ async def probe_links(run: RunContext, session: Session, hub: Hub, *, quick: boo
 
 
 async def _measure(pair: ProbedPair, pids: dict[str, int], hub: Hub, quick: bool) -> PairJudgements:
-    """The verdicts there and back, or in words why there are none."""
+    """The verdicts of both directions, or the reason why there are none."""
     responder = await asyncio.create_subprocess_exec(
         *hub.enter(pids[pair.target.name]),
         *python.module("netem.measure", *respond_arguments(pair.target.host)),

@@ -1,8 +1,8 @@
 """Make links follow their schedules while the run trains.
 
-Links that have the same schedule over the same profile follow it together, in one coroutine. Every change is made in
-place by the link engine, and how late it was made is measured at each link. Where the engine or this host does not keep
-up, what a later change has overtaken is left out and counted, so that lateness does not add up.
+One coroutine changes all links that have the same schedule over the same profile. The link engine makes every change
+in place, and the lateness of the change is measured at each link. If the engine or this host does not keep up, changes
+that a later change has overtaken are skipped and counted, so lateness does not add up.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from orchestrator.planning.plan import Plan
 from orchestrator.run.link_states import Links
 from orchestrator.scenario.topology import Ends
 
-TOLD = 2000  # changes that are recorded one by one, in equal shares for the courses; of the others only the sums are
-TOLD_EACH = 100  # and at most so many of one course, as of its failures
-QUIET = 3600.0  # s without a word from a node, after which schedules wait for one; see `Schedules.heard`
-AT_ONCE = 16  # links being changed at the same time
+TOLD = 2000  # changes recorded one by one, in equal shares for the courses; the others only as sums
+TOLD_EACH = 100  # most changes recorded for one course, and most failures
+QUIET = 3600.0  # s without a message from a node, after which schedules wait for one; see `Schedules.heard`
+AT_ONCE = 16  # links changed at the same time
 
 
 class Schedules:
     """Runs the plan's schedules on asyncio's clock.
 
-    ``note(name, data)`` is called with "schedule" for a change that was made and "schedule failed" for one that could
-    not be; ``spawn`` runs a coroutine beside others, answers for what it raises, and ends it in time.
+    ``note(name, data)`` is called with "schedule" for a change that was made and "schedule failed" for a change that
+    failed. ``spawn`` runs a coroutine concurrently, handles its errors, and cancels it at the end.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Schedules:
         self._stirred = asyncio.Event()
 
     def begin(self, elapsed: float = 0.0) -> None:
-        """Training goes on now, after ``elapsed`` seconds of it: the schedules' times are counted from its start."""
+        """Start the schedules, ``elapsed`` seconds into training. Their times count from the start of training."""
         began = asyncio.get_running_loop().time() - elapsed
         self.heard()
         for number, course in enumerate(self.courses):
@@ -56,13 +56,13 @@ class Schedules:
             self._spawn(self._run(course, changes, f"schedule {number}", began))
 
     def heard(self) -> None:
-        """A node has said something. On a virtual clock a schedule that repeats would keep time going for ever where
-        all nodes wait for something that never comes, and nobody would find out."""
+        """Note that a node has sent a message. Schedules wait while no node sends one: if all nodes waited for ever, a
+        repeating schedule would keep a virtual clock going, and the deadlock would not be found."""
         self._heard = asyncio.get_running_loop().time()
         self._stirred.set()
 
     def end(self) -> list[Course]:
-        """From now on the links stay as they are; what became of the schedules."""
+        """Stop the schedules and return their courses. The links stay as they are."""
         self._going = False
         return self.courses
 
@@ -100,7 +100,7 @@ class Schedules:
             self._note("schedule", {"links": course.name, "at": change.at, "late": latest, "became": became})
 
     async def _make_one(self, course: Course, pair: Ends, change: Change, cause: str, began: float) -> float:
-        """Change one link; how late, in seconds."""
+        """Change one link and return how late the change was, in seconds."""
         try:
             await self._links.follow(pair, change.profile, cause, cut=change.cut)
         except OrchestratorError as error:

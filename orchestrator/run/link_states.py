@@ -1,8 +1,8 @@
-"""What weighs on each link of a run, and keeping the engine at it.
+"""The present state of each link of a run, from schedules and faults, and its application to the link engine.
 
-A link has the profile of the moment, which a schedule may change; faults lay settings over it and cut it, and so does
-the interruption of a handover. They overlap as they like: a link is whole when nothing cuts it any more, and its
-profile is the one of the moment with every overlay on it, in the order in which they came.
+A link has a current profile, which a schedule may change. Faults put overlays of settings on the profile or cut the
+link; the interruption of a handover also cuts it. All may overlap. A link is up when no cause cuts it. Its profile is
+the current profile with every overlay, in the order in which they came.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.planning.plan import LinkPlan
 from orchestrator.scenario.topology import Ends
 
-Cause = Hashable  # of a cut or an overlay: a fault's id, or a schedule's name
+Cause = Hashable  # the cause of a cut or an overlay: a fault's id, or a schedule's name
 
 
 class LinkState(NamedTuple):
-    """What a link is to be, or is."""
+    """A state of a link, wanted or present."""
 
     profile: LinkProfile
     cut: bool
 
 
 class LinkPowers(Protocol):
-    """What can be done to a link; each raises OrchestratorError if it cannot be done now."""
+    """The actions on a link. Each raises OrchestratorError if it is not possible now."""
 
     async def cut(self, source: str, target: str) -> None: ...
 
@@ -39,7 +39,7 @@ class LinkPowers(Protocol):
 
 
 class LinkStates:
-    """What each link is to be now. Pure."""
+    """The wanted state of each link. Pure."""
 
     def __init__(self, links: Iterable[LinkPlan]) -> None:
         self._profiles = {(link.source, link.target): link.profile for link in links}
@@ -47,9 +47,9 @@ class LinkStates:
         self._overlays: defaultdict[Ends, dict[Cause, Mapping[str, Any]]] = defaultdict(dict)
 
     def of(self, pair: Ends) -> LinkState:
-        """The profile of the moment with every overlay, and whether anything cuts the link.
+        """The current profile with every overlay, and whether any cause cuts the link.
 
-        Raises ProfileError where an overlay does not go with the profile of the moment.
+        Raises ProfileError if an overlay does not fit the current profile.
         """
         profile = self._profiles[pair]
         for overlay in self._overlays.get(pair, {}).values():
@@ -57,22 +57,22 @@ class LinkStates:
         return LinkState(profile, bool(self._cuts.get(pair)))
 
     def follow(self, pair: Ends, profile: LinkProfile, cause: Cause, *, cut: bool) -> None:
-        """A schedule's new profile of the moment, and whether the schedule itself cuts the link now."""
+        """Set the current profile of a link from its schedule. ``cut``: the schedule itself cuts the link now."""
         self._profiles[pair] = profile
         (self._cuts[pair].add if cut else self._cuts[pair].discard)(cause)
 
     def cut(self, pairs: Iterable[Ends], cause: Cause) -> None:
-        """Weigh a cut on these links."""
+        """Add a cut to these links."""
         for pair in pairs:
             self._cuts[pair].add(cause)
 
     def overlay(self, pairs: Iterable[Ends], cause: Cause, settings: Mapping[str, Any]) -> None:
-        """Lay settings over these links."""
+        """Add an overlay of settings to these links."""
         for pair in pairs:
             self._overlays[pair][cause] = settings
 
     def lift(self, cause: Cause) -> list[Ends]:
-        """Take away all that weighs under this name; the links on which something did."""
+        """Remove all cuts and overlays of this cause. Returns the links that had one."""
         touched = []
         for pair in self._profiles:
             overlay = self._overlays[pair].pop(cause, None) if pair in self._overlays else None
@@ -85,10 +85,10 @@ class LinkStates:
 
 
 class Links:
-    """The links of a run in the engine behind ``powers``: what is asked here has been done when the call returns.
+    """The links of a run in the engine behind ``powers``. When a call returns, the engine has made its change.
 
-    One link is changed by one caller at a time, to what it is to be by then, so that whoever comes last is right.
-    A cause that cannot be put on all of its links is taken off again, and the error raised.
+    One caller at a time changes a link, to the state wanted at that moment, so the last change wins.
+    A cause that cannot be applied to all of its links is removed again, and the error is raised.
     """
 
     def __init__(self, links: Iterable[LinkPlan], powers: LinkPowers) -> None:
@@ -99,23 +99,23 @@ class Links:
         self._powers = powers
 
     async def cut(self, pairs: Iterable[Ends], cause: Cause) -> None:
-        """Let nothing cross these links while ``cause`` is on them."""
+        """Cut these links until ``cause`` is lifted."""
         pairs = list(pairs)
         self._states.cut(pairs, cause)
         await self._settle_or_lift(pairs, cause)
 
     async def overlay(self, pairs: Iterable[Ends], cause: Cause, settings: Mapping[str, Any]) -> None:
-        """Lay settings over these links while ``cause`` is on them."""
+        """Put an overlay of settings on these links until ``cause`` is lifted."""
         pairs = list(pairs)
         self._states.overlay(pairs, cause, settings)
         await self._settle_or_lift(pairs, cause)
 
     async def lift(self, cause: Cause) -> None:
-        """Take a cause off every link."""
+        """Remove a cause from every link."""
         await self._settle_all(self._states.lift(cause))
 
     async def follow(self, pair: Ends, profile: LinkProfile, cause: Cause, *, cut: bool) -> None:
-        """Give one link its profile of the moment, see `LinkStates.follow`."""
+        """Give one link its current profile, see `LinkStates.follow`."""
         self._states.follow(pair, profile, cause, cut=cut)
         await self._settle(pair)
 
@@ -128,7 +128,7 @@ class Links:
             raise
 
     async def _settle_all(self, pairs: Iterable[Ends]) -> None:
-        """All at the same time, for an engine makes together what comes together; raises the first error at the end."""
+        """Settle all links concurrently, so the engine can batch the changes. Raises the first error at the end."""
         for error in await asyncio.gather(*map(self._settle, pairs), return_exceptions=True):
             if isinstance(error, BaseException):
                 raise error

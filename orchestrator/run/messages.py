@@ -1,7 +1,7 @@
-"""What nodes may say: the messages of `node.messaging.control`, checked before anything is made of them. Pure.
+"""Checks the messages of nodes (`node.messaging.control`) before the orchestrator uses them. Pure.
 
-A node may run any program, and one that goes wrong must not end the run. So whatever is not as agreed is found here,
-and nothing behind this module looks at types again.
+A node may run any program, and a faulty program must not end the run. This module finds every bad message, so the code
+behind it does not check types again.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 LONGEST_NAME = 200  # characters
 LONGEST_TEXT = 10_000
-MOST_VALUES = 1000  # of one metric message
+MOST_VALUES = 1000  # in one metric message
 DEEPEST = 32  # levels of lists and maps within an event
 LARGEST_ROUND = 1_000_000_000
-UNREADABLE = "unreadable"  # type of the message that stands for one that the control plane could not read
+UNREADABLE = "unreadable"  # type of the message that replaces a message that the control plane could not read
 
 ORCHESTRATORS = frozenset(
     {
@@ -24,7 +24,7 @@ ORCHESTRATORS = frozenset(
         *{"probed", "gap"},
     }
 )
-"""Events that the orchestrator alone records, and that are read back as its own."""
+"""Events that only the orchestrator may record; readers of the record trust them."""
 
 Predicate = Callable[[Any], bool]
 
@@ -50,12 +50,12 @@ def _round(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    """Also NaN and infinities: a model that diverged has such a loss."""
+    """A number; NaN and infinities are allowed, because the loss of a diverged model may be one."""
     return isinstance(value, float) or (_real(value) and (not isinstance(value, int) or -(2**64) < value < 2**64))
 
 
 def _real(value: Any) -> bool:
-    """Also NumPy's, which simulated nodes hand over as they are."""
+    """A real number; NumPy numbers are allowed, because simulated nodes send them unconverted."""
     return type(value) in (float, int) or (isinstance(value, Real) and not isinstance(value, bool))
 
 
@@ -131,7 +131,7 @@ _ROW: Mapping[str, Predicate] = {
 
 
 def problem(message: Mapping[str, Any], nodes: Container[str]) -> str | None:
-    """Why a message is not as agreed, in words; None if it is. ``nodes``: the names of those that there are."""
+    """Why a message is bad, in words; None if it is good. ``nodes`` are the names of all nodes."""
     kind = message.get("type")
     checks = _MESSAGES.get(kind) if type(kind) is str else None
     if checks is None:
@@ -188,7 +188,7 @@ def _deeper(value: Any, levels: int) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """A value in an error; what is large is told by its kind, since to write it out would be large too."""
+    """A value as text for an error message. A large value is described by its type and length."""
     if isinstance(value, str | bytes):
         return repr(value[:40]) + ("…" if len(value) > 40 else "")
     if value is None or isinstance(value, int | float):

@@ -1,8 +1,8 @@
-"""What is looked at while a run trains: the links' counters into the record, and a snapshot for the view.
+"""The monitor of a run that trains: it records the links' counters, and gives the view a snapshot.
 
-The counters also tell whether the link engine and this host keep up (`orchestrator.fidelity.overload`), and whether
-links lose what they are asked to lose (`orchestrator.fidelity.loss_audit`); the snapshot has what that comes to so far.
-Simulated links are computed; there only the counters are read.
+The counters also show whether the link engine and this host keep up (`orchestrator.fidelity.overload`), and whether
+links lose as many packets as they should (`orchestrator.fidelity.loss_audit`). The snapshot has the verdict so far.
+Simulated links are computed, so only their counters are read.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ LOOK_EVERY = 10.0
 
 @contextlib.asynccontextmanager
 async def watch(run: RunContext, session: Session, fabric: Fabric, *, virtual: bool) -> AsyncIterator[None]:
-    """Sample and show while the body runs, and sample once more at its end.
+    """Sample and show while the body runs, and once more at its end.
 
-    On a ``virtual`` clock this happens with what the nodes say, for timers of ours would keep it going for ever.
+    On a ``virtual`` clock the messages of nodes trigger this, because timers would keep the clock going for ever.
     """
     monitor = Monitor(run, session, fabric, None if virtual else read_load)
     await monitor.begin()
@@ -56,30 +56,30 @@ async def watch(run: RunContext, session: Session, fabric: Fabric, *, virtual: b
 
 
 class Monitor:
-    """Reads the link engine once a second and the session four times.
+    """Reads the link engine once a second and the session four times a second.
 
-    ``load`` reads the host's; without it nothing is said of whether packets kept time, nor of losses.
+    ``load`` reads the host's load. Without it the monitor does not judge the timing and the losses of packets.
     """
 
     def __init__(self, run: RunContext, session: Session, fabric: Fabric, load: Callable[[], HostLoad] | None) -> None:
         self._session, self._fabric = session, fabric
         self._record, self._clock, self._view = run.record, run.clock, run.view
-        self._began = run.clock() - run.past.training  # when training did
+        self._began = run.clock() - run.past.training  # when training began
         self._classes = {(link.source, link.target): link.link_class for link in run.plan.links}
         self._last: float | None = None
         self._load = load
-        self._before: dict[Ends, LinkRow] = {}  # what each link had counted before training began
-        self._counted: dict[Ends, LinkRow] = {}  # each link's latest row, since then
+        self._before: dict[Ends, LinkRow] = {}  # each link's counters when training began
+        self._counted: dict[Ends, LinkRow] = {}  # each link's latest counters, since training began
         self._rates: dict[str, float] = {}
         self._overloads = Overloads()
-        self._watched = self._looked = run.clock()  # since when, and last
+        self._watched = self._looked = run.clock()  # the start of watching, and the latest look at losses
         self._losses: Verdict = "pass"
         self._verdict: Verdict | None = None
-        self._sampled = -math.inf  # when glance last did
-        self._shown = 0, -math.inf  # round, and time on the host's clock
+        self._sampled = -math.inf  # when `glance` last sampled
+        self._shown = 0, -math.inf  # the round that `glance` last showed, and when, on the host's clock
 
     async def begin(self) -> None:
-        """Training begins: count what crosses the links from now on. What the probes sent is told apart."""
+        """Count the traffic on the links from now on, when training begins. Record the probes' bytes separately."""
         probed: Counter[str] = Counter()
         for link in (await self._fabric.counters()).links:
             self._before[_ends(link)] = link
@@ -99,7 +99,7 @@ class Monitor:
                 self._record.event(self._clock(), None, GAP, self._session.progress.round or None, data)
 
     def glance(self) -> None:
-        """Sample if it is time to; show and write down if a round has begun, or if it is time on the host's clock."""
+        """Sample if a sample is due. Show and flush the record if a round has begun, or if due by the host's clock."""
         if self._clock() >= self._sampled + SAMPLE_EVERY:
             self._sampled = self._clock()
             self._session.spawn(self.sample())
@@ -115,7 +115,7 @@ class Monitor:
             await asyncio.sleep(SHOW_EVERY)
 
     async def sample(self, *, last: bool = False) -> None:
-        """Write the counters, and say so when the engine does not keep up or links are not as asked."""
+        """Record the counters, and whether the engine does not keep up or links lose more or less than they should."""
         counted = await self._fabric.counters()
         t = self._clock()
         rows = []
@@ -139,7 +139,7 @@ class Monitor:
         self._record.flush()
 
     def show(self) -> None:
-        """Hand the view what there is to see now."""
+        """Give the view a snapshot."""
         session, plan = self._session, self._session.plan
         tiers: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
         for state in session.nodes.values():
@@ -175,7 +175,7 @@ class Monitor:
             self._losses, _ = judge_losses([(t - self._watched, found)])
 
     def _judged(self, t: float) -> Verdict:
-        """What the checks of links and pace would say if the run ended now."""
+        """The verdict of the checks of links and pace if the run ended now."""
         overloads, packets = self._overloads.known, sum(int(link["delivered"]) for link in self._counted.values())
         kept_up, _ = (
             judge_overloads(overloads, self._watched, t - self._watched, packets) if overloads else ("pass", "")
@@ -190,7 +190,7 @@ def _ends(link: LinkRow) -> Ends:
 
 
 def next_fault(plan: Plan, t: float, round: int) -> str | None:
-    """The planned fault that comes next, in words; time-keyed ones before round-keyed ones."""
+    """The next planned fault, in words. Faults with a time come before faults with a round."""
     timed = [fault for fault in plan.faults if fault.at is not None and fault.at > t]
     if timed:
         fault = min(timed, key=_at)

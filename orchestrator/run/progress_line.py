@@ -1,4 +1,4 @@
-"""What a person sees of one run among many: a line that is gone when the run is over, and none outside a terminal."""
+"""The view of one run among many: a line in a terminal, removed when the run is over. Without a terminal, no output."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Glimpse:
     def __init__(self, name: str, console: Console | None = None) -> None:
         console = console or Console(stderr=True)
         self._name = name
-        # It draws itself only when it is told to: a thread beside it would be forked into the workers of a simulation.
+        # No refresh thread (auto_refresh): a simulation forks its workers from this process.
         self._live = Live(Text(name), console=console, auto_refresh=False, transient=True, redirect_stderr=False)
         self._shown = console.is_terminal
         if self._shown:
             self._live.start(refresh=True)
 
     def keep_time(self, clock: Clock) -> None:
-        """It tells no times."""
+        """Ignored: the line shows no times."""
 
     def update(self, snapshot: Snapshot) -> None:
         if not self._shown:
@@ -33,7 +33,7 @@ class Glimpse:
         self._live.update(Text(f"{self._name}: {rounds}{accuracy}"), refresh=True)
 
     def line(self, text: str) -> None:
-        """What happens is in the run's record and report."""
+        """Ignored: the run's record and report have the events."""
 
     def close(self) -> None:
         if self._shown:

@@ -1,4 +1,4 @@
-"""What a run needs of this host, by its driver; looked at before anything is made."""
+"""The requirements of a run on this host, by its driver, checked before anything is made."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from orchestrator.planning.plan import Plan
 
 
 def require(plan: Plan, workers: int) -> None:
-    """HostError that names all that this host lacks for the plan's driver, or if this process may not open as many
-    files as the run needs."""
+    """Check this host for a plan. HostError names everything that this host lacks for the plan's driver, or says that
+    this process may not open as many files as the run needs."""
     entry = entry_of(plan.driver)
     found = entry.missing()
     if len(found) == 1:

@@ -1,4 +1,4 @@
-"""What a run that is continued has behind it, from its record and its checkpoints; nothing, for one that begins."""
+"""The past of a continued run, from its record and its checkpoints. A fresh run has the past `NOTHING`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,12 @@ _ENDINGS = {
 
 @dataclass(frozen=True)
 class Past:
-    """``seconds`` the run has lasted, of which it has trained for ``training``; ``round`` is the last one that a
-    leading node has begun, ``kept`` are those after which they go on. ``ended`` says how it came to its end."""
+    """The past of a run.
+
+    ``seconds`` is how long the run has lasted, ``training`` how long it has trained. ``round`` is the last round that a
+    leading node has begun. ``kept`` has the round after which each leading node continues. ``ended``: how the run
+    ended.
+    """
 
     seconds: float = 0.0
     training: float = 0.0
@@ -33,7 +37,7 @@ class Past:
     wall_seconds: float = 0.0
 
     def notes(self) -> list[str]:
-        """What whoever reads the report should know."""
+        """Notes for the readers of the report."""
         if not self.ended:
             return []
         first, last = min(self.kept), max(self.kept)
@@ -50,7 +54,7 @@ class Past:
 
     @property
     def joined(self) -> set[str]:
-        """The nodes that came later, and are there now."""
+        """The nodes that have joined the run by a fault "join"."""
         return self._hit_by("join")
 
     def _hit_by(self, action: str) -> set[str]:
@@ -62,7 +66,7 @@ NOTHING = Past()
 
 
 def past_of(directory: RunDirectory) -> Past:
-    """The past of a run that ended early. RunError if there is nothing to continue, or nothing to continue from."""
+    """The past of a run that ended early. RunError if the run is complete or has no checkpoint."""
     with History.open(directory.path) as history:
         outcome = history.outcome
         if outcome is not None and outcome.ended in (*COMPLETE, "calibrated"):
@@ -83,7 +87,7 @@ def past_of(directory: RunDirectory) -> Past:
 
 
 def _kept(directory: RunDirectory, leaders: tuple[str, ...], rounds: int | None) -> tuple[int, ...]:
-    """The round that each leading node's checkpoint holds, 0 without one. RunError if none has one."""
+    """The round in each leading node's checkpoint, 0 without a checkpoint. RunError if no leading node has one."""
     try:
         checkpoints = [load(checkpoint_path(directory.checkpoints_of(node), node), rounds) for node in leaders]
     except (CheckpointError, OSError) as error:

@@ -1,7 +1,7 @@
-"""A run in progress: the state of every node, and what follows from each thing a node says or does.
+"""A run in progress: the state of every node, and the reaction to each message and exit of a node.
 
-The session hears messages (control plane) and exits (driver), keeps each node's state, applies the restart policy,
-writes the record, and knows when the run is over. It is also what faults act through.
+The session receives messages (control plane) and exits (driver), keeps each node's state, applies the restart policy,
+writes the record, and decides when the run is over. Faults act on nodes through the session.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from orchestrator.run.link_schedules import Schedules
 from orchestrator.run.link_states import Links
 from orchestrator.run.messages import LONGEST_TEXT
 
-EXIT_NOTICE = 2.0  # s until the end of a process is told of that was seen to be gone
-REGISTER_TIMEOUT = 180.0  # s from the start of a node's process to its first word; an emulated one takes long
-RESTART_LIMIT = 3  # restarts of one node by itself without a finished round of its own in between
+EXIT_NOTICE = 2.0  # s to wait for the driver to report the exit of a process that is already gone
+REGISTER_TIMEOUT = 180.0  # s from the start of a node's process to its registration; emulated processors are slow
+RESTART_LIMIT = 3  # automatic restarts of one node without a round that it finished in between
 RESTART_DELAY = 0.5  # s
-LAST_WORD = 1.0  # s in which what a node said before its end is heard
-AT_ONCE = 4  # nodes being brought up at the same time
+LAST_WORD = 1.0  # s after a node's exit for messages that it sent before
+AT_ONCE = 4  # nodes brought up at the same time
 
 
 @dataclass
@@ -45,11 +45,11 @@ class NodeState:
     state: str = "planned"
     handle: Handle | None = None  # None: it has no process now
     restarts: int = 0
-    expected_end: bool = False  # a fault or the end of the run is what ends it, not the node
+    expected_end: bool = False  # a fault or the end of the run ends its process, not the node itself
     settled: asyncio.Event = field(default_factory=asyncio.Event)  # its latest process has registered, or ended
     gone: asyncio.Event = field(default_factory=asyncio.Event)  # its latest process has ended
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
-    error: str = ""  # what its latest process said of its failure
+    error: str = ""  # the error that its latest process reported
     log_size: int = 0  # bytes, when its latest process began
 
     @property
@@ -67,8 +67,11 @@ class Ending:
 
 @dataclass
 class Progress:
-    """The figures that the live view shows, and what they are judged from: seconds by which each node's steps were
-    slower than its hardware, and the verdict on the links that were probed."""
+    """The figures for the live view and for its verdict.
+
+    ``late`` has the seconds by which each node's steps were slower than its hardware. ``probed`` is the verdict on the
+    probed links.
+    """
 
     round: int = 0
     accuracy: float | None = None
@@ -79,7 +82,7 @@ class Progress:
 
 
 class Session:
-    """See the module."""
+    """See the module's docstring."""
 
     def __init__(self, run: RunContext, environment: Environment) -> None:
         plan, past = run.plan, run.past
@@ -107,14 +110,14 @@ class Session:
     # The life of the session
 
     def listen(self) -> None:
-        """Start to hear the nodes and the driver."""
+        """Start to listen to the nodes, the driver and the fabric."""
         self.spawn(self._hear_messages())
         self.spawn(self._hear_exits())
         self.spawn(self._hear_driver())
         self.spawn(self._fabric.watch())
 
     async def bring_up_all(self) -> None:
-        """Start, attach and register every node that is there from the beginning; those that end are restarted."""
+        """Start, attach and register every node that is present from the beginning. Waits for restarts as well."""
         left, joined = self.past.left, self.past.joined
         there = {node.name for node in self.plan.nodes if node.joins is None or node.name in joined} - left
         tasks = [asyncio.ensure_future(self.bring_up(node)) for node in self.plan.nodes if node.name in there]
@@ -129,7 +132,7 @@ class Session:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def start_training(self) -> None:
-        """Tell every registered node to go."""
+        """Tell every registered node to start training, and begin the faults and the schedules."""
         self.training = True
         for state in self.nodes.values():
             if state.state == "registered":
@@ -138,12 +141,12 @@ class Session:
         self.schedules.begin(self.past.training)
 
     def finish(self, reason: str, error: str | None = None) -> None:
-        """The run is over; the first reason stands."""
+        """End the run. Only the first call counts."""
         if not self.ended.done():
             self.ended.set_result(Ending(reason, error))
 
     async def stop_nodes(self, grace: float) -> None:
-        """Ask every node to end, and wait up to ``grace`` seconds for them; the driver's close ends the rest."""
+        """Ask every node to end, and wait up to ``grace`` seconds for them. The driver's close ends the others."""
         for course in self.schedules.end():
             self._note_schedule("schedule ended", course.to_json())
         for state in self.nodes.values():
@@ -154,13 +157,13 @@ class Session:
                 await self._control.send(state.plan.name, {"type": "stop"})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
-                # A node that ended in order has said its last word, which may be heard after its exit.
+                # The last message of a node that ended in order may arrive after its exit.
                 while any(state.handle is not None or state.up for state in self.nodes.values()):
                     self._changed.clear()
                     await self._changed.wait()
 
     async def close(self) -> None:
-        """Stop hearing; what is still running is the driver's to end."""
+        """Stop listening. The driver ends the processes that still run."""
         self._closed = True
         for task in self._tasks:
             task.cancel()
@@ -168,8 +171,8 @@ class Session:
         self._hearing.end()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run ``work`` beside the session; an error in it ends the run with that error. Once the session is closing,
-        work does not begin any more."""
+        """Run ``work`` concurrently. An error in it ends the run with that error. Does nothing once the session is
+        closing."""
         if self._closed:
             work.close()
             return
@@ -185,13 +188,13 @@ class Session:
         task = asyncio.create_task(guarded())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: work.close())  # it has not begun where the task was cancelled before
+        task.add_done_callback(lambda _: work.close())  # a task cancelled before its first step never starts ``work``
 
     # Bringing nodes up
 
     async def bring_up(self, node: NodePlan) -> None:
-        """Start a node's process, attach it to its links, wait until it has registered. What becomes of one that ends
-        before that is the restart policy's to say."""
+        """Start a node's process, attach it to its links and wait until it has registered. If it ends before that, the
+        restart policy decides."""
         state = self.nodes[node.name]
         file = self._directory.nodes / f"{node.name}.json"
         async with state.busy, self._starting, handed_out(self._assignments.get(node.name), file) as assignment:
@@ -205,7 +208,7 @@ class Session:
                 await self._fabric.attach(node, state.handle)
             except OrchestratorError:
                 if not await _within(EXIT_NOTICE, state.gone):
-                    raise  # the node lives: it is the link engine's error
+                    raise  # the node lives, so the error is the link engine's
             if not await _within(REGISTER_TIMEOUT, state.settled):
                 raise DriverError(
                     f"{node.name} did not register within {REGISTER_TIMEOUT:.0f} s: see `logs {node.name}`"
@@ -224,7 +227,7 @@ class Session:
         self._changed.set()
         self._record.state(self._clock(), state.plan.name, name, detail)
 
-    # What nodes say
+    # Messages of nodes
 
     async def _hear_messages(self) -> None:
         async for node, message in self._control.messages():
@@ -235,7 +238,7 @@ class Session:
                 self.heard()
 
     def _follow(self, state: NodeState, message: dict[str, Any]) -> None:
-        """Do what follows from a message, which is as agreed."""
+        """React to a message that has been checked."""
         match message:
             case {"type": "register"}:
                 state.settled.set()
@@ -255,13 +258,13 @@ class Session:
 
     def _hear_done(self, state: NodeState, message: dict[str, Any]) -> None:
         if not state.up and state.state != "crashed":
-            return  # the last word of a life that is over: the node has left, or is about to begin anew
+            return  # the message of a process that is over: the node has left, or is about to restart
         if message["reason"] == "stopped" and not self.ended.done():
-            return  # nobody has asked it to stop: its exit will be judged
+            return  # the orchestrator has not asked it to stop: its exit is judged later
         state.expected_end = True
         self._set(state, "done")
         if state.plan.leads:
-            if self._stop_reason != "accuracy":  # which one leader of several may reach; then not all rounds were done
+            if self._stop_reason != "accuracy":  # one of several leaders may reach it before all rounds are done
                 self._stop_reason = message["reason"]
             self._finish_without_leaders()
 
@@ -270,7 +273,7 @@ class Session:
         if all(each.state in ("done", "left") for each in leaders):
             self.finish(self._stop_reason)
 
-    # What becomes of processes
+    # Exits of processes
 
     async def _hear_driver(self) -> None:
         await self._driver.lost.wait()
@@ -304,7 +307,7 @@ class Session:
             self._failed(state, exit.code)
 
     async def _hear_out(self, state: NodeState) -> None:
-        """A node that ended in order has said its last word, which may be heard after its exit."""
+        """Wait for the last message of a node that exited with code 0. Without it, the node has failed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORD):
                 while state.state != "done":
@@ -320,7 +323,7 @@ class Session:
         self._apply_restart_policy(state, detail)
 
     def _detail(self, state: NodeState, code: int) -> str:
-        """How a node's process ended, and what it said last."""
+        """How a node's process ended, and its error or the last line of its log."""
         how = text.how_ended(code)
         if state.error:
             return f"{how}: {state.error}"
@@ -351,13 +354,13 @@ class Session:
         if not self.ended.done():
             await self.bring_up(state.plan)
 
-    # The powers of faults and schedules (orchestrator/run/injection.py, orchestrator/run/link_states.py)
+    # The actions of faults (`Powers` in orchestrator/run/injection.py)
 
     async def crash(self, node: str) -> None:
         state = self._running(node)
         state.expected_end = True
         await self._driver.kill(node)
-        if state.state != "crashed":  # its end may have been told of already
+        if state.state != "crashed":  # its exit may have been handled already
             self._set(state, "crashed", "fault")
 
     async def revive(self, node: str) -> None:
@@ -418,7 +421,7 @@ def _figure(value: Any) -> float | None:
 
 
 async def _within(seconds: float, event: asyncio.Event) -> bool:
-    """Wait for an event for so long; whether it happened."""
+    """Wait up to ``seconds`` for an event, and return whether it happened."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

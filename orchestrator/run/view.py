@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a live picture in a terminal, plain lines elsewhere."""
+"""The display of a run: a live picture in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from orchestrator.results.verdicts import Verdict
 
 Clock = Callable[[], float]
 
-LINES = 6  # of what happened last, under the live picture
-CURVE = 40  # rounds in the little curve of the accuracy
+LINES = 6  # latest messages under the live picture
+CURVE = 40  # rounds in the small curve of the accuracy
 LABEL, GAP = 8, 2  # columns of the labels, and between two columns
 AROUND = LABEL + GAP + 2 * (1 + 2)  # columns that the labels, the border and its padding take
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -36,11 +36,11 @@ VERDICTS: dict[Verdict, tuple[str, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """How a run stands at ``t`` seconds since it began.
+    """The state of a run ``t`` seconds after it began.
 
     ``tiers`` has (up, all) of each tier, ``traffic`` the bytes per second that each link class delivers now.
-    ``accuracy`` and ``loss`` are what a leading node has reported last. ``verdict`` is the worst of the checks that can
-    be judged while a run goes on, with what is known so far; None if there is none.
+    ``accuracy`` and ``loss`` are a leading node's latest report. ``verdict`` is the worst verdict so far of the checks
+    that are possible during a run; None if there is none.
     """
 
     t: float
@@ -59,10 +59,10 @@ class Snapshot:
 
 
 class View(Protocol):
-    """Shows a run. ``update`` is called a few times a second, ``line`` when something happens."""
+    """Shows a run. ``update`` is called a few times a second, ``line`` for every message."""
 
     def keep_time(self, clock: Clock) -> None:
-        """Tell lines at the time of this clock from now on: the run's, which is not 0 where a run is continued."""
+        """Stamp lines with this clock from now on: the run's clock, which does not begin at 0 in a continued run."""
 
     def update(self, snapshot: Snapshot) -> None: ...
 
@@ -72,9 +72,10 @@ class View(Protocol):
 
 
 def open_view(*, as_json: bool = False, virtual: bool = False) -> View:
-    """The live picture if standard output is a terminal; else plain lines, on standard error under ``--json``.
+    """The live picture if standard output is a terminal, otherwise plain lines. With ``--json``, plain lines on
+    standard error.
 
-    ``virtual``: the run's clock is not the host's; both are shown then.
+    ``virtual``: the run's clock is not the host's, so both times are shown.
     """
     if as_json:
         return PlainView(sys.stderr, virtual=virtual)
@@ -83,8 +84,10 @@ def open_view(*, as_json: bool = False, virtual: bool = False) -> View:
 
 
 class Stamp:
-    """Writes the run's time: ``12.3 s``, or if its clock is ``virtual`` ``640.0 s (2.1 s)``, in brackets the host's
-    time since this was made. Until ``run`` is set, that is the run's, too."""
+    """Formats the run's time: ``12.3 s``, or ``640.0 s (2.1 s)`` on a ``virtual`` clock.
+
+    The time in brackets is the host's, since this stamp was made. It is also the run's time until ``run`` is set.
+    """
 
     def __init__(self, virtual: bool, host: Clock) -> None:
         self._virtual, self._host = virtual, host
@@ -98,7 +101,7 @@ class Stamp:
 
 
 class PlainView:
-    """One line for each thing that happens and for each round, with the time."""
+    """One line for each message and for each round, with the time."""
 
     def __init__(self, stream: TextIO, *, virtual: bool = False, host: Clock = time.monotonic) -> None:
         self._stream = stream
@@ -138,7 +141,7 @@ def _round_line(snapshot: Snapshot) -> str:
 
 
 class LiveView:
-    """A picture that is redrawn in place; the last one stays when the run is over."""
+    """A picture that is redrawn in place. The last picture stays when the run is over."""
 
     def __init__(self, console: Console, *, virtual: bool = False, host: Clock = time.monotonic) -> None:
         self._console = console
@@ -169,7 +172,7 @@ class LiveView:
         self._live.update(self._picture(), refresh=True)
 
     def _picture(self) -> RenderableType:
-        """With as many of the latest lines as the terminal has rows for, each whole."""
+        """The picture with as many of the latest messages as fit into the terminal, each whole."""
         for first in range(len(self._lines)):
             picture = self._with(list(self._lines)[first:])
             if len(self._console.render_lines(picture)) < self._console.height:
@@ -189,7 +192,7 @@ class LiveView:
 
 
 def _rows(snapshot: Snapshot, curve: Mapping[int, float], room: int) -> list[tuple[str, RenderableType]]:
-    """What stands beside each label, in ``room`` columns."""
+    """The labels of the picture, and the content beside each, in ``room`` columns."""
     rows: list[tuple[str, RenderableType]] = []
     if snapshot.nodes_total:
         rows += [("rounds", _progress(snapshot, room)), ("nodes", _nodes(snapshot))]

@@ -1,8 +1,7 @@
-"""What a driver is: it makes a node's process in namespaces of its own, and tells when the process ends; and what the
-module that `orchestrator.scenario.drivers` names offers.
+"""The protocols of a driver, and of the module that `orchestrator.scenario.drivers` names for it.
 
-Powers that not every driver has are protocols of their own; a scenario that needs one its driver lacks is refused
-before anything starts.
+A driver makes a node's process in its own namespaces, and reports when the process ends. A power that not every driver
+has is a separate protocol. A scenario that needs a power that its driver lacks is refused before anything starts.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.scenario.drivers import DRIVERS
 
 LACK_OF_MEMORY = "killed by the kernel: it needed more memory than its hardware has\n"
-"""What a driver adds to the log of such a node."""
+"""The line that a driver adds to the log of a node that was killed for lack of memory."""
 
 
 @dataclass(frozen=True)
 class Exit:
-    """A life of a node has ended: by itself with ``code``, or by a signal (then ``code`` is its negative)."""
+    """The end of a node's process: with exit code ``code``, or by a signal (then ``code`` is the negative number)."""
 
     node: str
     handle: Handle
@@ -37,8 +36,11 @@ class Exit:
 
 
 class Driver(Protocol):
-    """Five verbs; ``exits`` delivers each process that ended, ``lost`` is set when the driver itself broke down:
-    ``breakdown`` says what of it and where to look."""
+    """Starts and ends the processes of nodes.
+
+    ``exits`` delivers the end of each process. ``lost`` is set when the driver itself breaks down; ``breakdown`` then
+    says what broke and where to look.
+    """
 
     name: str
     breakdown: str
@@ -46,27 +48,27 @@ class Driver(Protocol):
     lost: asyncio.Event
 
     async def open(self) -> None:
-        """Get ready to start nodes; HostError with the remedy if this host cannot."""
+        """Prepare to start nodes. HostError with the remedy if this host cannot run them."""
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
-        """Start a node, in a network namespace of its own.
+        """Start a node in its own network namespace.
 
-        A node that ends at once was started all the same: its Exit follows, never before the handle is returned.
+        A node that ends at once also counts as started. Its Exit never comes before the handle is returned.
         """
 
     async def kill(self, node: str) -> None:
-        """SIGKILL; its Exit follows."""
+        """Send SIGKILL to a node. Its Exit follows."""
 
     def notes(self) -> list[str]:
-        """What this driver could not honour on this host, in words for the record."""
+        """The settings that this driver cannot honour on this host, in words for the record."""
 
     async def close(self) -> None:
-        """End every node still there and release what ``open`` took."""
+        """End every remaining node and release the resources of ``open``."""
 
 
 @runtime_checkable
 class CanPause(Protocol):
-    """Freeze a node's process and let it go on."""
+    """The power to freeze a node's process and to continue it."""
 
     async def pause(self, node: str) -> None: ...
 
@@ -77,18 +79,18 @@ class Control(Protocol):
     """The orchestrator's side of the control plane."""
 
     def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Each message with the name of the node it came from, for ever."""
+        """Yield each message with the name of its sender, for ever."""
 
     async def send(self, node: str, message: Mapping[str, Any]) -> None:
-        """Send to a node; one that does not run misses it."""
+        """Send a message to a node. A node that does not run misses it."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """What a run stands on: where its nodes live, what links them, how they are spoken to.
+    """The environment of a run: the driver of its nodes, the fabric of their links, and the control plane.
 
-    ``hub`` is the namespace that all links pass, where there are packets to pass it; ``assignments`` are those that
-    nodes read from a file.
+    ``hub`` is the namespace that all links pass, or None if links are simulated. ``assignments`` has the assignments
+    that nodes read from a file.
     """
 
     driver: Driver
@@ -99,19 +101,19 @@ class Environment:
 
 
 class DriverEntry(Protocol):
-    """The module of a driver. Importing it is quick; what is slow to import is imported by its functions."""
+    """The module of a driver. Its import is fast, because its functions import what is slow to import."""
 
     def missing(self) -> list[HostError]:
-        """What this host lacks, each with its remedy; empty if a run can begin. Nothing is made."""
+        """An error with the remedy for each thing that this host lacks; empty if a run can begin. Makes nothing."""
 
     def open_files(self, plan: Plan, workers: int) -> int:
-        """The most files that one process of a run has open."""
+        """The largest number of files that one process of a run has open."""
 
     async def open_environment(
         self, plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int
     ) -> Environment:
-        """Open all that a run stands on; ``stack`` closes it in the reverse order. ``workers`` processes train where
-        nodes are simulated. HostError if this host cannot."""
+        """Open the environment of a run; ``stack`` closes it in the reverse order. ``workers`` is the number of
+        processes that train simulated nodes. HostError if this host cannot provide the environment."""
 
 
 def entry_of(driver: str) -> DriverEntry:

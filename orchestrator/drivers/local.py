@@ -1,4 +1,4 @@
-"""What drivers share whose nodes are processes of this host: links through a hub, and a control plane in a folder."""
+"""Shared parts of the drivers that run nodes as processes of this host: links through a hub, and the control plane."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from orchestrator.planning.assignments import assignments, seen_from_inside
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import Plan
 
-FIRST = 64  # files of a process of a run with nobody to talk to, and some to spare: at most 40 were counted
-OF_A_PEER = 3  # at a node: a connection each way, and what ZeroMQ signals itself with
+FIRST = 64  # open files of a process without peers, with a reserve: at most 40 were counted
+OF_A_PEER = 3  # open files of a node for each peer: a connection each way, and ZeroMQ's own signalling
 
 
 async def sweep(run: str) -> None:
-    """Nothing of the run is alive after it; what still is, is ended here."""
+    """End every process of the run that is still alive."""
     left = await asyncio.to_thread(processes.run_processes, run)
     if left:
         await asyncio.to_thread(processes.end, left)
@@ -32,7 +32,7 @@ async def sweep(run: str) -> None:
 async def connected(
     driver: Driver, hub: Hub, plan: Plan, directory: RunDirectory, stack: AsyncExitStack
 ) -> Environment:
-    """The environment of a driver that is open: its links, and the control plane in the run's directory."""
+    """The environment of an open driver, with its links and the control plane in the run's directory."""
     fabric = await open_fabric(plan, hub, directory)
     stack.push_async_callback(fabric.close)
     keys = RunKeys.make([node.name for node in plan.nodes])
@@ -47,6 +47,6 @@ async def connected(
 
 
 def files_of_peers(plan: Plan) -> int:
-    """The most files that a node has open for its peers."""
+    """The largest number of files that a node has open for its peers."""
     peers = Counter(link.source for link in plan.links)
     return OF_A_PEER * max(peers.values(), default=0)

@@ -1,4 +1,4 @@
-"""As whom nodes run."""
+"""The users that nodes run as."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from pathlib import Path
 from orchestrator.errors import HostError
 
 _FIRST, _NUMBER = 0x70000000, 0x0FFFFFFE
-"""Ids that systemd leaves unused (systemd.io/UIDS-GIDS), and no distribution gives away."""
+"""The first id and the number of ids of a range that systemd leaves unused (systemd.io/UIDS-GIDS), and distributions do
+not assign."""
 
 
 @dataclass(frozen=True)
 class User:
-    """Whom a node's process runs as."""
+    """The user and group that a node's process runs as."""
 
     uid: int
     gid: int
 
     def may_read(self, path: Path) -> bool:
-        """By the file's owner, group and mode alone; a folder must also be searchable."""
+        """Whether this user may read a file, by its owner, group and mode alone. A folder must also be searchable."""
         state = path.stat()
         shift = 6 if state.st_uid == self.uid else 3 if state.st_gid == self.gid else 0
         wanted = 0o5 if stat.S_ISDIR(state.st_mode) else 0o4
@@ -37,7 +38,7 @@ class User:
 
 
 def own_user(run: str, node: str) -> User:
-    """A user for one node, in a group for its run; the same when the run is continued, so that it has its files."""
+    """The user of one node, in the group of its run. A continued run gets the same ids, so a node keeps its files."""
     return User(_id(run, node), _id(run))
 
 

@@ -1,1 +1,1 @@
-"""What runs stand on: this host's directories, processes, control groups, signals and files."""
+"""Access to this host: directories, processes, control groups, signals and files."""

@@ -1,9 +1,9 @@
-"""CPU and memory limits for nodes by control groups, where this user may write them.
+"""CPU and memory limits for nodes by control groups, if this user may write them.
 
-One group a run, `edgebed-<run>`, and one a node below it, under cgroup v2 (a delegated or root hierarchy) or
-under the v1 controllers cpu and memory. Where neither is writable the limits are not applied, and the run's
-record says so; the stretching of `compute` to the hardware's speed does not depend on them. A node has no swap
-beyond its memory, where the kernel can tell one process's swap from another's.
+A run has one group, `edgebed-<run>`, with one group below it for each node. The groups lie under cgroup v2 (a delegated
+or root hierarchy) or under the v1 controllers cpu and memory. If neither is writable, the limits are not applied, and
+the run's record says so. The stretching of `compute` to the hardware's speed does not depend on them. A node gets no
+swap beyond its memory, if the kernel counts swap for each group.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PERIOD = 100_000  # microseconds; CFS bandwidth control's default period
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """One mounted hierarchy in which groups can be made; ``controllers`` among cpu and memory."""
+    """One mounted hierarchy in which groups can be made. ``controllers`` are cpu, memory or both."""
 
     path: Path
     controllers: tuple[str, ...]
@@ -31,7 +31,7 @@ class Hierarchy:
 
 
 def writable_hierarchies(root: Path = ROOT) -> list[Hierarchy]:
-    """The hierarchies this process may make groups in: one for v2, one a controller for v1, none if not allowed."""
+    """The hierarchies in which this process may make groups: one for v2, one per controller for v1, else none."""
     unified = root / "cgroup.subtree_control"
     if unified.exists():
         offered = unified.read_text().split()
@@ -45,7 +45,7 @@ def writable_hierarchies(root: Path = ROOT) -> list[Hierarchy]:
 
 
 def limits(hierarchy: Hierarchy, cores: float | None, memory: int | None) -> dict[str, str]:
-    """The files to write in this order, and what, so that a node gets so many cores and bytes and no more."""
+    """The files to write, in this order, and their contents, to limit a node to ``cores`` and ``memory`` bytes."""
     files: dict[str, str] = {}
     if "cpu" in hierarchy.controllers and cores is not None:
         quota = str(round(cores * _PERIOD))
@@ -58,13 +58,13 @@ def limits(hierarchy: Hierarchy, cores: float | None, memory: int | None) -> dic
         if hierarchy.version == 2:
             files |= {"memory.max": limit, "memory.swap.max": "0"}
         else:
-            files |= {"memory.limit_in_bytes": limit, "memory.memsw.limit_in_bytes": limit}  # of both together
+            files |= {"memory.limit_in_bytes": limit, "memory.memsw.limit_in_bytes": limit}  # memory and swap together
     return files
 
 
 def may_swap(groups: list[Path], swaps: Path = SWAPS) -> bool:
-    """Whether nodes in these groups can hold more than their memory: the host swaps, and the kernel cannot limit it."""
-    swapping = len(swaps.read_text().splitlines()) > 1  # the first line says what stands in the others
+    """Whether nodes in these groups can exceed their memory: the host has swap, and the kernel cannot limit it."""
+    swapping = len(swaps.read_text().splitlines()) > 1  # the first line has the headings
     return swapping and not any((group / name).exists() for group in groups for name in SWAP)
 
 
@@ -76,7 +76,7 @@ class NodeGroups:
         self._name = f"{PREFIX}{run}"
 
     def create(self) -> list[Path]:
-        """Make the run's groups; the paths, for whoever has to remove them."""
+        """Make the run's groups and return their paths, for their removal."""
         made = []
         for hierarchy in self._hierarchies:
             group = hierarchy.path / self._name
@@ -87,7 +87,7 @@ class NodeGroups:
         return made
 
     def make(self, node: str, cores: float | None, memory: int | None) -> list[Path]:
-        """Groups with the limits of a node, for its process to join."""
+        """Make groups with the limits of a node, for its process to join."""
         made = []
         for hierarchy in self._hierarchies:
             group = hierarchy.path / self._name / node
@@ -99,7 +99,7 @@ class NodeGroups:
         return made
 
     def killed(self, node: str) -> int:
-        """How often the kernel has killed a process of the node for lack of memory, as far as it tells."""
+        """How often the kernel has killed a process of the node for lack of memory; 0 if the kernel does not tell."""
         for hierarchy in self._hierarchies:
             if "memory" in hierarchy.controllers:
                 name = "memory.events" if hierarchy.version == 2 else "memory.oom_control"

@@ -1,8 +1,8 @@
-"""A helper process that answers JSON lines: the switch and the fork server are spoken to this way.
+"""A helper process that speaks JSON lines, such as the switch and the fork server.
 
-A request is one object a line on the child's standard input, with an ``id``; its reply carries the same ``id``.
-A line with ``event`` instead is news. Closing the child's input is how it is asked to end, and that happens by
-itself when the orchestrator dies, however it dies.
+A request is one JSON object with an ``id``, in one line on the child's standard input. Its reply has the same ``id``.
+A line with ``event`` instead is an event. To end the child, the orchestrator closes the child's input. The kernel also
+closes it when the orchestrator dies for any reason.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from orchestrator.errors import ChildError
 from orchestrator.text import how_ended
 
 LINE_LIMIT = 64 * 1024 * 1024  # bytes; counters of thousands of links come as one line
-LAST_WORDS = 0.5  # s after the child's end for what it said before, where another process keeps its output open
+LAST_WORDS = 0.5  # s after the child's end for its last output, if another process keeps the output open
 
 
 class JsonChild(asyncio.SubprocessProtocol):
-    """One helper process: ``request`` awaits its reply, ``on_event`` hears news, ``ended`` is set when it is gone.
+    """One helper process. ``request`` awaits a reply, ``on_event`` receives events, ``ended`` is set at its end.
 
-    Its end shows by the process itself: its output may stay open in a process that it has forked.
+    The exit of the process is its end, not the end of its output: a process that it has forked may keep that open.
     """
 
     def __init__(self, name: str, log: str, on_event: Callable[[dict[str, Any]], None]) -> None:
@@ -53,9 +53,9 @@ class JsonChild(asyncio.SubprocessProtocol):
         inherited: Mapping[str, str] | None = None,
         on_event: Callable[[dict[str, Any]], None] = lambda event: None,
     ) -> JsonChild:
-        """Start ``argv`` in a session of its own, so that Ctrl-C in a terminal reaches only the orchestrator.
+        """Start ``argv`` in its own session, so that Ctrl-C in a terminal reaches only the orchestrator.
 
-        Its environment is ``environment`` and what is ``inherited``: by default all that this process has.
+        Its environment is ``inherited``, by default the environment of this process, updated with ``environment``.
         """
         with log.open("ab") as errors:
             _, child = await asyncio.get_running_loop().subprocess_exec(
@@ -79,13 +79,13 @@ class JsonChild(asyncio.SubprocessProtocol):
 
     @property
     def ending(self) -> str:
-        """How the child ended, and where to look."""
+        """How the child ended, and which log to read."""
         code = self.returncode
         how = self._nonsense or ("no exit code" if code is None else how_ended(code))
         return f"{self.name} ended ({how}): see `logs {self._log}`"
 
     async def wait_ready(self, timeout: float) -> None:
-        """Wait for the child's first word, ``{"event": "ready"}``. ChildError if it ends or takes too long."""
+        """Wait for the child's first line, ``{"event": "ready"}``. ChildError if it ends or takes too long."""
         waits = [asyncio.create_task(event.wait()) for event in (self.ready, self.ended)]
         try:
             await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -103,7 +103,7 @@ class JsonChild(asyncio.SubprocessProtocol):
         raise ChildError(self.ending)
 
     async def request(self, op: str, timeout: float = 30.0, **fields: Any) -> dict[str, Any]:
-        """Send one request and return its reply; ChildError if the child refuses, ends or stays silent."""
+        """Send one request and return its reply. ChildError if the child refuses, ends or does not answer in time."""
         if self.ended.is_set():
             raise ChildError(self.ending)
         number = next(self._ids)
@@ -122,7 +122,7 @@ class JsonChild(asyncio.SubprocessProtocol):
         return answer
 
     async def close(self, grace: float = 5.0) -> None:
-        """Close the child's input, wait for it to end, and kill it if it does not."""
+        """Close the child's input and wait ``grace`` seconds for its end. Kill it if it does not end."""
         self._input.close()
         try:
             async with asyncio.timeout(grace):
@@ -132,7 +132,7 @@ class JsonChild(asyncio.SubprocessProtocol):
             await self.ended.wait()
         self._transport.close()
 
-    # What asyncio tells
+    # The callbacks of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
@@ -175,7 +175,7 @@ class JsonChild(asyncio.SubprocessProtocol):
                 if reply is not None and not reply.done():
                     reply.set_result(message)
             case _:
-                # Nobody should wait for a child that cannot be understood.
+                # A child that writes nonsense is killed, so that no request waits for it.
                 self._nonsense = f"it wrote {bytes(line[:80]).decode(errors='replace')!r}, which is not a message"
                 self._kill()
 

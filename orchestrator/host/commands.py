@@ -1,7 +1,7 @@
-"""The commands of the host that the program starts, and where they lie.
+"""The host's commands that the program runs, and their folders.
 
-Debian keeps `ip` and `tc` in /usr/sbin. The PATH of an ordinary user's login shell leaves that folder out
-(login.defs(5), ENV_PATH), although every user may run what is in it.
+Debian keeps `ip` and `tc` in /usr/sbin. The PATH of an ordinary user's login shell does not contain that folder
+(login.defs(5), ENV_PATH), although every user may run its commands.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ PACKAGES = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2", 
 
 
 def extend_path() -> None:
-    """Add the folders of administration commands to the PATH of this process, and so of every process it starts."""
+    """Add the folders of administration commands to the PATH of this process. Every process it starts inherits it."""
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     os.environ["PATH"] = os.pathsep.join([*folders, *(each for each in FOR_ADMINISTRATION if each not in folders)])
 
 
 def absent() -> list[HostError]:
-    """An error for each of these commands that this host lacks."""
+    """An error for each command of `PACKAGES` that this host lacks."""
     return [
         HostError(
             f"the command '{command}' is missing", f"install the package {package}", [f"apt-get install {package}"]

@@ -1,4 +1,4 @@
-"""Open files: as many as a run needs are asked of the host before anything is made."""
+"""The limit of open files, raised to the number that a run needs before anything is made."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from orchestrator.errors import HostError
 
 
 def provide(files: int) -> None:
-    """Let this process, and those that it starts, have so many files open: up to the hard limit anybody may go
-    (getrlimit(2)). HostError where that is too low."""
+    """Let this process and its children have this number of files open. Every user may raise the soft limit up to the
+    hard limit (getrlimit(2)). HostError if the hard limit is too low."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if resource.RLIM_INFINITY != hard < files:
         raise HostError(

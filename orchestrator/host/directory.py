@@ -1,10 +1,10 @@
-"""A run's directory: what lies where, and who holds it.
+"""A run's directory: its files, and the process that holds it.
 
-The orchestrator of a run holds a lock on ``lock`` for as long as it lives, so anybody can tell a running run from
-one whose orchestrator was killed.
+The orchestrator of a run holds a lock on ``lock`` as long as it lives. The lock tells a running run from a run whose
+orchestrator was killed.
 
-What a directory says of processes is believed only where nobody but this user can have written it (`is_ours`): root
-would otherwise end whatever process a stranger names.
+Statements of a directory about processes are trusted only if no other user can have written them (`is_ours`).
+Otherwise root would end any process that a stranger names there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from orchestrator.errors import RecordError, RunError
 
 _GLANCE = 0.001  # s
-_PATIENCE = 1.0  # s between taking the lock and writing who has it
+_PATIENCE = 1.0  # s between taking the lock and writing the process id into it
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class RunDirectory:
 
     @property
     def nodes(self) -> Path:
-        """Assignments, with the nodes' secret keys; removed when the run ends."""
+        """The assignments, with the nodes' secret keys. Removed when the run ends."""
         return self.path / "nodes"
 
     @property
     def scenario(self) -> Path:
-        """As it was given."""
+        """The scenario as it was given."""
         return self.path / "scenario.yaml"
 
     @property
@@ -57,7 +57,7 @@ class RunDirectory:
         return self.path / "checkpoints"
 
     def checkpoints_of(self, node: str) -> Path:
-        """A folder for each: a container can write to its own only."""
+        """The folder of one node's checkpoints. A container can write only to the folder of its own node."""
         return self.checkpoints / node
 
     @property
@@ -70,7 +70,7 @@ class RunDirectory:
 
     @property
     def socket(self) -> Path:
-        """Where the orchestrator listens to the nodes."""
+        """The unix socket on which the orchestrator listens to the nodes."""
         return self.control / "socket"
 
     @property
@@ -87,7 +87,7 @@ class RunDirectory:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this user has made it, and nobody else can write to it."""
+        """Whether this user owns the directory, and no other user can write to it."""
         try:
             found = self.path.stat()
         except OSError:
@@ -95,12 +95,12 @@ class RunDirectory:
         return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
     def refuse_foreign(self) -> None:
-        """RunError if it belongs to another user."""
+        """RunError if the directory belongs to another user, or others can write to it."""
         if not self.is_ours:
             raise RunError(f"{self.path} belongs to another user, or others may write to it: `down` it as its user")
 
     def token(self) -> str:
-        """A secret that the run's processes carry, made when it is first asked for. Only this user can read it."""
+        """The secret that the run's processes carry, made at its first use. Only this user can read it."""
         path = self.path / "token"
         with contextlib.suppress(FileExistsError):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -109,7 +109,7 @@ class RunDirectory:
         return path.read_text()
 
     def knows(self, token: str) -> bool:
-        """Whether a process that carries this token is the run's."""
+        """Whether a process with this token belongs to the run."""
         path = self.path / "token"
         try:
             own = self.is_ours and path.lstat().st_uid == os.geteuid()
@@ -119,7 +119,7 @@ class RunDirectory:
 
     @classmethod
     def create(cls, runs: Path, name: str) -> RunDirectory:
-        """Make a fresh one: ``<name>-<date>-<time>-<4 hex digits>``."""
+        """Make a fresh directory: ``<name>-<date>-<time>-<4 hex digits>``."""
         try:
             runs.mkdir(parents=True, exist_ok=True)
             directory = _made(runs.resolve(), name)
@@ -137,18 +137,18 @@ class RunDirectory:
         return directory
 
     def reopen(self) -> None:
-        """Make the folders anew that go with the end of a run."""
+        """Make the folders again that are removed at the end of a run."""
         self.remove_keys()
         for folder in (self.nodes, self.control):
             folder.mkdir(mode=0o700)
 
     def remove_keys(self) -> None:
-        """Remove what goes with the end of a run: the assignments hold its secret keys."""
+        """Remove the folders of the assignments and of the control socket. The assignments hold the secret keys."""
         for folder in (self.nodes, self.control):
             shutil.rmtree(folder, ignore_errors=True)
 
     def remove(self) -> None:
-        """Remove all of it: the run did not begin."""
+        """Remove the whole directory, if the run did not begin."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     @contextlib.contextmanager
@@ -161,7 +161,7 @@ class RunDirectory:
         try:
             while not _locked(descriptor, fcntl.LOCK_EX):
                 self.refuse_held()
-                time.sleep(_GLANCE)  # somebody only looks who holds it
+                time.sleep(_GLANCE)  # another process holds the shared lock to see who the holder is
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
             yield
@@ -169,7 +169,7 @@ class RunDirectory:
             os.close(descriptor)
 
     def holder(self) -> int | None:
-        """The process id of the living orchestrator, None if there is none."""
+        """The process id of the living orchestrator; None if there is none."""
         try:
             descriptor = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -181,28 +181,28 @@ class RunDirectory:
                     return int(written)
                 if written or time.monotonic() > deadline:
                     raise RecordError(f"{self.lock} is damaged: end the process that holds it, then remove it")
-                time.sleep(_GLANCE)  # it has the lock and is about to write its id
+                time.sleep(_GLANCE)  # the holder is about to write its id
         finally:
             os.close(descriptor)
         return None
 
     def is_held_by(self, pid: int) -> bool:
-        """Whether this very process holds the lock (proc(5), /proc/pid/fdinfo), whatever the file says."""
+        """Whether process ``pid`` holds the lock, by its locks (proc(5), /proc/pid/fdinfo), not by the file's text."""
         process = Path(f"/proc/{pid}")
         try:
             locked = [each.name for each in (process / "fdinfo").iterdir() if " FLOCK " in each.read_text()]
             return any(self.lock.samefile(process / "fd" / name) for name in locked)
-        except OSError:  # it has ended, or is another user's
+        except OSError:  # the process has ended, or belongs to another user
             return False
 
     def refuse_held(self) -> None:
-        """RunError if its orchestrator lives."""
+        """RunError if the run's orchestrator lives."""
         if (holder := self.holder()) is not None:
             raise RunError(f"{self.run} is still running (process {holder}): wait for its end, or `down` it first")
 
 
 def _made(runs: Path, name: str) -> RunDirectory:
-    """A directory that no other run has; two runs of one second may draw the same digits."""
+    """Make a directory with a name that no other run has. Two runs of one second may draw the same digits."""
     while True:
         run = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
         with contextlib.suppress(FileExistsError):
@@ -211,7 +211,7 @@ def _made(runs: Path, name: str) -> RunDirectory:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one step (rename(2)), so that there is never a part of it. OSError if that cannot be done."""
+    """Replace a file in one step (rename(2)), so readers never see a part of it. OSError if that fails."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with part.open("x", encoding="utf-8") as file:
@@ -223,7 +223,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def _locked(descriptor: int, kind: int) -> bool:
-    """Take a lock, if nobody's is in the way."""
+    """Take a lock, and return whether that succeeded. Does not wait."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -240,8 +240,8 @@ def known_runs(runs: Path) -> list[RunDirectory]:
 
 
 def _begun(directory: RunDirectory) -> tuple[str, float]:
-    """When a run began, by its id, and within a second by its scenario, which nothing writes to later. A directory that
-    was renamed is as old as can be."""
+    """A sort key for the begin of a run: the time in its id, then the modification time of its scenario, which is never
+    written again. A renamed directory sorts as the oldest."""
     stamp = re.search(r"-(\d{8}-\d{6})-[0-9a-f]{4}$", directory.run)
     try:
         written = (directory.path / "scenario.yaml").stat().st_mtime
@@ -251,7 +251,7 @@ def _begun(directory: RunDirectory) -> tuple[str, float]:
 
 
 def find_run(name: str | None, runs: Path) -> RunDirectory:
-    """The run of that id, or in that directory; the latest one without a name."""
+    """The run with the id ``name`` or in the directory ``name``; the latest run if ``name`` is None."""
     known = known_runs(runs)
     if name is None:
         if not known:

@@ -1,4 +1,4 @@
-"""From the plan to what each node is told."""
+"""From the plan to the assignment of each node."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from orchestrator.planning.shards import own_test_key, personal_key, train_key
 
 
 def assignments(plan: Plan, directory: RunDirectory, keys: RunKeys, address: str) -> dict[str, Assignment]:
-    """The assignment of every node, by name, for the run that lives in ``directory``; ``address`` is where nodes reach
-    the control plane, as ZeroMQ writes it."""
+    """The assignment of every node, by name. ``directory`` is the run's directory; ``address`` is the ZeroMQ endpoint
+    of the control plane."""
     return {node.name: _assignment(plan, node, directory, keys, address) for node in plan.nodes}
 
 
 def seen_from_inside(assignment: Assignment) -> Assignment:
-    """The assignment with the places at which a node with a file tree of its own finds what it is given."""
+    """The assignment with its paths as seen by a node that has a file tree of its own."""
     return replace(
         assignment,
         control_endpoint=f"ipc://{PLACE / 'control' / Path(assignment.control_endpoint).name}",
@@ -34,7 +34,7 @@ def seen_from_inside(assignment: Assignment) -> Assignment:
 
 
 def write(assignment: Assignment, path: Path) -> None:
-    """A file that this user alone can read, since it holds the node's secret key."""
+    """Write the assignment to a file that only this user can read: it holds the node's secret key."""
     forget(path)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "w") as file:
@@ -43,9 +43,9 @@ def write(assignment: Assignment, path: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def handed_out(assignment: Assignment | None, path: Path) -> AsyncIterator[Path]:
-    """The path of a node's assignment, which is there while the node starts and no longer; None needs no file.
+    """Keep a node's assignment file at ``path`` inside the context, while the node starts. None needs no file.
 
-    RunError if it cannot be written.
+    Raises RunError if the file cannot be written.
     """
     if assignment is not None:
         try:
@@ -62,7 +62,7 @@ async def handed_out(assignment: Assignment | None, path: Path) -> AsyncIterator
 
 
 def forget(path: Path) -> None:
-    """Remove a node's assignment, if it is there."""
+    """Remove a node's assignment file, if it exists."""
     path.unlink(missing_ok=True)
 
 

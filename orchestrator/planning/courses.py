@@ -1,4 +1,4 @@
-"""Courses: the links that follow one schedule together, and the changes that the schedule makes to them."""
+"""Courses: groups of links that follow one schedule together, and the changes that the schedule makes to them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from orchestrator.scenario.topology import Ends
 
 @dataclass
 class Course:
-    """Links that follow one schedule together, and how that went.
+    """Links that follow one schedule together, with counts of the changes.
 
-    ``changes`` were made, each on all links; ``overtaken`` were left out, since the next was due; ``failures`` are the
-    times that one could not be made at a link.
+    ``changes``: changes made, each on all links. ``overtaken``: changes skipped because the next one was due.
+    ``failures``: how often a change could not be made on a link.
     """
 
     name: str
     pairs: tuple[Ends, ...]
     schedule: Schedule
-    link: LinkPlan  # the first of them
+    link: LinkPlan  # the first link of the course
     changes: int = 0
     overtaken: int = 0
     failures: int = 0
     lateness: Lateness = field(default_factory=Lateness)
 
     def to_json(self) -> dict[str, Any]:
-        """What the record keeps of it."""
+        """The course as plain data for the record."""
         return {
             "links": self.name,
             "count": len(self.pairs),
@@ -45,7 +45,7 @@ class Course:
 
 
 def courses(links: Sequence[LinkPlan]) -> list[Course]:
-    """Links with a schedule, those together that follow the same one from the same profile."""
+    """Group the links that have a schedule by class, schedule and initial profile."""
     groups: dict[tuple[Any, ...], list[LinkPlan]] = {}
     for link in links:
         if link.schedule is not None:
@@ -59,7 +59,7 @@ def courses(links: Sequence[LinkPlan]) -> list[Course]:
 
 
 def changes_since(elapsed: float, changes: Iterator[Change]) -> Iterator[Change]:
-    """The changes of a schedule from a moment on; the first of them is what held then, at that moment."""
+    """The changes of a schedule from ``elapsed`` on. The first one is the change in force then, with that time."""
     held: Change | None = None
     for change in changes:
         if change.at <= elapsed:
@@ -74,6 +74,6 @@ def changes_since(elapsed: float, changes: Iterator[Change]) -> Iterator[Change]
 
 
 def _name(links: Sequence[LinkPlan]) -> str:
-    """``edge-0 → cloud``, or the class and way of several: ``device-edge, 12 links, edge-0 → device-0-0 ...``."""
+    """``edge-0 → cloud``; for several links, class, first link and number: ``device-edge: a → b and 11 more``."""
     first = f"{links[0].source} → {links[0].target}"
     return first if len(links) == 1 else f"{links[0].link_class}: {first} and {len(links) - 1} more"

@@ -15,7 +15,7 @@ from orchestrator.scenario.schema import DataSpec
 
 
 def cache_directory() -> Path:
-    """Where prepared data sets are kept: $EDGEBED_CACHE, else below the user's cache (XDG base directories)."""
+    """The folder of prepared data sets: $EDGEBED_CACHE, else a folder in the user's cache (XDG base directories)."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("EDGEBED_CACHE") or Path(base) / "edgebed")
 
@@ -23,15 +23,16 @@ def cache_directory() -> Path:
 def prepare_data(spec: DataSpec, base: Path) -> Prepared:
     """Find or download, and decode, the first of the scenario's data sets that this host has; PlanError if none.
 
-    ``base`` is the scenario's folder, to which its paths are relative. A download is tried for a scenario's last
-    resort only: with `[fashion-mnist, digits]` nothing is fetched.
+    ``base`` is the scenario's folder; its paths are relative to it. Only the last data set of the list may be
+    downloaded: with `[fashion-mnist, digits]` nothing is fetched.
     """
     return _first(spec, base, cache_directory(), download=True)
 
 
 @contextlib.contextmanager
 def looked_up(spec: DataSpec, base: Path) -> Iterator[Prepared]:
-    """The same without a trace: nothing is downloaded, and what is not in the cache yet is decoded for this once."""
+    """Like `prepare_data`, without side effects: no download, and a data set that is not cached is decoded to a
+    temporary folder."""
     cache = cache_directory()
     with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:
         known = _first(spec, base, cache, download=False) if cache.exists() and _is_cached(spec, cache) else None

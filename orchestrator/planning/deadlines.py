@@ -1,24 +1,24 @@
-"""How long a node that collects answers waits, when the scenario leaves it to us (`gathering.deadline: auto`).
+"""The deadline of a node that collects answers, if the scenario does not set one (`gathering.deadline: auto`).
 
-A deadline must never cut off a healthy member, and should end a wait that has become pointless; members that died are
-found by their silence much sooner. For the node above the clients (who hold data):
+A deadline must never cut off a healthy member, and should end a wait that has become pointless. Dead members are
+detected by their silence much sooner. For the node above the clients (the nodes that hold data):
 
     deadline = 10 s + 4 * (down + up + across) + 2 * max(c / s, n * c)
 
-with down and up the time of one model over the slowest link, latency + jitter + bytes * 8 / rate, up with the features
-or embeddings that some algorithms send beside it; across that of what a client waits for from another, nothing for
-most; c the CPU time of one client's longest training on a host core, s the speed of the slowest client's hardware, n
-the number of clients, since all of them may have to share one core of this host.
-The 4 leaves room for TCP's slow start and for losses. c is 20 ns for each parameter and sample, which is above what the
+down, up: the time of one model over the slowest link, latency + jitter + bytes * 8 / rate. up includes the features or
+embeddings that some algorithms send with the model. across: the time of the data that a client waits for from another
+client, 0 for most algorithms. c: the CPU time of one client's longest training on a host core. s: the speed of the
+slowest client's hardware. n: the number of clients, since all of them may have to share one core of this host.
+The factor 4 leaves room for TCP's slow start and for losses. c is 20 ns per parameter and sample, more than the
 catalogue's models take: about 1.4 ns for the small cnn (26 thousand parameters), 15 ns for ResNet-18, whose
 convolutions use each parameter many times.
 
-A node above that waits for kappa2 such rounds:
+A node above that one waits for kappa2 such rounds:
 
     deadline = 10 s + 4 * (down + up) + kappa2 * deadline below
 
-A `deadline` that the scenario gives takes the place of the first, and the one above is made from it in the same way
-unless `cloud_deadline` gives that too.
+A `deadline` in the scenario replaces the first one. The deadline above is computed from it in the same way, unless
+`cloud_deadline` replaces that too.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ MARGIN = 4.0
 
 @dataclass(frozen=True)
 class RoundWork:
-    """What clients do in one round: a model of so many parameters, bytes, features and classes, the largest shard, the
-    slowest speed."""
+    """The work of the clients in one round. ``samples`` is the size of the largest shard, ``speed`` that of the slowest
+    client."""
 
     parameters: int
     model_bytes: int
@@ -49,7 +49,7 @@ class RoundWork:
     speed: float
 
     def training(self, params: LocalTraining) -> float:
-        """Upper estimate, in seconds, of the slowest client's local training."""
+        """An upper estimate, in seconds, of the slowest client's local training."""
         steps = getattr(params, "kappa1", None) or params.steps
         samples = steps * params.batch_size if steps is not None else params.most_epochs * self.samples
         cost = SECONDS_PER_PARAMETER_AND_SAMPLE * self.parameters * samples
@@ -66,8 +66,8 @@ def deadlines(
 ) -> dict[str, float]:
     """The deadline of each tier that gathers, in whole seconds.
 
-    ``tiers`` come from the bottom up, each with the profiles of its links down and up; ``given`` is the scenario's for
-    the lowest of them, ``given_above`` the one for the others; ``across`` are the links between clients.
+    ``tiers`` are ordered from the bottom up, each with the profiles of its links down and up. ``given`` is the
+    scenario's deadline for the lowest tier, ``given_above`` that for the others. ``across``: the links between clients.
     """
     model = work.model_bytes
     result: dict[str, float] = {}
@@ -90,7 +90,7 @@ def deadlines(
 
 
 def transfer(links: Iterable[LinkProfile], size: int) -> float:
-    """Seconds for so many bytes over the slowest of these links; 0 for none."""
+    """The seconds that ``size`` bytes take over the slowest of these links; 0 without links."""
     return max((_transfer(profile, size) for profile in links), default=0.0)
 
 

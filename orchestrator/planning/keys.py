@@ -1,4 +1,4 @@
-"""CURVE keys, made for one run and forgotten with it: who is who on both planes (CurveZMQ, RFC 26 of ZeroMQ)."""
+"""CURVE keys, which identify the nodes of one run on both planes (CurveZMQ, RFC 26 of ZeroMQ); no run reuses them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from node.assignment import Keypair
 
 @dataclass(frozen=True)
 class RunKeys:
-    """A key pair for every node and one for the orchestrator."""
+    """The key pairs of the nodes and the orchestrator."""
 
     orchestrator: Keypair
     nodes: Mapping[str, Keypair]
@@ -24,7 +24,7 @@ class RunKeys:
 
     @classmethod
     def none(cls) -> RunKeys:
-        """For nodes that share a process, where nobody could listen."""
+        """Empty keys, for nodes that share a process: there is no network to eavesdrop on."""
         nobody = Keypair(public="", secret="")
         return cls(nobody, defaultdict(lambda: nobody))
 

@@ -1,4 +1,4 @@
-"""What a reader of the results has to know of a plan, in words for the record."""
+"""Notes for the record: facts about a plan that a reader of the results must know."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHOWN_NAMES = 20
 
 
 def of_data(unheld: Sequence[int], empty: Sequence[str]) -> Iterator[str]:
-    """What the division of the data leaves out: classes of the test set, and clients without a sample."""
+    """Notes on gaps in the division of the data: test classes without training samples, and clients without samples."""
     if unheld:
         classes = f"{'class' if len(unheld) == 1 else 'classes'} {', '.join(str(label) for label in unheld)}"
         yield f"nobody holds training samples of {classes} of the test set: nobody can learn to tell them"
@@ -22,7 +22,7 @@ def of_data(unheld: Sequence[int], empty: Sequence[str]) -> Iterator[str]:
 
 
 def of_images(images: Sequence[str], driver: str) -> Iterator[str]:
-    """Images that the driver has no use for."""
+    """A note on images that the driver does not use."""
     if images and not DRIVERS[driver].images:
         names, makers = ", ".join(images), listed(images=True)
         yield f"nodes are not made from their images ({names}), but from this host's Python: only {makers} makes them"

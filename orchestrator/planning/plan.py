@@ -54,12 +54,12 @@ PORT = 7000  # of every node, since each has a network namespace of its own
 
 @dataclass(frozen=True)
 class NodePlan:
-    """A node: who it is, where it is reached, whom it may talk to, what it runs on and what it holds.
+    """A node: its identity, address, relations, hardware, data and model.
 
-    ``samples`` and ``label_counts`` (by class) are its own training data, ``test_counts`` (by class) is the test set of
-    its own that it is scored on. ``leads``: its rounds are the rounds of the run. ``joins``: it is started then, not at
-    the beginning. ``model`` and ``model_params`` are the scenario's, or the
-    member of its group that falls to the node. ``image``: the one that its container is made from; None: the run's.
+    ``samples`` and ``label_counts`` (by class): its own training data. ``test_counts`` (by class): its own test set, on
+    which it is scored. ``leads``: its rounds are the rounds of the run. ``joins``: when it starts, if not at the
+    beginning. ``model`` and ``model_params``: the scenario's, or the node's member of the model group. ``image``: the
+    image of its container; None: the run's.
     """
 
     name: str
@@ -84,7 +84,7 @@ class NodePlan:
 
 @dataclass(frozen=True)
 class LinkPlan:
-    """One direction of a link: its profile, and the schedule by which that changes while the run trains."""
+    """One direction of a link: its profile, and the schedule that changes the profile during training."""
 
     source: str
     target: str
@@ -99,7 +99,7 @@ class LinkPlan:
         return [self.profile] if self.schedule is None else self.schedule.extremes(self.profile)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, the profile with units; a schedule as it was written, files by name and hash."""
+        """Plain data: the profile with units, the schedule as it was written, files by name and hash."""
         data = vars(self) | {"profile": self.profile.to_mapping()}
         if self.schedule is None:
             return {key: value for key, value in data.items() if key != "schedule"}
@@ -108,11 +108,11 @@ class LinkPlan:
 
 @dataclass(frozen=True)
 class DataPlan:
-    """The data set and how it is divided. Without labels (the data set is not on this host) counts are 0, hashes empty.
+    """The data set and its division. Without labels (the data set is not on this host) counts are 0, hashes empty.
 
-    ``sha256`` is of the data set, ``shards_sha256`` of the index lists. ``moves`` are the repairs of the partition:
-    from, to, label, number of samples. ``used_samples`` of ``train_samples`` went to some node. ``test_counts`` are the
-    test samples of each class, ``unheld`` the classes among them of which no node holds a training sample.
+    ``sha256``: hash of the data set. ``shards_sha256``: hash of the index lists. ``moves``: the partition's repairs as
+    (from, to, label, number of samples). ``used_samples``: how many of ``train_samples`` were assigned to nodes.
+    ``test_counts``: test samples per class. ``unheld``: test classes of which no node holds a training sample.
     """
 
     dataset: str
@@ -132,8 +132,8 @@ class DataPlan:
 
 @dataclass(frozen=True)
 class GatheringPlan:
-    """How nodes that collect answers wait: for a ``quorum`` (a share) or a ``count`` of those they asked, the other is
-    None; ``deadlines`` in seconds, by tier."""
+    """How long nodes wait for answers: for a ``quorum`` (a share) or a ``count`` of the peers they asked (the other is
+    None), at most until the tier's deadline. ``deadlines``: in seconds, by tier."""
 
     quorum: float | None
     count: int | None
@@ -143,7 +143,7 @@ class GatheringPlan:
 
 @dataclass(frozen=True)
 class StopPlan:
-    """The run ends with whatever comes first; ``after`` in seconds of training."""
+    """The conditions that end the run, whichever is met first; ``after`` in seconds of training."""
 
     rounds: int
     accuracy: float | None
@@ -152,8 +152,8 @@ class StopPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that was decided. ``shards``, the index arrays, and ``data_directory``, where this host keeps the
-    prepared data set, are no part of plan.json."""
+    """All decisions for a run. plan.json leaves out ``shards``, the index arrays, and ``data_directory``, the folder of
+    the prepared data set on this host."""
 
     name: str
     seed: int
@@ -187,16 +187,16 @@ class Plan:
 
     @property
     def images(self) -> list[str]:
-        """The images that nodes have of their own."""
+        """The images that are set for single nodes, without the run's image."""
         return sorted({node.image for node in self.nodes if node.image is not None})
 
     def notes(self) -> list[str]:
-        """What a reader of the results has to know of the plan, in words for the record."""
+        """Notes for the record: facts about the plan that a reader of the results must know."""
         empty = [node.name for node in self.nodes if node.label_counts and not node.samples]
         return [*of_data(self.data.unheld, empty), *of_images(self.images, self.driver)]
 
     def to_json(self) -> dict[str, Any]:
-        """What plan.json holds: plain data, times in seconds, profiles with units."""
+        """The content of plan.json: plain data, times in seconds, profiles with units."""
         data = {entry.name: getattr(self, entry.name) for entry in fields(self)} | {
             "algorithm": {"name": self.algorithm, "params": dict(self.params)},
             "nodes": [asdict(node) for node in self.nodes],
@@ -209,7 +209,7 @@ class Plan:
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """What plan.json holds, as it is read again."""
+        """The content of plan.json as it is after reading the file back."""
         read: dict[str, Any] = json.loads(json.dumps(self.to_json()))
         return read
 
@@ -219,9 +219,9 @@ class Plan:
 
 
 def make_plan(scenario: Scenario, data: PreparedLabels | None) -> Plan:
-    """Decide everything. Without ``data`` the plan has no shards, and only serves to look at.
+    """Make the plan. Without ``data`` the plan has no shards and is for display only.
 
-    Raises PlanError where the data does not suffice, the model does not take it, or faults contradict one another.
+    Raises PlanError if the data does not suffice, the model does not accept it, or faults contradict one another.
     """
     shards = make_shards(scenario, data) if data is not None else Shards()
     links = _links(scenario)
@@ -262,7 +262,7 @@ def make_plan(scenario: Scenario, data: PreparedLabels | None) -> Plan:
 
 
 def _model_size(scenario: Scenario, data: PreparedLabels | None) -> Size:
-    """Parameters and bytes of the model; nothing where the data, and with it the shape of a sample, is not known."""
+    """The parameters and bytes of the model; a size of 0 if the data set, and so the shape of a sample, is unknown."""
     known = DATASETS.get(scenario.data.dataset[0])
     if data is not None:
         shape, classes = data.shape, data.classes
@@ -331,7 +331,7 @@ def _relations(
 
 
 def _links(scenario: Scenario) -> tuple[LinkPlan, ...]:
-    """Every direction between two nodes that may talk, up before down."""
+    """All directions between nodes that may communicate; for each pair, up before down."""
     pairs = scenario.topology.pairs(scenario.mesh)
     asked = resolve(scenario.links, pairs)
     assert not asked.mistakes, "load() has checked the links"
@@ -364,7 +364,7 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
 
 
 def _unheld(data: PreparedLabels, shards: Shards) -> tuple[int, ...]:
-    """The classes of the test set of which no node holds a training sample."""
+    """The test classes of which no node holds a training sample."""
     held = [sum(column) for column in zip(*(shards.counts[node] for node in shards.train), strict=True)]
     return tuple(sorted(label for label in set(data.test.tolist()) if not held[label]))
 
@@ -390,7 +390,7 @@ def _gathering(
             down = [each for link in links if below.get(link.target) == link.source for each in link.extremes]
             up = [each for link in links if below.get(link.source) == link.target for each in link.extremes]
             tiers.append((tier, down, up))
-    if not tiers:  # edges that have only one another
+    if not tiers:  # edges without cloud and devices
         level = [each for link in links for each in link.extremes]
         tiers.append(("edge", level, level))
     names = {node.name for node in clients}

@@ -1,6 +1,6 @@
-"""Which sample goes to which node: training shards and own test sets, as index arrays of the prepared data set.
+"""The division of samples over nodes: training shards and own test sets, as index arrays of the prepared data set.
 
-Pure given the labels: no pictures are read, the arrays are written for the nodes by `write`.
+A pure function of the labels: no images are read. `Shards.write` writes the arrays for the nodes.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class PreparedLabels:
-    """What a plan needs to know of a prepared data set: its labels. ``directory`` is where this host keeps it,
-    ``sha256`` is of its arrays, pictures included."""
+    """The labels of a prepared data set, for the plan. ``directory``: its folder on this host. ``sha256``: hash of its
+    arrays, including images."""
 
     name: str
     directory: str
@@ -61,10 +61,10 @@ class PreparedLabels:
 
 @dataclass(frozen=True, eq=False)
 class Shards:
-    """Indices of each node that holds data, and of each node that has a test set of its own.
+    """The sample indices of each node that holds data, and of each node that has its own test set.
 
-    ``personal`` holds what was set apart of edges' own test sets to personalise by, ``counts`` the training samples of
-    each class for these nodes, of an edge those of its devices together, ``test_counts`` those of ``own_test``.
+    ``personal``: the part of edges' own test sets that is set apart for personalisation. ``counts``: training samples
+    per class and node; an edge has the sum of its devices. ``test_counts``: samples of ``own_test`` per class and node.
     """
 
     train: Mapping[str, Indices] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Shards:
     personal: Mapping[str, Indices] = field(default_factory=dict)
     counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     test_counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    moves: tuple[tuple[str, str, int, int], ...] = ()  # repairs: from, to, label, how many samples
+    moves: tuple[tuple[str, str, int, int], ...] = ()  # repairs: from, to, label, number of samples
     sha256: str = ""
 
     def arrays(self) -> dict[str, Indices]:
@@ -99,9 +99,9 @@ def personal_key(node: str) -> str:
 
 
 def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
-    """Divide the training data over the nodes that hold data, and give them and the edges above them test sets.
+    """Divide the training data over the nodes that hold data, and draw test sets for them and for the edges above.
 
-    Raises PlanError where the data does not suffice for the partition.
+    Raises PlanError if the data does not suffice for the partition.
     """
     members = scenario.topology.members()
     holders = [member for member in members if member.tier == "device"]
@@ -136,19 +136,19 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
 
 
 def by_class(labels: Indices, classes: int) -> tuple[int, ...]:
-    """How many of the labels are of each class."""
+    """The number of labels of each class."""
     return tuple(np.bincount(labels, minlength=classes).tolist())
 
 
 def _groups(holders: list[Member]) -> list[int]:
-    """How many holders are below each edge; edges that hold data are a group each."""
+    """The number of holders below each edge; each edge that holds data is its own group."""
     if holders[0].tier == "edge":
         return [1] * len(holders)
     return list(Counter(member.parent for member in holders).values())
 
 
 def _counts(holders: list[Member], held: NDArray[np.int64]) -> dict[str, tuple[int, ...]]:
-    """Samples of each class at each holder and, summed, at each edge above."""
+    """The samples per class at each holder and, summed, at each edge above."""
     rows = dict(zip((member.name for member in holders), held, strict=True))
     for member in holders:
         if member.tier == "device" and member.parent not in (None, "cloud"):

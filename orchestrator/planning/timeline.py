@@ -1,8 +1,8 @@
-"""The fault timeline: rules of a scenario become single faults with a time or round, a target and an end.
+"""The fault timeline: a scenario's rules become single faults with a time or round, a target and an end.
 
-Everything random is drawn here, before anything starts: the same scenario and seed give the same list. A rule draws by
-what it says, not by where it stands: rules beside it may come, go or change places, and another number of rounds does
-not change the rounds that were there before. Of equal rules the first, the second and so on draw differently.
+All random draws happen here, before the run starts: the same scenario and seed give the same list. The random stream of
+a rule depends on its content, not on its position. So other rules can be added, removed or reordered without effect,
+and a different number of rounds does not change the rounds that both have. Repeated equal rules draw differently.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ON_LINKS = ("disconnect", "partition", "degrade")
 
 @dataclass(frozen=True)
 class FaultTime:
-    """When something happens: seconds after training starts, or the start of a round of the leading node."""
+    """A time: seconds after training starts, or the start of a round of the leading node."""
 
     at: float | None
     round: int | None
@@ -36,13 +36,13 @@ class FaultTime:
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that will happen.
+    """One planned fault.
 
     It starts ``at`` seconds after training starts, or with ``round`` of the leading node. It ends after ``duration``
-    seconds, or with its round (``lasts_a_round``), or, with neither, not before the run does. Its target is one
-    ``node``, or the links ``between`` two sides, each the names of its nodes. ``links`` are the directions that are
-    cut or changed (disconnect, partition, degrade); ``profile`` (degrade) is to be merged into the profile of each of
-    them; ``factor`` (slow) is how many times longer steps take.
+    seconds, or with its round (``lasts_a_round``), or, with neither, with the run. Its target is one ``node``, or the
+    links ``between`` two sides, each the names of its nodes. ``links``: the directions that are cut or changed
+    (disconnect, partition, degrade). ``profile`` (degrade): the keys to merge into the profile of each of these links.
+    ``factor`` (slow): how many times longer steps take.
     """
 
     id: int
@@ -59,7 +59,7 @@ class Fault:
 
     @property
     def target(self) -> str:
-        """The node, or both sides in short: ``edge-0 | cloud``."""
+        """The node, or a short form of both sides: ``edge-0 | cloud``."""
         return self.node if self.node is not None else " | ".join(_side(side) for side in self.between or ())
 
 
@@ -72,10 +72,10 @@ def expand(
     rounds: int,
     after: float | None,
 ) -> tuple[Fault, ...]:
-    """Every fault of a run: those with a time first, in order of time, then those with a round, in order of rounds.
+    """All faults of a run: first those with a time, in order of time, then those with a round, in order of rounds.
 
-    ``links`` are all directions of the topology, ``after`` is the scenario's stop.after. A fault drawn for a node that
-    is yet to join is left out. Raises PlanError where the faults contradict one another.
+    ``links``: all directions of the topology. ``after``: the scenario's stop.after. A fault that is drawn for a node
+    before the node joins is left out. Raises PlanError if the faults contradict one another.
     """
     named: list[Fault] = []
     drawn: list[Fault] = []
@@ -95,7 +95,7 @@ def expand(
 
 
 def joins(faults: Iterable[Fault]) -> dict[str, FaultTime]:
-    """When each node that joins late does so."""
+    """The join time of each node that joins late."""
     return {fault.node: FaultTime(fault.at, fault.round) for fault in faults if fault.action == "join" and fault.node}
 
 
@@ -104,7 +104,7 @@ def _side(names: Sequence[str]) -> str:
 
 
 def _content(spec: FaultSpec) -> str:
-    """What a rule says, alike for all ways to write it: keys in order, quantities in the usual units."""
+    """The canonical text of a rule, equal for all ways to write it: sorted keys, quantities in the usual units."""
     written = spec.model_dump(mode="json")
     said = {key: value for key, value in written.items() if value is not None or key in KEYS}
     return json.dumps(said, sort_keys=True)
@@ -112,11 +112,11 @@ def _content(spec: FaultSpec) -> str:
 
 @dataclass(frozen=True)
 class _Targets:
-    """Everything that a rule may strike, by position; the fault on one of them is made, still without its number,
-    when it is asked for."""
+    """The possible targets of a rule, by position. An item is the fault on that target, created on access, without its
+    final id."""
 
     like: Fault
-    nodes: Sequence[str]  # none: the links between two sides
+    nodes: Sequence[str]  # empty: the target is the links between two sides
     touching: Mapping[str, Sequence[Ends]]
 
     def __len__(self) -> int:
@@ -165,7 +165,7 @@ def _amount(spec: FaultSpec, size: int) -> int:
 
 
 def _draw(targets: _Targets, amount: int, random: np.random.Generator) -> list[Fault]:
-    """``amount`` of the targets, without replacement, in their order."""
+    """Draw ``amount`` of the targets without replacement; returns them in their order."""
     if amount >= len(targets):
         return [targets[position] for position in range(len(targets))]
     return [targets[position] for position in sorted(random.choice(len(targets), amount, replace=False))]
@@ -174,7 +174,7 @@ def _draw(targets: _Targets, amount: int, random: np.random.Generator) -> list[F
 def _poisson(
     spec: FaultSpec, targets: _Targets, mean: float, until: float, random: np.random.Generator
 ) -> Iterator[Fault]:
-    """Events at exponential intervals; one strikes only targets that the rule's earlier events have let go."""
+    """Draw events at exponential intervals. An event hits only targets whose earlier faults of this rule are over."""
     busy = [0.0] * len(targets)
     time = random.exponential(mean)
     while time < until:
@@ -187,7 +187,7 @@ def _poisson(
 
 
 def _is_absent(fault: Fault, joined: Mapping[str, FaultTime]) -> bool:
-    """Whether the fault's node joins only after it; a time and a round cannot be compared."""
+    """Whether the fault's node joins only after the fault. False if one has a time and the other a round."""
     start = joined.get(fault.node or "", FaultTime(None, None))
     if fault.at is not None and start.at is not None:
         return fault.at < start.at
@@ -195,7 +195,7 @@ def _is_absent(fault: Fault, joined: Mapping[str, FaultTime]) -> bool:
 
 
 def _check_members(faults: Sequence[Fault], absent: Sequence[Fault]) -> None:
-    """A node joins once and leaves once, and nothing is asked of it before it joins."""
+    """Check that a node joins at most once, leaves at most once, and has no named fault before it joins."""
     for action in ("join", "leave"):
         for node, times in Counter(fault.node for fault in faults if fault.action == action).items():
             if times > 1:

@@ -1,7 +1,7 @@
-"""Files that a scenario names, kept in its run's directory: the run can be looked at and continued without them.
+"""Copies of a scenario's files in the run's directory: the run can be shown and continued without the originals.
 
-They lie in a folder of their own under the beginning of their hash, so that none takes the place of another, nor of
-something of the run's own.
+They are in a separate folder, and their names begin with their hash, so that they overwrite neither each other nor the
+run's own files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FOLDER = "files"
 
 
 def keep_files(links: Iterable[LinkPlan], base: Path, directory: Path) -> None:
-    """Copy the files of the links' schedules, whose paths begin at ``base``, into a run's directory."""
+    """Copy the files of the links' schedules into a run's directory. Their paths are relative to ``base``."""
     schedules = [link.schedule for link in links if isinstance(link.schedule, Trace | Table)]
     for name, sha256 in dict.fromkeys((schedule.name, schedule.sha256) for schedule in schedules):
         try:
@@ -34,7 +34,7 @@ def keep_files(links: Iterable[LinkPlan], base: Path, directory: Path) -> None:
 
 
 def find_file(directory: Path, name: str, sha256: str) -> str | None:
-    """The text of a file that was kept; None if it is not there, or another one is."""
+    """The text of a kept file; None if it is missing or its hash differs."""
     try:
         text = _place(directory, name, sha256).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -43,7 +43,7 @@ def find_file(directory: Path, name: str, sha256: str) -> str | None:
 
 
 def kept_files(plan: Mapping[str, Any], directory: Path) -> dict[str, str]:
-    """The texts of the files that a plan.json names, as far as they were kept, by the name that the scenario has."""
+    """The texts of the files that a plan.json names, by their names in the scenario; files not kept are left out."""
     schedules = [link["schedule"] for link in plan["links"] if link.get("schedule")]
     named = {each[key]: each["sha256"] for each in schedules for key in ("trace", "csv") if key in each}
     found = {name: find_file(directory, name, sha256) for name, sha256 in named.items()}

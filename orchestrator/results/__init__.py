@@ -1,1 +1,1 @@
-"""What a run leaves: its record, and what is made of it."""
+"""The results of a run: its record, and everything that is derived from the record."""

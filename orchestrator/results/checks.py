@@ -1,8 +1,8 @@
-"""Can this run be trusted? Verdicts from its record alone, so that they can be given again at any time.
+"""Checks whether a run can be trusted. They use only its record, so they can be repeated at any time.
 
-A check passes, fails, or says that it cannot know. The run's verdict is the worst of them: fail, then unknown, then
-pass. "Unknown" is an answer: nothing was measured, or the check itself broke. "Modelled" is no judgement: a simulation
-computes what the check would measure.
+The verdict of a check is pass, fail or unknown. The run's verdict is the worst of them: fail, then unknown, then pass.
+"Unknown" means that nothing was measured, or that the check itself failed. "Modelled" is no judgement: a simulation
+computes the quantity that the check would measure.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from orchestrator.results.verdicts import Assessment, Verdict, worst
 from orchestrator.scenario.expectations import CheckName
 
 AWAY = ("crashed", "paused", "restarting", "left", "planned", "starting")
-SETTLING = 0.2  # s after a cut and before its end in which a sample may still count packets that crossed in time
+SETTLING = 0.2  # s after a cut and before its end in which a sample may still count packets from outside the cut
 ON_TIME = 1.0  # s that a fault may be late before it counts as missed
-SCHEDULE_LATE = 0.05  # s that one in a hundred changes of a schedule may be late
+SCHEDULE_LATE = 0.05  # s, limit of the 99th percentile of the lateness of a schedule's changes
 OVERTAKEN_SHARE = 0.01  # of a schedule's changes that may be left out because the next one was due
 LINKS_MODELLED: Assessment = "modelled", "the sim driver computes every link from its profile: nothing was measured"
 PACE_MODELLED: Assessment = "modelled", "the sim driver computes how long each step takes: nothing was measured"
 
 
 class Check(TypedDict):
-    """One verdict with one sentence that gives its numbers."""
+    """One verdict, with one sentence that gives the numbers."""
 
     name: str
     verdict: Verdict
@@ -45,7 +45,7 @@ class Check(TypedDict):
 
 
 def checks(history: History) -> list[Check]:
-    """Every check of ``CHECKS`` that has something to say; one that crashes is unknown."""
+    """The results of all ``CHECKS`` that apply to the run; a check that crashes is unknown."""
     assessments = {name: _assessment(check, history) for name, check in CHECKS.items()}
     return [Check(name=name, verdict=found[0], detail=found[1]) for name, found in assessments.items() if found]
 
@@ -53,7 +53,7 @@ def checks(history: History) -> list[Check]:
 def _assessment(check: Callable[[History], Assessment | None], history: History) -> Assessment | None:
     try:
         return check(history)
-    except Exception as error:  # a broken check must not hide the others, nor the run
+    except Exception as error:  # a broken check must hide neither the others nor the run
         return "unknown", f"the check itself broke: {type(error).__name__}: {error}"
 
 
@@ -63,7 +63,7 @@ def overall(results: Iterable[Check]) -> Verdict:
 
 
 def finished(history: History) -> Assessment:
-    """A stop rule of the scenario ended the run."""
+    """Check that a stop rule of the scenario ended the run."""
     done, planned = history.rounds_done(), history.rounds_planned
     rounds = f"{done} of {text.count(planned, 'round')}" if planned is not None else text.count(done, "round")
     abandoned = len({each.round for each in history.rounds() if each.abandoned and each.node in history.leaders})
@@ -93,7 +93,7 @@ def finished(history: History) -> Assessment:
 
 
 def came_to_what_was_expected(history: History) -> Assessment | None:
-    """The run came to all that the scenario expects, if it expects anything and somebody was to train."""
+    """Check that the run met all expectations of the scenario; None without expectations or training."""
 
     def verdict(name: CheckName) -> Verdict | None:
         found = _assessment(CHECKS[name], history)
@@ -103,7 +103,7 @@ def came_to_what_was_expected(history: History) -> Assessment | None:
 
 
 def links_as_asked(history: History) -> Assessment:
-    """Every link class was probed, and what was measured is what was asked for."""
+    """Check that every link class was probed, and that the measurements agree with the profiles."""
     if history.simulated:
         return LINKS_MODELLED
     classes = sorted(set(history.link_classes.values()))
@@ -122,7 +122,7 @@ def links_as_asked(history: History) -> Assessment:
 
 
 def faults_took_effect(history: History) -> Assessment:
-    """Every planned fault that the run came to was made, and what was cut carried nothing meanwhile."""
+    """Check that every planned fault that was due took effect, and that no packet crossed a cut link."""
     spans = history.faults()
     if not spans:
         return "pass", "no faults were planned"
@@ -145,7 +145,7 @@ def faults_took_effect(history: History) -> Assessment:
 
 
 def links_followed(history: History) -> Assessment:
-    """Links that change over time did so when they were to."""
+    """Check that links with a schedule changed on time."""
     scheduled = sum(1 for link in history.plan.get("links", []) if "schedule" in link)
     if not scheduled:
         return "pass", "no links were planned to change over time"
@@ -170,7 +170,7 @@ def links_followed(history: History) -> Assessment:
 
 
 def kept_pace(history: History) -> Assessment:
-    """No node lost more than ``LATE_SHARE`` of the training because this host was slower than its hardware."""
+    """Check that no node lost more than ``LATE_SHARE`` of the training to a host that is slower than its hardware."""
     overruns = history.events("overrun")
     began = history.training_began
     if began is None:
@@ -194,7 +194,7 @@ def kept_pace(history: History) -> Assessment:
 
 
 def links_kept_up(history: History) -> Assessment:
-    """The link engine sent packets on time and lost none that it was not asked to lose."""
+    """Check that the link engine sent packets on time and lost only the packets that its profiles ask for."""
     if history.simulated:
         return LINKS_MODELLED
     if overloads := merged(event.data for event in history.events(OVERLOAD)):
@@ -213,7 +213,7 @@ def links_kept_up(history: History) -> Assessment:
 
 
 def links_looked_at(history: History) -> Assessment:
-    """While the run used the links, they lost the packets that they were asked to lose, and no others."""
+    """Check that the links lost the share of packets that their profiles ask for while the run used them."""
     if history.simulated:
         return LINKS_MODELLED
     if not history.link_classes:
@@ -228,7 +228,7 @@ def links_looked_at(history: History) -> Assessment:
 
 
 def rates_held(history: History) -> Assessment | None:
-    """While the run used the links, none carried more than its rate; nothing is said of links without one."""
+    """Check that no link with a rate carried more than its rate while the run used it."""
     if history.simulated:
         return LINKS_MODELLED
     if not (found := busiest(history)):
@@ -241,7 +241,7 @@ def rates_held(history: History) -> Assessment | None:
 
 
 def nodes_answered(history: History) -> Assessment:
-    """Every node was there at the end, except those that a fault took away."""
+    """Check that every node answered at the end, except those that a fault had removed."""
     outcome = history.outcome
     if outcome is None:
         running = history.status == "running"
@@ -279,7 +279,7 @@ def _name(probe: ProbeResult) -> str:
 
 
 def _worst(failed: list[ProbeResult]) -> str:
-    """The failed probe that is furthest from what was asked, in words."""
+    """The failed probe with the largest relative error, in words."""
     probe = max(failed, key=lambda probe: abs((probe.measured or 0.0) - (probe.asked or 0.0)) / (probe.asked or 1.0))
     measured, asked = (text.quantity(probe.quantity, value) for value in (probe.measured, probe.asked))
     return f"{_name(probe)} is {measured}, asked {asked}"
@@ -290,7 +290,7 @@ def _classes(number: int) -> str:
 
 
 def _moot(history: History, span: FaultSpan) -> bool:
-    """Whether a skipped fault's nodes were away already when it was due, or the run was over."""
+    """Whether a skipped fault was moot: its nodes were away already, or the run was over, when it was due."""
     assert span.skipped is not None
     outcome = history.outcome
     if outcome is not None and span.skipped >= outcome.t:
@@ -300,7 +300,7 @@ def _moot(history: History, span: FaultSpan) -> bool:
 
 
 def _was_due(history: History, span: FaultSpan) -> bool:
-    """Whether the training went on past the moment for which a fault was planned."""
+    """Whether the training continued past the planned time of a fault."""
     began = history.training_began
     if began is None or history.status == "running":
         return False
@@ -315,7 +315,7 @@ def _leaks(history: History, span: FaultSpan) -> list[str]:
     if span.action not in ("disconnect", "partition") or span.start is None:
         return []
     end = span.end if span.end is not None else history.seconds
-    again = [event.t for event in history.events(CONTINUED) if span.start < event.t < end]  # its counters too
+    again = [event.t for event in history.events(CONTINUED) if span.start < event.t < end]  # counters restart then
     leaks = []
     for source, target in span.planned.get("links") or ():
         counted = [
@@ -328,7 +328,7 @@ def _leaks(history: History, span: FaultSpan) -> list[str]:
 
 
 def _takes_away(span: FaultSpan, end: float) -> bool:
-    """Whether a fault that keeps its nodes from answering was still on when the run ended."""
+    """Whether a fault that keeps its nodes from answering was still active when the run ended."""
     if span.start is None:
         return False
     if span.action == "leave":
@@ -337,6 +337,6 @@ def _takes_away(span: FaultSpan, end: float) -> bool:
 
 
 def _joining_later(history: History) -> set[str]:
-    """The nodes whose time to join had not come when the run ended."""
+    """The nodes that were planned to join, but had not joined when the run ended."""
     joins = [span for span in history.faults() if span.action == "join" and span.start is None]
     return {node for span in joins for node in span.nodes}

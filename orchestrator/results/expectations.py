@@ -1,4 +1,4 @@
-"""Did the run come to what its scenario expects (``expect``)? One sentence for each expectation, asked and measured."""
+"""Comparison of a run with its scenario's expectations (``expect``): one sentence each, with expected and measured."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from orchestrator.scenario.expectations import CheckName, ExpectSpec, MetricSpec
 
 
 class Compared(NamedTuple):
-    """One expectation: whether it was met, and the sentence that says what was measured and what was asked."""
+    """One expectation: whether it was met, and a sentence with the measured and the expected value."""
 
     met: bool
     sentence: str
 
 
 def as_expected(history: History, verdict: Callable[[CheckName], str | None]) -> Assessment | None:
-    """What was expected, if anything was and somebody was to train. ``verdict`` gives that of another check, by name;
-    None where that has nothing to say."""
+    """Assess the expectations; None if there are none, or if the run was a calibration. ``verdict`` returns the verdict
+    of another check by name, or None if that check does not apply."""
     asked = expectations(history.effective)
     if not asked.asks() or (history.outcome and history.outcome.ended == "calibrated"):
         return None
@@ -80,7 +80,7 @@ def _metric(history: History, asked: MetricSpec) -> Compared:
 
 
 def _last(history: History, asked: MetricSpec) -> dict[str, float]:
-    """What each node reported last; on the global test set only the leading nodes count, unless one is named."""
+    """The last value that each node reported. On the global test set only leading nodes count, unless one is named."""
     rows = history.metrics(asked.name, asked.scope)
     if asked.node is not None:
         rows = [row for row in rows if row.node == asked.node]

@@ -1,7 +1,7 @@
-"""Reads a run's record: the run may be going on, finished, or cut short at any moment.
+"""The reader of a run's record. The run may be running, finished, or cut short at any moment.
 
-Everything is asked of the database when it is asked here, so a ``History`` of a running run stays up to date. What is
-derived (rounds from their events, totals over restarts) is derived here, once, for checks, report, view and summary.
+Every call queries the database, so a ``History`` of a running run stays up to date. Derived values (rounds from their
+events, totals over restarts) are computed here, in one place, for checks, report, view and summary.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, 
 
 
 class History:
-    """The reader over one run directory. Opening it raises RecordError if there is no run in it that can be read.
+    """The reader of one run directory. `open` raises RecordError if the directory has no readable run.
 
-    A record may be damaged in more ways than can be looked for beforehand. Whoever reads one that may have been changed
-    does so in a ``with``, which ends with RecordError where the record cannot be understood.
+    A record may be damaged in more ways than can be checked beforehand. So a caller reads a record that may have been
+    changed inside a ``with``, which raises RecordError if the record makes no sense.
     """
 
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
@@ -76,7 +76,7 @@ class History:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
-        """What goes wrong in the body because the record is not as it was written becomes a RecordError."""
+        """Turn an error of the body that a damaged record can cause into a RecordError."""
         self.close()
         if isinstance(error, _DAMAGE):
             *_, place = traceback.extract_tb(trace)
@@ -86,7 +86,7 @@ class History:
                 " copy, or `up` its scenario anew"
             ) from error
 
-    # What was planned
+    # The plan
 
     @property
     def run(self) -> str:
@@ -109,7 +109,7 @@ class History:
 
     @cached_property
     def question(self) -> str:
-        """The first comment of the scenario: what the run is to answer. Empty if there is none."""
+        """The first comment of the scenario: the question that the run is to answer. Empty if there is none."""
         try:
             lines = (self.directory / "scenario.yaml").read_text(encoding="utf-8").splitlines()
         except OSError:
@@ -149,14 +149,14 @@ class History:
 
     @property
     def engine(self) -> str:
-        """The link engine that was used; the one asked for while none has been chosen."""
+        """The link engine that is used; before one is chosen, the requested engine."""
         return str(self.meta.get("engine") or self.plan.get("engine") or "")
 
-    # How the run stands
+    # The run's status
 
     @property
     def status(self) -> Literal["running", "finished", "crashed"]:
-        """Crashed means that the orchestrator is gone without having written how the run ended."""
+        """The run's status. "crashed": the orchestrator is gone and did not write an outcome."""
         if self.outcome is not None:
             return "finished"
         return "running" if RunDirectory(self.directory).holder() is not None else "crashed"
@@ -171,14 +171,14 @@ class History:
 
     @property
     def seconds(self) -> float:
-        """How long the run lasted; so far, if it has not ended."""
+        """The duration of the run; the duration so far, if it has not ended."""
         tables = ("event", "metric", "state", "fault", "probe", "counters", "traffic", "resources", "outcome")
         latest = " UNION ALL ".join(f"SELECT MAX(t) AS t FROM {table}" for table in tables)
         return float(self._rows(f"SELECT COALESCE(MAX(t), 0) FROM ({latest})")[0][0])
 
     @property
     def training_began(self) -> float | None:
-        """When the nodes were told to start; the times of faults in the scenario count from here."""
+        """The time at which the nodes were told to start. Fault times in the scenario count from it."""
         began = self.events("training")
         if began:
             return began[0].t
@@ -187,13 +187,13 @@ class History:
 
     @property
     def training_ended(self) -> float:
-        """When the last round of a leading node ended; when the run did, if none was finished."""
+        """The time at which the last round of a leading node ended; the run's last time, if none was finished."""
         return max((each.end for each in self.rounds() if each.end and each.node in self.leaders), default=self.seconds)
 
-    # What happened
+    # The events and measurements
 
     def events(self, *names: str, node: str | None = None) -> list[Event]:
-        """Events in the order they were recorded; of these names, or all; of one node, or all."""
+        """Events in the order of recording; of these names, or all; of one node, or all."""
         which = f"AND name IN ({', '.join('?' * len(names))})" if names else ""
         columns = "t, node, name, round, edge_round, data"
         query = f"SELECT {columns} FROM event WHERE (?1 IS NULL OR node = ?1) {which} ORDER BY rowid"
@@ -201,7 +201,7 @@ class History:
         return [Event(t, node, name, round, json.loads(data), edge) for t, node, name, round, edge, data in rows]
 
     def metrics(self, name: str | None, scope: str | None = None, node: str | None = None) -> list[Metric]:
-        """Figures in the order they were reported; of one name, scope and node, or of all."""
+        """Metrics in the order of reporting; of one name, scope and node, or of all."""
         rows = self._rows(
             "SELECT t, node, round, scope, name, value FROM metric WHERE (?1 IS NULL OR name = ?1)"
             " AND (?2 IS NULL OR scope = ?2) AND (?3 IS NULL OR node = ?3)",
@@ -213,16 +213,16 @@ class History:
         ]
 
     def metric_names(self) -> list[tuple[str, str]]:
-        """Scope and name of every figure that was reported, in alphabetical order."""
+        """The scope and name of every reported metric, in alphabetical order."""
         return [(scope, name) for scope, name in self._rows("SELECT DISTINCT scope, name FROM metric ORDER BY 1, 2")]
 
     def states(self, node: str | None = None) -> list[State]:
-        """Every change of a node's state, in order; of one node, or of all."""
+        """All state changes in order; of one node, or of all."""
         rows = self._rows("SELECT t, node, state, detail FROM state WHERE ?1 IS NULL OR node = ?1", node)
         return [State(*row) for row in rows]
 
     def current_states(self) -> dict[str, State]:
-        """Each planned node's latest state; "planned" for those that nothing was recorded of."""
+        """The latest state of each planned node; "planned" for a node without recorded states."""
         latest = {name: State(0.0, name, "planned", "") for name in self.nodes}
         return latest | {state.node: state for state in self.states()}
 
@@ -233,7 +233,7 @@ class History:
         return [Resources(*row) for row in self._rows("SELECT * FROM resources")]
 
     def faults(self) -> list[FaultSpan]:
-        """What became of every planned fault, in the plan's order."""
+        """The course of every planned fault, in the plan's order."""
         phases: defaultdict[int, dict[str, tuple[Any, ...]]] = defaultdict(dict)
         for t, fault, action, target, phase, round, detail in self._rows("SELECT * FROM fault"):
             phases[fault].setdefault(phase, (t, action, target, round, detail))
@@ -244,7 +244,7 @@ class History:
         ]
 
     def rounds(self) -> list[Round]:
-        """The rounds of every coordinator, by their start. A round begun again after a restart counts anew."""
+        """The rounds of all coordinators in order of their start. A round that a restart repeats is listed again."""
         rounds: list[Round] = []
         open_rounds: dict[str, int] = {}
         for event in self.events("round", "round_abandoned"):
@@ -262,11 +262,11 @@ class History:
 
     @cached_property
     def leaders(self) -> tuple[str, ...]:
-        """The nodes that lead the training: the cloud, or every edge where there is none."""
+        """The nodes that lead the training: the cloud, or all edges if there is none."""
         return tuple(name for name, node in self.nodes.items() if node.get("leads"))
 
     def rounds_done(self) -> int:
-        """How many rounds every leading node has finished. Those that a checkpoint held count, on record or not."""
+        """The number of rounds that every leading node has finished, including unrecorded rounds of a checkpoint."""
         kept = max((event.round or 0 for event in self.events(CONTINUED)), default=0)
         done: defaultdict[str, set[int]] = defaultdict(lambda: set(range(1, kept + 1)))
         for event in self.events("resumed"):
@@ -277,9 +277,9 @@ class History:
         return min((len(done[leader]) for leader in self.leaders), default=0)
 
     def global_series(self, name: str) -> list[Metric]:
-        """A figure on the global test set, by round: the leading node's, or the mean over several leading nodes.
+        """A metric on the global test set, by round: the leading node's, or the mean over several leading nodes.
 
-        A mean stands at the time of the last node's report; its ``node`` is empty.
+        A mean has the time of the last node's report, and its ``node`` is empty.
         """
         rows = [metric for metric in self.metrics(name, "global") if metric.node in self.leaders]
         if len(self.leaders) == 1:
@@ -295,7 +295,7 @@ class History:
         ]
 
     def edge_series(self, name: str) -> dict[str, list[Metric]]:
-        """A figure of each edge: on the global test set where it reports that, else on its own."""
+        """A metric of each edge: on the global test set if the edge reports that, else on its own test set."""
         series: dict[str, list[Metric]] = {}
         for scope in ("own", "global"):
             by_node: defaultdict[str, list[Metric]] = defaultdict(list)
@@ -306,12 +306,13 @@ class History:
         return {node: series[node] for node in self.nodes if node in series}
 
     def link_counters(self) -> list[LinkCounters]:
-        """Totals of each direction of a link in training, over every life of the engine behind it."""
+        """Totals of each link direction in training, summed over restarts of the link engine."""
         rows = self._rows(_totals("counters", ("source", "target", "link_class"), COUNTERS))
         return [LinkCounters(*row) for row in rows]
 
     def delivered(self, source: str, target: str, start: float, end: float) -> tuple[int, int] | None:
-        """(samples, packets delivered) on one direction between the first and last sample in [start, end]."""
+        """(samples, packets delivered) in one direction between the first and last sample in [start, end]; None without
+        a sample."""
         rows = self._rows(
             "SELECT COUNT(*), MAX(delivered) - MIN(delivered) FROM counters"
             " WHERE source = ? AND target = ? AND t BETWEEN ? AND ?",
@@ -321,15 +322,15 @@ class History:
         return (samples, packets) if samples else None
 
     def fastest(self, readings: int, unsure: float) -> dict[tuple[str, str], float]:
-        """Bits per second that each direction carried at least, in its fastest window of so many readings, whose
-        length in seconds may be wrong by ``unsure``."""
+        """A lower bound of the bit/s that each direction carried in its fastest window of ``readings`` readings. The
+        length of a window may be wrong by ``unsure`` seconds."""
         rows = self._rows(
             "SELECT source, target, MAX(8.0 * (delivered_bytes - before) / (t - since + ?)) FROM ("
             "SELECT *, LAG(delivered_bytes, ?) OVER w AS before, LAG(t, ?) OVER w AS since FROM counters"
             " WINDOW w AS (PARTITION BY source, target ORDER BY rowid))"
             " WHERE delivered_bytes > before GROUP BY source, target",
             *(unsure, readings, readings),
-        )  # where a count fell, it began anew: such a window tells too little, or nothing
+        )  # a count that fell has restarted: such a window gives too small a rate, or none
         return {(source, target): rate for source, target, rate in rows}
 
     def traffic(self) -> list[PeerTraffic]:
@@ -338,26 +339,26 @@ class History:
         return [PeerTraffic(*row) for row in rows]
 
     def bytes_by_class(self) -> dict[str, int]:
-        """Bytes that the links of each class have delivered in training, headers included."""
+        """The bytes that the links of each class delivered in training, headers included."""
         totals: defaultdict[str, int] = defaultdict(int)
         for link in self.link_counters():
             totals[link.link_class] += link.delivered_bytes
         return dict(totals)
 
     def probed_bytes_by_class(self) -> dict[str, int]:
-        """Bytes that the links of each class have delivered before training began, to measure them."""
+        """The bytes that the links of each class delivered in probes, before training began."""
         totals: Counter[str] = Counter()
         for event in self.events(PROBED):
             totals.update(event.data["bytes"])
         return dict(totals)
 
     def delivered_bytes(self) -> dict[str, tuple[list[float], list[int]]]:
-        """Of each link class: the times at which counters were read, and the bytes its links had delivered by then."""
+        """By link class: the times at which counters were read, and the bytes that its links had delivered by then."""
         rows = self._rows(
             "SELECT t, link_class, SUM(delivered_bytes - IIF(delivered_bytes < before, 0, before)) FROM ("
             "SELECT *, LAG(delivered_bytes, 1, 0) OVER (PARTITION BY source, target ORDER BY rowid) AS before"
             " FROM counters) GROUP BY t, link_class ORDER BY t"
-        )  # where a count falls, it began anew
+        )  # a count that falls has restarted from 0
         times = sorted({t for t, _, _ in rows})
         grown: defaultdict[str, dict[float, int]] = defaultdict(dict)
         for t, link_class, growth in rows:
@@ -365,7 +366,7 @@ class History:
         return {name: (times, list(accumulate(of.get(t, 0) for t in times))) for name, of in grown.items()}
 
     def messages_by_kind(self) -> dict[str, int]:
-        """How many messages of each kind were sent, over all nodes."""
+        """The number of messages sent of each kind, over all nodes."""
         totals: defaultdict[str, int] = defaultdict(int)
         for row in self.traffic():
             if row.direction == "sent":
@@ -413,7 +414,7 @@ def _span(id: int, planned: dict[str, Any], phases: Mapping[str, tuple[Any, ...]
 
 
 def _totals(table: str, keys: Sequence[str], counts: Sequence[str]) -> str:
-    """A query that sums cumulative counts by key. The first count only grows; where it falls, all began anew."""
+    """A query that sums cumulative counts by key. The first count only grows; if it falls, all counts restarted."""
     before = ", ".join(f"LAG({name}, 1, 0) OVER w AS {name}_before" for name in counts)
     sums = ", ".join(f"SUM({name} - IIF({counts[0]} < {counts[0]}_before, 0, {name}_before))" for name in counts)
     columns = ", ".join(keys)

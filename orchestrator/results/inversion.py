@@ -1,4 +1,4 @@
-"""What an attacker could make of the embeddings that clients shared: DFFKE's appendix C, where the scenario asked."""
+"""Results of the inversion attack on shared embeddings (DFFKE, appendix C), if the scenario asks for it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ GUESSES = {"reconstructed": "reconstructed", "class_mean": "class mean", "synthe
 
 
 class InversionScore(BaseModel):
-    """How near guesses come to the pictures: mean squared error, and the share that is recognised."""
+    """How close guesses are to the images: mean squared error, and the share that is recognised."""
 
     mse: FiniteFloat
     recognised: FiniteFloat
 
 
 class Found(BaseModel):
-    """What a client's event must hold, which is the word of a node."""
+    """The required content of a client's event. Nodes write it, so it is validated."""
 
     samples: PositiveInt
     shape: tuple[PositiveInt, PositiveInt, PositiveInt]
@@ -43,9 +43,9 @@ class Found(BaseModel):
 
 
 def inversions(history: History) -> dict[str, Event]:
-    """What each client found when it compared reconstructions with its pictures; the last, if it did so twice.
+    """The last comparison of each client between reconstructions and its images.
 
-    What is not that, of a node that runs another program, is passed over.
+    Events with invalid content, for example from a node that runs another program, are skipped.
     """
     found = {event.node: event for event in history.events(EVENT) if _is_whole(event.data)}
     return {node: found[node] for node in history.nodes if node in found}
@@ -60,8 +60,8 @@ def _is_whole(data: dict[str, Any]) -> bool:
 
 
 def inversion(history: History) -> dict[str, Any] | None:
-    """For the summary: how many pictures were attacked, and of each kind of guess its mean squared error and the share
-    that was recognised, as means over the clients; None without an attack."""
+    """For the summary: the number of attacked images, and per kind of guess the mean squared error and the recognised
+    share, as means over the clients; None without an attack."""
     found = [event.data for event in inversions(history).values()]
     if not found:
         return None

@@ -1,8 +1,8 @@
-"""A run's checks as JUnit XML, which every CI service reads: one test case for each check.
+"""A run's checks as JUnit XML, which every CI service reads: one test case per check.
 
-There is no standard; these are the elements that the readers agree on (Jenkins' junit-10.xsd): ``testsuites``,
-``testsuite``, ``properties``, ``testcase`` with ``failure`` or ``skipped``, ``system-out``. A check that could not tell
-is skipped: it neither passed nor failed. So is one whose subject was modelled.
+There is no standard; these are the elements that common readers share (Jenkins' junit-10.xsd): ``testsuites``,
+``testsuite``, ``properties``, ``testcase`` with ``failure`` or ``skipped``, ``system-out``. Checks with the verdict
+unknown or modelled are skipped: they neither passed nor failed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 def write_junit(summary: Mapping[str, Any], file: Path) -> None:
-    """Write the checks of a run's summary (`orchestrator.results.summary`). RunError if that cannot be done."""
+    """Write the checks of a run's summary (`orchestrator.results.summary`). Raises RunError if writing fails."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         ET.ElementTree(junit(summary)).write(file, encoding="utf-8", xml_declaration=True)
@@ -30,7 +30,7 @@ def write_junit(summary: Mapping[str, Any], file: Path) -> None:
 
 
 def junit(summary: Mapping[str, Any]) -> ET.Element:
-    """The document's root."""
+    """The root element of the document."""
     name, checks = f"edgebed.{summary['name']}", summary["checks"]
     verdicts = [check["verdict"] for check in checks]
     seconds = summary["wall_seconds"] if summary["wall_seconds"] is not None else summary["seconds"]
@@ -59,5 +59,5 @@ def junit(summary: Mapping[str, Any]) -> ET.Element:
 
 
 def _xml(text: str) -> str:
-    """Without the characters that XML cannot hold, not even escaped."""
+    """Replace the characters that XML cannot contain, not even escaped."""
     return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,7 +1,7 @@
-"""Did anybody learn? Links and nodes may do all that was asked of them, and the run still says nothing about learning.
+"""The check that models learned. Links and nodes may work as asked in a run that says nothing about learning.
 
-That is so where training diverged (NaN or an infinity), where rounds were averages of nobody, and where the models are
-no better than a guess. The first two fail; a model at chance may be what the scenario asks about, so it is unknown.
+That is so if training diverged (NaN or an infinity), if rounds were abandoned without an average, or if the models are
+no better than a guess. The first two fail. A model at chance may be the scenario's subject, so it is unknown.
 """
 
 from __future__ import annotations
@@ -18,27 +18,25 @@ from orchestrator.results.targets import own_series
 from orchestrator.results.verdicts import Assessment
 from orchestrator.scenario.expectations import expectations
 
-ABANDONED_SHARE = (
-    0.5  # of a node's gatherings that may come to nothing, unless the scenario's expect.abandoned is given
-)
+ABANDONED_SHARE = 0.5  # of a node's gatherings that may be abandoned; the scenario's expect.abandoned overrides it
 DEVIATIONS = 3.0  # standard deviations by which an accuracy must be above chance
 
 
 class Chance(NamedTuple):
-    """The accuracy of a guess: of the most frequent label, always. ``deviation`` is the standard deviation of the
-    accuracy of a guesser who is right so often, on a test set of that size."""
+    """The accuracy of always guessing the most frequent label. ``deviation`` is the standard deviation of a guesser's
+    accuracy with that success probability, on a test set of that size."""
 
     accuracy: float
     deviation: float
 
     @property
     def limit(self) -> float:
-        """What only somebody exceeds who has learned."""
+        """The accuracy that a guess does not exceed by luck: ``DEVIATIONS`` standard deviations above chance."""
         return self.accuracy + DEVIATIONS * self.deviation
 
 
 class BestAccuracy(NamedTuple):
-    """The best accuracy that was reported on some test sets, and what a guess reaches there."""
+    """The best accuracy that was reported on some test sets, and the accuracy of a guess there."""
 
     where: str
     accuracy: float
@@ -47,7 +45,7 @@ class BestAccuracy(NamedTuple):
 
 
 def learned(history: History) -> Assessment | None:
-    """Nothing diverged, enough rounds were averages of somebody, and the accuracy left chance behind."""
+    """Check that nothing diverged, that few enough gatherings were abandoned, and that the accuracy exceeded chance."""
     if history.outcome is not None and history.outcome.ended == "calibrated":
         return None
     if said := diverged(history.events("not_finite")):
@@ -65,7 +63,7 @@ def learned(history: History) -> Assessment | None:
 
 
 def diverged(events: Iterable[Event]) -> str | None:
-    """Where and when something was first not finite (events ``not_finite``), and how many messages were left out."""
+    """Where and when values were first not finite (events ``not_finite``), and how many messages were left out."""
     first: dict[str, str] = {}
     left_out: Counter[str] = Counter()
     for event in events:
@@ -86,7 +84,7 @@ def _where(event: Event) -> str:
 
 
 def abandoned(events: Iterable[Event]) -> dict[str, tuple[int, int]]:
-    """Of each node that had any: how many of its gatherings came to nothing, of how many (events ``round``)."""
+    """(abandoned gatherings, all gatherings) of each node that abandoned any (events ``round``)."""
     counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     for event in events:
         if event.node is not None and event.data.get("gatherings"):
@@ -96,7 +94,7 @@ def abandoned(events: Iterable[Event]) -> dict[str, tuple[int, int]]:
 
 
 def judged(scores: Sequence[BestAccuracy]) -> Assessment:
-    """What the accuracies come to: one of them must exceed chance by more than chance explains."""
+    """Judge the accuracies: one of them must exceed the limit of chance."""
     if not scores:
         return "unknown", "no accuracy was reported, so nobody can say"
     above = next((score for score in scores if score.accuracy > score.chance.limit), None)
@@ -115,21 +113,21 @@ def judged(scores: Sequence[BestAccuracy]) -> Assessment:
 
 
 def chance(counts: Sequence[float], samples: int) -> Chance:
-    """Of a guess on ``samples`` samples of a test set with so many of each class."""
+    """The chance of a guess on ``samples`` samples of a test set with ``counts`` samples per class."""
     share = max(counts) / sum(counts)
     return Chance(share, math.sqrt(share * (1 - share) / samples))
 
 
 def mean_chance(each: Sequence[Chance]) -> Chance:
-    """Of the mean of accuracies on several test sets."""
+    """The chance for the mean of accuracies on several test sets."""
     deviation = math.sqrt(sum(one.deviation**2 for one in each)) / len(each)
     return Chance(sum(one.accuracy for one in each) / len(each), deviation)
 
 
 def _scores(history: History) -> Iterator[BestAccuracy]:
-    """On the global test set; and the mean of the nodes that average others, each on its own test set.
+    """The best accuracy on the global test set, and the best mean over the coordinators' own test sets.
 
-    What others reach on their own test sets tells of their own training, which needs no federation.
+    Other nodes' accuracy on their own test sets is left out: local training explains it, without federation.
     """
     limit = ((history.plan.get("algorithm") or {}).get("params") or {}).get("evaluate_samples")
     data = history.plan.get("data") or {}
@@ -147,7 +145,7 @@ def _scores(history: History) -> Iterator[BestAccuracy]:
 
 
 def _test_counts(data: Mapping[str, Any]) -> Sequence[float]:
-    """Test samples of each class; equally many where the plan does not tell. Empty if it does not know the classes."""
+    """The test samples per class; equal numbers if the plan has only a total. Empty if the classes are unknown."""
     classes, samples = data.get("classes", 0), data.get("test_samples", 0)
     return data.get("test_counts") or ([samples / classes] * classes if classes and samples else [])
 

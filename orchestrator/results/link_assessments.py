@@ -1,6 +1,6 @@
-"""What was seen of the links while they were used, judged: overloads, and losses. Pure.
+"""Assessment of the links during the run: overloads and losses. Pure functions.
 
-The same judges a run that is over and, with what is known so far, one that goes on.
+They apply to a finished run and, with the data so far, to a running one.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from orchestrator import text
 from orchestrator.fidelity.overload import FULL_BACKLOG, FULL_HOST, Overload
 from orchestrator.results.verdicts import Assessment, Verdict
 
-LATE_SHARE = 0.02  # of the training that a node may lose to a busy host before its pace is not its hardware's
-LATE_PACKETS_SHARE = 0.01  # of a run's packets that may leave late; of the time they may be held up, LATE_SHARE
-LEAST_HELD_UP = 0.1  # s for which packets may be held up however short the run is
+LATE_SHARE = 0.02  # of the training that a node may lose to a busy host; packets may be held up for the same share
+LATE_PACKETS_SHARE = 0.01  # of a run's packets that may leave late
+LEAST_HELD_UP = 0.1  # s for which packets may be held up in a run of any length
 
 
 def judge_overloads(overloads: Sequence[Overload], began: float, training: float, packets: int) -> Assessment:
-    """What the overloads of a run come to: which part of the time and of the packets, where and why at the worst.
+    """Judge the overloads of a run: the affected share of time and packets, and place and cause of the worst one.
 
-    ``began`` is the time at which training did, ``training`` the seconds that it took, ``packets`` what all links
-    delivered. At least one overload.
+    ``began``: the time at which training began. ``training``: its duration in seconds. ``packets``: packets delivered
+    by all links. At least one overload.
     """
     lost: Counter[str] = sum((Counter(each.lost) for each in overloads), Counter())
     others = lost.pop(FULL_BACKLOG, 0)
@@ -52,8 +52,8 @@ def judge_overloads(overloads: Sequence[Overload], began: float, training: float
 
 
 def judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Assessment:
-    """What the looks at the links (`orchestrator.fidelity.loss_audit`) come to: each with the seconds of training
-    before it, the last one with what was counted in all. At least one."""
+    """Judge the loss audits of the links (`orchestrator.fidelity.loss_audit`), each with the seconds of training before
+    it. The last one has the totals. At least one."""
     found = looks[-1][1]
     carried = f"{text.count(found['links'], 'link direction')} carried {text.count(found['packets'], 'packet')}"
     if astray := found["astray"]:

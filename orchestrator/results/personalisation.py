@@ -1,7 +1,7 @@
-"""How well every edge is served, over the rounds: AccN and DropM (PHE-FL, section IV-A4).
+"""The edges' accuracy over the rounds: AccN and DropM (PHE-FL, section IV-A4).
 
-Both are of the mean accuracy over the edges, each scored on its own test set. They are given for runs that set a part
-of these test sets apart to personalise by (`data.personalisation`), so that a baseline is scored on the same samples.
+Both use the mean accuracy over the edges, each scored on its own test set. They are computed for runs that set a part
+of these test sets apart for personalisation (`data.personalisation`), so that a baseline has the same test samples.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REACHED = (0.0, 0.2, 0.3, 0.5, 0.7, 0.75, 0.8, 0.9)  # M of DropM
 
 
 class EdgeRow(NamedTuple):
-    """What an edge reported last: its accuracy, α, and the accuracies that α came from; None for what it did not."""
+    """The last report of an edge: its accuracy, α, and the accuracies that α came from; None if not reported."""
 
     edge: str
     accuracy: float | None
@@ -29,12 +29,12 @@ class EdgeRow(NamedTuple):
 
 
 def personalises(history: History) -> bool:
-    """Whether the run sets test samples of its edges apart to personalise by."""
+    """Whether the run sets test samples of its edges apart for personalisation."""
     return parse_fraction(history.effective.get("data", {}).get("personalisation") or "0%") > 0
 
 
 def mean_accuracy(history: History) -> dict[int, float]:
-    """Mean over the edges of their accuracy on their own test sets, by round."""
+    """The mean accuracy of the edges on their own test sets, by round."""
     return {each.round: each.value for each in accuracy_series(history, "edges") if each.round is not None}
 
 
@@ -44,8 +44,8 @@ def best_within(series: Mapping[int, float], rounds: int) -> float | None:
 
 
 def largest_drop(series: Mapping[int, float], reached: float) -> float | None:
-    """DropM: from the first round with an accuracy of ``reached`` on, the largest difference within `WINDOW` rounds,
-    up or down, as the paper defines it; None if there is no such round."""
+    """DropM: the largest difference within `WINDOW` rounds, up or down as the paper defines it, from the first round
+    with an accuracy of ``reached`` on; None if there is no such round."""
     first = next((round for round in sorted(series) if series[round] >= reached), None)
     if first is None:
         return None
@@ -55,8 +55,8 @@ def largest_drop(series: Mapping[int, float], reached: float) -> float | None:
 
 
 def personalisation(history: History) -> dict[str, Any] | None:
-    """AccN by N and DropM by M for the summary, of N that the run came to and M that it reached; None for a run that is
-    not about that. Keys: within {N: accuracy}, drop {M: accuracy}."""
+    """AccN and DropM for the summary, for each N and M that the run reached; None for a run without personalisation.
+    Keys: within {N: accuracy}, drop {M: accuracy}."""
     series = mean_accuracy(history) if personalises(history) else {}
     if not series:
         return None
@@ -69,7 +69,7 @@ def personalisation(history: History) -> dict[str, Any] | None:
 
 
 def edge_rows(history: History) -> list[EdgeRow]:
-    """What each edge reported last."""
+    """The last report of each edge."""
     names = (("accuracy", "own"), *((name, "personal") for name in ("alpha", "edge_accuracy", "cloud_accuracy")))
     latest: dict[str, dict[str, float]] = {name: {} for name, _ in names}
     for name, scope in names:

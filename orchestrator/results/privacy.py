@@ -1,5 +1,5 @@
-"""What a run's features gave away: what is guaranteed, and how much noised ones tell of the clean (FedFeat+'s Tables
-IV and V)."""
+"""Privacy of a run's features: the guarantee, and how much the noised features reveal of the clean ones (FedFeat+'s
+Tables IV and V)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ METRICS = ("mutual_information", "entropy_difference", "kl_divergence", "feature
 
 
 def statement(history: History) -> str | None:
-    """What is guaranteed of the features that clients sent, in a sentence; None if none were sent."""
+    """The guarantee for the features that clients sent, as text; None if none were sent."""
     algorithm = history.plan.get("algorithm") or {}
     params = algorithm.get("params") or {}
     if algorithm.get("name") != "fedfeat" or not params.get("retrain_epochs"):
@@ -34,7 +34,7 @@ def statement(history: History) -> str | None:
 
 
 def measured(history: History) -> dict[int, dict[str, float]]:
-    """Mean over the clients of each metric, by round."""
+    """The mean of each metric over the clients, by round."""
     values: defaultdict[int, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for name in METRICS:
         for row in history.metrics(name, "privacy"):

@@ -1,4 +1,4 @@
-"""Did any link carry more than its rate? Told from the counters that were read while the run used the links."""
+"""Whether any link carried more than its rate, from the counters that were read during the run."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 from netem.units import parse_rate
 from orchestrator.results.history import History
 
-READINGS = 5  # a window's length; they are a second apart, or more where nothing was carried
-UNSURE = 0.5  # s by which the readings of a busy host may be wrong about a window's length
-TOLERANCE = 0.03  # of the rate, as where it is probed
+READINGS = 5  # length of a window; readings are 1 s apart, or more if nothing was carried
+UNSURE = 0.5  # s, possible error of a window's length on a busy host
+TOLERANCE = 0.03  # of the rate, as in the probes
 
 
 class Busiest(NamedTuple):
-    """The link of a class that came nearest to its rate ``asked``, or furthest above it, in any window of seconds;
-    ``carried`` at least so much. Both in bit/s."""
+    """The link of a class with the highest ratio of ``carried`` to ``asked``, its rate, in any window. ``carried`` is a
+    lower bound. Both in bit/s."""
 
     link_class: str
     link: str
@@ -27,7 +27,7 @@ class Busiest(NamedTuple):
 
 
 def busiest(history: History) -> list[Busiest]:
-    """One of each class whose links have a rate that stays as it is, and carried something for long enough to tell."""
+    """The busiest link of each class, among links with a constant rate that carried data in at least one window."""
     changed = {tuple(link) for fault in history.plan.get("faults", []) if _sets_rate(fault) for link in fault["links"]}
     carried = history.fastest(READINGS, UNSURE)
     found: dict[str, Busiest] = {}

@@ -1,8 +1,8 @@
-"""Writes what happens during a run into its directory, durably as it happens.
+"""The writer of a run's record: it writes the events of a run to the run's directory as they happen, durably.
 
-``runs/<id>/`` holds scenario.yaml (as given), effective.json (with every default filled in), plan.json, and run.db:
-one SQLite database in write-ahead mode, so that others read it while the run goes on, and a killed writer loses
-nothing that was committed. ``orchestrator.results.history`` is the reader.
+``runs/<id>/`` holds scenario.yaml (as given), effective.json (with every default filled in), plan.json, and run.db.
+run.db is one SQLite database in write-ahead mode: others can read it during the run, and a killed writer loses nothing
+that was committed. ``orchestrator.results.history`` is the reader.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import Any
 from orchestrator.errors import RecordError
 
 DATABASE = "run.db"
-APPLICATION_ID = 0x65646264  # "edbd": tells our databases from others (sqlite.org/pragma.html#pragma_application_id)
+APPLICATION_ID = 0x65646264  # "edbd": identifies edgebed's databases (sqlite.org/pragma.html#pragma_application_id)
 SCHEMA_VERSION = 2
 # Events of the orchestrator.
-CONTINUED = "continued"  # a run goes on that had ended
-PROBED = "probed"  # what the links delivered before training began: {bytes: {link class: bytes}}
-GAP = "gap"  # the orchestrator did not look for a while: {since, seconds, stood_still}
+CONTINUED = "continued"  # an ended run is resumed
+PROBED = "probed"  # the bytes that the links delivered before training began: {bytes: {link class: bytes}}
+GAP = "gap"  # a time in which the orchestrator did not monitor: {since, seconds, stood_still}
 
 Row = Mapping[str, Any]
 
@@ -82,7 +82,7 @@ _SCHEMA = {
     ),
     "outcome": ("t REAL NOT NULL", "facts TEXT NOT NULL"),
 }
-_COUNTS = {"counters": COUNTERS, "traffic": ("messages", "bytes")}  # by table; they only grow until they begin anew
+_COUNTS = {"counters": COUNTERS, "traffic": ("messages", "bytes")}  # by table; they only grow, until they restart at 0
 _INSERT = {
     table: f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(columns))})"
     for table, columns in _SCHEMA.items()
@@ -93,8 +93,7 @@ class Record:
     """The writer of one run. Every ``t`` is in seconds since the run began.
 
     States, faults and the outcome are durable at once, everything else with the next ``flush``. The first write that
-    the disk refuses raises RecordError; the writes after it are dropped without a word, so that the run can be taken
-    down in order.
+    fails raises RecordError. Later writes are dropped silently, so that the run can be shut down in order.
     """
 
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
@@ -106,8 +105,8 @@ class Record:
     def create(cls, directory: Path, plan_json: str, meta: Mapping[str, Any]) -> Record:
         """Begin a record in ``directory``, which must not hold one yet.
 
-        ``plan_json`` is the text of plan.json. ``meta`` is added to what ``environment`` finds out; its own keys win.
-        Its key "effective", the scenario with every default filled in, becomes effective.json.
+        ``plan_json`` is the text of plan.json. ``meta`` is merged over the facts of ``environment``. Its key
+        "effective", the scenario with every default filled in, becomes effective.json.
         """
         if (directory / DATABASE).exists():
             raise RecordError(f"{directory} already holds a run: give the new one a directory of its own")
@@ -117,7 +116,7 @@ class Record:
             (directory / "plan.json").write_text(plan_json, encoding="utf-8")
             effective = json.dumps(facts.pop("effective", {}), indent=2, default=str) + "\n"
             (directory / "effective.json").write_text(effective, encoding="utf-8")
-            connection = _begun(directory)  # all of the schema, or none
+            connection = _begun(directory)  # one transaction: the whole schema, or none
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             for table, columns in _SCHEMA.items():
@@ -131,9 +130,9 @@ class Record:
 
     @classmethod
     def resume(cls, directory: Path, t: float, ended: str, round: int) -> Record:
-        """Go on with the record of a run that had come to its end at ``t``, and continues after ``round``.
+        """Reopen the record of a run that ended at ``t`` and continues after ``round``.
 
-        Its outcome is taken back, and kept in an event. Whatever counts, of links and of nodes, begins anew at 0.
+        The outcome is removed and kept in an event. All counters of links and nodes restart at 0.
         """
         try:
             connection = _begun(directory)
@@ -147,27 +146,28 @@ class Record:
         return cls(directory, connection)
 
     def note(self, key: str, value: Any) -> None:
-        """A fact about the run as a whole; a later note of a key replaces it."""
+        """Record a fact about the whole run; it replaces an earlier note with the same key."""
         self._write("meta", [(key, _json(value))])
 
     def engine(self, name: str) -> None:
-        """The link engine that was chosen: "kernel" or "userspace"."""
+        """Record the chosen link engine: "kernel" or "userspace"."""
         self.note("engine", name)
 
     def event(self, t: float, node: str | None, name: str, round: int | None, data: Row) -> None:
-        """Something happened at a node, or at the orchestrator (None), in a round of the run.
+        """Record an event at a node, or at the orchestrator (None), in a round of the run.
 
-        ``edge_round`` in the data is a column of its own: the edge round within that round.
+        ``edge_round`` in the data has its own column: the edge round within that round.
         """
         rest = {key: value for key, value in data.items() if key != "edge_round"}
         self._write("event", [(t, node, name, round, data.get("edge_round"), _json(rest))])
 
     def metric(self, t: float, node: str, round: int | None, scope: str, name: str, value: float) -> None:
-        """A figure that a node reports. ``scope`` is the data it was taken on: "global", "own" or "train"."""
+        """Record a metric that a node reports. ``scope`` is the data it was taken on: "global", "own" or "train"."""
         self._write("metric", [(t, node, round, scope, name, value)])
 
     def state(self, t: float, node: str, state: str, detail: str = "") -> None:
-        """A node is now planned, starting, registered, running, paused, crashed, restarting, left, done or failed."""
+        """Record a node's new state: planned, starting, registered, running, paused, crashed, restarting, left, done or
+        failed."""
         self._write("state", [(t, node, state, detail)], at_once=True)
 
     def fault(
@@ -180,7 +180,7 @@ class Record:
         round: int | None,
         detail: str = "",
     ) -> None:
-        """A planned fault took effect ("start"), was undone ("end") or could not be made ("skipped")."""
+        """Record that a planned fault took effect ("start"), was undone ("end") or was not possible ("skipped")."""
         self._write("fault", [(t, fault_id, action, target, phase, round, detail)], at_once=True)
 
     def probe(
@@ -197,49 +197,50 @@ class Record:
         verdict: str,
         detail: str = "",
     ) -> None:
-        """One quantity ("rtt" s, "loss" fraction, "rate" bit/s) of a link, measured; passes within [low, high]."""
+        """Record one measured quantity ("rtt" s, "loss" fraction, "rate" bit/s) of a link; it passes in [low, high]."""
         self._write("probe", [(t, source, target, link_class, quantity, asked, measured, low, high, verdict, detail)])
 
     def counters(self, t: float, rows: Iterable[Row]) -> None:
-        """What each link has done since it was made: source, target, link_class and every one of ``COUNTERS``."""
+        """Record the totals of each link since it was created: source, target, link_class and all ``COUNTERS``."""
         keys = ("source", "target", "link_class", *COUNTERS)
         self._write("counters", [(t, *(row.get(key, 0) for key in keys)) for row in rows])
 
     def traffic(self, t: float, node: str, rows: Iterable[Row]) -> None:
-        """What a node has sent and received since its process began: peer, kind, direction, messages, bytes."""
+        """Record a node's traffic since its process began: peer, kind, direction, messages, bytes."""
         keys = ("peer", "kind", "direction", "messages", "bytes")
         self._write("traffic", [(t, node, *(row[key] for key in keys)) for row in rows])
 
     def traffic_from_zero(self, t: float, node: str) -> None:
-        """A node's process has begun, and counts its traffic anew."""
+        """Record that a node's process has started and counts its traffic from 0."""
         if not self._broken:
             with self._refusals():
                 self._connection.execute(_from_zero("traffic", "WHERE node = ?"), (t, node))
 
     def resources(self, t: float, node: str, cpu_seconds: float, rss: int, pss: int | None = None) -> None:
-        """What a node's process has used: CPU since it began, resident and proportional memory in bytes."""
+        """Record the usage of a node's process: CPU since it began, resident and proportional memory in bytes."""
         self._write("resources", [(t, node, cpu_seconds, rss, pss)])
 
     def outcome(self, t: float, facts: Row) -> None:
-        """How the run ended: "ended" ("rounds", "accuracy", "after", "interrupted", "failed") and "error".
+        """Record how the run ended: "ended" ("rounds", "accuracy", "after", "calibrated", "interrupted" or "failed"),
+        and "error".
 
-        It is tried also after a write was refused: one row may fit where many did not.
+        This is tried even after a failed write: one row may fit on a disk that is almost full.
         """
         was_broken, self._broken = self._broken, False
         with contextlib.suppress(*[RecordError] * was_broken):
             self._write("outcome", [(t, _json(facts))], at_once=True)
 
     def flush(self) -> None:
-        """Make everything written so far durable; the run calls this at least twice a second."""
+        """Make all writes so far durable. The run calls this at least twice a second."""
         if not self._broken:
             with self._refusals():
                 self._connection.commit()
 
     def close(self) -> None:
-        """End the record; nothing is written after it. The database of an ended run is a single file."""
+        """Close the record; later writes are dropped. The database of an ended run is a single file."""
         try:
             self.flush()
-            with contextlib.suppress(sqlite3.Error):  # somebody is reading it: it stays in write-ahead mode
+            with contextlib.suppress(sqlite3.Error):  # if it has readers, it stays in write-ahead mode
                 self._connection.execute("PRAGMA journal_mode = DELETE")
         finally:
             self._broken = True
@@ -265,14 +266,14 @@ class Record:
 
 
 def _from_zero(table: str, which: str = "") -> str:
-    """Insert a row of zeros at a time for each row's key: a reader sees counts begin anew where they fall."""
+    """A statement that inserts a row of zeros at a given time for each key: readers detect the restart by the fall."""
     keys = [name for each in _SCHEMA[table] if (name := each.split()[0]) not in ("t", *_COUNTS[table])]
     zeros = ", ".join("0" for _ in _COUNTS[table])
     return f"INSERT INTO {table} SELECT ?, {', '.join(keys)}, {zeros} FROM {table} {which} GROUP BY {', '.join(keys)}"
 
 
 def environment() -> dict[str, Any]:
-    """Where a run is made: versions, kernel, its TCP, processor, memory (bytes) and the command line."""
+    """The environment of a run: versions, kernel, its TCP, processor, memory (bytes) and the command line."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": sys.argv,
@@ -288,7 +289,7 @@ def environment() -> dict[str, Any]:
 
 
 def congestion_control() -> str | None:
-    """What new network namespaces inherit from this one (tcp(7), tcp_congestion_control): cubic, bbr ..."""
+    """The congestion control that new network namespaces inherit (tcp(7), tcp_congestion_control): cubic, bbr ..."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text(encoding="ascii").strip()
     return None
@@ -310,7 +311,7 @@ def _package(name: str) -> str | None:
 
 
 def _begun(directory: Path) -> sqlite3.Connection:
-    """The database of a run, for its one writer, in a transaction."""
+    """Open the database of a run for its single writer, and begin a transaction."""
     connection = sqlite3.connect(directory / DATABASE)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")  # outlives a killed writer: sqlite.org/wal.html
@@ -323,7 +324,7 @@ def _json(value: Any) -> str:
 
 
 def _storable(value: Any) -> Any:
-    """What nodes report may hold more than SQLite does: whole numbers over 64 bits, broken UTF-16."""
+    """Convert values that nodes report but SQLite cannot store: integers over 64 bits, broken UTF-16."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:

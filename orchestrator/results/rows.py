@@ -1,25 +1,25 @@
-"""What a record says, as typed rows. Times are seconds since the run began."""
+"""The typed rows of a record. Times are seconds since the run began."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-COMPLETE = ("rounds", "accuracy", "after")  # the ends of a run that trained as long as its scenario asks for
+COMPLETE = ("rounds", "accuracy", "after")  # the outcomes of a run that trained as long as its scenario asks for
 
 
 class Event(NamedTuple):
-    """Something that happened at a node, or at the orchestrator (None)."""
+    """An event at a node, or at the orchestrator (None)."""
 
     t: float
     node: str | None
     name: str
     round: int | None
     data: dict[str, Any]
-    edge_round: int | None = None  # within that round, where edges make several with their devices
+    edge_round: int | None = None  # within that round, if edges have several rounds with their devices
 
 
 class Metric(NamedTuple):
-    """A figure that a node reported; NaN where it was not a number."""
+    """A metric that a node reported; NaN if it was not a number."""
 
     t: float
     node: str
@@ -55,10 +55,10 @@ class ProbeResult(NamedTuple):
 
 
 class FaultSpan(NamedTuple):
-    """What became of one planned fault: times at which it started, ended or was skipped.
+    """The course of one planned fault: the times at which it started, ended or was skipped.
 
-    None of the three: the run did not come to it. ``planned`` is its entry in plan.json, ``nodes`` are those it
-    touches, ``round`` is the round it hit, or was planned for.
+    If all three are None, the fault was never due. ``planned``: its entry in plan.json. ``nodes``: the nodes that it
+    affects. ``round``: the round in which it took effect, or for which it was planned.
     """
 
     id: int
@@ -74,9 +74,10 @@ class FaultSpan(NamedTuple):
 
 
 class Round(NamedTuple):
-    """One round of one coordinator; ``end`` is None while it goes on, or if it never ended.
+    """One round of one coordinator; ``end`` is None while it is running, or if it never ended.
 
-    ``round`` is the run's. Where an edge makes several rounds with its devices in it, ``edge_round`` is this one's.
+    ``round`` is the run's round. If an edge has several rounds with its devices in it, ``edge_round`` is the number of
+    this one.
     """
 
     node: str
@@ -88,7 +89,7 @@ class Round(NamedTuple):
 
     @property
     def number(self) -> tuple[int, int | None]:
-        """Its round, and its edge round."""
+        """(round, edge round)."""
         return self.round, self.edge_round
 
     def __str__(self) -> str:
@@ -97,7 +98,7 @@ class Round(NamedTuple):
 
 
 class LinkCounters(NamedTuple):
-    """What one direction of a link has done in all."""
+    """The totals of one direction of a link."""
 
     source: str
     target: str
@@ -115,7 +116,7 @@ class LinkCounters(NamedTuple):
 
 
 class PeerTraffic(NamedTuple):
-    """What a node has sent to or received from a peer in all, over every life of its process."""
+    """The total traffic of a node with a peer in one direction, over all restarts of its process."""
 
     node: str
     peer: str
@@ -126,7 +127,7 @@ class PeerTraffic(NamedTuple):
 
 
 class Resources(NamedTuple):
-    """What a node's process had used; memory in bytes."""
+    """The resource usage of a node's process; memory in bytes."""
 
     t: float
     node: str
@@ -138,7 +139,7 @@ class Resources(NamedTuple):
 class Outcome(NamedTuple):
     """How the run ended: "rounds", "accuracy", "after", "calibrated", "interrupted" or "failed".
 
-    ``wall`` is how many seconds of the host it took, which for simulated runs are not those of ``t``.
+    ``wall``: the run's duration in seconds of the host's clock, which differs from ``t`` for simulated runs.
     """
 
     t: float

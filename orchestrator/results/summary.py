@@ -1,4 +1,4 @@
-"""The facts of a run in one JSON object: what `up --json` ends with, and summary.json in the run's directory."""
+"""The facts of a run in one JSON object: the last output of `up --json`, and summary.json in the run's directory."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from orchestrator.results.verdicts import STYLES
 
 
 def summary(history: History) -> dict[str, Any]:
-    """Plain JSON values only; None where the run did not come to a figure.
+    """The summary of a run, in plain JSON values; None for missing figures.
 
-    ``seconds`` are the run's own, of the virtual clock where nodes are simulated; ``wall_seconds`` are the host's.
+    ``seconds``: the run's own clock, which is virtual if nodes are simulated. ``wall_seconds``: the host's clock.
     Keys: run (directory), name, driver, links (engine), verdict, checks, rounds, seconds, wall_seconds,
     accuracy {global, edge}, bytes {link class: delivered in training}, probe_bytes {link class: delivered before it},
-    messages {kind: sent}, faults, nodes, overruns, overloads, ended, error; where the run is about it,
+    messages {kind: sent}, faults, nodes, overruns, overloads, ended, error; if they apply to the run,
     personalisation, privacy and inversion.
     """
     results = checks(history)
@@ -64,12 +64,12 @@ def summary(history: History) -> dict[str, Any]:
 
 
 def finite(value: float) -> float | None:
-    """A number that JSON can hold: None for NaN and the infinities."""
+    """A number that JSON can represent: None for NaN and the infinities."""
     return value if math.isfinite(value) else None
 
 
 def print_summary(summary: Mapping[str, Any], report: Path, console: Console) -> None:
-    """Write a run's summary; ``report`` is where its page lies, if it could be written."""
+    """Print a run's summary. ``report`` is the path of its report page, which may be missing."""
     accuracy = summary["accuracy"]["global"]
     ended = {"rounds": "all rounds done", "accuracy": "accuracy reached", "after": "time is up", None: "not yet"}
     delivered = ", ".join(f"{name} {text.size(size)}" for name, size in summary["bytes"].items())
@@ -87,7 +87,7 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
 
 
 def _fault(span: FaultSpan, began: float) -> dict[str, Any]:
-    """A fault with when it took effect, in seconds since the training began; None if it never did."""
+    """A fault with the time at which it took effect, in seconds since the training began; None if it never did."""
     between = [side[0] if len(side) == 1 else list(side) for side in span.planned.get("between") or ()]
     where = {"between": between} if between else {"node": span.planned.get("node") or span.target}
     at = None if span.start is None else round(span.start - began, 3)

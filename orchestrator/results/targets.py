@@ -1,6 +1,6 @@
-"""How accurate the models of a run became, on which test set, and what it took to get there.
+"""Accuracy over the rounds, by kind of test set, and the cost of reaching a given accuracy.
 
-One place for it: comparisons and sweeps ask here.
+Comparisons and sweeps both use this module.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from orchestrator.results.history import History
 from orchestrator.results.rows import Metric
 
 Judged = Literal["global", "clients", "edges"]
-"""On the global test set; clients, or edges, each on its own test set."""
+"""The scored models and test sets: on the global test set; or clients, or edges, each on its own test set."""
 
 
 @dataclass(frozen=True)
 class Reached:
-    """When an accuracy was first reached: in that round, so many seconds into the training, after so many bytes.
+    """When an accuracy was first reached: the round, the seconds of training, and the bytes.
 
-    ``bytes`` are those that the links of each class delivered, headers included. The counters are read once a second;
-    between two readings they are taken to grow evenly.
+    ``bytes``: the bytes that the links of each class delivered, headers included. The counters are read once a second
+    and interpolated linearly between readings.
     """
 
     round: int | None
@@ -33,8 +33,8 @@ class Reached:
 
 
 def accuracy_series(history: History, judged: Judged | Sequence[str]) -> list[Metric]:
-    """The accuracy by round: on the global test set (`History.global_series`), or the mean over nodes on their own, be
-    it all of a kind or those that are named."""
+    """The accuracy by round: on the global test set (`History.global_series`), or the mean over nodes on their own test
+    sets, for all clients, all edges or the named nodes."""
     if judged == "global":
         return history.global_series("accuracy")
     if isinstance(judged, str):
@@ -43,10 +43,10 @@ def accuracy_series(history: History, judged: Judged | Sequence[str]) -> list[Me
 
 
 def own_series(history: History, name: str, nodes: Sequence[str]) -> list[Metric]:
-    """A figure on the nodes' own test sets, by round: the mean over these nodes of what each reported last by then.
+    """A metric on the nodes' own test sets, by round: the mean over these nodes of their last reports up to that round.
 
-    So a node that missed a round counts with its last figure, and one that never reported does not count. A mean stands
-    at the time of the round's last report; its ``node`` is empty.
+    A node that missed a round counts with its last report. A node that has never reported does not count. A mean has
+    the time of the round's last report, and its ``node`` is empty.
     """
     rounds: defaultdict[int, dict[str, Metric]] = defaultdict(dict)
     for metric in history.metrics(name, "own"):
@@ -62,7 +62,7 @@ def own_series(history: History, name: str, nodes: Sequence[str]) -> list[Metric
 
 
 def clients(history: History) -> list[str]:
-    """The nodes that hold data: the devices, or the edges where there are none."""
+    """The nodes that hold data: the devices, or the edges if there are none."""
     return tier(history, "device") or tier(history, "edge")
 
 
@@ -72,12 +72,12 @@ def tier(history: History, name: str) -> list[str]:
 
 
 def first_at(series: Sequence[Metric], accuracy: float) -> Metric | None:
-    """The report with which a series first reached an accuracy (a fraction)."""
+    """The first report of a series that reached an accuracy (a fraction)."""
     return next((metric for metric in series if metric.value >= accuracy), None)
 
 
 def reached(history: History, series: Sequence[Metric], accuracy: float) -> Reached | None:
-    """What it took until a series of the run first reached an accuracy (a fraction); None if it never did."""
+    """The cost until a series of the run first reached an accuracy (a fraction); None if it never did."""
     metric = first_at(series, accuracy)
     if metric is None:
         return None
@@ -86,7 +86,7 @@ def reached(history: History, series: Sequence[Metric], accuracy: float) -> Reac
 
 
 def bytes_between(history: History, start: float, end: float) -> dict[str, int]:
-    """Bytes that the links of each class delivered between two times of the run, headers included."""
+    """The bytes that the links of each class delivered between two times of the run, headers included."""
     found = {}
     for link_class, (times, totals) in history.delivered_bytes().items():
         before, after = np.interp([start, end], times, totals)

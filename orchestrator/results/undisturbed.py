@@ -1,8 +1,8 @@
-"""Did anything happen to the run that nobody planned? Unplanned ends of nodes, standstills, gaps; from the record.
+"""The check for unplanned disturbances of a run, from its record: ends of nodes, standstills, gaps in monitoring.
 
-A node that ends without being told to, whether it is restarted or not, makes the run another one than was planned. So
-does a node, or the orchestrator, that stands still: others wait for it, or take it for lost. A short standstill, and an
-orchestrator that a busy host kept from looking, leave it open what they did to the run.
+If a node ends unplanned, whether it is restarted or not, the run differs from the plan. The same holds if a node or the
+orchestrator stands still: others wait for it, or take it for lost. The effect of a short standstill, or of a busy host
+that kept the orchestrator from monitoring, is unknown.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from orchestrator.results.rows import State
 from orchestrator.results.verdicts import Assessment
 
 FROZEN = "frozen"  # the event of a node that stood still: {seconds}
-SMALL_SHARE = 0.02  # of the training that a process may stand still before the run is another one
-BUSY = 2.0  # s for which a busy host may keep the orchestrator from looking
-SLACK = 1.0  # s by which a node tells later than it thawed; its beat
+SMALL_SHARE = 0.02  # of the training for which a process may stand still before the check fails
+BUSY = 2.0  # s for which a busy host may keep the orchestrator from monitoring
+SLACK = 1.0  # s from a node's thaw to its report: its beat
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class StoodStill:
 
 
 def undisturbed(history: History) -> Assessment | None:
-    """Nothing happened that nobody planned. Nothing is said of runs without training."""
+    """Check that nothing unplanned happened; None for a run without training."""
     began = history.training_began
     if began is None:
         return None
@@ -62,7 +62,7 @@ def undisturbed(history: History) -> Assessment | None:
 
 
 def node_standstills(history: History) -> Iterator[StoodStill]:
-    """Those of nodes that no planned pause explains."""
+    """The standstills of nodes that no planned pause explains."""
     pauses: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for span in history.faults():
         if span.action == "pause" and span.start is not None:
@@ -83,7 +83,7 @@ def orchestrator_standstills(history: History) -> Iterator[StoodStill]:
 
 
 def _most(standstills: list[StoodStill]) -> float:
-    """The longest that any one process stood still, all in all; seconds."""
+    """The largest total standstill of any one process, in seconds."""
     totals: defaultdict[str, float] = defaultdict(float)
     for each in standstills:
         totals[each.who] += each.seconds
@@ -91,7 +91,7 @@ def _most(standstills: list[StoodStill]) -> float:
 
 
 def _list(standstills: list[StoodStill], began: float) -> str:
-    """The longest of them, in words."""
+    """The longest standstills, in words."""
     longest = sorted(standstills, key=lambda each: -each.seconds)
     return text.some(f"{each.who} for {text.duration(each.seconds)} until {each.t - began:.1f} s" for each in longest)
 

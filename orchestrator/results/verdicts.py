@@ -1,4 +1,4 @@
-"""The verdicts that a check can give, from worst to best, and how each is shown."""
+"""The possible verdicts of a check, from worst to best, and their display."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from typing import Literal
 
 Verdict = Literal["fail", "unknown", "pass", "modelled"]
-"""``modelled``: the driver computes what the check would measure. Such a check says nothing about trust."""
+"""``modelled``: the driver computes the quantity that the check would measure; this says nothing about trust."""
 
 Assessment = tuple[Verdict, str]
-"""A check's verdict with one sentence that gives its numbers."""
+"""A check's verdict, with one sentence that gives the numbers."""
 
 WORST_FIRST: tuple[Verdict, ...] = ("fail", "unknown", "pass")
 
 MARKS: dict[Verdict, str] = {"fail": "✕", "unknown": "?", "pass": "✓", "modelled": "~"}
 STYLES: dict[str, str] = {"fail": "red", "unknown": "yellow", "pass": "green", "modelled": "cyan"}
-"""Styles of rich."""
+"""Style names of the rich library."""
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

@@ -1,4 +1,4 @@
-"""What a scenario takes from the node's catalogue: algorithm, model, data sets and partition, with their parameters."""
+"""A scenario's choices from the node's catalogue: algorithm, model, data sets and partition, with their parameters."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ MAX_ROUNDS = 1_000_000
 
 
 def check_parameters(kind: type[Parameters], values: Mapping[str, Any], beside: Sequence[str] = ()) -> None:
-    """Raises ValueError with one line for each parameter that is unknown or out of range, or that does not go with
-    another. ``beside``: the keys that stand next to the parameters."""
+    """Check the parameters. Raises ValueError with one line for each parameter that is unknown or out of range, or that
+    conflicts with another. ``beside``: the keys beside the parameters."""
     found = []
     for key, value in values.items():
         try:
@@ -46,7 +46,7 @@ def check_parameters(kind: type[Parameters], values: Mapping[str, Any], beside: 
 
 
 def parameter_schemas(kind: type[Parameters]) -> dict[str, JsonSchemaValue]:
-    """JSON Schema of each parameter, from what the catalogue says it may be."""
+    """The JSON Schema of each parameter, from the values that the catalogue allows."""
     schemas = {}
     for entry in fields(kind):
         schemas[entry.name] = _allowed_schema(entry.metadata["allowed"])
@@ -68,7 +68,7 @@ def _allowed_schema(allowed: Between | OneOf) -> JsonSchemaValue:
 
 
 class _Named(Strict):
-    """An entry of the catalogue by name, its parameters beside the name: ``{name: hierfavg, kappa2: 3}``."""
+    """A catalogue entry by name, with its parameters beside the name: ``{name: hierfavg, kappa2: 3}``."""
 
     model_config = ConfigDict(extra="allow")
     short: ClassVar[str | None] = "name"
@@ -92,7 +92,7 @@ class _Named(Strict):
 
     @property
     def params(self) -> dict[str, Any]:
-        """The parameters given; those left out keep the catalogue's defaults."""
+        """The given parameters; omitted ones keep the catalogue's defaults."""
         return dict(self.model_extra or {})
 
     @classmethod

@@ -15,14 +15,14 @@ from orchestrator.scenario.words import describe, dotted, shortened
 
 @dataclass(frozen=True)
 class Document:
-    """The data, and for each path the place that said it: ``file:line``, or the override itself."""
+    """The data, and the origin of each path: ``file:line``, or the override itself."""
 
     name: str
     data: dict[str, Any]
     places: Mapping[KeyPath, str]
 
     def place(self, path: KeyPath) -> str:
-        """Where ``path`` was written; for a path that was not written, where the nearest one above it was."""
+        """The origin of ``path``; for a path that was not written, the origin of its nearest ancestor."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.places:
                 return self.places[path[:length]]
@@ -30,7 +30,7 @@ class Document:
 
 
 def read(text: str, name: str) -> Document:
-    """Read YAML. Raises ScenarioError for what is not YAML (see `syntax`) or not a mapping."""
+    """Read YAML. Raises ScenarioError if the text is not YAML (see `syntax`) or not a mapping."""
     data, places = read_yaml(text, name)
     if not isinstance(data, dict):
         found = "nothing" if data is None else describe(data)
@@ -41,8 +41,9 @@ def read(text: str, name: str) -> Document:
 def override(document: Document, assignments: Sequence[str], shorthand: Callable[[KeyPath], str | None]) -> Document:
     """Apply ``path=value`` overrides in order; each value is read as YAML.
 
-    ``shorthand`` names the key that a plain text at a path stands for (``links.device-edge: wifi`` is
-    ``{profile: wifi}``), so that an override can reach below it. Missing mappings are made, list items must exist.
+    ``shorthand`` names the key that a plain text at a path abbreviates (``links.device-edge: wifi`` is
+    ``{profile: wifi}``), so that an override can set a key below it. Missing mappings are created; list items must
+    exist.
     """
     data, places, problems = copy.deepcopy(document.data), dict(document.places), []
     for assignment in assignments:
@@ -68,7 +69,7 @@ def override(document: Document, assignments: Sequence[str], shorthand: Callable
 
 
 def read_value(text: str) -> Any:
-    """One value in YAML. Raises ValueError."""
+    """Read one YAML value. Raises ValueError."""
     try:
         return read_yaml(text, "--set")[0]
     except ScenarioError as error:
@@ -79,7 +80,7 @@ def read_value(text: str) -> Any:
 
 
 def _assign(data: dict[str, Any], path: KeyPath, value: Any, shorthand: Callable[[KeyPath], str | None]) -> KeyPath:
-    """Set ``path`` in ``data``; the path comes back with its list positions as numbers."""
+    """Set ``path`` in ``data``. Returns the path with its list positions as integers."""
     container: Any = data
     exact: KeyPath = ()
     for part in path[:-1]:

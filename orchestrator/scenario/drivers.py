@@ -1,4 +1,4 @@
-"""The drivers that a scenario may name, and what each can: plain data, which nothing heavy is imported for.
+"""The drivers that a scenario may name, and their capabilities: plain data, without heavy imports.
 
 A new driver is one folder under `orchestrator.drivers` and one entry here.
 """
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 @dataclass(frozen=True)
 class DriverKind:
-    """A driver: its module, which is an `orchestrator.drivers.base.DriverEntry`, and what it can.
+    """A driver: its module, which is an `orchestrator.drivers.base.DriverEntry`, and its capabilities.
 
     simulated: nodes are coroutines on a virtual clock, links and computing are modelled, worker processes train.
-    images: nodes are containers, each of them made from an image.
+    images: nodes are containers, each created from an image.
     """
 
     name: str
@@ -39,5 +39,5 @@ else:
 
 
 def listed(*, simulated: bool = False, images: bool = False) -> str:
-    """The names of the drivers that can this, for messages."""
+    """The names of the drivers with these capabilities, for messages."""
     return " or ".join(k.name for k in DRIVERS.values() if k.simulated >= simulated and k.images >= images)

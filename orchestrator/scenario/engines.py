@@ -1,4 +1,4 @@
-"""The link engines that a scenario may ask for, and which of them it may get. A new engine is one entry here and one in
+"""The link engines that a scenario may request. A new engine is one entry here and one in
 `orchestrator.fabric.engines`."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ ENGINES: dict[str, tuple[str, ...]] = {
     "userspace": ("userspace",),
     "kernel": ("kernel",),
 }
-"""For each word the engines that may shape the links: the first of them that works on the host does."""
+"""The candidate engines for each value of ``engine``: the first that works on the host shapes the links."""
 
 if TYPE_CHECKING:
     EngineName = str

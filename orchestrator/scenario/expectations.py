@@ -1,4 +1,4 @@
-"""What a run must come to (``expect``), so that somebody who changes a system learns when it became worse.
+"""The expected results of a run (``expect``), so that a user who changes a system detects regressions.
 
 expect:
   accuracy: 80%                       # at least
@@ -34,7 +34,7 @@ CheckName = Literal[
     "nodes answered",
     "undisturbed",
 ]
-"""The checks that may be asked for: all of `orchestrator.results.checks` but the one that asks."""
+"""The checks that a scenario may require: all of `orchestrator.results.checks` except the check of expectations."""
 
 Number = Annotated[
     float,
@@ -44,7 +44,7 @@ Number = Annotated[
 
 
 class BytesSpec(Strict):
-    """At most so much may be delivered by all links together, or by those of a class."""
+    """The maximum number of bytes that all links together, or the links of a class, may deliver."""
 
     short: ClassVar[str | None] = "total"
 
@@ -55,12 +55,12 @@ class BytesSpec(Strict):
     edge_cloud: Size | None = Field(default=None, alias="edge-cloud")
 
     def given(self) -> dict[str, int]:
-        """The limits that are given, by key: "total" or a class of links."""
+        """The given limits by key: "total" or a class of links."""
         return {key: size for name, key in self.key_names().items() if (size := getattr(self, name)) is not None}
 
 
 class MetricSpec(Strict):
-    """A figure that nodes report, at the end of the run: of one node, else the mean of all that report it."""
+    """Bounds of a metric at the end of the run: of one node, or the mean of all nodes that report it."""
 
     name: str = Field(examples=["accuracy", "loss"])
     scope: str = Field(default="global", examples=["global", "own", "train"], description="of which data, or of what")
@@ -79,7 +79,7 @@ class MetricSpec(Strict):
 
 
 class ExpectSpec(Strict):
-    """What the run must come to; it fails its check otherwise, and ends with exit code 3."""
+    """The expected results of the run. If one is missed, the check fails and the run ends with exit code 3."""
 
     accuracy: Fraction | None = Field(default=None, gt=0, description="at least, on the global test set, at the end")
     rounds: int | None = Field(default=None, ge=1, description="at least so many done")
@@ -92,10 +92,10 @@ class ExpectSpec(Strict):
     checks: list[CheckName] = Field(default=[], description="that must pass: not to know is not enough")
 
     def asks(self) -> bool:
-        """Whether anything is expected of the result; ``abandoned`` is a limit of the check "learned"."""
+        """Whether any result is expected, ``abandoned`` aside: it is a limit of the check "learned"."""
         return self != ExpectSpec(abandoned=self.abandoned)
 
 
 def expectations(effective: dict[str, Any]) -> ExpectSpec:
-    """Those of an effective scenario."""
+    """The expectations of an effective scenario."""
     return ExpectSpec.model_validate(effective.get("expect") or {})

@@ -1,4 +1,4 @@
-"""What is wrong with the faults of a scenario: whom they strike, when, and how many they are."""
+"""Validation of a scenario's faults: their targets, their times, and their number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_FAULTS = 100_000
 
 
 def check_faults(scenario: Scenario, links: Resolved, leading: Sequence[str]) -> Iterator[Mistake]:
-    """Everything that is wrong with each rule. ``leading`` nodes count the rounds of the run."""
+    """Yield every mistake of each rule. The ``leading`` nodes count the rounds of the run."""
     directions = links.profiles.keys()
     total = 0.0
     for index, fault in enumerate(scenario.faults):
@@ -37,7 +37,7 @@ def check_faults(scenario: Scenario, links: Resolved, leading: Sequence[str]) ->
 
 
 def _expected(scenario: Scenario, fault: FaultSpec) -> float:
-    """How many faults a rule makes, about."""
+    """The approximate number of faults that a rule makes."""
     size = 1 if fault.between is not None else len(candidates(fault, scenario.topology))
     if fault.every_round is not None:
         return scenario.rounds * max(1.0, fault.every_round * size)
@@ -88,7 +88,7 @@ def _times(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
 
 
 def _leader(topology: Topology, fault: FaultSpec, leading: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Rounds are counted by a leading node; without any there is no run."""
+    """Refuse that the only leading node joins late or leaves: leading nodes count the rounds, a run needs one."""
     if fault.action in ("join", "leave") and len(leading) == 1 and leading[0] in candidates(fault, topology):
         verb = "join late" if fault.action == "join" else "leave"
         yield "action", f"{leading[0]} leads the rounds and cannot {verb}"

@@ -1,4 +1,4 @@
-"""Faults in a scenario: when, whom, what.
+"""Faults in a scenario: time, target and action.
 
     - {at: 20s, node: device-1-2, action: crash, for: 15s}
     - {round: 3, of: edges, count: 1, action: pause, for: 5s}
@@ -29,14 +29,14 @@ _WHOM = ("node", "nodes", "of", "between")
 
 
 class RandomTimes(Strict):
-    """A Poisson process, drawn with the scenario's seed: ``mean`` time from one event to the next, over all targets."""
+    """A Poisson process, drawn with the scenario's seed. ``mean``: mean time between events, over all targets."""
 
     mean: Duration = Field(gt=0)
     until: Duration | None = Field(default=None, description="default: stop.after")
 
 
 def _sides(value: Any) -> list[list[str]]:
-    """``[edge-0, cloud]`` or ``[[edge-0, edge-1], cloud]``: each side a list of names and groups."""
+    """The two sides as lists of names and groups, from ``[edge-0, cloud]`` or ``[[edge-0, edge-1], cloud]``."""
     message = "write the two sides, each a name, a group or a list of names, like [edge-0, cloud]"
     if not isinstance(value, list) or len(value) != 2:
         raise ValueError(f"{message}, not {describe(value) if not isinstance(value, list) else f'{len(value)} sides'}")
@@ -50,7 +50,7 @@ _NAMES = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "str
 
 
 class FaultSpec(LinkKeys):
-    """One fault, or one rule that makes many. The keys of a link profile belong to ``degrade``."""
+    """One fault, or one rule that makes many. The keys of a link profile are for ``degrade``."""
 
     short: ClassVar[str | None] = None
 

@@ -1,4 +1,4 @@
-"""The text of a file that a user names."""
+"""Reading a text file that a user names."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def text_of(file: Path, longest: int, longer: str) -> str:
-    """The text of a file of at most ``longest`` characters; of a device or a pipe nothing is read.
+    """The text of a file of at most ``longest`` characters. Devices and pipes are refused without reading.
 
-    Raises ValueError with the reason, which is ``longer`` for a longer text.
+    Raises ValueError with the reason; the reason for a longer text is ``longer``.
     """
     try:
         mode = file.stat().st_mode

@@ -1,4 +1,4 @@
-"""Links in a scenario: profiles by name or by value, and what one says over another.
+"""Links in a scenario: profiles by name or by value, and their order of precedence.
 
     device-edge: wifi                                        a named profile, both ways
     device-edge: lte                                         lte towards the device, lte-up from it
@@ -9,8 +9,8 @@
     device-1-2 -> edge-1: {loss: 3%}                         one direction of one link, over its class
     edge-0 <-> cloud: {latency: 200ms}                       both directions of one link
 
-A class of links starts from nothing, what is said of two nodes starts from their class, unless it names a profile.
-Their class's schedule goes with it; one of their own, or ``schedule: null``, takes its place.
+A class of links starts from an unimpaired link. An entry for two nodes starts from their class, unless it names a
+profile. It inherits the schedule of the class; its own schedule, or ``schedule: null``, replaces that.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ class DirectionSpec(LinkKeys):
 
     @property
     def has_schedule(self) -> bool:
-        """Whether something is said of it, if only ``null``."""
+        """Whether ``schedule`` is given, even as ``null``."""
         return "schedule" in self.model_fields_set
 
 
 class LinkSpec(DirectionSpec):
-    """A link of two directions: the keys hold for both, ``up`` (towards the cloud) and ``down`` change one of them."""
+    """A link with two directions: the keys hold for both; ``up`` (towards the cloud) and ``down`` change one."""
 
     up: DirectionSpec | None = None
     down: DirectionSpec | None = None
 
     def directions(self, *, level: bool) -> tuple[LinkProfile, LinkProfile]:
-        """The profiles up and down of a class of links; ``level``: of links where neither way is up.
+        """The profiles up and down of a class of links; ``level``: both ends are in one tier, no direction is up.
 
-        Raises ProfileError where the keys do not go together.
+        Raises ProfileError if the keys contradict each other.
         """
         up, down = self.changes(upward=not level), self.changes()
         up |= self.up.changes() if self.up is not None else {}
@@ -59,7 +59,7 @@ class LinkSpec(DirectionSpec):
         return LinkProfile.from_mapping(up), LinkProfile.from_mapping(down)
 
     def schedules(self, *, level: bool) -> tuple[Schedule | None, Schedule | None]:
-        """The schedules up and down of a class of links. Raises ValueError where sides are named that it has not."""
+        """The schedules up and down of a class of links; ``level`` as in `directions`."""
         return self._schedule(self.up, upward=not level), self._schedule(self.down, upward=False)
 
     def _schedule(self, side: DirectionSpec | None, *, upward: bool) -> Schedule | None:
@@ -73,8 +73,8 @@ _PAIR = re.compile(r"(\S+) (<?->) (\S+)")
 
 @dataclass
 class Resolved:
-    """What the links of a scenario are: the profile of every direction, at the beginning and before training; the
-    schedule of those that have one; the profiles to reckon with of each; and what is wrong."""
+    """The links of a scenario, by direction: ``profiles`` at the beginning and before training, ``schedules`` if any,
+    ``extremes`` (the profiles to reckon with), and the ``mistakes`` that were found."""
 
     profiles: dict[Ends, LinkProfile] = field(default_factory=dict)
     schedules: dict[Ends, Schedule] = field(default_factory=dict)
@@ -83,12 +83,12 @@ class Resolved:
 
 
 def resolve(links: Mapping[str, LinkSpec], pairs: Sequence[Pair]) -> Resolved:
-    """What every direction between these pairs is.
+    """Resolve every direction between these pairs.
 
-    The classes come first, then what is said of two nodes, in the order of the file.
+    The classes come first, then the entries for two nodes, in the order of the file.
     """
     resolved = Resolved()
-    places: dict[Ends, KeyPath] = {}  # where its schedule was written
+    places: dict[Ends, KeyPath] = {}  # the path of each direction's schedule
     used = {pair.link_class: None for pair in pairs}
     for link_class in used:
         spec = links.get(link_class) or LinkSpec(profile=DEFAULT_PROFILE)
@@ -140,7 +140,7 @@ def _for_two_nodes(
     used: Set[str],
     upward: Set[Ends],
 ) -> None:
-    """What ``a -> b`` or ``a <-> b`` changes. Raises ValueError for any other key."""
+    """Apply the entry ``a -> b`` or ``a <-> b``. Raises ValueError for any other key."""
     match = _pair(key, spec, used)
     directions = [(match[1], match[3])] + ([(match[3], match[1])] if match[2] == "<->" else [])
     profiles = resolved.profiles
@@ -150,7 +150,7 @@ def _for_two_nodes(
             if name not in names:
                 raise ValueError(unknown_node(name, names))
         raise ValueError(f"{match[1]} and {match[3]} have no link")
-    both = len(directions) == 2  # of one direction, the name says which profile
+    both = len(directions) == 2  # for one direction, the profile's name is taken literally, without its -up partner
     if not both or directions[0] not in upward | {direction[::-1] for direction in upward}:
         _refuse_sides(spec.schedule, "here; name one file")
     for direction in directions:
@@ -184,7 +184,7 @@ def _refuse_sides(schedule: ScheduleSpec | None, where: str) -> None:
 
 
 def _lay_over(resolved: Resolved, places: Mapping[Ends, KeyPath]) -> None:
-    """Lay every schedule over its profile: what comes of it at most, or why it does not go."""
+    """Apply every schedule to its profile: record the extreme profiles, or a mistake if they do not fit together."""
     known: dict[tuple[int, LinkProfile], list[LinkProfile]] = {}
     for direction, profile in resolved.profiles.items():
         schedule = resolved.schedules.get(direction)

@@ -1,4 +1,4 @@
-"""Names of scenarios and sweeps: the directories of runs begin with them."""
+"""Names of scenarios and sweeps. The names of run directories begin with them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PATTERN = r"^[a-z0-9][a-z0-9-]{0,39}$"
 
 
 def name_from(text: str, otherwise: str) -> str:
-    """The nearest text that may be a name: ``My_Study`` gives ``my-study``; ``otherwise`` if nothing of it may stay."""
+    """Convert a text to a valid name: ``My_Study`` gives ``my-study``; ``otherwise`` if no character is valid."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:LONGEST].rstrip("-") or otherwise
 

@@ -48,8 +48,8 @@ _NULL = {"type": "null"}
 class LinkKeys(Strict):
     """A profile's keys as written. ``profile`` names one to start from; keys beside it change it.
 
-    The values stay in the written form, because over another profile a key that is absent and a key with its default
-    are different things.
+    The values keep their written form: merged into another profile, an absent key and a key with its default value
+    have different effects.
     """
 
     short: ClassVar[str | None] = "profile"
@@ -75,7 +75,7 @@ class LinkKeys(Strict):
     @field_validator(*KEYS)
     @classmethod
     def _check_value(cls, value: Any, info: ValidationInfo) -> Any:
-        """Each key by itself; over what it will be laid, and so whether a buffer finds a rate, is not known here."""
+        """Check each key by itself: the profile below it is not known here, so nor is whether a buffer has a rate."""
         key = str(info.field_name)
         try:
             LinkProfile(rate=1.0, latency=1.0).merged({key: value})
@@ -85,18 +85,18 @@ class LinkKeys(Strict):
 
     @model_serializer(mode="wrap")
     def _only_what_was_given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Written back as it was written: an absent key must stay absent."""
+        """Serialize only the keys that were given: an absent key must stay absent."""
         absent = {key for name, key in self.key_names().items() if name not in self.model_fields_set}
         return {key: value for key, value in handler(self).items() if key not in absent}
 
     def given(self) -> dict[str, Any]:
-        """The profile's own keys that were written, without ``profile``."""
+        """The profile keys that were given, without ``profile``."""
         return {key: getattr(self, key) for key in KEYS if key in self.model_fields_set}
 
     def changes(self, *, upward: bool = False) -> dict[str, Any]:
-        """What to merge into a profile: only the keys given, or every key where a named profile replaces it.
+        """The keys to merge into a profile: only those given, or all keys if a named profile replaces it.
 
-        ``upward``: for the direction to the cloud, where a name may have a partner for it (``lte``, ``lte-up``).
+        ``upward``: for the direction to the cloud, for which a name may have a partner (``lte``, ``lte-up``).
         """
         if self.profile is None:
             return self.given()

@@ -1,6 +1,6 @@
-"""Typed quantities for the scenario's models: read with units, written back with units, described for editors.
+"""Typed quantities for the scenario's models: read and written with units, described by JSON Schema for editors.
 
-Inside they are plain numbers: seconds, bytes and fractions 0..1 (netem.units says how they are read).
+Internally they are plain numbers: seconds, bytes and fractions 0..1. `netem.units` defines how they are read.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ AutoDuration = Annotated[
 
 @dataclass(frozen=True)
 class Quorum:
-    """How many must answer: a ``share`` (fraction 0..1) or a ``count`` of those who are asked; the other is None."""
+    """The number of peers that must answer: a ``share`` (0..1) or a ``count`` of those asked; the other is None."""
 
     share: float | None = None
     count: int | None = None

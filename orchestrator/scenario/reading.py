@@ -1,4 +1,4 @@
-"""From a YAML file to a checked `Scenario`: read, override, validate, and see that its parts fit together."""
+"""From a YAML file to a checked `Scenario`: read, override, validate, and check that the parts fit together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from orchestrator.scenario.words import dotted
 
 
 def load(path: Path | str, overrides: Sequence[str] = ()) -> Scenario:
-    """Read a scenario file, apply `--set path=value` overrides, check it all.
+    """Read a scenario file, apply `--set path=value` overrides and check the result.
 
     Raises ScenarioError, which lists every problem with file, line and YAML path.
     """
@@ -36,8 +36,10 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> Scenario:
 
 @contextlib.contextmanager
 def placed(path: Path, overrides: Sequence[str] = (), text: str | None = None) -> Iterator[None]:
-    """Give a PlanError inside, of a scenario that was loaded from here, or from ``text`` by this name, the place of
-    what asks too much: it becomes a ScenarioError."""
+    """Turn a PlanError raised inside into a ScenarioError with the file and line of the setting that asks too much.
+
+    The scenario was loaded from ``path``, or from ``text`` under this name.
+    """
     try:
         yield
     except PlanError as error:
@@ -49,8 +51,11 @@ def placed(path: Path, overrides: Sequence[str] = (), text: str | None = None) -
 def parse(
     text: str, name: str, overrides: Sequence[str] = (), files: Mapping[str, str] = MappingProxyType({})
 ) -> Scenario:
-    """As `load`, from text; ``name`` stands for the file in messages, is where relative paths begin and, if need be,
-    gives the scenario its name. ``files`` has the texts of files of schedules that need not be read."""
+    """Like `load`, from text.
+
+    ``name`` stands for the file in messages. Relative paths begin at its folder, and it is the default for the
+    scenario's name. ``files`` maps schedule files to their texts; these files are not read.
+    """
     source = document.override(document.read(text, name), overrides, shorthand)
     try:
         data = {"name": name_from(Path(name).stem, "scenario")} | source.data
@@ -64,7 +69,7 @@ def parse(
 
 
 def shorthand(path: KeyPath) -> str | None:
-    """The key that a plain text at ``path`` stands for, so that an override can reach below it."""
+    """The key that a plain text at ``path`` abbreviates, so that an override can set a key below it."""
     match path:
         case ("algorithm",) | ("model",):
             return "name"

@@ -1,4 +1,4 @@
-"""Schedules in a scenario: what becomes of a link while the run goes on, by itself and not as a fault.
+"""Schedules in a scenario: how a link changes during the run, as its normal behaviour and not as a fault.
 
     schedule: {steps: [{at: 10s, rate: 5mbit}, {at: 20s, loss: 5%}]}            one on top of the other
     schedule: {ramp: [{at: 10s, over: 30s, to: {rate: 1mbit}}]}                 gradually, every 100 ms
@@ -7,7 +7,7 @@
     schedule: {trace: {up: up.txt, down: down.txt}, window: 200ms}              rates by traces of Mahimahi
     schedule: {csv: drive.csv}                                                  t, latency, rate, loss, jitter by rows
 
-Times count from the start of training, as those of faults. Files are found relative to the scenario's.
+Times count from the start of training, like those of faults. File paths are relative to the scenario's folder.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from orchestrator.scenario.profiles import LinkKeys
 from orchestrator.scenario.quantities import Duration
 from orchestrator.scenario.strict import Strict
 
-DIRECTORY = "directory"  # the key of the validation context that says where relative paths begin
-FILES = "files"  # the key of the validation context that has texts of files, by name, which then are not read
+DIRECTORY = "directory"  # key of the validation context: the folder that relative paths begin at
+FILES = "files"  # key of the validation context: texts of files by name; these files are not read
 LARGEST_FILE = 64_000_000  # characters; an hour of a trace of 100 Mbit/s
 
 
 class StepSpec(LinkKeys):
-    """From ``at`` on these settings hold, over what held before."""
+    """Settings that hold from ``at`` on; the other settings stay as before."""
 
     short: ClassVar[str | None] = None
 
@@ -46,7 +46,7 @@ class StepSpec(LinkKeys):
 
 
 class RampSpec(Strict):
-    """The numbers in ``to`` are reached little by little, in time ``over``."""
+    """A gradual change to the numbers in ``to``, of duration ``over``."""
 
     at: Duration
     over: Duration = Field(gt=0)
@@ -62,7 +62,7 @@ class RampSpec(Strict):
 
 
 class HandoverSpec(LinkKeys):
-    """Nothing crosses for the time of the interruption; after it these settings hold, if any."""
+    """An interruption, during which no packet crosses the link; after it these settings hold, if any."""
 
     short: ClassVar[str | None] = None
 
@@ -86,14 +86,14 @@ class FilesSpec(Strict):
         return self
 
     def given(self) -> Iterator[tuple[str, str]]:
-        """Each key with its file."""
+        """Each given key with its file."""
         for key in ("file", "up", "down"):
             if (path := getattr(self, key)) is not None:
                 yield key, path
 
 
 class ScheduleSpec(Strict):
-    """How a link changes over time, in one of three ways: changes written down, a trace, or a table."""
+    """How a link changes over time, given in one of three ways: as listed changes, a trace, or a table."""
 
     steps: list[StepSpec] = Field(default=[], description="from a time on, other settings")
     ramp: list[RampSpec] = Field(default=[], description="little by little to other settings")
@@ -136,11 +136,11 @@ class ScheduleSpec(Strict):
 
     @property
     def has_sides(self) -> bool:
-        """Whether it says something else of the ways up and down."""
+        """Whether it has separate files for up or down."""
         return bool({"up", "down"} & self._files.keys())
 
     def made(self, *, upward: bool) -> Schedule | None:
-        """The schedule of one direction, the one towards the cloud or the other."""
+        """The schedule of one direction; ``upward``: the one towards the cloud."""
         if self._files:
             return self._files.get("up" if upward else "down", self._files.get("file"))
         return self._written(upward=upward)
@@ -165,7 +165,7 @@ class ScheduleSpec(Strict):
 
 
 def _text(file: FilePath) -> str:
-    """The text of a file of a schedule. Raises ScheduleError."""
+    """Read a schedule file. Raises ScheduleError."""
     larger = f"is larger than {LARGEST_FILE // 10**6} MB; take a part of it, traces repeat"
     try:
         return text_of(file, LARGEST_FILE, larger)

@@ -1,11 +1,11 @@
 """The scenario: one YAML file that describes nodes, hardware, links, faults, data and algorithm.
 
-Strict: an unknown key, a wrong type, a number without its unit is refused with file, line and YAML path, all problems
-at once. Everything but the algorithm has a default, so that small things stay small:
+The schema is strict: it refuses unknown keys, wrong types and numbers without a unit. One error lists all problems,
+each with file, line and YAML path. Everything but the algorithm has a default, so a short file is a complete scenario:
 
     algorithm: {name: hierfavg, rounds: 5}
 
-What the parts mean together (names that exist, an algorithm that fits the topology) is checked in `checks`.
+`validation` checks that the parts fit together (names that exist, an algorithm that fits the topology).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DEFAULT_PERSONALISATION = 0.15  # PHE-FL, section IV-B3
 
 
 class DataSpec(Strict):
-    """Which data, and how it is divided over the nodes that hold data: the devices; without devices, the edges."""
+    """The data set, and how it is divided over the nodes that hold data: the devices or, without devices, the edges."""
 
     dataset: DatasetNames = Field(default=["digits"], description="one, or several: the first that this host has")
     path: str | None = Field(default=None, description="file or folder to look in first, relative to the scenario's")
@@ -72,7 +72,7 @@ HardwareName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(HAR
 
 
 class HardwareSpec(Strict):
-    """A hardware class, changed where ``speed``, ``cores`` or ``memory`` are given; ``image`` changes no class."""
+    """A hardware class. ``speed``, ``cores`` and ``memory`` override its values; ``image`` keeps the class."""
 
     short: ClassVar[str | None] = "class"
 
@@ -85,7 +85,7 @@ class HardwareSpec(Strict):
     )
 
     def resolve(self) -> HardwareClass:
-        """The class that is meant; changed, its name is ``custom``. Raises KeyError for one that is not known."""
+        """The hardware class; with overrides, its name is ``custom``. Raises KeyError for an unknown class."""
         base = HARDWARE[self.class_]
         given = {key: value for key in ("speed", "cores", "memory") if (value := getattr(self, key)) is not None}
         kept = {"speed": base.speed, "cores": base.cores, "memory": base.memory}
@@ -93,7 +93,7 @@ class HardwareSpec(Strict):
 
 
 class GatheringSpec(Strict):
-    """How a node that collects answers waits: for ``quorum`` of those it asked at least, until ``deadline`` at most."""
+    """How long a node waits for answers: at least for a ``quorum`` of the peers it asked, at most to ``deadline``."""
 
     quorum: QuorumField = Field(default=Quorum(share=0.5), description="a share (50%), or a number of peers (2)")
     deadline: AutoDuration = "auto"
@@ -102,8 +102,8 @@ class GatheringSpec(Strict):
 
 
 class TimeoutsSpec(Strict):
-    """Signs of life are sent every ``beat``; who is silent for ``lost_after`` counts as gone; a node that has not heard
-    from the orchestrator for ``lease`` ends itself."""
+    """Nodes send a heartbeat every ``beat``. A node that is silent for ``lost_after`` counts as lost. A node that has
+    not heard from the orchestrator for ``lease`` stops itself."""
 
     beat: Duration = Field(default=1.0, gt=0)
     lost_after: Duration = Field(default=8.0, gt=0)
@@ -111,7 +111,7 @@ class TimeoutsSpec(Strict):
 
 
 class StopSpec(Strict):
-    """The run ends with whatever comes first."""
+    """The conditions that end the run: the first one that is met ends it."""
 
     rounds: int | None = Field(default=None, ge=1, le=MAX_ROUNDS, description="default: algorithm.rounds")
     accuracy: Fraction | None = Field(default=None, gt=0, description="reached on the global test set")
@@ -125,7 +125,7 @@ class ProbeSpec(Strict):
 
 
 class Scenario(Strict):
-    """Everything a run is made from."""
+    """The whole description of a run."""
 
     name: Name = Field(default="scenario", description="default: the file's name")
     seed: int = Field(default=1, ge=0, lt=2**63)
@@ -147,27 +147,27 @@ class Scenario(Strict):
 
     @property
     def rounds(self) -> int:
-        """The rounds the run may have."""
+        """The maximum number of rounds of the run."""
         given = [rounds for rounds in (self.algorithm.rounds, self.stop.rounds) if rounds is not None]
         return min(given, default=DEFAULT_ROUNDS)
 
     @property
     def personalisation(self) -> float:
-        """The share of each edge's own test set that is set apart to personalise by."""
+        """The share of each edge's own test set that is set apart for personalisation."""
         if self.data.personalisation is not None:
             return self.data.personalisation
         return DEFAULT_PERSONALISATION if ALGORITHMS[self.algorithm.name].personalises else 0.0
 
     @property
     def mesh(self) -> bool:
-        """Whether edges talk to one another."""
+        """Whether edges communicate with each other."""
         if self.topology.mesh is not None:
             return self.topology.mesh
         meshed = ALGORITHMS[self.algorithm.name].meshed and self.topology.edges > 1
         return meshed or "edge-edge" in self.links
 
     def link(self, link_class: str) -> LinkSpec:
-        """What the scenario says about a class of links."""
+        """The settings of a class of links; the default profile if the scenario has none."""
         return self.links.get(link_class) or LinkSpec(profile=DEFAULT_PROFILE)
 
 

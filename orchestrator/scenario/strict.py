@@ -1,4 +1,4 @@
-"""The ground that the scenario's models stand on: strict types, short forms, and errors in the reader's words."""
+"""The base of the scenario's models: strict types, short forms, and error messages for users."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orchestrator.scenario.words import describe, dotted, shortened
 class Strict(BaseModel):
     """A mapping of the scenario: no unknown keys, no silent conversions.
 
-    Where ``short`` names a key, a plain text may stand for the mapping: ``model: cnn`` is ``model: {name: cnn}``.
+    If ``short`` names a key, a plain text may replace the mapping: ``model: cnn`` is ``model: {name: cnn}``.
     """
 
     model_config = ConfigDict(
@@ -43,29 +43,29 @@ class Strict(BaseModel):
 
     @classmethod
     def key_types(cls) -> dict[str, Any]:
-        """The keys of this mapping, each with its type."""
+        """The type of each key of this mapping."""
         return {cls.key_names()[name]: field.annotation for name, field in cls.model_fields.items()}
 
     @classmethod
     def key_names(cls) -> dict[str, str]:
-        """The attributes, each with its key: the same word, unless that is a keyword of Python (``for_``, ``for``)."""
+        """The key of each attribute: the same word, unless the key is a Python keyword (``for_``, ``for``)."""
         return {name: field.alias or name for name, field in cls.model_fields.items()}
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` if a known name is near, else nothing."""
+    """``; did you mean 'x'?`` if a known name is similar, else an empty text."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """The one sentence for a name that is not known: what it is, the nearest, and all that are."""
+    """The message for an unknown name: its kind, the most similar known name, and all known names."""
     known = list(known)
     return f"'{shortened(name)}' is no {what}{nearest(name, known)} (known: {', '.join(known)})"
 
 
 def problems(error: ValidationError, model: type[Strict], document: Document) -> list[Problem]:
-    """Each fault that pydantic found, with its place in the document, in the order of the file."""
+    """The errors that pydantic found, each with its place in the document, in the order of the file."""
     found = []
     for detail in error.errors(include_url=False):
         for path, message in _reword(detail, model):
@@ -75,7 +75,7 @@ def problems(error: ValidationError, model: type[Strict], document: Document) ->
 
 
 def _reword(detail: ErrorDetails, model: type[Strict]) -> list[tuple[KeyPath, str]]:
-    """Path and message; our own errors may hold several, one a line."""
+    """The paths and messages of one pydantic error; a ValueError of the models may hold several, one per line."""
     if detail["type"] != "value_error":
         return [_in_our_words(detail, model)]
     lines = str(detail["ctx"]["error"]).splitlines()
@@ -133,7 +133,7 @@ def _quoted(value: Any) -> str:
 
 
 def _descend(path: KeyPath, value: Any, message: str) -> tuple[KeyPath, str]:
-    """Move what a message says about a key (``latency: no unit``) into the path, so that its line can be given."""
+    """Move the key that begins a message (``latency: no unit``) into the path, so that the message gets its line."""
     while isinstance(value, Mapping):
         key, colon, rest = message.partition(": ")
         stranger = re.search(r"unknown (?:parameter|key) '([^']+)'", message)

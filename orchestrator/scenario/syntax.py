@@ -1,8 +1,9 @@
-"""YAML in its safe subset: plain data, anchors and merge keys, and the line of every value.
+"""Reader of a safe YAML subset: plain data, anchors and merge keys, and the line of every value.
 
-Stricter than YAML where its readers guess: a key that is given twice is refused, where they keep the last one; ``010``,
-which they read as 8, is refused; ``1:30``, which they read as 90, stays a text; ``1e-3``, a text to them, is a number.
-Text, values and depth are bounded, and values are counted before any is made: an anchor counts as often as it is used.
+It is stricter than common YAML readers, which guess. It refuses a repeated key (they keep the last value) and ``010``
+(they read 8). ``1:30`` stays a text (they read 90), and ``1e-3`` is a number (they read a text).
+Text length, number of values and depth are limited. Values are counted before any is constructed; an anchor counts at
+every use.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MAX_DEPTH = 50
 _YAML = "tag:yaml.org,2002:"
 _MERGE = f"{_YAML}merge"
 _COLLECTIONS = (f"{_YAML}map", f"{_YAML}seq")
-_SCALARS = {  # in the words of an error message
+_SCALARS = {  # as named in error messages
     f"{_YAML}null": "null",
     f"{_YAML}bool": "truth value",
     f"{_YAML}int": "whole number",
@@ -37,9 +38,9 @@ _LONGEST_NUMBER = 400  # characters; Python converts no whole number of more tha
 
 
 def read_yaml(text: str, name: str) -> tuple[Any, dict[KeyPath, str]]:
-    """The data, and where each value was written (``name:line``), by its path.
+    """The data, and the origin (``name:line``) of each value by path.
 
-    Raises ScenarioError for what is not YAML, says a key twice or is too large.
+    Raises ScenarioError if the text is not YAML, has a repeated key or is too large.
     """
     if len(text) > MAX_CHARACTERS:
         raise ScenarioError([Problem(name, "", too_long())])
@@ -51,7 +52,7 @@ def read_yaml(text: str, name: str) -> tuple[Any, dict[KeyPath, str]]:
 
 
 def too_long() -> str:
-    """What is told of a file that is too long to be read."""
+    """The error message for a file that is too long."""
     return (
         f"is larger than {MAX_CHARACTERS // 10**6} MB: say many faults by one rule (of, every_round, random), and many "
         "links by their class"
@@ -59,7 +60,7 @@ def too_long() -> str:
 
 
 class _Refused(Exception):  # noqa: N818 - reads as what happened
-    """There is no sense in reading on."""
+    """An error after which reading cannot continue."""
 
     def __init__(self, line: int | None, path: KeyPath, message: str) -> None:
         super().__init__(message)
@@ -67,13 +68,13 @@ class _Refused(Exception):  # noqa: N818 - reads as what happened
 
 
 class _Reader:
-    """Turns YAML nodes into plain data and notes the place of each."""
+    """Converts YAML nodes to plain data and records the origin of each."""
 
     def __init__(self, text: str, name: str) -> None:
         self._text = text
         self._name = name
-        self._measures: dict[int, tuple[int, int]] = {}  # of each node: its values, and how deep they are nested
-        self._open: set[int] = set()  # the nodes that are being measured, from the outermost in
+        self._measures: dict[int, tuple[int, int]] = {}  # by node: number of values, nesting depth
+        self._open: set[int] = set()  # the nodes that are being measured: the current one and its ancestors
         self.places: dict[KeyPath, str] = {}
         self.problems: list[Problem] = []
 
@@ -113,7 +114,7 @@ class _Reader:
         raise _Refused(loader.get_mark().line + 1, (), message)
 
     def _measure(self, node: yaml.Node, path: KeyPath) -> tuple[int, int]:
-        """Values and levels of a node, itself included, as they are when anchors and merges are written out."""
+        """The number of values and levels of a node, itself included, with anchors and merge keys expanded."""
         if id(node) in self._open:
             raise _Refused(_line(node), path, "an anchor contains itself")
         if id(node) not in self._measures:
@@ -126,7 +127,7 @@ class _Reader:
                 values, depth = values + inner, max(depth, below)
                 if values > MAX_VALUES:
                     counted = f"with this it has more than {MAX_VALUES:,} values, where an anchor counts at every use"
-                    line = max(_line(node), _line(place))  # a node that is used again has its first line
+                    line = max(_line(node), _line(place))  # a node that an anchor reuses has the line of its first use
                     raise _Refused(line, (*path, key), f"{counted}: say many faults by one rule")
             self._open.remove(id(node))
             self._measures[id(node)] = values, depth + 1
@@ -201,7 +202,7 @@ class _Reader:
 
 
 def _children(node: yaml.Node) -> Iterator[tuple[str | int, yaml.Node, yaml.Node]]:
-    """Key, the node that has its place, and the node below it; keys that are collections count too."""
+    """Each child as (key, node with the key's line, child node); keys that are collections count as children too."""
     if isinstance(node, yaml.MappingNode):
         for key, child in node.value:
             if isinstance(key, yaml.ScalarNode):

@@ -1,7 +1,7 @@
-"""The topology: how many nodes there are, what they are called, and who may talk to whom.
+"""The topology: the number of nodes, their names, and which pairs of nodes may communicate.
 
 Names count from 0: ``cloud``, ``edge-1``, ``device-1-2`` (the third device of edge-1), or ``device-2`` below the cloud
-where there are no edges.
+if there are no edges.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from orchestrator.scenario.words import describe, shortened
 Ends = tuple[str, str]  # the nodes of one direction of a link: source, target
 LINK_CLASSES = ("device-edge", "edge-cloud", "edge-edge", "device-cloud")
 GROUPS = {"devices": "device", "edges": "edge"}
-MAX_NODES = 65_000  # the /16 that addresses are taken from has 65,534
+MAX_NODES = 65_000  # addresses come from a /16, which has 65,534
 MAX_PAIRS = 100_000  # a mesh of 447 edges
 
 
 @dataclass(frozen=True)
 class Member:
-    """A node by name, its tier, and the node above it."""
+    """A node: its name, its tier and the node above it."""
 
     name: str
     tier: Tier
@@ -35,7 +35,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two nodes that may talk. ``lower`` is below ``upper``; of two edges, it is the one with the lower number."""
+    """Two nodes that may communicate. ``lower`` is below ``upper``; of two edges, ``lower`` has the lower number."""
 
     lower: str
     upper: str
@@ -43,7 +43,7 @@ class Pair:
 
 
 def unknown_node(name: str, names: Iterable[str]) -> str:
-    """The sentence for a node that does not exist."""
+    """The error message for a node that does not exist."""
     names = sorted(names)
     listed = names if len(names) <= 8 else [*names[:4], "...", *names[-3:]]
     return f"there is no node '{shortened(name)}'{nearest(name, names)} (nodes: {', '.join(listed)})"
@@ -63,14 +63,14 @@ _COUNT_SCHEMA = {"type": "integer", "minimum": 0, "maximum": MAX_NODES}
 
 
 def _per_edge(value: Any) -> int | list[int] | None:
-    """One number for every edge, or a list with one number for each."""
+    """One number for every edge, or a list with one number per edge."""
     if isinstance(value, list):
         return [_count(item) for item in value]
     return None if value is None else _count(value)
 
 
 class Topology(Strict):
-    """Device, edge and cloud tiers. ``devices`` attaches devices to the cloud and goes without edges."""
+    """Device, edge and cloud tiers. ``devices`` attaches devices to the cloud and requires that there are no edges."""
 
     cloud: bool = True
     edges: int = Field(default=2, ge=0, le=MAX_NODES)
@@ -134,7 +134,7 @@ class Topology(Strict):
         return {name: [member.name for member in members if member.tier == tier] for name, tier in GROUPS.items()}
 
     def members(self) -> list[Member]:
-        """Every node, from the cloud down, in the order of addresses."""
+        """All nodes from the cloud down, in the order of their addresses."""
         cloud = "cloud" if self.cloud else None
         members = [Member("cloud", "cloud", None)] if self.cloud else []
         members += [Member(f"edge-{edge}", "edge", cloud) for edge in range(self.edges)]
@@ -147,17 +147,17 @@ class Topology(Strict):
         return members
 
     def group(self, name: str) -> list[str]:
-        """The nodes of a group (``devices``, ``edges``), or the one node of that name; none if there is no such."""
+        """The nodes of a group (``devices``, ``edges``), or the one node of that name; empty for an unknown name."""
         if name in GROUPS:
             return self._groups[name]
         return [name] if name in self.names else []
 
     def expand(self, names: Iterable[str]) -> list[str]:
-        """Nodes and groups as nodes, each once."""
+        """Nodes and groups as nodes, without duplicates."""
         return list(dict.fromkeys(node for name in names for node in self.group(name)))
 
     def too_many_pairs(self, mesh: bool) -> str | None:
-        """What is wrong if more nodes may talk than a run can hold, reckoned without making the pairs."""
+        """The error message if there are more pairs than a run can hold, computed without making the pairs."""
         pairs = self.device_count + (self.edges if self.cloud else 0)
         pairs += self.edges * (self.edges - 1) // 2 if mesh else 0
         if pairs <= MAX_PAIRS:
@@ -165,7 +165,7 @@ class Topology(Strict):
         return f"{pairs} pairs of nodes would talk, at most {MAX_PAIRS} may: take fewer edges in the mesh"
 
     def pairs(self, mesh: bool) -> list[Pair]:
-        """Every two nodes that may talk: each with the node above it and, in a mesh, each edge with each other."""
+        """All pairs that may communicate: each node with the node above it and, in a mesh, every two edges."""
         members = self.members()
         tiers = {member.name: member.tier for member in members}
         pairs = [

@@ -1,4 +1,4 @@
-"""What the parts of a scenario mean together: each check yields the path and the message of what it finds."""
+"""Checks that the parts of a scenario fit together. Each check yields the path and the message of every mistake."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TIERS = ("device", "edge", "cloud")
 
 
 def check(scenario: Scenario) -> list[Mistake]:
-    """Everything that is wrong, in the order of the checks."""
+    """All mistakes, in the order of the checks."""
     if too_many := scenario.topology.too_many_pairs(scenario.mesh):
         return [(("topology",), too_many)]
     links = resolve(scenario.links, scenario.topology.pairs(scenario.mesh))
@@ -63,7 +63,7 @@ def _algorithm(scenario: Scenario) -> Iterator[Mistake]:
 
 
 def algorithm_params(scenario: Scenario) -> LocalTraining:
-    """The algorithm's parameters with what ``data`` adds to them."""
+    """The algorithm's parameters, including those given in ``data``."""
     own = scenario.data.evaluate_samples
     given = scenario.algorithm.params | ({} if own is None else {"evaluate_samples": own})
     return read_parameters(ALGORITHMS[scenario.algorithm.name].params, given)
@@ -98,7 +98,7 @@ def _data(scenario: Scenario) -> Iterator[Mistake]:
 
 
 def partition_params(scenario: Scenario) -> dict[str, Any]:
-    """The partition's parameters with what ``data`` adds to them."""
+    """The partition's parameters, including those given in ``data``."""
     own = scenario.data.samples_per_client
     return dict(scenario.data.partition.params) | ({} if own is None else {"samples_per_client": own})
 
@@ -138,7 +138,7 @@ def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
 
 
 def _quorum(scenario: Scenario) -> Iterator[Mistake]:
-    """Whoever gathers must ask as many as are to answer; the first that does not is told."""
+    """Check that each gathering node asks at least as many peers as must answer; yields the first that does not."""
     count, topology = scenario.gathering.quorum.count, scenario.topology
     algorithm = ALGORITHMS[scenario.algorithm.name]
     if count is None:
@@ -174,6 +174,6 @@ def _expectations(scenario: Scenario, link_classes: Set[str]) -> Iterator[Mistak
 
 
 def leading_nodes(scenario: Scenario) -> list[str]:
-    """The nodes whose rounds count as the rounds of the run: all of the algorithm's leading tier."""
+    """The nodes whose rounds count as the rounds of the run: all nodes of the algorithm's leading tier."""
     leader = ALGORITHMS[scenario.algorithm.name].leader
     return [member.name for member in scenario.topology.members() if member.tier == leader]

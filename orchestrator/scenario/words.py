@@ -1,4 +1,4 @@
-"""Values and paths in the words of an error message."""
+"""Text forms of values and paths for error messages."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def describe(value: Any) -> str:
             return "a mapping"
         case list():
             return "a list"
-        case datetime.date():  # a datetime is one too
+        case datetime.date():  # includes datetime
             return f"the date {value} (quotes make it a text)"
         case _:
             return shortened(repr(value))
 
 
 def shortened(text: str, length: int = 60) -> str:
-    """A text that a message quotes, the end of a long one left out."""
+    """A text to quote in a message, cut to ``length`` characters."""
     return printable(text if len(text) <= length else f"{text[: length - 3]}...")
 
 
 def printable(text: str) -> str:
-    """A text with what would move the cursor, or colour the terminal, written as escapes."""
+    """A text whose unprintable characters (cursor movements, terminal colours) are written as escapes."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

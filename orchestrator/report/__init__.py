@@ -1,4 +1,4 @@
-"""The report of a run: one HTML page that can be kept, mailed and printed; it needs no network and no other file."""
+"""The report of a run: one self-contained HTML page, which needs no network and no other file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["render", "write_report"]
 
 
 def write_report(history: History, path: Path) -> None:
-    """Write the report of a run, of whatever there is of it. Raises RecordError if the file cannot be written."""
+    """Write the report of a run, complete or not. Raises RecordError if the file cannot be written."""
     page = render(history)
     try:
         write_whole(path, page)

@@ -1,4 +1,4 @@
-"""The plots of a calibration: each quantity asked against measured, for every direction of a link that was measured."""
+"""The plots of a calibration: asked and measured value of each quantity, for every measured link direction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.results.history import History
 from orchestrator.results.rows import ProbeResult
 
 COLOURS = {"pass": "#2b7a4b", "fail": "#b0342b", "unknown": "#b98900"}
-# On a page: the quantity, its title, its unit, how many of them make one of the record's.
+# Quantity, title, unit on the page, and how many of this unit are one unit of the record.
 QUANTITIES = (
     ("rtt", "round trip", "ms", 1e3),
     ("delay", "one way", "ms", 1e3),
@@ -24,7 +24,7 @@ QUANTITIES = (
 
 
 def calibration_figures(history: History) -> dict[str, Figure]:
-    """A figure for each quantity that was measured, by its id on the page; none unless the run is a calibration."""
+    """A figure for each measured quantity, by its id on the page; empty unless the run is a calibration."""
     if history.outcome is None or history.outcome.ended != "calibrated":
         return {}
     probes = history.probes()
@@ -36,7 +36,7 @@ def calibration_figures(history: History) -> dict[str, Figure]:
 
 
 def _figure(probes: Sequence[ProbeResult], title: str, unit: str, factor: float) -> Figure:
-    """A row for each direction: what is accepted as a bar, what was asked as a stroke in it, what was found a dot."""
+    """One row per direction: the accepted range as a bar, the asked value as a stroke, the measured value as a dot."""
     labels = [html.escape(f"{probe.link_class}: {probe.source} → {probe.target}") for probe in probes]
     asked = [_scaled(probe.asked, factor) for probe in probes]
     bounds = [(_scaled(probe.low, factor), _scaled(probe.high, factor)) for probe in probes]

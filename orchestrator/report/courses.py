@@ -1,4 +1,4 @@
-"""Links over time in the report: what a schedule asked for, and when it was made so."""
+"""Links over time in the report: the changes that a schedule asked for, and when they were made."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orchestrator.report.figures import GLOBAL, SERIES, Figure
 from orchestrator.results.history import History
 
 MOST = 8  # courses that are drawn
-LONGEST = 5000  # changes of one that are drawn, its first
+LONGEST = 5000  # changes that are drawn per course: the first ones
 
 Quantity = tuple[str, Callable[[LinkProfile], float | None]]
 _QUANTITIES: tuple[Quantity, ...] = (
@@ -33,7 +33,7 @@ _QUANTITIES: tuple[Quantity, ...] = (
 
 
 def course_figures(history: History) -> dict[str, Figure]:
-    """A figure for each schedule that was followed, by its id on the page; none before the training has begun."""
+    """A figure for each course, by its id on the page; empty before training has begun."""
     if history.training_began is None:
         return {}
     seconds = history.training_ended - history.training_began
@@ -42,9 +42,9 @@ def course_figures(history: History) -> dict[str, Figure]:
 
 
 def course_figure(history: History, course: Course, seconds: float) -> Figure | None:
-    """What was asked as steps, and a mark where each change that was recorded had been made; None if nothing changes.
+    """The asked values as steps, with a mark at the actual time of each recorded change; None if nothing changes.
 
-    Drawn is the first of rate, latency, loss and jitter that changes. A cut is a gap, and so is no limit of the rate.
+    The figure shows the first of rate, latency, loss and jitter that changes. Cuts and unlimited rates are gaps.
     """
     base = course.link.profile
     asked = [Change(0.0, base), *islice(_until(course.schedule, base, seconds), LONGEST)]
@@ -84,7 +84,7 @@ def course_figure(history: History, course: Course, seconds: float) -> Figure | 
 
 
 def _until(schedule: Schedule, base: LinkProfile, seconds: float) -> list[Change]:
-    """The changes of the training, those left out that change nothing."""
+    """The changes during training, without those that change nothing."""
     found = [Change(0.0, base)]
     due = takewhile(lambda change: change.at <= seconds, schedule.changes(base))
     for change in islice(due, 20 * LONGEST):
@@ -94,7 +94,7 @@ def _until(schedule: Schedule, base: LinkProfile, seconds: float) -> list[Change
 
 
 def _links(history: History) -> list[LinkPlan]:
-    """The planned links that change over time, as far as their schedules can be read again."""
+    """The planned links that have a schedule, if the schedule can still be read."""
     links = []
     for link in history.plan.get("links", []):
         if "schedule" not in link:
@@ -111,7 +111,7 @@ def _links(history: History) -> list[LinkPlan]:
 
 
 def read_schedule(mapping: Mapping[str, Any], directory: Path) -> Schedule | None:
-    """The schedule that plan.json describes; None if the file it is of was not kept in the run's directory."""
+    """The schedule that plan.json describes; None if its file was not kept in the run's directory."""
     for key in ("trace", "csv"):
         if key in mapping:
             kept = find_file(directory, mapping[key], mapping["sha256"])

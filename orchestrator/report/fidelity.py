@@ -1,4 +1,4 @@
-"""What the report shows of how far links and host could be trusted while the run went on: overload, losses."""
+"""Fidelity of links and host during the run, for the report: overloads and losses."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from orchestrator.report.figures import Figure
 from orchestrator.results.history import History
 
 HARMFUL, HARMLESS = "#b5382c", "#b98900"
-MOST = 200  # stretches in the table, the longest; the record holds them all
+MOST = 200  # overloads in the table, the longest ones; the record has all
 
 
 def overload_rows(history: History) -> list[dict[str, str]]:
-    """The stretches of time in which the engine or the host did not keep up, in words."""
+    """The periods in which the link engine or the host was overloaded, in words."""
     stretches = _stretches(history)
     began = history.training_began or 0.0
     longest = sorted(stretches, key=lambda each: each.start - each.end)[:MOST]
@@ -36,7 +36,7 @@ def overload_rows(history: History) -> list[dict[str, str]]:
 
 
 def mark_overloads(timeline: Figure, history: History) -> Figure:
-    """The timeline with a shade over each of those stretches."""
+    """The timeline with a shade over each overload."""
     began = history.training_began or 0.0
     shades = [
         {
@@ -54,7 +54,7 @@ def mark_overloads(timeline: Figure, history: History) -> Figure:
 
 
 def look_rows(history: History) -> list[dict[str, str]]:
-    """Losses while the links were used: each class of links, and each link that was astray."""
+    """The losses during the run: of each class of links, and of each link that deviated from its profile."""
     looks = history.events(LOOKED)
     if not looks:
         return []

@@ -1,7 +1,7 @@
-"""The report's figures, as the plain data that plotly.js draws (plotly.com/javascript/reference).
+"""The report's figures, as plain data for plotly.js (plotly.com/javascript/reference).
 
-Times on the axes are seconds since the training began, as in the scenario's faults. Text and grid colours are set by
-the page, so that they follow its light or dark scheme.
+Times on the axes are seconds since the training began, as in the scenario's faults. The page sets the colours of text
+and grid, so that they follow its light or dark scheme.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ FAULTS = {
 }
 ROUND = ("#6f9fd0", "#a9c6e4")
 ABANDONED = "#dd8578"
-ALL_NODES = 40  # above so many, the timeline leaves out nodes to which nothing happened
-BANDS = 8  # more faults than these are not drawn over the curves
+ALL_NODES = 40  # in larger runs, the timeline leaves out nodes to which nothing happened
+BANDS = 8  # with more faults, none are drawn over the curves
 
 
 def curves(history: History, name: str, *, against: str) -> Figure:
-    """A figure of the global model and of each edge, against "time" or "rounds"."""
+    """A metric of the global model and of each edge, against "time" or "rounds"."""
     series = history.edge_series(name)
     began = history.training_began or 0.0
     traces = [_curve(label, rows, began, against, colour) for (label, rows), colour in _coloured(series)]
@@ -93,7 +93,7 @@ def _curve(
 
 
 def _thin_legend(traces: list[PlotTrace], edges: int) -> None:
-    """Many edges share one entry of the legend."""
+    """Give edges one common legend entry if there are many."""
     if edges <= len(SERIES):
         return
     for index, trace in enumerate(traces[:edges]):
@@ -102,12 +102,12 @@ def _thin_legend(traces: list[PlotTrace], edges: int) -> None:
 
 
 def _bands(history: History, began: float) -> list[dict[str, Any]]:
-    """A shade over the curves for each fault keyed to time."""
+    """A shade over the curves for each fault with a planned time."""
     spans = [span for span in history.faults() if span.start is not None and span.planned.get("at") is not None]
     if len(spans) > BANDS:
         return []
     last = history.seconds
-    heights = ("top left", "middle left", "bottom left")  # labels of faults that overlap do not
+    heights = ("top left", "middle left", "bottom left")  # so that labels of overlapping faults do not overlap
     return [
         {
             "type": "rect",
@@ -122,7 +122,7 @@ def _bands(history: History, began: float) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Bar:
-    """A stretch of time in one row of the timeline."""
+    """A period in one row of the timeline."""
 
     row: int
     start: float
@@ -132,7 +132,7 @@ class Bar:
 
 
 def timeline(history: History) -> tuple[Figure, int]:
-    """Rounds of the coordinators above the nodes' states, with the faults on them; and how many nodes are left out."""
+    """The timeline: rounds of the coordinators above the nodes' states and faults; and the number of omitted nodes."""
     began = history.training_began or 0.0
     counting = {each.node for each in history.rounds()}
     coordinators = [name for name in history.nodes if name in counting]
@@ -164,7 +164,7 @@ def timeline(history: History) -> tuple[Figure, int]:
 
 
 def _shown(history: History) -> list[str]:
-    """The nodes that get a row: all of them, or in a large run those to which something happened."""
+    """The nodes that get a row: all, or in a large run the leaders and the nodes to which something happened."""
     if len(history.nodes) <= ALL_NODES:
         return list(history.nodes)
     touched = {node for span in history.faults() if span.start is not None for node in span.nodes}
@@ -176,7 +176,7 @@ def _shown(history: History) -> list[str]:
 def _round_bars(history: History, rows: dict[str, int], began: float, *, numbered: bool) -> list[PlotTrace]:
     groups: dict[str, list[Bar]] = {"round": [], "next round": [], "abandoned round": []}
     rounds = history.rounds()
-    begun_next = dict.fromkeys(rows, history.seconds)  # when each node began another round, or the end
+    begun_next = dict.fromkeys(rows, history.seconds)  # the start of each node's next round, or the end of the run
     ends: list[float] = []
     for each in reversed(rounds):
         ends.append(begun_next[each.node] if each.end is None else each.end)
@@ -216,7 +216,7 @@ def _fault_bars(history: History, rows: dict[str, int], began: float) -> list[Pl
         if span.start is None or span.action not in groups:
             continue
         end = last if span.end is None else span.end
-        least = span.start + 0.004 * last  # an instant is still to be seen
+        least = span.start + 0.004 * last  # a minimum width, so that instants are visible
         length = f", {text.duration(end - span.start)}" if span.end is not None else ""
         hover = f"{span.action} {html.escape(span.target)}{length}"
         for node in span.nodes:
@@ -246,7 +246,7 @@ def _bars(name: str, bars: Sequence[Bar], colour: str, width: float) -> PlotTrac
 
 
 def traffic(history: History) -> Figure:
-    """Bytes of the messages that were sent, by link class and kind."""
+    """The bytes of sent messages, by link class and kind."""
     sent: defaultdict[str, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
     for row in history.traffic():
         if row.direction == "sent":
@@ -288,5 +288,5 @@ def _cycle(number: int) -> list[str]:
 
 
 def link_colour(link_class: str) -> str:
-    """The colour of a link class: its own, or one that its name always leads to."""
+    """The colour of a link class: its own, or one derived from its name."""
     return LINKS.get(link_class) or SERIES[sum(link_class.encode()) % len(SERIES)]

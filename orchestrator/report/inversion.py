@@ -1,4 +1,4 @@
-"""The pictures of a model inversion attack: what clients hold, and what could be made of the embeddings they shared."""
+"""The images of a model inversion attack: the clients' images, and the guesses from the embeddings they shared."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from orchestrator.results.history import History
 from orchestrator.results.inversion import GUESSES, inversions
 from orchestrator.results.inversion import inversion as means
 
-_COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}  # channels -> PNG's type of colour: grey, with alpha, red-green-blue, with alpha
+_COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}  # channels -> PNG colour type: grey, grey with alpha, RGB, RGB with alpha
 
 
 def inversion(history: History) -> dict[str, Any] | None:
-    """A row of figures and rows of pictures for each client; None without an attack."""
+    """A row of scores and rows of images for each client; None without an attack."""
     overall = means(history)
     if overall is None:
         return None
@@ -45,23 +45,23 @@ def _client(node: str, round: int | None, data: dict[str, Any]) -> dict[str, Any
 
 
 def _figures(scores: Mapping[str, Mapping[str, float]]) -> list[tuple[str, str, str]]:
-    """Mean squared error, peak signal-to-noise ratio and what is recognised, of each kind of guess."""
+    """The mean squared error, peak signal-to-noise ratio and recognised share of each kind of guess."""
     of_each = [scores[kind] for kind in GUESSES]
     return [(f"{of['mse']:.4f}", f"{psnr(of['mse']):.1f} dB", text.percent(of["recognised"])) for of in of_each]
 
 
 def psnr(mse: float) -> float:
-    """Peak signal-to-noise ratio in dB of pictures with values from 0 to 1."""
+    """The peak signal-to-noise ratio in dB of images with values from 0 to 1."""
     return -10 * math.log10(mse) if mse else math.inf
 
 
 def _source(picture: str, shape: list[int]) -> str:
-    """What an image element shows a picture by, given in base64 with its channels first."""
+    """The data URL of an image for an HTML image element; the input is base64 with the channels first."""
     return "data:image/png;base64," + base64.b64encode(png(base64.b64decode(picture), *shape)).decode()
 
 
 def png(values: bytes, channels: int, height: int, width: int) -> bytes:
-    """Bytes (channels, height, width) as a PNG file (www.w3.org/TR/png), every line with filter 0."""
+    """Encode bytes (channels, height, width) as a PNG file (www.w3.org/TR/png), every line with filter 0."""
     planes = [values[start : start + height * width] for start in range(0, len(values), height * width)]
     pixels = bytes(value for pixel in zip(*planes, strict=True) for value in pixel)
     lines = (pixels[start : start + width * channels] for start in range(0, len(pixels), width * channels))

@@ -1,4 +1,4 @@
-"""Fills the report's page: what each section says, in words and figures, from the record alone."""
+"""The content of the report's page: words and figures of each section, from the record alone."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from orchestrator.results.rows import FaultSpan
 from orchestrator.results.verdicts import MARKS, WORST_FIRST, Verdict
 
 HERE = files("orchestrator.report")
-LOG_LIMIT = 3000  # rows of the log that the page holds; the record holds them all
+LOG_LIMIT = 3000  # rows of the log on the page; the record has all
 
 
 class Key(NamedTuple):
-    """One of the key numbers at the top."""
+    """One of the key numbers at the top of the page."""
 
     label: str
     value: str
@@ -44,7 +44,7 @@ class Key(NamedTuple):
 
 
 class LogRow(NamedTuple):
-    """One line of what happened, in words."""
+    """One row of the log, in words."""
 
     time: str
     node: str
@@ -54,7 +54,7 @@ class LogRow(NamedTuple):
 
 
 def render(history: History) -> str:
-    """The whole page as one HTML text that needs nothing else, offline."""
+    """The whole page as one HTML text that works offline, without other files."""
     style = (HERE / "style.css").read_text(encoding="utf-8")
     return _template().render(style=style, plotly=get_plotlyjs(), **context(history))
 
@@ -67,7 +67,7 @@ def _template() -> jinja2.Template:
 
 
 def context(history: History) -> dict[str, Any]:
-    """Everything that the template shows."""
+    """The variables of the template."""
     results = checks(history)
     verdict = overall(results)
     timeline, left_out = figures.timeline(history)
@@ -122,7 +122,7 @@ def context(history: History) -> dict[str, Any]:
 
 
 def _saying(results: list[Check], verdict: Verdict) -> str:
-    """The verdict in a sentence that names the checks it comes from."""
+    """A sentence with the verdict and the checks that cause it."""
     names = _named(results, verdict)
     match verdict:
         case "pass" if modelled := _named(results, "modelled"):
@@ -176,7 +176,7 @@ def _fault_colours(history: History) -> dict[str, str]:
 
 
 def _links(history: History) -> list[dict[str, Any]]:
-    """Counters by link class."""
+    """The link counters, summed by link class."""
     totals: defaultdict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTERS, 0))
     for row in history.link_counters():
         for counter in COUNTERS:
@@ -185,7 +185,7 @@ def _links(history: History) -> list[dict[str, Any]]:
 
 
 def _probes(history: History) -> list[dict[str, Any]]:
-    """Asked against measured, failed ones first."""
+    """The probes with asked and measured values, failed ones first."""
     order = [str(verdict) for verdict in WORST_FIRST]
     rows = []
     for probe in sorted(
@@ -203,7 +203,7 @@ def _probes(history: History) -> list[dict[str, Any]]:
 
 
 def _schedules(history: History) -> list[dict[str, Any]]:
-    """How well the links kept to their schedules; nothing before the run has ended."""
+    """How well the links followed their schedules; empty before the run has ended."""
     return [
         {
             **{key: event.data[key] for key in ("links", "count", "changes", "overtaken", "failures")},
@@ -246,7 +246,7 @@ def _clock(t: float | None, began: float) -> str:
 
 
 def _personalisation(history: History) -> dict[str, Any] | None:
-    """AccN, DropM, and how each edge weighs its own model."""
+    """AccN, DropM, and the last report of each edge with the weight α of its own model."""
     found = personalisation(history)
     if found is None:
         return None
@@ -257,7 +257,7 @@ def _personalisation(history: History) -> dict[str, Any] | None:
 
 
 def _privacy(history: History) -> dict[str, Any] | None:
-    """What is guaranteed of shared features, and the metrics of the first and of the last round."""
+    """The guarantee for shared features, and the metrics of the first and the last round."""
     said = statement(history)
     if said is None:
         return None
@@ -267,7 +267,7 @@ def _privacy(history: History) -> dict[str, Any] | None:
 
 
 def _late(history: History) -> list[dict[str, Any]]:
-    """Rounds that were abandoned and answers that came too late, by coordinator."""
+    """Abandoned rounds and late answers, by coordinator."""
     tally: defaultdict[str, dict[str, Any]] = defaultdict(lambda: {"late": 0, "abandoned": []})
     for event in history.events("late"):
         tally[event.node or ""]["late"] += 1
@@ -293,7 +293,7 @@ def _overruns(history: History) -> list[dict[str, Any]]:
 
 
 def _log(history: History) -> list[LogRow]:
-    """Events, states and faults in one list by time; rounds and notes are shown elsewhere."""
+    """Events, states and faults in one list, sorted by time; rounds and notes are shown elsewhere."""
     began = history.training_began or 0.0
     rows = [
         *_event_rows(history),

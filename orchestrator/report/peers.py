@@ -1,8 +1,8 @@
-"""The figures of who learned from whom, and of what it was good for: whose models each edge took into its own, from its
-events ``peers``, and its accuracy on its own test set.
+"""The figures of learning between edges: the edges whose models each edge merged into its own, from its events
+``peers``, and the resulting accuracy on its own test set.
 
-Each edge has a row along the time of training. From one meeting to the next a block shows what the edge's model was
-made of at the first: a piece for each other edge, as high as its share, the rest being the edge's own.
+Each edge has a row along the time of training. A block from each meeting to the next shows the composition of the
+edge's model after the meeting: a piece for each other edge, as high as its share. The rest is the edge's own share.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from orchestrator.results.rows import Event, Metric
 from orchestrator.results.summary import finite
 
 EVENT = "peers"
-ROWS = 16  # with more edges than these, a table of all against all is shown, without time
-HEIGHT = 0.82  # of a row, where the shares are all of a model
-COLOURS = (*SERIES, GLOBAL, "#5d6673")  # the first are those that an edge has in the other figures
+ROWS = 16  # with more edges, the figure is a table of all against all, without time
+HEIGHT = 0.82  # of a row, for a share of 100 %
+COLOURS = (*SERIES, GLOBAL, "#5d6673")  # the first ones are the edges' colours in the other figures
 
 
 def meetings(history: History) -> dict[str, list[Event]]:
-    """The meetings of each edge that had some, in order; of a round that was begun again after a restart, the last."""
+    """The meetings of each edge that had any, in order; only the last one of a round that a restart repeated."""
     rounds: defaultdict[str, dict[int | None, Event]] = defaultdict(dict)
     for event in history.events(EVENT):
         if event.node is not None:
@@ -34,7 +34,7 @@ def meetings(history: History) -> dict[str, list[Event]]:
 
 
 def peers(history: History) -> Figure:
-    """The figure; without data where no edge told of a meeting."""
+    """The figure of shares; without data if no edge reported a meeting."""
     of_edge = meetings(history)
     if len(of_edge) > ROWS:
         return _table(of_edge)
@@ -55,7 +55,7 @@ def peers(history: History) -> Figure:
 
 
 def own_accuracy(history: History) -> Figure:
-    """Of each edge that met others, on its own test set, after each meeting; without data where there is no such."""
+    """The figure of accuracy, by round, of each edge that met others, on its own test set; without data if none did."""
     of_edge = meetings(history)
     rows: dict[str, list[Metric]] = {edge: [] for edge in of_edge}
     for metric in history.metrics("accuracy", "own"):
@@ -83,7 +83,7 @@ def own_accuracy(history: History) -> Figure:
 
 
 def _row(row: int, events: Sequence[Event], began: float, end: float) -> Iterable[dict[str, Any]]:
-    """A bar for each piece of each block: x is its middle, base its upper edge, since rows are counted downwards."""
+    """A bar for each piece of each block. x is its middle and base its upper end, since rows count downwards."""
     times = [event.t for event in events] + [max(end, events[-1].t)]
     for event, until in zip(events, times[1:], strict=True):
         top = row - HEIGHT / 2
@@ -108,7 +108,7 @@ def _hover(event: Event, peer: str, share: float) -> str:
 
 
 def _merged(pieces: Iterable[dict[str, Any]], edges: Sequence[str]) -> list[PlotTrace]:
-    """One trace for each edge that was learned from, for the legend, in a colour of its own as far as they reach."""
+    """One trace, and so one legend entry, per edge that others learned from. Colours repeat if there are too few."""
     by_peer: dict[str, list[dict[str, Any]]] = {edge: [] for edge in edges}
     for piece in pieces:
         by_peer.setdefault(piece["peer"], []).append(piece)
@@ -127,7 +127,7 @@ def _merged(pieces: Iterable[dict[str, Any]], edges: Sequence[str]) -> list[Plot
 
 
 def _table(of_edge: dict[str, list[Event]]) -> Figure:
-    """Mean share over an edge's meetings, every edge against every other."""
+    """A table of every edge against every other: the mean share over an edge's meetings."""
     edges = list(of_edge)
     rows = [
         [sum(event.data.get("shares", {}).get(peer, 0.0) for event in events) / len(events) for peer in edges]

@@ -1,6 +1,6 @@
-"""Where the nodes and links stand in the report's picture: tiers as rows, each parent above its children.
+"""The layout of nodes and links in the report's picture: tiers as rows, each parent above its children.
 
-Pure geometry and wording; the page's template draws it as SVG.
+It computes only geometry and texts; the page's template draws them as SVG.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from orchestrator.results.rows import LinkCounters
 
 WIDTH = 1120.0
 MARGIN = 28.0
-ARC = 62.0  # the height of the highest arc between nodes of a row
-LABELLED = 26.0  # the distance of neighbours from which on nodes carry a label
+ARC = 62.0  # height of the highest arc between nodes of a row
+LABELLED = 26.0  # minimum distance of neighbours for labels
 TIERS = ("cloud", "edge", "device")
 LARGEST = {"cloud": 17.0, "edge": 14.0, "device": 11.0}  # half the size of a node in px
 
 
 @dataclass(frozen=True)
 class Dot:
-    """A node in the picture. ``mark`` is the colour of the ring that tells of faults, or empty."""
+    """A node in the picture. ``mark`` is the colour of the ring that marks faults, or empty."""
 
     name: str
     tier: str
@@ -36,7 +36,7 @@ class Dot:
     y: float
     size: float
     label: str
-    beside: bool  # the label stands beside the node, not below it
+    beside: bool  # the label is beside the node, not below it
     mark: str
     faults: int
     away: bool
@@ -45,7 +45,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class LinkLine:
-    """A link in the picture, both directions in one. ``special`` ones differ from the rest of their class."""
+    """A link in the picture, for both directions. ``special``: its profile differs from the usual one of its class."""
 
     path: str
     colour: str
@@ -73,7 +73,7 @@ class Picture:
 
 
 def picture(history: History) -> Picture:
-    """The topology of a run, with what happened to its nodes and links."""
+    """The topology of a run, with the faults and states of its nodes and the traffic of its links."""
     places, sizes, height = _places(history.nodes)
     usual = _usual_profiles(history.plan.get("links", []))
     return Picture(
@@ -96,7 +96,7 @@ def describe(profile: Mapping[str, Any]) -> str:
 def _places(
     nodes: Mapping[str, Mapping[str, Any]],
 ) -> tuple[dict[str, tuple[float, float]], dict[str, float], float]:
-    """Each node's centre, each tier's pitch, and the height of the picture."""
+    """(centre of each node, pitch of each tier, height of the picture)."""
     tiers = [tier for tier in TIERS if any(node["tier"] == tier for node in nodes.values())]
     places: dict[str, tuple[float, float]] = {}
     pitches: dict[str, float] = {}
@@ -124,22 +124,22 @@ def _places(
 def _blocks(
     members: Sequence[str], nodes: Mapping[str, Mapping[str, Any]], places: Mapping[str, tuple[float, float]]
 ) -> list[tuple[float, float, list[str]]]:
-    """A tier's nodes by parent: (left, width, names), the parents from left to right."""
+    """A tier's nodes grouped by parent as (left, width, names), with the parents from left to right."""
     by_parent: defaultdict[str | None, list[str]] = defaultdict(list)
     for name in members:
         parent = nodes[name].get("parent")
         by_parent[parent if parent in places else None].append(name)
     parents = sorted(by_parent, key=lambda parent: places[parent][0] if parent else -1.0)
     width = (WIDTH - 2 * MARGIN) / len(parents)
-    if len(members) == len(parents):  # one child each: keep the children right below
+    if len(members) == len(parents):  # one child per parent: keep each child directly below
         width = (WIDTH - 2 * MARGIN) / max(len(members), len(parents))
     return [(MARGIN + index * width, width, by_parent[parent]) for index, parent in enumerate(parents)]
 
 
 def _pitch(blocks: Sequence[tuple[float, float, list[str]]], *, leaves: bool) -> float:
-    """The distance of neighbours at which the fullest block still has no more than about four rows.
+    """The distance of neighbours at which the fullest block has at most about four rows.
 
-    A tier with children spreads over the whole width, so that each node stands above its own.
+    A tier with children spreads over the whole width, so that each node is above its own children.
     """
     width = min(width for _, width, _ in blocks)
     fullest = max(len(names) for _, _, names in blocks)
@@ -183,7 +183,7 @@ def _dots(history: History, places: Mapping[str, tuple[float, float]], pitches: 
 
 
 def _label(name: str, tier: str, pitch: float) -> str:
-    """The whole name where there is room for it, else what tells it from the others of its tier."""
+    """The whole name if there is room for it; else the part without the tier, or an empty text."""
     if pitch >= 7 * len(name):
         return name
     short = name.removeprefix(f"{tier}-")
@@ -221,7 +221,7 @@ def _direction(link: Mapping[str, Any], totals: Mapping[tuple[str, str], LinkCou
 
 
 def _path(one: tuple[float, float], other: tuple[float, float]) -> str:
-    """A gentle curve between rows, an arc above its row between neighbours."""
+    """An SVG path: a curve between rows, or an arc above the row between nodes of one row."""
     (x1, y1), (x2, y2) = sorted((one, other), key=lambda place: (place[1], place[0]))
     if y1 == y2:
         lift = min(ARC, 20 + abs(x2 - x1) * 0.09)
@@ -231,7 +231,7 @@ def _path(one: tuple[float, float], other: tuple[float, float]) -> str:
 
 
 def _usual_profiles(links: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """The profile that most links of a class have."""
+    """The most frequent profile of each link class."""
     by_class: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for link in links:
         by_class[link["link_class"]].append(link["profile"])

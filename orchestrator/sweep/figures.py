@@ -17,12 +17,12 @@ from orchestrator.results.targets import Judged, accuracy_series, bytes_between,
 from orchestrator.sweep.reading import Combination, Target
 
 Figures = Mapping[str, float]
-"""By name: ``final.global``, ``best.clients`` (fractions), ``to_target.seconds`` ... What a run lacks is not there."""
+"""By name: ``final.global``, ``best.clients`` (fractions), ``to_target.seconds`` ... Missing figures are left out."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one combination. ``verdict`` is None, and ``error`` says why, where there is nothing to judge."""
+    """The result of one combination. If its run did not complete, ``verdict`` is None and ``error`` has the reason."""
 
     combination: Combination
     run: Path | None
@@ -54,13 +54,12 @@ class Spread:
 
 
 def figures(history: History, target: Target | None) -> Figures:
-    """What a run came to. Bytes are those delivered by each class of links in the training, headers included.
+    """The figures of a run. Bytes are those delivered by each class of links in training, headers included.
 
-    ``final.``, ``best.`` global, clients, edges; ``best.target`` of those that the target is about; ``rounds``;
-    ``seconds`` of training, ``wall_seconds`` of the host; ``bytes_per_round.`` link class; ``to_target.`` rounds,
-    seconds, bytes.link class, where the target was reached;
-    ``personalisation.``, ``privacy.``, ``inversion.`` the numbers of the run's summary under these names, where it is
-    about that.
+    ``final.``, ``best.``: accuracy of global, clients, edges. ``best.target``: best accuracy in the target's scope.
+    ``rounds``; ``seconds`` of training; ``wall_seconds`` of the host. ``bytes_per_round.``: by link class.
+    ``to_target.``: rounds, seconds, bytes.link class, if the target was reached.
+    ``personalisation.``, ``privacy.``, ``inversion.``: the numbers under these names in the run's summary, if any.
     """
     found: dict[str, float] = {}
     for judged in get_args(Judged):
@@ -81,7 +80,7 @@ def figures(history: History, target: Target | None) -> Figures:
 
 
 def _numbers(facts: Mapping[str, Any], above: str = "") -> dict[str, float]:
-    """The numbers in nested mappings, by their path."""
+    """The numbers in nested mappings, by dotted path."""
     found: dict[str, float] = {}
     for name, fact in facts.items():
         if isinstance(fact, Mapping):
@@ -103,7 +102,7 @@ def _to_target(history: History, target: Target) -> dict[str, float]:
 
 
 def spreads(runs: Sequence[Figures]) -> dict[str, Spread]:
-    """Each figure over the runs that have it."""
+    """The spread of each figure over the runs that have it."""
     found = {}
     for name in dict.fromkeys(name for run in runs for name in run):
         values = [run[name] for run in runs if name in run]

@@ -1,4 +1,4 @@
-"""The sweep file: which scenario, in which cases, with which seeds, and what is compared.
+"""The sweep file: a scenario, its cases, its seeds and the target to compare.
 
     scenario: ../dropout.yaml
     cases:
@@ -9,7 +9,7 @@
     seeds: [1, 2, 3]
     target: {accuracy: 70%}
 
-Every case is run with every combination of the varied values and with every seed.
+A sweep runs every case with every combination of the varied values and with every seed.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ Nodes = Annotated[list[str], Field(min_length=1)]
 
 
 class Target(Strict):
-    """The accuracy to which rounds, seconds and bytes are counted: on the global test set, or the mean over clients,
-    over edges or over some nodes, each on its own test set."""
+    """The target accuracy; rounds, seconds and bytes are counted until it is reached. It is measured on the global test
+    set, or as the mean over clients, edges or named nodes, each on its own test set."""
 
     accuracy: Fraction = Field(gt=0)
     scope: Literal["global", "own"] = "global"
@@ -59,17 +59,17 @@ class Target(Strict):
 
     @property
     def nodes(self) -> list[str]:
-        """Those that are named, if any."""
+        """The named nodes, if any."""
         return [] if isinstance(self.of, str) else self.of
 
     @property
     def whose(self) -> str:
-        """Whose own test sets, in words."""
+        """The owners of the test sets, in words."""
         return self.of if isinstance(self.of, str) else ", ".join(self.of)
 
 
 class SweepFile(Strict):
-    """What a sweep file may say; `cases` and `vary` hold the same paths as `--set`."""
+    """The keys of a sweep file; `cases` and `vary` use the same paths as `--set`."""
 
     name: Name = Field(description="default: the file's name")
     scenario: str = Field(description="relative to the sweep's file")
@@ -81,7 +81,7 @@ class SweepFile(Strict):
 
 @dataclass(frozen=True)
 class Combination:
-    """One run of the sweep: the scenario under these overrides, each of them as `--set` takes it."""
+    """One run of the sweep: the scenario with these overrides, each in the form of `--set`."""
 
     case: str
     seed: int
@@ -91,7 +91,7 @@ class Combination:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep file that was read; its combinations case by case, in the order of the file."""
+    """A sweep file after reading; its combinations are ordered by case, in the order of the file."""
 
     name: str
     file: Path
@@ -106,7 +106,7 @@ class Sweep:
 
 
 def load(file: Path, overrides: Sequence[str] = ()) -> Sweep:
-    """Read a sweep file and the scenario in every combination; ``overrides`` hold for all of them.
+    """Read a sweep file and the scenario in every combination; ``overrides`` apply to all combinations.
 
     Raises ScenarioError, which lists every problem with file, line and YAML path.
     """
@@ -124,7 +124,7 @@ def load(file: Path, overrides: Sequence[str] = ()) -> Sweep:
 
 
 def assignment(path: str, value: Any) -> str:
-    """An override as `--set` takes it."""
+    """An override in the form of `--set`."""
     written = yaml.safe_dump(value, default_flow_style=True, width=2**20, sort_keys=False, allow_unicode=True)
     return f"{path}={written.removesuffix(_END_OF_SCALAR).strip()}"
 
@@ -132,9 +132,9 @@ def assignment(path: str, value: Any) -> str:
 def _combinations(
     read: SweepFile, source: Document, scenario: Path, text: str, common: Sequence[str]
 ) -> tuple[Combination, ...]:
-    """Every combination, its scenario checked; what is wrong is told with its place in the sweep's file."""
+    """All combinations, with checked scenarios. Problems are reported with their place in the sweep file."""
     combinations: list[Combination] = []
-    found: dict[tuple[str, str, str], Problem] = {}  # each once, with the first case that has it
+    found: dict[tuple[str, str, str], Problem] = {}  # each problem once, with its first case
     cases: Mapping[str, Mapping[str, Any]] = read.cases or {scenario.stem: {}}
     for (case, own), varied in itertools.product(cases.items(), _products(read.vary)):
         name = ", ".join([case, *(assignment(path, value) for path, value in varied.items())])
@@ -166,12 +166,12 @@ def _products(vary: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _places(source: Document, above: KeyPath, overrides: Mapping[str, Any]) -> dict[str, str]:
-    """The overrides as assignments, each with the place in the sweep's file that says it."""
+    """The overrides as assignments, each with its place in the sweep file."""
     return {assignment(path, value): source.place((*above, path)) for path, value in overrides.items()}
 
 
 def _contradictions(read: SweepFile, source: Document) -> Iterator[Problem]:
-    """What is well-formed but cannot be meant."""
+    """Problems of a well-formed sweep file that makes no sense."""
     for path, values in read.vary.items():
         if not values:
             yield Problem(source.place(("vary", path)), dotted(("vary", path)), "give at least one value")

@@ -1,4 +1,4 @@
-"""Carry out a sweep: run what has not been run yet, and write down what there is after every run."""
+"""Execution of a sweep: run the combinations that have no complete run, and write the tables after every run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from orchestrator.sweep.tables import markdown, to_json
 
 @dataclass(frozen=True)
 class SweepOutcome:
-    """How a sweep ended, and with which exit code."""
+    """The outcome of a sweep, with its exit code."""
 
     sweep: Sweep
     directory: Path
@@ -48,10 +48,10 @@ class SweepOutcome:
 def carry_out(
     sweep: Sweep, directory: Path, *, workers: int | None, again: bool = False, tell: Callable[[str], None]
 ) -> SweepOutcome:
-    """Run every combination of a sweep in ``directory``, one after another; sweep.json and sweep.md follow each run.
+    """Run every combination of a sweep in ``directory``, one after another; write sweep.json and sweep.md after each.
 
-    A combination whose run is complete there, with an equal plan, is not run again, unless ``again``; a failed one does
-    not end the sweep, an interrupted one does. ``workers`` as for `launch`; ``tell`` prints a line for people.
+    A combination that has a complete run with an equal plan in ``directory`` is not repeated, unless ``again``. A
+    failed run does not end the sweep; an interrupted one does. ``workers`` as for `launch`; ``tell`` prints a line.
     """
     sweeper = _Sweeper(sweep, directory, workers, {} if again else complete_runs(directory), tell)
     results: list[Result] = []
@@ -75,7 +75,7 @@ def _write(sweep: Sweep, directory: Path, results: Sequence[Result]) -> None:
 
 
 class _Sweeper:
-    """Runs combinations, see `carry_out`."""
+    """Runs the combinations, see `carry_out`."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class _Sweeper:
         self.interrupted = False
 
     def run(self, combination: Combination) -> Result:
-        """Run a combination, or find its run."""
+        """Run a combination, or find its complete run."""
         try:
             with placed(self._sweep.scenario, combination.overrides):
                 plan = prepared_plan(combination.scenario, self._sweep.scenario)
@@ -135,7 +135,7 @@ class _Sweeper:
 
 
 def complete_runs(directory: Path) -> dict[str, Path]:
-    """The runs in a folder that came to their end, by what their plan.json holds."""
+    """The complete runs in a folder, by the content of their plan.json."""
     found = {}
     for run in known_runs(directory):
         try:
@@ -144,7 +144,7 @@ def complete_runs(directory: Path) -> dict[str, Path]:
                 if outcome is not None and outcome.ended in COMPLETE:
                     found[json.dumps(history.plan)] = run.path
         except OrchestratorError:
-            continue  # what cannot be read is run again
+            continue  # an unreadable run is repeated
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a sweep came to: sweep.json for programs, a table for people, in a terminal or in Markdown."""
+"""The results of a sweep: sweep.json for programs, and a table for people, in a terminal or in Markdown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Write = Callable[[float], str]
 
 @dataclass(frozen=True)
 class Column:
-    """Figures whose name is ``figure``, or begins with it where it ends with a dot (then one for each link class)."""
+    """A column of the figure named ``figure``; if that ends with a dot, of all figures with this prefix (one per link
+    class)."""
 
     heading: str
     figure: str
@@ -28,7 +29,7 @@ class Column:
 
 
 def to_json(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
-    """Plain JSON values: each case with the mean, standard deviation and count of every figure, and with its runs."""
+    """The results as plain JSON: per case the mean, standard deviation and count of every figure, and the runs."""
     cases = []
     for case, combinations in sweep.cases.items():
         own = _of(case, results)
@@ -52,7 +53,7 @@ def to_json(sweep: Sweep, results: Sequence[Result]) -> dict[str, Any]:
 
 
 def table(sweep: Sweep, results: Sequence[Result], columns: Sequence[Column]) -> list[list[list[str]]]:
-    """Rows of cells of lines: the headings, then one row for each case. Columns that would be empty are left out."""
+    """Rows of cells of lines: the headings, then one row per case. Empty columns are left out."""
     by_case = {case: _of(case, results) for case in sweep.cases}
     found = {case: spreads([each.figures for each in own]) for case, own in by_case.items()}
     columns = [column for column in columns if any(_named(column, each) for each in found.values())]
@@ -64,7 +65,7 @@ def table(sweep: Sweep, results: Sequence[Result], columns: Sequence[Column]) ->
 
 
 def markdown(sweep: Sweep, results: Sequence[Result]) -> str:
-    """sweep.md: the table, how to read it, and what failed."""
+    """The text of sweep.md: the table, its legend, and the failed runs."""
     columns = [*_accuracies(sweep.target), *_to_target(sweep.target), *_COSTS]
     headings, *rows = [[_in_markdown(cell) for cell in row] for row in table(sweep, results, columns)]
     lines = [headings, ["---", *["---:"] * (len(headings) - 2), "---"], *rows]
@@ -75,12 +76,12 @@ def markdown(sweep: Sweep, results: Sequence[Result]) -> str:
 
 
 def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> None:
-    """The table in parts, so that it fits a terminal, and what failed."""
+    """Print the table in parts, so that it fits a terminal, and the failed runs."""
     write(console, Text(_legend(sweep), style="dim"))
     for columns in (_accuracies(sweep.target), _to_target(sweep.target), _COSTS):
         headings, *rows = table(sweep, results, columns)
         if len(headings) == 2:
-            continue  # the case and its verdicts: nothing to show of it
+            continue  # only the case and its verdicts: no figures to show
         write(console, "")
         figures = range(1, len(headings) - 1)
         titles = [" ".join(cell) for cell in headings]
@@ -132,7 +133,7 @@ def _named(column: Column, found: Mapping[str, Spread]) -> list[str]:
 
 
 def _cell(column: Column, found: Mapping[str, Spread], runs: int) -> list[str]:
-    """One line for each figure; in how many of the ``runs`` it is, where not in all."""
+    """One line per figure; with the number of runs that have it, if fewer than ``runs``."""
     lines = []
     for name in _named(column, found):
         spread = found[name]
@@ -144,7 +145,7 @@ def _cell(column: Column, found: Mapping[str, Spread], runs: int) -> list[str]:
 
 
 def _in_words(spread: Spread, write: Write) -> str:
-    """ "84.2 ± 1.1%", "7.01 s ± 986 ms": a unit that both have is written once."""
+    """ "84.2 ± 1.1%", "7.01 s ± 986 ms": a common unit is written once."""
     mean = write(spread.mean)
     if spread.deviation is None:
         return mean

@@ -1,8 +1,8 @@
-"""Many `tc` commands in one process, and what became of each: ``tc -force -json -statistics -batch -``. Pure, no I/O.
+"""Many `tc` commands in one process, and the result of each: ``tc -force -json -statistics -batch -``. Pure, no I/O.
 
-With ``-force`` tc goes on after a command that fails, and tells which line that was (tc(8), -force). A command that
-shows something prints one JSON array if it succeeds, and nothing if it fails. Standard output and error are read as one
-stream, in which all of this stands in the order of the commands.
+With ``-force`` tc continues after a command that fails, and prints the number of its line (tc(8), -force). A show
+command prints one JSON array if it succeeds, and nothing if it fails. Standard output and error are one stream, in the
+order of the commands.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from netem.errors import TcError
 
 ARGUMENTS = ("tc", "-force", "-json", "-statistics", "-batch", "-")
 END = "end"
-"""A word that tc does not know: its complaint of that line tells that those before are done."""
+"""An unknown command: tc's error for its line shows that all lines before it are done."""
 _FAILED = re.compile(r"Command failed \S+:(\d+)$")
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What one command has shown, "" if nothing; and what tc has complained of, "" if it succeeded."""
+    """Output of one command, "" if none, and tc's error message, "" if the command succeeded."""
 
     shown: str = ""
     error: str = ""
 
 
 def failed_line(said: str) -> int | None:
-    """The number of the line that tc says has failed, if that is what it says here."""
+    """The number of the failed line, if `said` reports one; otherwise None."""
     match = _FAILED.match(said)
     return int(match[1]) if match else None
 
 
 def replies(commands: Sequence[Sequence[str]], said: str, first: int = 1) -> list[Reply]:
-    """What became of each command, from what tc has said; `first` is the first one's line in the whole batch.
+    """The result of each command, parsed from tc's output `said`; `first` is the line number of the first command.
 
-    Raises TcError if it has said something else.
+    Raises TcError if the output does not fit the commands.
     """
     shown, complaints, unexplained = _parts(said)
     arrays = iter(shown)
@@ -56,7 +56,7 @@ def replies(commands: Sequence[Sequence[str]], said: str, first: int = 1) -> lis
 
 
 def _parts(said: str) -> tuple[list[str], dict[int, str], str]:
-    """The JSON arrays; by line of the batch, what was said before it was told to have failed; what else was said."""
+    """The JSON arrays, the error messages by line of the batch, and the rest of the output."""
     decoder = json.JSONDecoder()
     arrays: list[str] = []
     complaints: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""A conversation in JSON lines over two pipes that neither end can bring to a stop."""
+"""Requests and replies in JSON lines over two pipes, without blocking."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ PENDING_LIMIT = 64 * 1024 * 1024
 
 
 class Console:
-    """Requests from one descriptor, replies and events to another; neither reading nor writing ever waits.
+    """Requests from one descriptor, replies and events to another; neither reading nor writing ever blocks.
 
-    `open` turns False at the end of the input, when the reader of the output has gone, and when it lets more than
-    PENDING_LIMIT bytes pile up.
+    `open` becomes False at the end of the input, when the reader of the output has closed, and when more than
+    PENDING_LIMIT bytes of output are pending.
     """
 
     def __init__(self, reading: int, writing: int) -> None:
@@ -27,7 +27,7 @@ class Console:
         os.set_blocking(writing, False)
 
     def requests(self) -> list[object]:
-        """The requests that have arrived in full; None for a line that is not JSON."""
+        """The requests that have arrived completely; None for a line that is not JSON."""
         try:
             data = os.read(self.reading, 1 << 20)
         except BlockingIOError:
@@ -43,7 +43,7 @@ class Console:
         self.flush()
 
     def flush(self) -> bool:
-        """Write what the reader takes; False while something is left."""
+        """Write as much as the reader accepts; False while output is pending."""
         try:
             while self._pending:
                 written = os.write(self.writing, self._pending)

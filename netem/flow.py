@@ -1,49 +1,48 @@
-"""How long messages take over a TCP connection that crosses a shaped link, by published models instead of packets.
+"""Transfer times of messages over a TCP connection that crosses a shaped link, by published models without packets.
 
-A `Flow` moves *rounds*: the packets that the window lets go in one round trip (Cardwell, Savage and Anderson,
-"Modeling TCP latency", INFOCOM 2000). A round takes a microsecond or two to compute (with jitter, a packet does), and
-once the window fills a link without loss, the rest of a message is one. Nothing is sent and nobody waits; a seed gives
-the same times again.
+A `Flow` moves *rounds*: the packets that the window allows in one round trip (Cardwell, Savage and Anderson,
+"Modeling TCP latency", INFOCOM 2000). Computing a round takes one to two microseconds (with jitter, each packet does).
+Once the window fills a link without loss, the rest of a message is one round. The model sends nothing and never waits;
+the same seed gives the same times.
 
-**The link** is that of `netem.impair`, headers included. A round let go at t begins to leave at b = max(t, end of the
-queue) and has left at b + n s, with s the time of a full frame at the rate. Its packets arrive the latency and a
-jitter later, in order, so that a burst waits for the largest of its jitters. The first acknowledgement, which lets the
-next round go, is there at b + s + both latencies. Where there is jitter, each packet and each acknowledgement is
-followed by itself: what a late one lets go is late, and may be held up again. Acknowledgements, one per two packets
-(RFC 5681), that take longer than the data set the pace instead. What the buffer does not hold when the queue is
-longest is dropped. Other losses come one by one, or in the bursts of the Gilbert–Elliott chain.
+**The link** is that of `netem.impair`, headers included. A round released at t begins to leave at b = max(t, end of the
+queue) and has left at b + n s, where s is the time of a full frame at the rate. Its packets arrive the latency and a
+jitter later, in order, so that a burst waits for the largest of its jitters. The first acknowledgement, which releases
+the next round, arrives at b + s + both latencies. With jitter, the model follows each packet and each acknowledgement:
+a late acknowledgement releases its packets late, and jitter may delay them again. Acknowledgements (one per two
+packets, RFC 5681) that take longer than the data set the pace instead. Packets beyond the buffer at the longest queue
+are dropped. Other losses are independent, or bursts of the Gilbert–Elliott chain.
 
-**The sender** is Linux':
+**The sender** models Linux:
 
-- The window is 10 packets at first (RFC 6928). It grows by what is acknowledged (slow start, RFC 5681) if half of it
-  was in use or data waited for it (RFC 7661), and is halved for each retransmission timeout of idleness (RFC 2861;
+- The initial window is 10 packets (RFC 6928). It grows by the acknowledged packets (slow start, RFC 5681) if half of it
+  was in use or data waited for it (RFC 7661). It is halved for each retransmission timeout of idleness (RFC 2861;
   tcp_slow_start_after_idle in Linux' ip-sysctl documentation).
-- Slow start ends at its threshold, or when the acknowledgements of a round keep coming for half a round trip, or come
+- Slow start ends at its threshold, or when the acknowledgements of a round keep coming for half a round trip, or are
   late by an eighth of one, 4 to 16 ms (HyStart: Ha and Rhee, "Taming the elephants", Computer Networks 55, 2011; the
   thresholds are those of Linux).
-- After that CUBIC (RFC 9438: beta 0.7, C 0.4, fast convergence, Reno-friendly region); in Linux it grows by at least
+- Then CUBIC follows (RFC 9438: beta 0.7, C 0.4, fast convergence, Reno-friendly region). Linux' CUBIC grows by at least
   one packet in 20 until its first loss.
-- A loss is known a round trip later (RACK, RFC 8985). The packet goes again with the next round, which has 0.7 of the
-  size (PRR, RFC 6937), and what is behind it waits. Losses within one round trip shrink the window once. Where nothing
-  else is left to be sent, it goes when the third packet after it is acknowledged, or a quarter of a round trip after
-  the first is.
-- A loss at the end of a message, which nothing behind it betrays, is repaired by a probe after two round trips (TLP,
-  RFC 8985) or by the retransmission timeout (RFC 6298; round trip + 200 ms, doubling), after which the window is 1.
-- No window exceeds `netem.sender.MAX_WINDOW` (tcp_wmem, tcp(7)); after 15 timeouts the connection has given up
+- The sender detects a loss a round trip later (RACK, RFC 8985). It retransmits the packet with the next round, which
+  has 0.7 of the size (PRR, RFC 6937); later packets wait for it. Losses within one round trip shrink the window once.
+  If nothing else is left to send, it retransmits when the third packet after the lost one is acknowledged, or a quarter
+  of a round trip after the first is.
+- If a loss is at the end of a message, no later packet reveals it. It is repaired by a probe after two round trips
+  (TLP, RFC 8985) or by the retransmission timeout (RFC 6298; round trip + 200 ms, doubling); then the window is 1.
+- No window exceeds `netem.sender.MAX_WINDOW` (tcp_wmem, tcp(7)). After 15 timeouts the connection gives up
   (tcp_retries2), and nothing arrives any more.
 
-Corrupted packets are lost to TCP by its checksum; duplicated ones take time on the link and do nothing else; packets
-that overtake others change nothing, since the others are waited for and Linux takes its spurious reactions back
-(RFC 4015).
+TCP loses corrupted packets by its checksum. Duplicated packets only take time on the link. Packets that overtake others
+have no effect, because the receiver waits for the others and Linux undoes its spurious reactions (RFC 4015).
 
-**How far to trust it.** `benchmarks.transfers` compares it with Linux over the userspace engine (40 kB to 7 MB, 20 and
+**Accuracy.** `benchmarks.transfers` compares it with Linux over the userspace engine (40 kB to 7 MB, 20 and
 100 Mbit/s, 10 and 80 ms). Medians are within 5 % without loss, and within 7 % with jitter. With 1 % of loss they are
 within a third, most within a tenth; single transfers vary as much as the real ones. A transfer of few rounds takes a
-whole number of round trips, so its time jumps where the model takes one round more or less than Linux. Left out are
-other traffic on the link, acknowledgements that are lost or queue behind data, delayed acknowledgements, reordering by
-TCP's own measure, the receive window while it grows, the work of processors (1 to 2 ms a message), and congestion
-control other than CUBIC. A small message less than a round trip before a large one joins its round; in Linux it can
-make HyStart miss the full link, and slow start overshoot.
+whole number of round trips, so its time jumps if the model takes one round more or less than Linux. Not modelled: other
+traffic on the link, acknowledgements that are lost or queue behind data, delayed acknowledgements, reordering by TCP's
+own measure, the growth of the receive window, processing time (1 to 2 ms a message), and congestion control other than
+CUBIC. A small message less than a round trip before a large one joins its round; in Linux it can make HyStart miss the
+full link, so that slow start overshoots.
 """
 
 from __future__ import annotations
@@ -63,15 +62,15 @@ from netem.sender import Sender
 GIVE_UP = 2**15  # times the first timeout, tcp_retries2
 
 SETUP_ROUND_TRIPS = 5.0
-"""Round trips from connect to the first byte of a message: TCP 1, the greetings of ZMTP 2, since libzmq sends them in
-pieces (RFC 23 of ZeroMQ), hello and welcome, initiate and ready of CURVE 2 (RFC 26 of ZeroMQ)."""
+"""Round trips from connect to the first byte of a message: TCP 1, the greetings of ZMTP 2, because libzmq sends them
+in pieces (RFC 23 of ZeroMQ), hello and welcome, initiate and ready of CURVE 2 (RFC 26 of ZeroMQ)."""
 
 
 COUNTED = ("offered", "offered_bytes", "lost", "overflowed", "duplicated", "corrupted", "reordered")
 
 
 class Flow:
-    """One TCP connection over one direction of a link: when what is written to it arrives, first in, first out.
+    """Arrival times of messages on one TCP connection over one direction of a link, first in, first out.
 
     Times are seconds on any clock, and never decrease from call to call. ``backward`` carries the acknowledgements.
     """
@@ -80,15 +79,15 @@ class Flow:
         self._random = Random(seed)
         self._path = Path(forward, backward, self._random)
         self._sender = Sender(self._path.round_trip)
-        self._messages: deque[_Message] = deque()  # not arrived yet
-        self._rounds: deque[_Round] = deque()  # in which those were sent
+        self._messages: deque[_Message] = deque()  # not yet arrived
+        self._rounds: deque[_Round] = deque()  # the rounds that carry those messages
         self._number = 0
         self._cut_at: float | None = None
 
     @property
     def counters(self) -> Counters:
-        """What the link has seen when all that was sent has arrived: what TCP notices as drawn, the rest (duplicated,
-        reordered) as expected."""
+        """The link's counters once everything sent has arrived. Counts that TCP notices are random draws, the others
+        (duplicated, reordered) are expectations."""
         sender = self._sender
         gone = sender.lost + sender.overflowed
         duplicated = round(sender.duplicated)
@@ -105,7 +104,7 @@ class Flow:
         )
 
     def open(self, now: float) -> float:
-        """Begin a new connection, and forget what was in flight; seconds until it carries its first message."""
+        """Begin a new connection and discard messages in flight; returns the seconds until its first message."""
         self._messages.clear()
         self._rounds.clear()
         counted = {name: getattr(self._sender, name) for name in COUNTED}
@@ -114,9 +113,9 @@ class Flow:
         return SETUP_ROUND_TRIPS * self._path.round_trip
 
     def send(self, now: float, size: int, *, more: bool = False) -> float:
-        """When the receiver has the last byte of a message of ``size`` bytes; infinity while the link is cut.
+        """Arrival time of the last byte of a message of ``size`` bytes; infinity while the link is cut.
 
-        ``more``: another message follows at once, which betrays a loss at the end of this one.
+        ``more``: another message follows immediately, which reveals a loss at the end of this one.
         """
         if self._messages:
             self._forget(now)
@@ -129,9 +128,9 @@ class Flow:
         return message.arrival
 
     def reshape(self, now: float, forward: LinkProfile, backward: LinkProfile) -> list[float]:
-        """Continue over another link; new arrival times of the messages still in flight, in order.
+        """Change the link's profiles; returns the new arrival times of the messages in flight, in order.
 
-        What was let go before keeps its times; the rest goes the new way.
+        Packets released before keep their times; the rest takes the new link.
         """
         self._forget(now)
         changed = [] if self._cut_at is not None else self._rewind([each.let_go(now) for each in self._rounds])
@@ -141,7 +140,7 @@ class Flow:
         return [message.arrival for message in self._messages]
 
     def cut(self, now: float) -> None:
-        """Nothing crosses any more, and what is on its way is lost. Messages may still be sent, and wait."""
+        """Cut the link: packets in flight are lost. Messages may still be sent; they wait."""
         if self._cut_at is not None:
             return
         self._forget(now)
@@ -155,10 +154,10 @@ class Flow:
         self._sender.lost += lost
 
     def restore(self, now: float) -> list[float]:
-        """Undo a cut; new arrival times of the messages in flight, in order.
+        """Undo a cut; returns the new arrival times of the messages in flight, in order.
 
-        Nobody told TCP. Its timer has expired again and again since, after ever longer waits, and the first attempt
-        that crosses is that of the next expiry (RFC 6298).
+        TCP is not notified. Its timer has expired repeatedly during the cut, with growing waits. The first attempt that
+        crosses is at the next expiry (RFC 6298).
         """
         self._forget(now)
         waiting = [message for message in self._messages if message.arrival == math.inf]
@@ -187,7 +186,7 @@ class Flow:
                 rounds.popleft()
 
     def _rewind(self, kept: Sequence[int]) -> list[_Message]:
-        """Go back to the first round not all of whose packets are kept; the messages that are to be sent from there."""
+        """Undo the rounds from the first one that is not kept completely; returns the messages to send again."""
         place = next((place for place, each in enumerate(self._rounds) if kept[place] < each.packets), None)
         if place is None:
             return []
@@ -203,7 +202,7 @@ class Flow:
         return again
 
     def _carry(self, message: _Message, now: float) -> None:
-        """Send what is left of a message, round by round, and set when it arrives."""
+        """Send the rest of a message, round by round, and set its arrival time."""
         sender, path, rounds = self._sender, self._path, self._rounds
         pace, number, rest = path.pace, message.number, message.rest
         if sender.sent and now > sender.next and now - sender.released > sender.timeout:
@@ -236,7 +235,7 @@ class _Message:
     number: int
     written: float
     packets: int
-    rest: int  # packets to be sent
+    rest: int  # packets still to send
     missing: int  # bytes that the last packet lacks to be full
     more: bool
     arrival: float = math.inf
@@ -244,7 +243,7 @@ class _Message:
 
 @dataclass(slots=True)
 class _Round:
-    """Packets let go together, or one after the other if ``clocked``, and the sender's state before."""
+    """Packets released together, or one after the other if ``clocked``, and the sender's state before them."""
 
     start: float
     begin: float
@@ -256,13 +255,13 @@ class _Round:
     state: dict[str, Any]
 
     def let_go(self, now: float) -> int:
-        """How many of the packets the sender has let go."""
+        """Number of packets that the sender has released by ``now``."""
         if not self.clocked or not self.pace or now <= self.start:
             return self.packets if now >= self.start else 0
         return min(self.packets, int((now - self.start) / self.pace))
 
     def crossed(self, now: float, latency: float) -> int:
-        """How many of the packets have arrived."""
+        """Number of packets that have arrived by ``now``."""
         ahead = now - latency - self.begin
         if not self.pace or ahead < 0:
             return self.packets if ahead >= 0 else 0

@@ -1,11 +1,11 @@
-"""Ethernet frames as packet sockets with PACKET_VNET_HDR hand them over: a virtio header, then the frame.
+"""Ethernet frames in the format of packet sockets with PACKET_VNET_HDR: a virtio header, then the frame.
 
-The header (struct virtio_net_hdr, virtio 1.2 section 5.1.6, native byte order) says what the sender's kernel left
-to the "hardware": a checksum that is still to be completed (from `csum_start`, stored `csum_offset` further on), and
-that the frame is a super-packet to be cut into segments of `gso_size` payload bytes. A super-packet stands for
-all its segments, so on an emulated link it occupies what they would have occupied.
+The header (struct virtio_net_hdr, virtio 1.2 section 5.1.6, native byte order) describes the work that the sender's
+kernel left to the "hardware": a checksum to complete (from `csum_start`, stored `csum_offset` further on), and a
+super-packet to cut into segments of `gso_size` payload bytes. A super-packet stands for all its segments, so on an
+emulated link it occupies as many bytes as they would.
 
-Everything here is pure: packets in, packets out.
+All functions are pure: packets in, packets out.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ NEEDS_CHECKSUM = 1
 NO_GSO = 0
 TCP_IPV4 = 1
 TCP_IPV6 = 4
-EXPLICIT_CONGESTION = 0x80  # a bit beside the type: only the first segment keeps CWR
+EXPLICIT_CONGESTION = 0x80  # a flag in the type: only the first segment keeps CWR
 
 IPV4_TYPE = b"\x08\x00"
 IPV4_SMALLEST, TCP_SMALLEST, UDP = 20, 20, 8  # bytes of these headers
 FIN, PUSH, CWR = 0x01, 0x08, 0x80
 
-MOST_SEGMENTS = 2000  # 64 KiB of 36 bytes, the least that Linux sends (tcp_min_snd_mss, less the timestamps)
+MOST_SEGMENTS = 2000  # 64 KiB of 36 bytes, the minimum that Linux sends (tcp_min_snd_mss, less the timestamps)
 
 
 def ones_complement_sum(data: bytes | bytearray | memoryview) -> int:
-    """Sum of 16-bit words with end-around carry (RFC 1071), in 0..0xfffe: 0xffff, the other zero, comes out as 0.
+    """Sum of 16-bit words with end-around carry (RFC 1071), in 0..0xfffe: 0xffff, the other zero, becomes 0.
 
     2**16 is 1 modulo 0xffff, so the sum of the words is the whole number modulo 0xffff.
     """
@@ -45,8 +45,8 @@ def internet_checksum(data: bytes | bytearray | memoryview) -> int:
 
 
 def is_super_packet(packet: bytes) -> bool:
-    """Whether a packet marked as a super-packet can be one: its headers lie within it, and its segments are neither
-    empty nor too many. A program with a raw socket may have written any header; nothing else here looks again.
+    """Whether a packet marked as a super-packet is valid: its headers lie within it, and its segments are neither empty
+    nor too many. A program with a raw socket may write any header; the other functions rely on this check.
     """
     segment: int
     _, gso_type, _, segment, start, _ = HEADER.unpack_from(packet)
@@ -63,7 +63,7 @@ def is_super_packet(packet: bytes) -> bool:
 def link_size(packet: bytes) -> tuple[int, int]:
     """(bytes, packets) on the link: frame bytes with the Ethernet header, without preamble and frame check sequence.
 
-    A super-packet of n segments carries its headers once and would be sent with them n times, hence (n - 1) more.
+    A super-packet of n segments has its headers once, but each segment would have them: add them (n - 1) times.
     """
     size = len(packet) - HEADER_SIZE
     if packet[1] == NO_GSO:
@@ -77,8 +77,8 @@ def link_size(packet: bytes) -> tuple[int, int]:
 def split(packet: bytes, segments: int) -> list[bytes]:
     """Cut a super-packet into packets of at most `segments` segments each, as segmentation offload would.
 
-    Only TCP over IPv4 is cut, which is all the super-packets a node's data0 makes unless a program asks for UDP
-    segmentation; any other packet comes back whole. Checksums stay to be completed by whoever receives them.
+    Only TCP over IPv4 is cut: a node's data0 makes no other super-packets, unless a program asks for UDP segmentation.
+    Any other packet is returned whole. The receiver still has to complete the checksums.
     """
     flags, gso_type, _, segment, start, offset = HEADER.unpack_from(packet)
     if gso_type & ~EXPLICIT_CONGESTION != TCP_IPV4 or not flags & NEEDS_CHECKSUM:
@@ -100,12 +100,12 @@ def split(packet: bytes, segments: int) -> list[bytes]:
 
 
 def corrupt(packet: bytes, random: Random) -> bytes | None:
-    """Flip one bit behind the IP header (behind the Ethernet header of anything else), so that the receiver notices.
-    A frame with nothing behind its headers stays as it is.
+    """Flip one bit behind the IP header (not IPv4: behind the Ethernet header), so that the receiver detects it.
+    A frame with nothing behind its headers stays unchanged.
 
-    A checksum left to offload is completed over the undamaged bytes first and the packet marked as unverified: with
-    the mark left on, the receiver would trust the damaged bytes. A super-packet cannot be completed here (split it
-    first); None is returned, because its receiver would reject all of it.
+    A checksum left to offload is first completed over the undamaged bytes, and the packet marked as unverified:
+    otherwise the receiver would trust the damaged bytes. Returns None for a super-packet: its checksum cannot be
+    completed here (split it first), and its receiver would reject all of it.
     """
     flags, gso_type, length, segment, start, offset = HEADER.unpack_from(packet)
     if gso_type != NO_GSO:
@@ -113,7 +113,7 @@ def corrupt(packet: bytes, random: Random) -> bytes | None:
     damaged = bytearray(packet)
     at = HEADER_SIZE + start
     if flags & NEEDS_CHECKSUM and at + offset + 2 <= len(damaged):
-        # The field already holds the sum of the pseudo-header, so it belongs to the sum.
+        # The field already holds the sum of the pseudo-header, so it is part of the sum.
         struct.pack_into("!H", damaged, at + offset, internet_checksum(memoryview(damaged)[at:]))
     HEADER.pack_into(damaged, 0, 0, NO_GSO, length, segment, 0, 0)
     first = HEADER_SIZE + ETHERNET
@@ -125,7 +125,7 @@ def corrupt(packet: bytes, random: Random) -> bytes | None:
 
 
 def _headers_end(packet: bytes) -> int:
-    """Where the payload of a super-packet begins; the header's hdr_len is only a hint (the linear part's length)."""
+    """Offset of a super-packet's payload; the header's hdr_len is only a hint (the linear part's length)."""
     gso_type = packet[1]
     start: int = HEADER.unpack_from(packet)[4]
     transport = HEADER_SIZE + start
@@ -135,7 +135,7 @@ def _headers_end(packet: bytes) -> int:
 
 
 def _renumber(frame: bytearray, transport: int, packets: int, skipped: int, payload: int, last: bool) -> None:
-    """Make the copied headers those of the piece that begins `packets` segments and `skipped` bytes further on."""
+    """Adapt the copied headers to the piece that begins `packets` segments and `skipped` bytes further on."""
     (identification,) = struct.unpack_from("!H", frame, ETHERNET + 4)
     length = len(frame) - ETHERNET + payload
     struct.pack_into("!HH", frame, ETHERNET + 2, length, identification + packets & 0xFFFF)

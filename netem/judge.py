@@ -1,8 +1,8 @@
-"""Hold what was measured on a link against its profile: one verdict for each quantity and direction.
+"""Compare the measurement of a link with its profile: one verdict for each quantity and direction.
 
-**Tolerances.** Round trip and delay: the larger of 1 ms and 2 % around what the profile predicts. Rate: 3 %. Queue: the
-larger of 5 ms and 10 %. Fractions: the count
-must lie in the central 99 % of its exact binomial distribution under the asked fraction.
+**Tolerances.** Round trip and delay: the larger of 1 ms and 2 % around the profile's prediction. Rate: 3 %. Queue: the
+larger of 5 ms and 10 %. Fractions: the count must lie in the central 99 % of its exact binomial distribution under the
+asked fraction.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from netem.tally import UDP_HEADERS
 RTT_ABSOLUTE, RTT_RELATIVE = 0.001, 0.02
 RATE_RELATIVE = 0.03
 QUEUE_ABSOLUTE, QUEUE_RELATIVE = 0.005, 0.1
-SCATTER = 4.0  # standard deviations of the median, which is estimated from few trains
+SCATTER = 4.0  # standard deviations of the median, estimated from few trains
 CLEAN_SAMPLES = 50
 BURSTS = 20
 
@@ -41,10 +41,10 @@ Verdict = Literal["pass", "fail", "unknown"]
 
 @dataclass(frozen=True)
 class Judgement:
-    """One quantity, asked against measured: "pass" within [low, high], "fail" outside, "unknown" if it cannot be told.
+    """One quantity, asked and measured: "pass" within [low, high], "fail" outside, "unknown" if data are insufficient.
 
     quantity is "rtt" or "delay" (s, one way), "loss", "duplicate", "reorder" (fractions), "burst" (packets), "rate"
-    (bit/s) or "queue" (s, that a saturated link's queue comes to).
+    (bit/s) or "queue" (s, the queueing delay of a saturated link).
     """
 
     quantity: str
@@ -59,7 +59,7 @@ class Judgement:
 def judge(
     forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement
 ) -> tuple[list[Judgement], list[Judgement]]:
-    """All verdicts on the forward direction (the round trip among them) and on the way back."""
+    """All verdicts on the forward direction (including the round trip) and on the backward direction."""
     there = judge_direction(forward, plan, measurement.forward, plan.forward)
     return [judge_rtt(forward, back, plan, measurement), *there], judge_direction(
         back, plan, measurement.back, plan.back
@@ -69,8 +69,8 @@ def judge(
 def judge_direction(
     profile: LinkProfile, plan: ProbePlan, direction: OneWay, saturation: Saturation | None
 ) -> list[Judgement]:
-    """Delay; loss; bursts if the profile asks for them; duplicates; order unless reordering is asked; rate and queue if
-    there is a rate."""
+    """Verdicts on delay, loss and duplicates; on bursts if the profile asks for them; on order unless reordering is
+    asked; on rate if there is one, and on the queue if datagrams saturated it."""
     verdicts = [judge_delay(profile, plan, direction), judge_loss(profile, direction)]
     verdicts.append(judge_duplicates(profile, direction))
     if isinstance(profile.loss, GilbertElliott):
@@ -85,10 +85,10 @@ def judge_direction(
 
 
 def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurement: Measurement) -> Judgement:
-    """The median round trip, against what the model of the link gives for the same train, with a tolerance around it.
+    """Compare the median round trip with the link model's prediction for the same train, within a tolerance.
 
     Jitter shifts the median: probes closer together than the jitter wait for one another, and a finite train
-    scatters. Both are taken from trains through netem.impair with several seeds. `asked` is the sum of the latencies.
+    varies. Trains through netem.impair with several seeds predict both. `asked` is the sum of the latencies.
     """
     asked = forward.latency + back.latency
     predicted, deviation = predict_rtt(forward, back, plan)
@@ -104,7 +104,7 @@ def judge_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, measurem
 
 
 def judge_delay(profile: LinkProfile, plan: ProbePlan, direction: OneWay) -> Judgement:
-    """The median time on this way alone, as `judge_rtt` for both: so a delay on the wrong side is found out."""
+    """Compare the median one-way delay, like `judge_rtt`. This detects a delay in the wrong direction."""
     predicted, deviation = predict_rtt(profile, LinkProfile(), plan)
     margin = max(RTT_ABSOLUTE, RTT_RELATIVE * profile.latency) + SCATTER * deviation
     low, high = max(0.0, predicted - margin), predicted + margin
@@ -118,7 +118,7 @@ def judge_delay(profile: LinkProfile, plan: ProbePlan, direction: OneWay) -> Jud
 def predict_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, trains: int = 16) -> tuple[float, float]:
     """Mean and standard deviation of the median round trip of the plan's train, over trains with different seeds."""
     random = forward.jitter or back.jitter or forward.reorder or back.reorder
-    # Loss and damage take samples away without moving the median; so may a doubled probe.
+    # Loss, corruption and duplication change the samples without moving the median.
     ways = [replace(profile, loss=0.0, corrupt=0.0, duplicate=0.0) for profile in (forward, back)]
     size = plan.size + UDP_HEADERS
     medians = []
@@ -131,30 +131,30 @@ def predict_rtt(forward: LinkProfile, back: LinkProfile, plan: ProbePlan, trains
 
 
 def judge_loss(profile: LinkProfile, direction: OneWay) -> Judgement:
-    """Lost probes, damaged ones among them, against the asked fraction.
+    """Compare the lost probes, including corrupted ones, with the asked fraction.
 
-    Losses of a Gilbert–Elliott chain come together, so a train says less about their number: its length is divided by
-    the design effect (see `design_effect`).
+    Losses of a Gilbert–Elliott chain are correlated, so a train contains less information about their number: its
+    length is divided by the design effect (see `design_effect`).
     """
     lost = None if direction.received is None else direction.sent - direction.received
     return _judge_fraction("loss", lost_fraction(profile), lost, direction.sent, effect(profile))
 
 
 def judge_duplicates(profile: LinkProfile, direction: OneWay) -> Judgement:
-    """Probes that came twice against the asked fraction of those that came."""
+    """Compare the fraction of duplicated probes among the received ones with the asked fraction."""
     return _judge_fraction("duplicate", profile.duplicate, direction.duplicated, direction.received or 0)
 
 
 def judge_order(direction: OneWay) -> Judgement:
-    """No probe may come behind a later one unless that is asked for."""
+    """Check that no probe arrives after a later one."""
     return _judge_fraction("reorder", 0.0, direction.reordered, direction.received or 0)
 
 
 def judge_bursts(chain: GilbertElliott, direction: OneWay) -> Judgement:
-    """Mean length of loss bursts, asked as 1 / r, where all packets of the bad state are lost and no others.
+    """Compare the mean length of loss bursts with 1 / r, if all packets of the bad state are lost and no others.
 
-    Burst lengths are then geometric, with standard deviation sqrt(1 - r) / r; the interval is CONFIDENCE_Z standard
-    errors wide to either side.
+    Burst lengths are then geometric, with standard deviation sqrt(1 - r) / r. The interval extends CONFIDENCE_Z
+    standard errors to either side.
     """
     asked = chain.mean_burst
     if direction.received is None or direction.bursts == 0:
@@ -169,11 +169,11 @@ def judge_bursts(chain: GilbertElliott, direction: OneWay) -> Judgement:
 
 
 def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) -> Judgement:
-    """The saturated rate on the link against the asked one. ValueError if the profile has none.
+    """Compare the rate of the saturated link with the asked one. ValueError if the profile has none.
 
-    Damaged datagrams take their share of the rate and do not arrive. Too low a rate says nothing where the link may not
-    have been full: with one TCP stream (see Saturation.fills), or if no queue built up because this host was too
-    busy to send fast enough. No rate says anything that was measured for less than JITTERS times the jitter.
+    Corrupted datagrams use the rate but do not arrive. Too low a rate is "unknown" if the link may not have been full:
+    with one TCP stream (see Saturation.fills), or if no queue built up because this host was too busy to send fast
+    enough. A rate measured for less than JITTERS times the jitter is "unknown".
     """
     if profile.rate is None:
         raise ValueError("the profile asks for no rate")
@@ -193,8 +193,8 @@ def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) 
 
 
 def judge_queue(profile: LinkProfile, direction: OneWay, saturation: Saturation) -> Judgement:
-    """How much longer the last datagrams of a saturation took than the first: the buffer's time at the rate, or as much
-    of it as the saturation fills. Jitter adds to both ends."""
+    """Compare the queueing delay at the end of a saturation with the buffer's time at the rate, or the part of it that
+    the saturation fills. Jitter widens both ends of the interval."""
     asked = saturation.queue
     margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * asked) + 4 * profile.jitter
     low, high = max(0.0, asked - margin), asked + margin

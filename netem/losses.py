@@ -86,7 +86,7 @@ class Losses(NamedTuple):
         return low <= self.lost <= high
 
     def tells(self, chance: float) -> bool:
-        """Whether there are enough packets to detect a link that loses nothing."""
+        """Whether the packets suffice for a verdict: no loss is asked, or a link without loss would be detected."""
         return self.asked <= 0 < self.packets or self.accepted(chance)[0] > 0
 
     @property

@@ -1,16 +1,16 @@
-"""Measure a link from inside the two network namespaces it connects, and hold the result against its profile.
+"""Measure a link from inside the two network namespaces that it connects, for a comparison with its profile.
 
     python -m netem.measure respond --address 10.77.0.2
-        in the one namespace; prints {"event": "ready", "port": ..., "token": ...} and serves until standard input ends
+        in one namespace; prints {"event": "ready", "port": ..., "token": ...} and serves until standard input ends
     python -m netem.measure probe --address 10.77.0.2 --port ... --token ... --plan '{...}'
         in the other; prints one JSON object, the Measurement
 
-`plan_probe` chooses what to send, `respond_arguments` and `probe_arguments` give the arguments,
+`plan_probe` plans the packets to send, `respond_arguments` and `probe_arguments` make the arguments,
 `Measurement.from_mapping` reads the result and `netem.judge` compares. "forward" is from the probe to the responder.
 
 **Bytes.** A rate counts Ethernet frames without preamble and checksum, as the profile does. A datagram of n bytes is a
 frame of n + 42; a TCP segment of 1448 bytes (with timestamps) one of 1514, so a link of 100 Mbit/s carries 95.6
-Mbit/s of TCP payload. How datagrams and streams are timed is told by netem.probe.
+Mbit/s of TCP payload. `netem.probe` documents how datagrams and streams are timed.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from netem.tally import UDP_HEADERS
 
 PROBE_PAYLOAD = 40
 USUAL_SPACING, SHORTEST_SPACING = 0.002, 0.0005
-PROBE_SHARE = 0.1  # of the rate, for the train: it must not queue behind itself
+PROBE_SHARE = 0.1  # of the rate, for the train, so that the train does not queue
 OVERLOAD = 1.5
-MOST_DATAGRAMS = 100e6  # bit/s; faster than that only segmentation offload, hence TCP, fills the link
-TCP_WINDOW = 2e6  # bytes a stream surely has in flight with Linux's default tcp_wmem of 4 MiB, half of it overhead
+MOST_DATAGRAMS = 100e6  # bit/s; above it only segmentation offload, hence TCP, fills the link
+TCP_WINDOW = 2e6  # bytes, minimum in flight of a stream with Linux's default tcp_wmem of 4 MiB, half of it overhead
 
 RTT_SAMPLES = 5
-JITTERS = 100  # that a saturation lasts: then its rate has a standard deviation of 0.5 %, by netem.impair
-LONGEST = 20.0  # s that jitter may make a saturation last; with more than LONGEST / JITTERS a rate does not show
-EVENTS_TO_SEE = 6.0  # expected: exp(-6) is below half of 1 - CONFIDENCE, so that none seen contradicts
+JITTERS = 100  # length of a saturation: its rate then has a standard deviation of 0.5 %, by netem.impair
+LONGEST = 20.0  # s, limit of that length; with a jitter above LONGEST / JITTERS the rate is unknown
+EVENTS_TO_SEE = 6.0  # expected number: exp(-6) < (1 - CONFIDENCE) / 2, so that zero events contradict
 
 
 @dataclass(frozen=True)
 class Saturation:
     """How to fill one direction for `seconds`: `offer` bit/s of datagrams with `size` payload bytes, or a TCP stream.
 
-    window  bytes a TCP stream may have under way: enough to fill the link and most of its buffer, so that it is never
-            slowed down by losses of its own making
-    drain   seconds until the queue that builds up is empty again
+    window  maximum bytes of a TCP stream in flight: enough to fill the link and most of its buffer, so that the stream
+            never causes losses that slow it down
+    drain   seconds until the queue of the saturation is empty again
     queue   seconds by which the queue delays the last datagrams if the link is no faster than asked; 0 for TCP
-    fills   whether the link will surely be full: one TCP stream fills no lossy link, nor one that holds more than its
-            window
+    fills   whether the link is certainly full: one TCP stream fills neither a lossy link nor one that holds more than
+            its window
     """
 
     transport: Literal["udp", "tcp"]
@@ -67,7 +67,7 @@ class Saturation:
 class ProbePlan:
     """What to send: a train of `count` datagrams of `size` payload bytes every `spacing` seconds, then saturations.
 
-    wait: seconds until the last echo can be expected. A direction without a rate is not saturated.
+    wait: seconds to wait for the last echo. A direction without a rate has no saturation.
     """
 
     count: int
@@ -80,14 +80,14 @@ class ProbePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class OneWay:
-    """What one direction did to the train and to the saturation.
+    """Results of one direction, from the train and the saturation.
 
-    sent, received      different numbers; received is None if the responder could not be heard
+    sent, received      different numbers; received is None if the responder did not answer
     bursts              unbroken runs of lost numbers
     duplicated, reordered   arrivals, see netem.tally.train_counts
-    delay               median seconds of the train's datagrams on this way alone
+    delay               median one-way delay of the train's datagrams in seconds
     rate                bit/s on the link while saturated
-    queue_delay         seconds the slowest datagram of the saturation took longer than the fastest
+    queue_delay         seconds, delay of the slowest datagram of the saturation minus that of the fastest
     """
 
     sent: int
@@ -102,7 +102,7 @@ class OneWay:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """What the probe found; times in seconds. rtt_median and rtt_p99 are None if no echo came."""
+    """The probe's results; times in seconds. rtt_median and rtt_p99 are None if no echo arrived."""
 
     rtt_median: float | None
     rtt_p99: float | None
@@ -112,7 +112,7 @@ class Measurement:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
-        """Read the probe's output. MeasureError if it is something else."""
+        """Parse the probe's output. MeasureError if it has another form."""
         try:
             directions = {key: OneWay(**mapping[key]) for key in ("forward", "back")}
             return cls(**{**mapping, **directions})
@@ -121,12 +121,12 @@ class Measurement:
 
 
 def plan_probe(forward: LinkProfile, back: LinkProfile, *, quick: bool = True) -> ProbePlan:
-    """What to send over a link of these profiles.
+    """Plan the measurement of a link with these profiles.
 
-    quick: 1 to 2 s for a link of 1 Mbit/s or more, for a check before each run; a small loss, which takes many probes
-    to see, adds up to 1.5 s. Otherwise 5 to 10 s, and up to 15 s more for a small loss. Slow links take longer in both,
-    because a train may use a tenth of the rate, and so do links with much jitter, whose rate shows only over a time
-    long beside it: JITTERS times the jitter for each direction, LONGEST at most.
+    quick: 1 to 2 s for a link of 1 Mbit/s or more, for a check before each run; a small loss, which needs many probes,
+    adds up to 1.5 s. Otherwise 5 to 10 s, and up to 15 s more for a small loss. In both cases slow links take longer,
+    because a train may use a tenth of the rate. So do links with much jitter, because a rate needs a saturation much
+    longer than the jitter: JITTERS times the jitter for each direction, at most LONGEST.
     """
     usual, longest, seconds = (0.5, 2.0, 0.2) if quick else (4.0, 20.0, 2.0)
     slowest = min(profile.rate or math.inf for profile in (forward, back))
@@ -148,13 +148,13 @@ def plan_probe(forward: LinkProfile, back: LinkProfile, *, quick: bool = True) -
 
 
 def _probes_to_see(profile: LinkProfile) -> float:
-    """How many probes show the smallest asked fraction so often that a link without it would be found out."""
+    """Number of probes that suffice to detect a link without the smallest asked fraction."""
     fractions = [fraction for fraction in (lost_fraction(profile), profile.duplicate) if fraction]
     return EVENTS_TO_SEE / min(fractions) * effect(profile) if fractions else 0.0
 
 
 def lost_fraction(profile: LinkProfile) -> float:
-    """Fraction of probes that do not arrive: a damaged one is lost too, as its checksum gives it away."""
+    """Fraction of probes that do not arrive. Corrupted ones count as lost, because their checksum is wrong."""
     return profile.mean_loss + profile.corrupt - profile.mean_loss * profile.corrupt
 
 
@@ -163,7 +163,7 @@ def effect(profile: LinkProfile) -> float:
 
 
 def _plan_saturation(profile: LinkProfile, seconds: float, latency: float) -> Saturation | None:
-    """Datagrams where this host can send enough of them: unlike TCP they fill a link at once and despite losses."""
+    """Datagrams if this host can send enough of them: unlike TCP they fill a link at once and despite losses."""
     rate, buffer = profile.rate, profile.buffer_limit
     if rate is None or buffer is None:
         return None
@@ -174,7 +174,7 @@ def _plan_saturation(profile: LinkProfile, seconds: float, latency: float) -> Sa
         window = int(rate * latency / 8 + 0.7 * buffer)
         return Saturation("tcp", rate, seconds, size=0, window=window, drain=0.0, queue=0.0, fills=fills)
     seconds = max(seconds, steady)
-    # On a slow link smaller datagrams, and more time if need be, so that some 20 of them arrive.
+    # On a slow link: smaller datagrams, and more time if needed, so that about 20 of them arrive.
     size = int(min(1472, max(60, rate * seconds / 8 / 20 - UDP_HEADERS)))
     seconds = max(seconds, 20 * 8 * (size + UDP_HEADERS) / rate)
     offer = OVERLOAD * rate / (1 - min(profile.mean_loss, 0.5))

@@ -1,4 +1,4 @@
-"""The link that a TCP connection crosses, both directions, in the numbers that `netem.sender` and `netem.flow` need."""
+"""Both directions of the link below a TCP connection, in the quantities that `netem.sender` and `netem.flow` use."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from netem.jitter import quantile
 from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
 
 SEGMENT = 1448
-"""Bytes of a message in a full packet: 1500 without the headers of IP and TCP and TCP's timestamps (RFC 7323)."""
+"""Bytes of a message in a full packet: 1500 less the headers of IP and TCP and TCP's timestamps (RFC 7323)."""
 
 
 class Path:
-    """Both directions of the link, in the numbers that rounds need."""
+    """Both directions of the link, in the quantities that a round needs."""
 
     __slots__ = (
         "_back",
@@ -57,24 +57,24 @@ class Path:
         self._share = forward.corrupt * (1 - forward.mean_loss) / total if total else 0.0
 
     def late(self, packets: int) -> float:
-        """The jitter (s, may be negative) that a burst waits for."""
+        """The largest jitter (s, may be negative) in a burst of ``packets``."""
         if self.pace:
             packets = min(packets, 1 + int(2 * self.jitter / self.pace))
         return _largest_jitter(self._forward, packets, self._random())
 
     def way_back(self) -> float:
-        """Seconds until an acknowledgement of what has arrived is back."""
+        """Seconds from a packet's arrival until its acknowledgement is back."""
         back = self._back
         extra = _largest_jitter(back, 1, self._random()) if back.jitter else 0.0
         return self.round_trip - self.latency + extra
 
     def is_corrupt(self) -> bool:
-        """Whether a packet that TCP misses was delivered, but corrupt."""
+        """Draw whether a packet that TCP misses was delivered, but corrupt."""
         return self._random() < self._share
 
 
 class LossProcess:
-    """Which packets TCP misses: a Gilbert–Elliott chain, or one state of it, that jumps from loss to loss."""
+    """Draws the packets that TCP misses: a Gilbert–Elliott chain, or one state of it, that jumps from loss to loss."""
 
     __slots__ = ("_bad", "_gap", "_random", "_states", "_stay")
 
@@ -83,15 +83,15 @@ class LossProcess:
         if not isinstance(chain, GilbertElliott):
             chain = GilbertElliott(p=0.0, r=1.0, loss_good=chain)
         sound = 1 - profile.corrupt
-        # Of the good and the bad state: the chance of a loss, and of leaving the state, per packet.
+        # For the good and the bad state: the probabilities, per packet, of a loss and of leaving the state.
         self._states = ((1 - (1 - chain.loss_good) * sound, chain.p), (1 - (1 - chain.loss_bad) * sound, chain.r))
         self._random = random.random
         self._bad = random.random() < chain.bad_fraction
         self._stay = self._geometric(self._states[self._bad][1]) + 1
-        self._gap = self._next()  # packets before the next that is lost
+        self._gap = self._next()  # packets before the next lost one
 
     def draw(self, count: int) -> Sequence[int]:
-        """The places of those that are lost among the next ``count`` packets."""
+        """The indices of the lost ones among the next ``count`` packets."""
         gap = self._gap
         if gap >= count:
             self._gap = gap - count
@@ -117,13 +117,13 @@ class LossProcess:
             self._stay = self._geometric(self._states[self._bad][1]) + 1
 
     def _geometric(self, chance: float) -> float:
-        """How many trials fail before the first success."""
+        """Number of failed trials before the first success."""
         if chance >= 1:
             return 0
         return int(math.log(1 - self._random()) / math.log1p(-chance)) if chance > 0 else math.inf
 
 
 def _largest_jitter(profile: LinkProfile, packets: int, draw: float) -> float:
-    """The largest of so many jitters, whose distribution function is that of one to the power of their number."""
+    """The largest of ``packets`` jitters. Its distribution function is that of one jitter to the power ``packets``."""
     share = max(draw, 1e-12) ** (1 / packets)
     return max(profile.jitter * quantile(profile.distribution, share), -profile.latency)

@@ -1,4 +1,4 @@
-"""The switch's touch with the kernel: packet sockets on the hub's ends of the nodes' veth pairs, and one timer."""
+"""The switch's kernel interface: packet sockets on the hub's ends of the nodes' veth pairs, and one timer."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ SO_RCVBUFFORCE = 33
 SIOCGSTAMPNS = 0x8907  # <asm-generic/sockios.h>
 _STAMP = struct.Struct("@ll")
 
-FAR = 1e9  # s; a timer armed for later, which the system call might not take, fires then
+FAR = 1e9  # s; upper bound of due times, because the system call might refuse later ones
 
 RECEIVE_BUFFER = 32 * 1024 * 1024
 SEND_BUFFER = 4 * 1024 * 1024
-LARGEST_PACKET = 66_000  # a super-packet is at most 64 KiB, and the headers
+LARGEST_PACKET = 66_000  # a super-packet is at most 64 KiB, plus the headers
 
 
 class Port:
     """One node's attachment: a packet socket on the hub's end of its veth pair.
 
-    `receive(LARGEST_PACKET)` and `send(packet)` are the socket's own methods, kept at hand because they run per
-    packet. Packets carry a virtio header (netem.frame). Neither blocks.
+    `receive(LARGEST_PACKET)` and `send(packet)` are the socket's own methods, stored as attributes because they run per
+    packet. Neither blocks. Packets carry a virtio header (netem.frame).
     """
 
     __slots__ = ("_drops", "_socket", "_stamp", "fd", "interface", "mac", "name", "receive", "send")
 
     def __init__(self, name: str, interface: str, mac: bytes) -> None:
-        """Open the packet socket on `interface`; SwitchError if that cannot be done."""
+        """Open the packet socket on `interface`; SwitchError if that fails."""
         self.name = name
         self.interface = interface
         self.mac = mac
@@ -51,15 +51,15 @@ class Port:
         self.send = self._socket.send
 
     def drops(self) -> int:
-        """Packets dropped so far because they were not read in time (packet(7), PACKET_STATISTICS)."""
+        """Number of packets dropped so far because they were not read in time (packet(7), PACKET_STATISTICS)."""
         _, dropped = struct.unpack("II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
         self._drops += dropped  # the kernel resets its count at each reading
         return self._drops
 
     def waited(self) -> float:
-        """Seconds that the packet received last had waited to be received; 0.0 if the kernel did not note its arrival.
+        """Seconds between the arrival and the reading of the last packet; 0.0 if the kernel has no arrival time.
 
-        The kernel begins to note arrivals with the first question (socket(7), SIOCGSTAMP).
+        The kernel records arrival times from the first query on (socket(7), SIOCGSTAMP).
         """
         try:
             fcntl.ioctl(self.fd, SIOCGSTAMPNS, self._stamp)
@@ -86,7 +86,7 @@ def parse_mac(text: str) -> bytes:
 
 def _packet_socket(name: str, interface: str) -> socket.socket:
     try:
-        # Protocol 0 receives nothing yet: everything is set before the first packet can arrive.
+        # Protocol 0 receives nothing yet: all options are set before the first packet can arrive.
         packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
     except PermissionError as error:
         advice = "run as root or within unshare -Urn"
@@ -106,7 +106,7 @@ def _packet_socket(name: str, interface: str) -> socket.socket:
 
 
 def _enlarge_receive_buffer(packets: socket.socket) -> None:
-    """As large as allowed: SO_RCVBUFFORCE wants CAP_NET_ADMIN on the host, SO_RCVBUF ends at rmem_max."""
+    """Make it as large as allowed: SO_RCVBUFFORCE needs CAP_NET_ADMIN on the host, SO_RCVBUF is limited by rmem_max."""
     try:
         packets.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
     except PermissionError:
@@ -122,9 +122,10 @@ class _TimerSpec(ctypes.Structure):
 
 
 class Timer:
-    """A timer descriptor (timerfd_create(2)) on the clock of time.monotonic(); readable once the armed time has come.
+    """A timer descriptor (timerfd_create(2)) on the clock of time.monotonic(); readable from the armed time on.
 
-    epoll's own timeout counts milliseconds, which is too coarse here; the os module has timerfd only from Python 3.13.
+    epoll's own timeout has a resolution of milliseconds, which is too coarse; the os module has timerfd only from
+    Python 3.13.
     """
 
     TIMER_ABSTIME = 1
@@ -140,7 +141,7 @@ class Timer:
         self._set = self._library.timerfd_settime
 
     def arm(self, at: float) -> None:
-        """Fire at the moment `at` of time.monotonic(), at once if that has passed; replaces what was armed."""
+        """Fire at `at` (time.monotonic()), immediately if that has passed. Replaces the previous time."""
         nanoseconds = max(1, int(min(at, FAR) * 1e9))  # zero would disarm
         self._value.seconds, self._value.nanoseconds = divmod(nanoseconds, 1_000_000_000)
         self._set(self.fd, self.TIMER_ABSTIME, self._reference, None)

@@ -1,15 +1,15 @@
 """Both ends of a measurement: a responder in one network namespace, a probe in the other.
 
-The probe sends a *train* of numbered datagrams at a fixed spacing; the responder echoes each with a number of its own.
-So one train tells round-trip times, and loss, bursts, duplicates and order for each direction apart: the responder
-knows which numbers came, the probe knows which echoes did. Then each direction in turn is *saturated*, by datagrams
-sent faster than the link is asked to be, or by TCP. What the responder saw is asked for at the end, and asked again
-until it answers, since the link may lose the question.
+The probe sends a *train* of numbered datagrams at a fixed spacing; the responder echoes each with its own number. So
+one train measures round-trip times, and also loss, bursts, duplicates and order separately for each direction: the
+responder knows which numbers arrived, the probe knows which echoes arrived. Then each direction in turn is *saturated*,
+by datagrams above the asked rate of the link, or by TCP. At the end the probe asks for the responder's results. It
+repeats the question until it has an answer, because the link may lose the question.
 
-Every message carries a token which the responder made up; it answers to nobody else. All figures are about frames on
-the link (see netem.measure). Arrivals are timed by the kernel (SO_TIMESTAMPNS, socket(7)) and the responder adds the
-time for which it held a probe to the probe's own stamp, so a busy host that keeps these processes waiting does not show
-as delay of the link. Both ends read one host's clock, so the responder also knows how long each probe took to reach it.
+Every message carries a random token from the responder, which ignores messages without it. All figures are about frames
+on the link (see netem.measure). The kernel timestamps arrivals (SO_TIMESTAMPNS, socket(7)), and the responder adds the
+time for which it held a probe to the probe's own timestamp. So a busy host that keeps these processes waiting does not
+appear as delay of the link. Both ends read one host's clock, so the responder also knows each probe's one-way delay.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def open_datagrams() -> socket.socket:
 
 
 def receive(datagrams: socket.socket) -> tuple[bytes, Any, float]:
-    """A datagram, its sender, and when the kernel received it (on the clock of time.time())."""
+    """A datagram, its sender, and the time at which the kernel received it (on the clock of time.time())."""
     data, ancillary, _, sender = datagrams.recvmsg(2048, 64)
     for _, kind, content in ancillary:
         if kind == SO_TIMESTAMPNS:
@@ -62,7 +62,7 @@ def receive(datagrams: socket.socket) -> tuple[bytes, Any, float]:
 
 
 def flood(send: Callable[[bytes], object], head: Callable[[int], bytes], saturation: Mapping[str, Any]) -> None:
-    """Send datagrams of a saturation (netem.measure.Saturation), each with its head."""
+    """Send the datagrams of a saturation (netem.measure.Saturation), each with a header from ``head``."""
     filler = bytes(saturation["size"] - HEADER.size)
     spacing = (saturation["size"] + UDP_HEADERS) * 8 / saturation["offer"]
     start = time.monotonic()
@@ -74,7 +74,7 @@ def flood(send: Callable[[bytes], object], head: Callable[[int], bytes], saturat
 
 
 def stream(connection: socket.socket, seconds: float) -> None:
-    """Send over TCP for so long, then hang up."""
+    """Send over TCP for ``seconds``, then close the sending side."""
     end = time.monotonic() + seconds
     connection.settimeout(seconds + 10)
     while time.monotonic() < end:
@@ -83,7 +83,7 @@ def stream(connection: socket.socket, seconds: float) -> None:
 
 
 def drain(connection: socket.socket, window: int) -> float | None:
-    """Receive a TCP stream to its end, with at most `window` bytes under way; its rate on the link."""
+    """Receive a TCP stream to its end, with at most `window` bytes in flight; returns its rate on the link."""
     connection.setsockopt(socket.IPPROTO_TCP, TCP_WINDOW_CLAMP, window)
     stamps = []
     total = 0
@@ -95,7 +95,7 @@ def drain(connection: socket.socket, window: int) -> float | None:
 
 
 class Responder:
-    """The far end. Serves one saturation at a time; trains of several probes may overlap."""
+    """The far end. It serves one saturation at a time; trains of several probes may overlap."""
 
     def __init__(self, address: str) -> None:
         self.token = secrets.token_bytes(8)
@@ -167,7 +167,7 @@ class Responder:
         return json.dumps({"echoes": len(numbers), "forward": forward}).encode()
 
     def _stream(self, connection: socket.socket) -> None:
-        """A TCP saturation: a head says who and which way, then bytes until the sender hangs up."""
+        """A TCP saturation: a header with session and direction, then bytes until the sender closes."""
         with connection:
             connection.settimeout(10)
             try:
@@ -178,12 +178,12 @@ class Responder:
                     stream(connection, seconds)
                 else:
                     self._session(identity)["stream"] = {"rate": drain(connection, window), "queue_delay": None}
-            except (OSError, struct.error):  # it went away, or is not our probe
+            except (OSError, struct.error):  # the probe is gone, or the peer is no probe
                 return
 
 
 class Probe:
-    """The near end; `run` gives the measurement as a plain mapping (see netem.measure.Measurement)."""
+    """The near end; `run` returns the measurement as a plain mapping (see netem.measure.Measurement)."""
 
     def __init__(self, address: str, port: int, token: bytes, plan: dict[str, Any]) -> None:
         self.far = (address, port)
@@ -223,12 +223,12 @@ class Probe:
         return HEADER.pack(self._token, kind, self._identity, number, 0, time.time())
 
     def _send(self, data: bytes) -> None:
-        with contextlib.suppress(ConnectionRefusedError):  # nobody listens, which shows as loss
+        with contextlib.suppress(ConnectionRefusedError):  # no listener: it counts as loss
             while True:
                 try:
                     self._socket.send(data)
                     return
-                except BlockingIOError:  # a queue on this side is full, where the kernel shapes
+                except BlockingIOError:  # a local queue is full, if the kernel shapes here
                     select.select([], [self._socket], [], 1.0)
 
     def _received(self, until: float) -> Iterator[tuple[int, int, float, float, bytes]]:
@@ -248,7 +248,7 @@ class Probe:
                 return
 
     def _train(self) -> tuple[list[int], list[float], list[float]]:
-        """Send the train; the echo numbers in order of arrival, the round-trip times, and those of the way back."""
+        """Send the train; returns the echo numbers in order of arrival, the round-trip times, the backward delays."""
         count, spacing = self.plan["count"], self.plan["spacing"]
         filler = bytes(self.plan["size"] - HEADER.size)
         echoes: list[int] = []
@@ -264,12 +264,12 @@ class Probe:
                     echoes.append(echo)
             if number < count:
                 self._send(self._head(PROBE, number) + filler)
-                # Probes held up by a busy host do not catch up in a burst: that would load the link.
+                # Probes delayed by a busy host do not catch up in a burst, which would load the link.
                 due = max(due + spacing, time.monotonic() + spacing / 2)
         return echoes, times, delays
 
     def _ask(self) -> dict[str, Any] | None:
-        """What the responder saw; None if it does not answer."""
+        """Ask for the responder's results; None if it does not answer."""
         for _ in range(ATTEMPTS):
             self._send(self._head(ASK, self.plan["count"]))
             for kind, _, _, _, data in self._received(time.monotonic() + max(ASK_AGAIN, self.plan["wait"])):
@@ -310,14 +310,14 @@ class Probe:
                 if direction == BACK:
                     return drain(connection, window)
                 stream(connection, seconds)
-                connection.recv(1)  # the responder hangs up when it has read everything
+                connection.recv(1)  # the responder closes when it has read everything
         except OSError:
             return None
         return None
 
 
 def respond(address: str) -> None:
-    """Serve on `address` until standard input ends; one line on standard output says where and to whom."""
+    """Serve on `address` until standard input ends; prints one line with the port and the token."""
     responder = Responder(address)
     print(json.dumps({"event": "ready", "port": responder.port, "token": responder.token.hex()}), flush=True)
     responder.serve(sys.stdin.fileno())
@@ -325,7 +325,7 @@ def respond(address: str) -> None:
 
 
 def probe(address: str, port: int, token: str, plan: dict[str, Any]) -> None:
-    """Measure, and print the measurement as one JSON object."""
+    """Measure the link, and print the measurement as one JSON object."""
     near = Probe(address, port, bytes.fromhex(token), plan)
     print(json.dumps(near.run()), flush=True)
     near.close()

@@ -1,6 +1,6 @@
-"""What Linux' TCP sends when: windows, timers and their reactions to losses, a round trip at a time.
+"""Model of the Linux TCP sender: windows, timers and reactions to losses, one round trip at a time.
 
-`netem.flow` tells the sources of the rules. Windows and counts are packets, times seconds.
+`netem.flow` names the sources of the rules. Windows and counts are in packets, times in seconds.
 """
 
 from __future__ import annotations
@@ -13,44 +13,44 @@ from netem.profile import FULL_FRAME
 
 INITIAL_WINDOW = 10
 MAX_WINDOW = 1950
-"""Packets on their way at most, as measured: a send buffer of 4 MiB (tcp_wmem, tcp(7)), a third of it not data."""
+"""Maximum number of packets in flight, as measured: a send buffer of 4 MiB (tcp_wmem, tcp(7)), a third overhead."""
 
 BETA = 0.7
 C = 0.4
 HYSTART_WINDOW = 16
 HYSTART_SAMPLES = 8
 HYSTART_GAP = 0.002  # s between the acknowledgements of one train
-DUPLICATES = 3  # acknowledgements of later packets that tell a loss at once
-LEAST_TIMEOUT = 0.2  # s beside the round trip, TCP_RTO_MIN
+DUPLICATES = 3  # acknowledgements of later packets that reveal a loss immediately
+LEAST_TIMEOUT = 0.2  # s in addition to the round trip, TCP_RTO_MIN
 LONGEST_TIMEOUT = 120.0  # s, TCP_RTO_MAX
-PROBE_MARGIN = 0.008  # s, two ticks of a kernel that has 250 a second
+PROBE_MARGIN = 0.008  # s, two ticks of a kernel with 250 ticks a second
 
 
 class Sender:
-    """What TCP knows and decides. `vars` of it are the whole state, numbers only, and quick to copy."""
+    """State and decisions of TCP. `vars` of it is the whole state: only numbers, and fast to copy."""
 
     def __init__(self, round_trip: float) -> None:
         self.window = float(INITIAL_WINDOW)
         self.threshold = math.inf  # of slow start
         self.peak = 0.0  # the window before the last loss
-        self.epoch = -math.inf  # when CUBIC's curve began; at minus infinity it has to begin anew
+        self.epoch = -math.inf  # when CUBIC's curve began; minus infinity: it restarts
         self.origin = self.inflection = 0.0  # the curve's W_max and K
-        self.reno = 0.0  # the window that Reno would have
+        self.reno = 0.0  # window of Reno in the same situation
         self.found = False  # HyStart has ended slow start
         self.least = math.inf  # shortest round trip seen
-        self.srtt = self.first_rtt = round_trip  # of the latest packet, of the first of this round
+        self.srtt = self.first_rtt = round_trip  # of the latest packet; of this round's first packet
         self.backoff = 1
-        self.start = self.next = -math.inf  # of this round; of the next, when the first acknowledgement is there
+        self.start = self.next = -math.inf  # of this round; of the next, at this round's first acknowledgement
         self.limit = INITIAL_WINDOW  # of this round
         self.used = 0
-        self.train = 0  # packets whose acknowledgements let this round go, one after the other
-        self.clock: tuple[float, ...] = ()  # when those come, where delays vary
-        self.acks: tuple[float, ...] = ()  # when this round's come, likewise
-        self.back = -math.inf  # latest acknowledgement, likewise
-        self.pressed = False  # whether more was waiting when this round began
+        self.train = 0  # packets whose acknowledgements release this round, one after the other
+        self.clock: tuple[float, ...] = ()  # arrival times of those acknowledgements, if delays vary
+        self.acks: tuple[float, ...] = ()  # the same for this round's
+        self.back = -math.inf  # latest acknowledgement, if delays vary
+        self.pressed = False  # whether more packets were waiting when this round began
         self.lossy = self.recovering = self.probing = False
-        self.sent = self.recover = 0  # packets so far; those before `recover` are lost together
-        self.released = -math.inf  # when the latest packet was let go
+        self.sent = self.recover = 0  # packets so far; losses before `recover` count as one
+        self.released = -math.inf  # when the latest packet was released
         self.free = -math.inf  # end of the link's queue
         self.arrived = -math.inf  # latest arrival
         self.offered = self.offered_bytes = self.lost = self.overflowed = self.corrupted = 0
@@ -61,11 +61,11 @@ class Sender:
         return min((self.srtt + LEAST_TIMEOUT) * self.backoff, LONGEST_TIMEOUT)
 
     def probe_timeout(self, outstanding: int) -> float:
-        """A lone packet's acknowledgement may be delayed, so it is given longer."""
+        """Timeout of the probe (TLP); longer for a single packet, whose acknowledgement may be delayed."""
         return min(2 * self.srtt + (PROBE_MARGIN if outstanding > 1 else LEAST_TIMEOUT), self.timeout)
 
     def open(self, now: float, path: Path) -> tuple[float, int]:
-        """When packets written at ``now`` can be let go, and how many of them then."""
+        """When packets written at ``now`` can be released, and how many of them."""
         start = now if now > self.start else self.start
         room = self.limit - self.used
         if room > 0 and start < self.next:
@@ -85,7 +85,7 @@ class Sender:
         return start, room
 
     def let_go(self, start: float, begin: float, count: int, dropped: int, short: float, path: Path) -> None:
-        """Packets are let go at ``start`` and leave from ``begin`` on, all but those dropped; the last one takes
+        """Release packets at ``start``; all but the dropped ones leave from ``begin`` on. The last one takes
         ``short`` s less than a full one."""
         room = self.limit - self.used
         self.sent += count
@@ -118,8 +118,8 @@ class Sender:
         self.srtt = max(finish - self.released, 0.0) + path.round_trip
 
     def _one_by_one(self, start: float, count: int, short: float, path: Path) -> None:
-        """Where delays vary, packets and acknowledgements wait for those before them, each for itself: a late one
-        holds up what it lets go, which waits for a late one again."""
+        """Release packets one by one, for delays that vary: each packet and acknowledgement waits for its predecessors.
+        A late acknowledgement delays the packets that it releases, and these may wait again."""
         pace, latency, clock, acks = path.pace, path.latency, self.clock, list(self.acks)
         free, arrived, back = self.free, self.arrived, self.back
         samples = []
@@ -149,7 +149,7 @@ class Sender:
         self.acks, self.released, self.free, self.arrived, self.back = tuple(acks), release, free, arrived, back
 
     def idle(self, now: float, pace: float) -> None:
-        """Nothing was sent for longer than a timeout: the window is halved for each."""
+        """Halve the window for each timeout during which nothing was sent."""
         self._acknowledge(self.next, pace)
         self.used = 0
         self.threshold = max(self.threshold, 0.75 * self.window)
@@ -158,10 +158,10 @@ class Sender:
             self.window = max(self.window // 2, INITIAL_WINDOW)
             idle -= self.timeout
         self.epoch += now - self.released
-        self.next = self.start = -math.inf  # nothing is under way
+        self.next = self.start = -math.inf  # nothing is in flight
 
     def _acknowledge(self, now: float, pace: float) -> None:
-        """The packets of the round that ends are acknowledged."""
+        """Acknowledge the packets of the round that ends."""
         grows = not self.lossy and (not self.recovering or self.window < self.threshold)
         self.recovering, self.lossy = self.lossy, False
         acknowledged = self.used
@@ -194,7 +194,7 @@ class Sender:
             self.found = True
 
     def _train(self, acknowledged: int, pace: float) -> float:
-        """For how long (s) acknowledgements came one after the other from the first."""
+        """Duration (s) of the unbroken train of acknowledgements from the first one."""
         if not self.acks:
             return acknowledged * pace
         gaps = zip(self.acks, self.acks[1:], strict=False)
@@ -202,7 +202,7 @@ class Sender:
         return last - self.acks[0]
 
     def _growth(self, acknowledged: int, now: float) -> float:
-        """By how much CUBIC's window grows."""
+        """Growth of CUBIC's window in packets."""
         window = self.window
         if self.epoch == -math.inf:
             self.epoch, self.reno = now, window
@@ -217,7 +217,7 @@ class Sender:
         return min(growth, acknowledged / 2)
 
     def steady(self, packets: int, start: float, begin: float, path: Path) -> bool:
-        """Whether so many packets keep the link full without a loss; if so, the window has grown as in that time."""
+        """Whether ``packets`` packets keep the link full without a loss; if so, grow the window as in that time."""
         if path.losses or not path.pace or self.window < self.threshold or self.used:
             return False
         if self.limit * path.pace < path.round_trip or self.recovering or self.lossy:
@@ -232,12 +232,12 @@ class Sender:
         return True
 
     def overflow(self, queue: float, count: int, path: Path) -> int:
-        """How many of the packets find the buffer full, ``queue`` s of which are taken."""
+        """Number of packets that find the buffer full when ``queue`` s of it are occupied."""
         excess = queue / path.pace + count - max(0, self.train - self.used) - path.buffer
         return 0 if excess < 1 else min(int(excess), count if queue else count - 1)
 
     def miss(self, lost: Sequence[int], dropped: int, count: int, more: bool, path: Path) -> None:
-        """Some of the ``count`` packets just let go did not arrive; ``more``: further ones follow them."""
+        """React to losses among the ``count`` packets just released; ``more``: further packets follow."""
         first = lost[0] if lost else count - dropped
         everything = len(lost) + dropped == count == self.used
         at_the_end = dropped > 0 or lost[-1] == count - 1
@@ -250,7 +250,7 @@ class Sender:
         self.lossy = True
         if not everything and not at_the_end:
             if not more:
-                self.limit = self.used  # what is left to be sent waits until the loss is known
+                self.limit = self.used  # the remaining packets wait until the loss is detected
                 self.next = max(self.next, self._known(self.used - count + first, count - first - 1, path.pace))
             return
         if not everything and more:
@@ -263,8 +263,8 @@ class Sender:
             self.stall(known + self.probe_timeout(len(lost) + dropped))
 
     def _known(self, place: int, behind: int, pace: float) -> float:
-        """When the sender knows that this packet of the round is lost, of the ``behind`` that follow it: by the third
-        acknowledgement of those, or a quarter of a round trip after the first."""
+        """When the sender detects the loss of packet ``place`` of the round, which ``behind`` packets follow: at their
+        third acknowledgement, or a quarter of a round trip after the first."""
 
         def acknowledged(later: int) -> float:
             return self.acks[min(later, len(self.acks) - 1)] if self.acks else self.next + later * pace
@@ -288,13 +288,13 @@ class Sender:
         self.backoff *= 2
 
     def stall(self, until: float) -> None:
-        """Nothing is let go before ``until``, and then one packet."""
+        """Release nothing before ``until``, and then one packet."""
         self.next = until
         self.limit = self.used = 0
         self.probing = True
 
     def keep(self, packets: int, free: float) -> None:
-        """Of a round that is undone these packets were sent all the same, until ``free``."""
+        """Count ``packets`` packets of an undone round that were sent anyway, until ``free``."""
         if packets:
             self.sent += packets
             self.offered += packets
@@ -302,7 +302,7 @@ class Sender:
             self.free = free
 
     def count(self, packets: int, lost: Sequence[int], dropped: int, path: Path) -> None:
-        """Add to the counters; what arrives ends the backing off."""
+        """Update the counters; an arrival ends the backoff."""
         if len(lost) + dropped < packets:
             self.backoff = 1
         self.offered += packets

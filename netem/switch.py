@@ -1,26 +1,26 @@
-"""The userspace link engine: one process that moves every packet between the nodes and decides each one's fate.
+"""The userspace link engine: one process that moves every packet between the nodes and decides its fate.
 
 `python -m netem.switch` runs in the hub's network namespace. Each node has its own namespace with `data0`, one end of a
-veth pair; the other end lies in the hub, where a packet socket holds it (netem.port). A frame that arrives at a
-port is looked up by its destination address, given to that link's Impairment, and sent out of the other node's port
-when it is due. A pair of nodes without a link cannot exchange anything.
+veth pair. The other end is in the hub, where a packet socket reads it (netem.port). For a frame that arrives at a port
+the switch looks up the link by the destination address, offers the frame to the link's Impairment, and sends it out of
+the target's port when it is due. Nodes without a link cannot exchange packets.
 
-Requests are JSON objects, one per line, on standard input, `{"id": 7, "op": ...}`; replies go to standard output,
-`{"id": 7, "ok": true}` or `{"id": 7, "error": "text"}`, and so do events, `{"event": "ready"}` first of all:
+Requests are JSON objects on standard input, one per line: `{"id": 7, "op": ...}`. Replies go to standard output:
+`{"id": 7, "ok": true}` or `{"id": 7, "error": "text"}`. So do events, the first of which is `{"event": "ready"}`:
 
-    attach    port, interface, mac      hold a node's interface; attaching a port again replaces it (a restarted node)
-    detach    port                      let go of it; its links stay as they are
-    link      source, target, profile, seed     one direction; one that exists is changed in place and keeps its seed
-    cut       source, target            nothing crosses any more, and what is in flight is dropped
+    attach    port, interface, mac      open a node's interface; a port attached again is replaced (a restarted node)
+    detach    port                      close the interface; its links stay
+    link      source, target, profile, seed     make one direction, or change it in place; then it keeps its seed
+    cut       source, target            drop all packets from now on, also those in flight
     restore   source, target            undo a cut
-    counters  -                         what happened so far, see Switch.counters
-    batch     requests                  several at once, {"replies": [...]}
+    counters  -                         the counters so far, see Switch.counters
+    batch     requests                  several requests at once, {"replies": [...]}
 
-The event `{"event": "port_down", "port": ...}` says that an interface went down or away. The process ends when its
-standard input does, or when nobody reads its output any more.
+The event `{"event": "port_down", "port": ...}` reports that an interface went down or disappeared. The process ends
+when its standard input ends, or when the reader of its output has closed.
 
-One thread, one epoll: a second Python thread would only wait for the first. Super-packets (segmentation offload) are
-moved whole where the link allows it, see `Link`.
+One thread, one epoll: a second Python thread would only wait for the first. Super-packets (segmentation offload) stay
+whole if the link allows it, see `Link`.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from netem.port import LARGEST_PACKET, Port, Timer, parse_mac
 from netem.priority import run_promptly
 from netem.profile import LinkProfile
 
-RECEIVE_BURST = 32  # packets taken from one port before the others, and what is due, get their turn
-DELIVERY_BURST = 1024  # many: under overload packets are then lost, and counted, at the entrance instead of sent late
-FLIGHT_BYTES = 512 * 1024 * 1024  # held in flight, all links together; only an absurd profile needs more
+RECEIVE_BURST = 32  # packets read from one port before the other ports and the due packets are served
+DELIVERY_BURST = 1024  # large: overload then loses (and counts) packets at the entrance instead of sending late
+FLIGHT_BYTES = 512 * 1024 * 1024  # maximum in flight over all links; only an absurd profile needs more
 FLIGHT_PACKETS = 1_000_000
-LATE = 0.05  # s; a packet later than this is not on the link that was asked for
+LATE = 0.05  # s; a packet later than this violates the link's profile
 
 
 class Switch:
@@ -61,8 +61,8 @@ class Switch:
         self.ports: dict[str, Port] = {}
         self.links: dict[tuple[str, str], Link] = {}
         self.routes: dict[str, dict[bytes, Link]] = {}  # by source port, then by destination address
-        self.lateness = Lateness()  # of packets that were delayed, when they left
-        self.waiting = Lateness()  # of all packets, until they were read
+        self.lateness = Lateness()  # of delayed packets, at departure
+        self.waiting = Lateness()  # time of all packets until they were read
         self.forwarded = 0
         self.unrouted = 0
         self.unsent = 0
@@ -72,7 +72,7 @@ class Switch:
         self._clock = clock
         self._flight: list[tuple[float, int, Link, int, bytes]] = []
         self._flight_bytes = 0
-        self._order = count()  # packets due at the same time leave in the order they came
+        self._order = count()  # packets due at the same time leave in order of arrival
         self._closed_drops: Counter[str] = Counter()
         self._operations: dict[str, Callable[..., dict[str, Any]]] = {
             "attach": self.attach,
@@ -87,7 +87,7 @@ class Switch:
     # Requests
 
     def handle(self, request: object) -> dict[str, Any]:
-        """The reply to one request. A request that cannot be served changes nothing and is answered with its error."""
+        """The reply to one request. A request that fails changes nothing; its reply is the error."""
         if not isinstance(request, Mapping):
             return {"error": "a request is a JSON object"}
         arguments = dict(request)
@@ -145,22 +145,22 @@ class Switch:
         return {}
 
     def counters(self) -> dict[str, Any]:
-        """Everything counted since the start; of lateness, since the last time that this was asked.
+        """All counters since the start; lateness and waiting since the previous call.
 
-        links           one object per link: source, target, see Link.counted
+        links           one object per link: source, target, and see Link.counted
         forwarded       packets sent out of a port
         unrouted        packets whose destination has no link from their source
-        unsent          packets whose target is not attached, or whose interface is down
+        unsent          packets to a target that is not attached or whose interface is down
         refused         packets for which the outgoing interface had no room
-        unreadable      packets the kernel could not hand over with a virtio header (exotic segmentation offload), and
-                        super-packets with headers that cannot be
+        unreadable      packets that the kernel could not deliver with a virtio header (exotic segmentation offload),
+                        and super-packets with impossible headers
         flight_dropped  packets beyond FLIGHT_BYTES or FLIGHT_PACKETS
         socket_drops    packets the kernel dropped because the switch was too slow to read them, by port
         late_max, late_p99  seconds by which delayed packets left after their due time
-        waited_max      seconds that a packet waited until it was read, at most
-        late            packets that waited for more than LATE seconds, or left as late
+        waited_max      maximum seconds from a packet's arrival to its reading
+        late            packets that waited more than LATE seconds, or left more than LATE seconds late
         cpu_seconds     processor time of this process
-        scheduling      what netem.priority got from the kernel
+        scheduling      the result of `netem.priority.run_promptly`
         """
         lateness, self.lateness = self.lateness, Lateness()
         waiting, self.waiting = self.waiting, Lateness()
@@ -200,7 +200,7 @@ class Switch:
             port.close()
 
     def _reroute(self, changed: str) -> None:
-        """Bring `routes`, and where links lead, up to date with the port or the links of `changed`."""
+        """Update `routes` and the ports of the links to `changed`."""
         port = self.ports.get(changed)
         for (source, target), link in self.links.items():
             if target != changed:
@@ -215,7 +215,7 @@ class Switch:
     # Packets
 
     def forward(self, port: Port) -> None:
-        """Take a burst of packets from a port and offer each to its link. OSError (ENETDOWN) if it went down."""
+        """Read a burst of packets from a port and offer each to its link. OSError (ENETDOWN) if the port went down."""
         receive = port.receive
         routes = self.routes.setdefault(port.name, {})
         waited = 0.0
@@ -230,7 +230,7 @@ class Switch:
                     raise
                 self.unreadable += 1
                 continue
-            if not taken:  # the first has waited longest, and to ask for each would cost too much
+            if not taken:  # the first has waited longest; a query per packet would cost too much
                 waited = port.waited()
             link = routes.get(packet[HEADER_SIZE : HEADER_SIZE + 6])
             if link is None:
@@ -265,7 +265,7 @@ class Switch:
                 heappush(flight, (at, next(self._order), link, link.epoch, copy))
 
     def deliver(self) -> float | None:
-        """Send what is due (a burst of it); returns when the next packet in flight is due, None if there is none."""
+        """Send a burst of due packets. Returns the due time of the next packet in flight, None if there is none."""
         flight = self._flight
         for _ in range(DELIVERY_BURST):
             if not flight:
@@ -283,7 +283,7 @@ class Switch:
         return flight[0][0] if flight else None
 
     def _move(self, link: Link, moved: Mapping[float, float]) -> None:
-        """Give packets of a link that are in flight other times."""
+        """Change the delivery times of a link's packets in flight, old to new."""
         if moved:
             self._flight = [
                 (moved.get(entry[0], entry[0]), *entry[1:]) if entry[2] is link else entry for entry in self._flight
@@ -306,7 +306,7 @@ class Switch:
 
 
 class Loop:
-    """Waits for packets, requests and due times, and hands them to the switch."""
+    """Event loop: waits for packets, requests and due times, and calls the switch."""
 
     def __init__(self, switch: Switch, console: Console) -> None:
         self.switch = switch
@@ -315,8 +315,8 @@ class Loop:
         self.epoll = select.epoll()
         self._held: dict[int, Port] = {}
         self.epoll.register(console.reading, select.EPOLLIN)
-        self.epoll.register(console.writing, 0)  # EPOLLERR comes unasked when the reader has gone
-        # Edge-triggered: each arming gives a new edge, so the expirations need not be read away.
+        self.epoll.register(console.writing, 0)  # epoll always reports EPOLLERR, which comes when the reader has closed
+        # Edge-triggered: each arming gives a new edge, so the expirations need not be read.
         self.epoll.register(self.timer.fd, select.EPOLLIN | select.EPOLLET)
 
     def run(self) -> None:
@@ -354,7 +354,7 @@ class Loop:
         self._flush(0)
         held = {port.fd: port for port in self.switch.ports.values()}
         for descriptor, port in held.items():
-            # A closed port's number may be in use again; closing has taken it out of the epoll set.
+            # A closed port's descriptor may be in use again; closing has removed it from the epoll set.
             if self._held.get(descriptor) is not port:
                 self.epoll.register(descriptor, select.EPOLLIN)
         self._held = held
@@ -367,13 +367,13 @@ class Loop:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; links stay until the orderly end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C signals the whole group; links stay until the orderly end
     console = Console(sys.stdin.fileno(), sys.stdout.fileno())
     try:
         loop = Loop(Switch(run_promptly()), console)
     except PermissionError:  # epoll takes no files
         sys.exit("netem.switch: standard input and output must be pipes: requests come in, replies go out")
-    # Nothing made per packet or per request refers back to itself, so the collector would only cause pauses.
+    # No object made per packet or per request is cyclic, so the collector would only cause pauses.
     gc.freeze()
     gc.disable()
     console.write({"event": "ready"})

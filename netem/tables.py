@@ -1,4 +1,4 @@
-"""The jitter distributions as the tables that tc reads and the kernel's netem draws from."""
+"""The jitter distributions as tables: tc reads them, the kernel's netem draws from them."""
 
 from __future__ import annotations
 

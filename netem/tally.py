@@ -1,4 +1,4 @@
-"""What the arrivals of a measurement say about the link."""
+"""Counts, rates and delays from the arrivals of a measurement."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ TCP_HEADERS = 14 + 20 + 20 + 12  # the 12 are the timestamp option
 
 
 def train_counts(numbers: Sequence[int], sent: int) -> dict[str, int]:
-    """What a train of numbers 0..sent-1 went through, from the numbers in the order they arrived.
+    """Counts for a train of numbers 0..sent-1, from ``numbers`` in order of arrival.
 
-    sent, received (different numbers), bursts (unbroken runs of missing numbers), duplicated (arrivals of a number
-    that had come already), reordered (first arrivals behind a higher number: RFC 4737, section 3).
+    sent, received (different numbers), bursts (unbroken runs of missing numbers), duplicated (repeated arrivals of a
+    number), reordered (first arrivals behind a higher number: RFC 4737, section 3).
     """
     seen: set[int] = set()
     reordered = 0
@@ -33,9 +33,9 @@ def train_counts(numbers: Sequence[int], sent: int) -> dict[str, int]:
 
 
 def arrival_rate(times: Sequence[float], bits: float) -> float | None:
-    """Rate in bit/s at which equal frames of `bits` arrived; None for fewer than four.
+    """Arrival rate in bit/s of equal frames of `bits`; None for fewer than four.
 
-    The median over all pairs half the series apart: a hiccup of the receiver shifts few of them.
+    The median over all pairs half the series apart: a pause of the receiver affects few of them.
     """
     half = len(times) // 2
     if half < 2:
@@ -46,7 +46,7 @@ def arrival_rate(times: Sequence[float], bits: float) -> float | None:
 
 
 def stream_rate(stamps: Sequence[tuple[float, int]], segment: int) -> float | None:
-    """Rate in bit/s on the link of a TCP stream, from (time, bytes so far); its first third is left out as ramp-up.
+    """Rate in bit/s of a TCP stream on the link, from (time, bytes so far); without its first third, the ramp-up.
 
     Each `segment` of payload crosses the link in a frame with Ethernet, IP and TCP headers: 1448 in 1514.
     """
@@ -61,7 +61,7 @@ def stream_rate(stamps: Sequence[tuple[float, int]], segment: int) -> float | No
 
 
 class Flood:
-    """Datagrams of a saturation as they arrive."""
+    """Collects the arriving datagrams of a saturation."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -74,7 +74,7 @@ class Flood:
         self._delays.append(arrived - sent)
 
     def result(self) -> dict[str, float | None]:
-        """rate (bit/s) and queue_delay: how much longer the slowest datagram took than the fastest."""
+        """rate (bit/s) and queue_delay: delay of the slowest datagram minus that of the fastest."""
         rate = arrival_rate(self._times, (self.size + UDP_HEADERS) * 8)
         delay = max(self._delays) - min(self._delays) if self._delays else None
         return {"rate": rate, "queue_delay": delay}

@@ -1,35 +1,35 @@
 """The kernel engine's commands: LinkProfiles to `tc` arguments, and tc's JSON back to profiles. Pure, no I/O.
 
-All links pass a hub. Those that lead to one node are a tree on the egress of the hub's device toward it::
+All links pass a hub. The links to one node are a qdisc tree on the egress of the hub's device toward the node::
 
     htb 1:  ── class 1:1 ── netem 2:      from the peer of link 1
             ├─ class 1:2 ── netem 3:      from the peer of link 2
             └─ class 1:ffff ── blackhole  everything else
 
-with u32 filters by source address. Shaping is on egress only, so the other direction of a link belongs to the device
-toward the peer. It is never on the sender's own device, where TCP's small queues would count the packets that wait in
-netem as not yet sent (tc-netem(8), LIMITATIONS). Decisions:
+with u32 filters by source address. Shaping is on egress only, so the other direction of a link is on the device toward
+the peer. Shaping is never on the sender's own device, where TCP's small queues would count the packets in netem as not
+yet sent (tc-netem(8), LIMITATIONS). Decisions:
 
-- **netem does the rate**, packet by packet (tc-netem(8), rate), and HTB only classifies; its classes are far faster
-  than any link. A rate also makes netem keep packets in order: it then sends each one after the one before, where with
-  a jitter alone it would sort them by time. A link with jitter and no rate therefore gets a rate of UNLIMITED.
-- **The limit is computed**: what is on its way (rate x (latency + jitter)) and the buffer, in full frames, because
+- **netem does the rate**, packet by packet (tc-netem(8), rate). HTB only classifies; its classes are far faster than
+  any link. A rate also makes netem keep packets in order: each leaves after its predecessor. With jitter alone, netem
+  would sort packets by time. A link with jitter and no rate therefore gets a rate of UNLIMITED.
+- **The limit is computed**: the packets in flight (rate x (latency + jitter)) plus the buffer, in full frames, because
   netem counts packets and keeps both in one queue. Small packets fill it earlier than their bytes would.
-- **No link, no traffic**: what no filter matches goes to a blackhole, ARP and IPv6 included. Nodes need static
+- **No link, no traffic**: packets that match no filter go to a blackhole, including ARP and IPv6. Nodes need static
   neighbour entries.
-- **Changes are in place** (`change`), naming every setting: tc resets only some of those left out. Deleting and
-  adding would drop what is queued. Packets keep their times, also those that wait for the rate. netem restarts its
-  draws with each change, so each needs a seed of its own (`next_seed`), or a link changed often would repeat the first
-  few draws. Changes of many links at one moment are one batch (`netem.batch`).
-- **A cut takes the netem leaf away** and puts a blackhole in its place: packets on their way are dropped, as they are
-  when a cable is pulled. A loss of 100 % would still let them arrive.
-- **Distribution tables are ours** (`netem.tables`): those of iproute2 are missing from slim images, it has none for
-  "uniform", and a table once given cannot be taken back in place.
+- **Changes are in place** (`change`) and name every setting, because tc resets only some of the omitted ones. Deleting
+  and adding would drop the queue. Packets keep their times, also those that wait for the rate. netem restarts its
+  random stream at each change, so each change needs its own seed (`next_seed`); otherwise a link with many changes
+  would repeat the first few draws. Simultaneous changes of many links are one batch (`netem.batch`).
+- **A cut replaces the netem leaf** with a blackhole: it drops packets in flight, as when a cable is pulled. A loss of
+  100 % would still deliver them.
+- **Own distribution tables** (`netem.tables`): those of iproute2 are missing from slim images, it has none for
+  "uniform", and a table cannot be removed in place.
 
-Differences to `netem.impair`: what waits at a change of the rate leaves at the rate at which it came (see "Changes"
-there); the rate comes after the delay, so a saturated link shows no jitter; reordered packets
-skip the rate as well; a packet drawn for both loss and duplication arrives once, and a copy may be lost by itself. A
-super-packet counts as one packet (segmentation offload must be off where single packets count).
+Differences from `netem.impair`: at a change of the rate, the backlog leaves at the old rate (see "Changes" there). The
+rate comes after the delay, so a saturated link shows no jitter. Reordered packets also skip the rate. A packet drawn
+for both loss and duplication arrives once, and each copy may be lost independently. A super-packet counts as one packet
+(segmentation offload must be off if single packets count).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ UNLIMITED = 32e9
 
 LARGEST_INDEX = 0xFFF0
 LINEAR_FILTERS = 32
-"""Up to so many links the filters are a list; above, a hash table over the last byte of the address."""
+"""Up to this number of links the filters are a list; above it, a hash table over the last byte of the address."""
 
 _DROPPING = 0xFFFF
 _DROP_CLASS = f"1:{_DROPPING:x}"
@@ -62,10 +62,10 @@ _NOMINAL_RATE = 10e9
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What this host's netem can do, found by trying.
+    """Features of this host's netem, detected by trying.
 
-    seed                  takes a seed (Linux 6.6 with iproute2 6.6)
-    duplicate_in_tree     may duplicate though other netems share the device. Linux 6.16 and stable kernels since
+    seed                  accepts a seed (Linux 6.6 with iproute2 6.6)
+    duplicate_in_tree     allows duplication while other netems share the device. Linux 6.16 and stable kernels since
                           July 2025 refuse it ("cannot mix duplicating netems with other netems in tree")
     """
 
@@ -75,7 +75,7 @@ class Capabilities:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelLink:
-    """One direction of a link: its number on the device (1..LARGEST_INDEX), the peer's IPv4 address, what it does."""
+    """One direction of a link: its number on the device (1..LARGEST_INDEX), the peer's IPv4 address, its profile."""
 
     index: int
     address: str
@@ -105,7 +105,7 @@ class KernelLink:
 
 
 def setup_commands(device: str, links: Sequence[KernelLink], capabilities: Capabilities) -> list[list[str]]:
-    """The commands that shape a fresh device, in order. Settings named by `not_applied` are left out."""
+    """The commands that shape a new device, in order. They omit the settings that `not_applied` names."""
     if len({link.index for link in links}) < len(links) or len({link.address for link in links}) < len(links):
         raise TcError(f"{device}: two links with one index or one address")
     commands = [["tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "htb", "default", "ffff"]]
@@ -123,20 +123,20 @@ def change_command(device: str, link: KernelLink, capabilities: Capabilities, *,
 
 
 def stop_command(device: str, link: KernelLink) -> list[str]:
-    """The command that stops a link first of all, to cut it: a blackhole below netem, which makes its counters final.
+    """The first command of a cut: stop the link with a blackhole below netem, which makes netem's counters final.
 
-    What was on its way then (`KernelLinkState.backlog_packets`) is dropped by `cut_command`.
+    `cut_command` then drops the packets in flight (`KernelLinkState.backlog_packets`).
     """
     return ["tc", "qdisc", "add", "dev", device, "parent", f"{link.handle}1", "blackhole"]
 
 
 def cut_command(device: str, link: KernelLink) -> list[str]:
-    """The command that lets nothing cross a link any more, what is on its way included."""
+    """The command that drops all packets of a link, including those in flight."""
     return ["tc", "qdisc", "replace", "dev", device, "parent", link.class_id, "blackhole"]
 
 
 def restore_command(device: str, link: KernelLink, capabilities: Capabilities, *, alone: bool = False) -> list[str]:
-    """The command that shapes a cut link anew, empty. What the cut has dropped (`parse_cuts`) is forgotten by it."""
+    """The command that shapes a cut link again, with an empty queue. It resets the drops of the cut (`parse_cuts`)."""
     return _leaf("replace", device, link, _netem(link, capabilities, alone=alone))
 
 
@@ -146,19 +146,19 @@ def show_command(device: str) -> list[str]:
 
 
 def applied(profile: LinkProfile, capabilities: Capabilities, *, alone: bool) -> LinkProfile:
-    """What of a profile the commands ask of this host's kernel. `alone`: no other link shares the device."""
+    """The part of a profile that this host's kernel can apply. `alone`: no other link shares the device."""
     if profile.duplicate and not alone and not capabilities.duplicate_in_tree:
         return profile.merged(duplicate=0.0)
     return profile
 
 
 def next_seed(seed: int) -> int:
-    """The seed for the settings that replace those with `seed`: a full-period congruential step, 32 bits."""
+    """The seed after `seed` for a change of the same link: a full-period congruential step, 32 bits."""
     return (1664525 * seed + 1013904223) % 2**32
 
 
 def not_applied(links: Sequence[KernelLink], capabilities: Capabilities) -> list[str]:
-    """What the commands leave out because this host cannot do it, one sentence each, for the run's record."""
+    """The settings that the commands omit because this host lacks them, one sentence each, for the run's record."""
     missing = []
     if not capabilities.seed and any(_is_random(link.profile) for link in links):
         missing.append("seed: this kernel's netem takes none, so its random draws differ from run to run")
@@ -171,12 +171,12 @@ def not_applied(links: Sequence[KernelLink], capabilities: Capabilities) -> list
 
 
 def batch(commands: Iterable[Sequence[str]]) -> str:
-    """The same commands as the text that ``tc -batch -`` reads."""
+    """The commands as input text of ``tc -batch -``."""
     return "".join(f"{' '.join(command[1:])}\n" for command in commands)
 
 
 def queue_limit(profile: LinkProfile) -> int:
-    """netem's limit in packets: what is on its way, and the buffer, both in full frames; at least 1000 with no rate."""
+    """netem's limit in packets: packets in flight plus the buffer, in full frames; at least 1000 without a rate."""
     on_the_way = profile.latency + profile.jitter
     if profile.rate is None:
         return max(1000, math.ceil(_NOMINAL_RATE * on_the_way / 8 / FULL_FRAME))
@@ -185,11 +185,11 @@ def queue_limit(profile: LinkProfile) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelLinkState:
-    """What the kernel says of one link: its settings as a profile, and its counters since the device was shaped.
+    """The kernel's state of one link: its settings as a profile, and its counters since the device was shaped.
 
-    The distribution and the buffer cannot be read back; `profile` has their defaults. `packets` and `sent_bytes` are
-    those that left netem, `dropped` those lost, overflowed, or corrupted beyond sending; `backlog` bytes and
-    `backlog_packets` wait or are on their way.
+    The distribution and the buffer cannot be read back; `profile` has their defaults. `packets` and `sent_bytes` have
+    left netem. `dropped` packets were lost, overflowed, or too corrupt to send. `backlog` (bytes) and `backlog_packets`
+    are queued or in flight.
     """
 
     index: int
@@ -205,7 +205,7 @@ class KernelLinkState:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A setting of which the kernel has another value than was asked."""
+    """A setting whose value in the kernel differs from the asked one."""
 
     setting: str
     asked: object
@@ -216,7 +216,7 @@ class Difference:
 
 
 def parse_qdiscs(text: str) -> dict[int, KernelLinkState]:
-    """Links by index from the output of ``tc -j -s qdisc show dev DEVICE``. Raises TcError: not that output."""
+    """Links by index from the output of ``tc -j -s qdisc show dev DEVICE``. Raises TcError for other text."""
     try:
         qdiscs = json.loads(text)
         leaves = [qdisc for qdisc in qdiscs if qdisc["kind"] == "netem"]
@@ -232,15 +232,15 @@ def parse_cuts(text: str) -> dict[int, int]:
 
 
 def parse_stops(text: str) -> dict[int, int]:
-    """Packets dropped so far by the blackholes below netem, of links that are stopped, by index, from the same output.
+    """Packets dropped so far by the blackholes below netem of stopped links, by index, from the same output.
 
-    netem counts them among its own drops. Raises TcError.
+    netem includes them in its own drops. Raises TcError.
     """
     return {major - 1: drops for (major, _), drops in _blackholes(text).items() if major != 1}
 
 
 def _blackholes(text: str) -> dict[tuple[int, int], int]:
-    """What each has dropped, by the major and minor number of its parent."""
+    """Drops of each blackhole, by the major and minor number of its parent."""
     try:
         holes = [each for each in json.loads(text) if each["kind"] == "blackhole"]
         parents = [each["parent"].partition(":") for each in holes]
@@ -253,7 +253,7 @@ def _blackholes(text: str) -> dict[tuple[int, int], int]:
 
 
 def compare(asked: LinkProfile, found: KernelLinkState) -> list[Difference]:
-    """Settings that the kernel has otherwise than asked, beyond its quantisation and tc's six printed digits."""
+    """Settings that differ from the asked ones by more than the kernel's quantisation and tc's six printed digits."""
     differences = []
     for name, tolerance in _TOLERANCES.items():
         wanted, got = getattr(asked, name), getattr(found.profile, name)
@@ -286,7 +286,7 @@ def _same(asked: object, found: object, tolerance: float) -> bool:
 
 
 def _class(device: str, class_id: str) -> list[str]:
-    """An HTB class that never holds anything up: bursts for a timer tick, a quantum of one super-packet."""
+    """An HTB class that never delays packets: bursts for a timer tick, a quantum of one super-packet."""
     rate = units.format_rate(UNLIMITED)
     burst = f"{max(round(UNLIMITED / 8 / _SLOWEST_CLOCK), _LARGEST_SUPER_PACKET)}b"
     return [
@@ -300,7 +300,7 @@ def _leaf(verb: str, device: str, link: KernelLink, options: list[str]) -> list[
 
 
 def _netem(link: KernelLink, capabilities: Capabilities, *, alone: bool, complete: bool = False) -> list[str]:
-    """netem's options. `complete` names those that are off as well, which a change would else leave as they are."""
+    """netem's options. `complete` also names those that are off, because a change keeps some omitted options."""
     profile = applied(link.profile, capabilities, alone=alone)
     options = ["limit", str(queue_limit(profile))]
     if profile.latency or profile.jitter or complete:
@@ -358,7 +358,7 @@ def _state(leaf: Mapping[str, Any]) -> KernelLinkState:
         rate=float(rate) if 0 < rate < UNLIMITED else None,
         duplicate=options.get("duplicate", {}).get("duplicate", 0.0),
         corrupt=options.get("corrupt", {}).get("corrupt", 0.0),
-        # A probability left from before a change is still shown, but does nothing without a gap.
+        # tc still shows a probability from before a change, but without a gap it has no effect.
         reorder=options.get("reorder", {}).get("reorder", 0.0) if options.get("gap") else 0.0,
     )
     return KernelLinkState(
@@ -390,5 +390,5 @@ def _is_random(profile: LinkProfile) -> bool:
 
 
 def _time(seconds: float) -> str:
-    """Milliseconds with nanosecond digits: tc reads "ns" only in recent versions."""
+    """Milliseconds with nanosecond digits, because only recent versions of tc accept "ns"."""
     return f"{seconds * 1e3:.6f}".rstrip("0").rstrip(".") + "ms"

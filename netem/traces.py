@@ -188,7 +188,7 @@ class Table:
         return least, most | ({"rate": self._mean_rate()} if "rate" in most else {})
 
     def _mean_rate(self) -> float:
-        """Mean rate weighted by each row's duration. If nothing follows the last row, it counts like the one before it."""
+        """Mean rate, weighted by each row's duration. A last row without an end has the duration of the row before."""
         times = [row.at for row in self.rows]
         tail = times[-1] - times[-2] if len(times) > 1 else 1.0
         ends = [*times[1:], self.repeat if self.repeat is not None else times[-1] + tail]

@@ -1,10 +1,10 @@
-"""The process that keeps a run's hub: its network namespace and, without root, its user namespace.
+"""The anchor process, which keeps a run's hub alive: its network namespace and, without root, its user namespace.
 
-It does nothing but read: an ``echo`` line is answered, which shows that it has arrived in its namespaces; a
-``cgroup PATH`` line is remembered. Its input ends when the orchestrator ends, in order or by SIGKILL; then it
-removes the remembered cgroups, which unlike namespaces do not vanish with the last process, and goes.
+It only reads lines. It answers an ``echo`` line, which shows that it is in its namespaces, and remembers a
+``cgroup PATH`` line. Its input ends when the orchestrator ends, normally or by SIGKILL. Then it removes the remembered
+cgroups, because cgroups, unlike namespaces, do not disappear with their last process, and exits.
 
-Standard library only, and run with ``python -I -S``: it starts with every run and lives as long.
+It uses only the standard library and runs with ``python -I -S``, because every run starts one and keeps it to the end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import sys
 import time
 
-PATIENCE = 8.0  # s; the nodes' processes are being killed at the same moment
+PATIENCE = 8.0  # s; the nodes' processes are killed at the same time
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def remove(groups: list[str], patience: float) -> list[str]:
-    """Remove cgroups, waiting ``patience`` seconds for the processes inside to end; those that are still there."""
+    """Remove cgroups; wait up to ``patience`` seconds for their processes to end. Returns the cgroups that remain."""
     deadline = time.monotonic() + patience
     while groups := [group for group in groups if not removed(group)]:
         if time.monotonic() > deadline:
@@ -38,7 +38,7 @@ def remove(groups: list[str], patience: float) -> list[str]:
 
 
 def removed(group: str) -> bool:
-    """Remove a cgroup and those below it; False while a process is still inside."""
+    """Remove a cgroup and its descendants; False while a process is still inside."""
     for folder, _, _ in os.walk(group, topdown=False):
         try:
             os.rmdir(folder)

@@ -1,4 +1,4 @@
-"""What a link engine offers the run: attach a node, shape a link, cut it, count what crossed it."""
+"""The interface of a link engine: attach a node, shape a link, cut it, read its counters."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Protocol
 from netem.profile import LinkProfile
 from orchestrator.planning.plan import LinkPlan, NodePlan
 
-LinkRow = dict[str, int | float | str]  # source, target, the record's COUNTERS, and what of the losses was asked for
+LinkRow = dict[str, int | float | str]  # source, target, the record's COUNTERS, and the losses asked for
 
 
 @dataclass(frozen=True)
 class Handle:
-    """Where one life of a node is, as its driver knows it: process ``pid`` of ``host``, this one where that is empty.
+    """One life of a node, as its driver knows it: process ``pid`` on ``host``; an empty ``host`` is this host.
 
-    The fabric finds the node's network namespace by it; for everybody else it only tells a node's lives apart. ``pid``
-    is 0 where the process ended before anybody could see it.
+    The fabric uses it to find the node's network namespace; other code only uses it to distinguish a node's lives.
+    ``pid`` is 0 if the process ended before its driver could read the pid.
     """
 
     pid: int
@@ -26,7 +26,7 @@ class Handle:
 
 @dataclass(frozen=True)
 class LinkChange:
-    """One thing to do to a link: give it another ``profile``, or ``cut`` it (True), or undo that (False)."""
+    """One change of a link: another ``profile``, a ``cut`` (True), or the end of a cut (False)."""
 
     source: str
     target: str
@@ -38,7 +38,7 @@ NO_COUNTS = ("source", "target", "others_too")
 
 
 def since(row: LinkRow, before: LinkRow | None) -> LinkRow:
-    """What a link counted since an earlier reading; all of it if the link has begun anew since then."""
+    """A link's counters since an earlier reading; the whole ``row`` if they have restarted since then."""
     if before is None or int(row["offered"]) < int(before["offered"]):
         return row
     return {key: value if key in NO_COUNTS else _difference(value, before[key]) for key, value in row.items()}
@@ -52,13 +52,13 @@ def _difference(now: int | float | str, before: int | float | str) -> int | floa
 
 @dataclass(frozen=True)
 class Counted:
-    """Cumulative counters of links, all that have changed at least, and how well the engine itself keeps up.
+    """Cumulative counters of links (at least of those that have changed), and figures of the engine's own load.
 
-    forwarded    packets the engine has sent
-    late         of them, since the last reading, how many left more than `netem.switch.LATE` late
-    late_max     seconds, the latest since the last reading
-    drops        packets the engine has lost though nobody asked for it, by where
-    cpu_seconds  that the engine has used
+    forwarded    packets that the engine has sent
+    late         number of packets more than `netem.switch.LATE` late since the last reading
+    late_max     maximum lateness in seconds since the last reading
+    drops        packets that the engine has lost without being asked to, by place
+    cpu_seconds  processor time of the engine
     """
 
     links: Sequence[LinkRow]
@@ -70,34 +70,34 @@ class Counted:
 
 
 class Fabric(Protocol):
-    """A link engine. Links are directed; a pair with no link exchanges nothing."""
+    """A link engine. Links are directed; nodes without a link cannot exchange packets."""
 
     engine: str
 
     def notes(self) -> list[str]:
-        """What of the links' settings this engine could not honour here, in words for the record."""
+        """The link settings that this engine cannot apply on this host, as sentences for the record."""
 
     async def attach(self, node: NodePlan, handle: Handle) -> None:
-        """Give the network namespace of a node its interface data0; again after a restart."""
+        """Create the interface data0 in a node's network namespace; also after a restart."""
 
     async def detach(self, node: NodePlan) -> None:
-        """Forget a node that is gone."""
+        """Remove a node that has ended."""
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
-        """Make these links, or change them in place where they exist."""
+        """Make these links, or change existing ones in place."""
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
-        """Do all of this at one moment, in order; for each what went wrong, None if nothing did.
+        """Make all changes at one moment, in order; returns the error of each, None if it succeeded.
 
-        A change of profile is in place: it loses nothing that is in flight. A cut lets nothing cross, and drops what is
-        in flight.
+        A change of profile is in place and keeps the packets in flight. A cut drops all packets, including those in
+        flight.
         """
 
     async def change(self, source: str, target: str, profile: LinkProfile) -> None:
-        """``alter`` one link's profile. Calls at the same time become one ``alter``; so for ``cut`` and ``restore``."""
+        """``alter`` one link's profile. Simultaneous calls of this, ``cut`` and ``restore`` become one ``alter``."""
 
     async def cut(self, source: str, target: str) -> None:
-        """Let nothing cross from source to target until ``restore``."""
+        """Drop all packets from source to target until ``restore``."""
 
     async def restore(self, source: str, target: str) -> None:
         """Undo ``cut``."""
@@ -106,7 +106,7 @@ class Fabric(Protocol):
         """Read the counters."""
 
     async def watch(self) -> None:
-        """Wait until something breaks that the engine cannot do without, and raise that as OrchestratorError."""
+        """Wait until a part that the engine needs fails, and raise that as OrchestratorError."""
 
     async def close(self) -> None:
-        """Take everything down."""
+        """Stop the engine and remove its links."""

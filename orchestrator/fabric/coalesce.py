@@ -1,4 +1,4 @@
-"""Single changes of links that come at the same time are made together."""
+"""Coalescing of simultaneous link changes into one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Alter = Callable[[Sequence[LinkChange]], Awaitable[list[Exception | None]]]
 class Coalescing:
     """The verbs ``change``, ``cut`` and ``restore`` of a Fabric, over its ``alter``.
 
-    What is asked for in one turn of the event loop, and while the engine is still at what came before, becomes one
-    ``alter``: a link engine that is slow to begin with anything is then not slower for many links than for one.
+    Requests in one turn of the event loop become one ``alter``. So do requests that arrive during the previous
+    ``alter``. An engine with a high cost per call is then not slower for many links than for one.
     """
 
     def __init__(self, alter: Alter) -> None:
@@ -45,11 +45,11 @@ class Coalescing:
                 batch, self._waiting = self._waiting, []
                 try:
                     errors = await self._alter([change for change, _ in batch])
-                except Exception as failure:  # of all of them
+                except Exception as failure:  # of the whole batch
                     errors = [failure] * len(batch)
                 for (_, done), error in zip(batch, errors, strict=True):
                     if done.done():
-                        continue  # nobody waits for it any more
+                        continue  # its caller was cancelled
                     if error is None:
                         done.set_result(None)
                     else:

@@ -18,7 +18,7 @@ from orchestrator.scenario.engines import ENGINES
 
 
 async def open_fabric(plan: Plan, hub: Hub, directory: RunDirectory) -> Fabric:
-    """The first engine of those that the plan may get which works on this host. HostError if none does."""
+    """Open the first of the plan's allowed engines that works on this host. HostError if none does."""
     *preferred, last = ENGINES[plan.engine]
     for name in preferred:
         with contextlib.suppress(EngineError):
@@ -27,7 +27,7 @@ async def open_fabric(plan: Plan, hub: Hub, directory: RunDirectory) -> Fabric:
 
 
 async def _open_kernel(plan: Plan, hub: Hub, directory: RunDirectory) -> Fabric:
-    """Where netem was tried out and works."""
+    """Open the kernel engine after a test of netem. EngineError if netem does not work."""
     tried = json.loads(await hub.run(python.module("orchestrator.fabric.probe_kernel")))
     if not tried["netem"]:
         raise EngineError(

@@ -1,7 +1,7 @@
-"""The hub of a run: one network namespace that every link passes, and the way into any namespace of the run.
+"""The hub of a run: one network namespace that every link passes, and commands that enter any namespace of the run.
 
-As root the hub is a network namespace; for anybody else it lies in a user namespace of the caller's own, in which
-the caller holds every capability (user_namespaces(7)), and the nodes are made inside the same one.
+As root the hub is a network namespace. For other users it is inside a new user namespace, in which the caller has every
+capability (user_namespaces(7)). The nodes are created in the same user namespace.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from orchestrator.text import how_ended
 
 ANCHOR = (sys.executable, "-I", "-S", str(Path(__file__).with_name("anchor.py")))
 START_TIMEOUT = 10.0
-LONGEST_LINE = 1 << 26  # bytes; tc shows all queues of an interface in one
+LONGEST_LINE = 1 << 26  # bytes; tc shows all queues of an interface in one line
 
 
 class Hub:
-    """The run's hub, held by its anchor process; ``enter`` makes a command run in there."""
+    """The run's hub. Its anchor process keeps it alive; ``enter`` gives the prefix of a command that runs inside it."""
 
     def __init__(self, anchor: asyncio.subprocess.Process, privileged: bool) -> None:
         self.anchor = anchor
@@ -74,19 +74,19 @@ class Hub:
         return refused(reason, root=self.privileged)
 
     def enter(self, pid: int | None = None, *, network: bool = True) -> list[str]:
-        """The argv prefix that runs a command in the network namespace of ``pid`` (default: the hub's own)."""
+        """The argv prefix that runs a command in the network namespace of ``pid`` (default: the hub)."""
         target = str(self.anchor.pid if pid is None else pid)
         user = [] if self.privileged else [f"--user=/proc/{self.anchor.pid}/ns/user", "--preserve-credentials"]
         return ["nsenter", "--target", target, *user, *(["--net"] if network else []), "--"]
 
     def remember_cgroup(self, path: Path) -> None:
-        """Have the anchor remove this cgroup when the run ends, in whatever way."""
+        """Make the anchor remove this cgroup when the run ends, even by SIGKILL."""
         assert self.anchor.stdin is not None
         self._groups.append(str(path))
         self.anchor.stdin.write(f"cgroup {path}\n".encode())
 
     async def watch(self) -> None:
-        """Wait until the anchor ends, and raise that as HostError: what runs goes on, but nothing can enter the hub."""
+        """Wait until the anchor ends, and raise HostError: running processes continue, but none can enter the hub."""
         code = await self.anchor.wait()
         raise HostError(
             f"the process that keeps the run's network namespace (its anchor) ended ({how_ended(code)}): run again"
@@ -100,7 +100,7 @@ class Hub:
         stdin: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> str:
-        """Run a command in the hub, or in the network namespace of ``pid``; its output, or HostError."""
+        """Run a command in the hub, or in the network namespace of ``pid``. Returns its output; HostError if it fails."""
         code, output, errors = await self.attempt(argv, pid=pid, stdin=stdin, environment=environment)
         if code != 0:
             raise HostError(f"`{' '.join(argv)}` failed ({errors.strip()}); input was:\n{stdin}".rstrip())
@@ -114,7 +114,7 @@ class Hub:
         stdin: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> tuple[int, str, str]:
-        """As ``run``, whether it succeeds or not: exit code, output, errors. Whoever is cancelled ends the command."""
+        """Like ``run``, but returns exit code, output and errors. Cancellation kills the command."""
         process = await self.spawn(argv, pid=pid, environment=environment)
         try:
             output, errors = await process.communicate(stdin.encode())
@@ -134,9 +134,10 @@ class Hub:
         environment: Mapping[str, str] | None = None,
         errors: int = asyncio.subprocess.PIPE,
     ) -> asyncio.subprocess.Process:
-        """Start a command as ``run`` does, to talk with; ``errors`` as of subprocess.
+        """Start a command like ``run``, with open pipes; ``errors`` is stderr as in subprocess.
 
-        The environment is set where the command runs: not every way in hands on that of whoever enters, but for TOKEN.
+        `env` sets the environment inside the namespace, because not every ``enter`` passes on the caller's; all of them
+        pass on TOKEN.
         """
         environment = environment or {}
         settings = ["env", *(f"{key}={value}" for key, value in environment.items() if key != TOKEN)]
@@ -156,5 +157,5 @@ class Hub:
         assert self.anchor.stdin is not None
         self.anchor.stdin.close()
         await self.anchor.wait()
-        # The anchor has removed them, unless it was killed.
+        # The anchor has removed the cgroups, unless it was killed.
         await asyncio.to_thread(remove, self._groups, PATIENCE)

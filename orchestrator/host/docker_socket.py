@@ -1,4 +1,4 @@
-"""Where the host's Docker Engine is, whether it answers, and what marks containers of runs in it; without the SDK."""
+"""The host's Docker Engine without the SDK: its address, whether it answers, and the labels of runs' containers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ USUAL = "unix:///var/run/docker.sock"
 
 @dataclass(frozen=True)
 class NodeContainer:
-    """A container that belongs to a run. ``pid`` of its first process, None while it does not run."""
+    """A container of a run. ``pid`` is the id of its first process, None while the container does not run."""
 
     id: str
     run: str
@@ -27,12 +27,12 @@ class NodeContainer:
 
 
 def address() -> str:
-    """Where the Engine is: $DOCKER_HOST, else the usual place."""
+    """The address of the Engine: $DOCKER_HOST, otherwise the usual address."""
     return os.environ.get("DOCKER_HOST") or USUAL
 
 
 def reach() -> None:
-    """HostError if no Engine can be had, with the reason, which the SDK tells in one way whatever it is."""
+    """HostError with the reason if no Engine is reachable. The SDK reports all reasons alike."""
     if not address().startswith("unix://"):
         raise HostError(
             f"DOCKER_HOST is {address()}, but nodes are attached to their links on this host",

@@ -1,6 +1,6 @@
-"""How busy this host is, as its kernel counts it: proc_stat(5), Documentation/accounting/psi.rst, softnet_stat.
+"""The load of this host, from its kernel's counters: proc_stat(5), Documentation/accounting/psi.rst, softnet_stat.
 
-Counters only grow; what happened in a stretch of time is the difference of two readings.
+Counters only grow. The load in a period is the difference of two readings.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 PROC = Path("/proc")
 _IDLE = (3, 4)  # idle and iowait among the columns of /proc/stat
-_GUEST = 8  # the columns from here on are counted in user and nice already
+_GUEST = 8  # the columns from here on are already included in user and nice
 _DROPPED = 1  # column of /proc/net/softnet_stat
 
 
 class HostLoad(NamedTuple):
     """Counters since the host started.
 
-    busy       seconds its processors worked, all together; also for others where it is a virtual machine (steal)
-    idle       seconds they had nothing to do
-    waiting    seconds in which some task was ready and had no processor; None where the kernel does not say (PSI)
-    dropped    packets for which the processors' backlogs had no room, of all network namespaces
+    busy       seconds of work of all processors together; in a virtual machine also for other machines (steal)
+    idle       seconds that all processors together were idle
+    waiting    seconds in which some task was ready and had no processor; None if the kernel has no PSI
+    dropped    packets dropped because a processor's backlog was full, in all network namespaces
     """
 
     busy: float
@@ -31,7 +31,7 @@ class HostLoad(NamedTuple):
 
 
 def read_load(proc: Path = PROC) -> HostLoad:
-    """The counters of now; zeros for what this kernel does not show."""
+    """Read the present counters. A counter that this kernel does not show is 0, or None for ``waiting``."""
     busy, idle = parse_stat(_text(proc / "stat"))
     return HostLoad(
         busy, idle, parse_pressure(_text(proc / "pressure" / "cpu")), parse_backlogs(_text(proc / "net/softnet_stat"))
@@ -39,7 +39,7 @@ def read_load(proc: Path = PROC) -> HostLoad:
 
 
 def parse_stat(text: str, ticks: int | None = None) -> tuple[float, float]:
-    """Busy and idle seconds of all processors together, from /proc/stat. ``ticks`` a second: default this host's."""
+    """Busy and idle seconds of all processors together, from /proc/stat. ``ticks``: per second, default this host's."""
     per_second = ticks or os.sysconf("SC_CLK_TCK")
     for line in text.splitlines():
         if line.startswith("cpu "):
@@ -59,7 +59,7 @@ def parse_pressure(text: str) -> float | None:
 
 
 def parse_backlogs(text: str) -> int:
-    """Packets dropped by the processors' backlogs, from /proc/net/softnet_stat: a line each, in hexadecimal."""
+    """Packets dropped by the processors' backlogs, from /proc/net/softnet_stat: one hexadecimal line per processor."""
     return sum(int(line.split()[_DROPPED], 16) for line in text.splitlines())
 
 

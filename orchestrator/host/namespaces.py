@@ -1,4 +1,4 @@
-"""Whether this user may make namespaces on this host, found by making some, and if not, which setting is in the way."""
+"""Tests by trial whether this user may make namespaces on this host. If not, finds the setting that prevents it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 from orchestrator.errors import HostError
 
-KINDS = ("--net", "--mount", "--pid", "--uts", "--ipc", "--fork")  # what a node lives in
+KINDS = ("--net", "--mount", "--pid", "--uts", "--ipc", "--fork")  # the namespaces of a node
 SWITCHES = {"kernel.unprivileged_userns_clone": "0", "kernel.apparmor_restrict_unprivileged_userns": "1"}
-"""Settings that keep ordinary users from making namespaces, with the value that does: Debian's and Ubuntu's."""
+"""Settings of Debian and Ubuntu, with the value that keeps ordinary users from making namespaces."""
 LIMITS = tuple(f"user.max_{kind}_namespaces" for kind in ("user", "net", "mnt", "pid", "uts", "ipc"))
 ENOUGH = 65536
 TIMEOUT = 20.0  # s
 
 
 def refusal() -> HostError | None:
-    """None if this user can make a node's namespaces; else the reason and the remedy."""
+    """None if this user can make a node's namespaces, otherwise the reason and the remedy."""
     root = os.geteuid() == 0
     command = ["unshare", *(() if root else ("--user", "--map-root-user")), *KINDS, "--", "true"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
@@ -25,7 +25,7 @@ def refusal() -> HostError | None:
 
 
 def refused(reason: str, *, root: bool, settings: Path = Path("/proc/sys")) -> HostError:
-    """The error for what `unshare` said, with the remedy that fits this host's ``settings`` (sysctl(8))."""
+    """The error for the message of `unshare`, with the remedy that fits this host's ``settings`` (sysctl(8))."""
     if "No space left on device" in reason:  # a limit is reached, see user_namespaces(7)
         found = [name for name in LIMITS if _value(settings, name) == "0"]
         what = f"this host allows no more namespaces ({', '.join(found) or reason})"

@@ -1,4 +1,4 @@
-"""Whether files can be written where they are asked for, found out before anything is made."""
+"""Checks whether files can be written to the given places, before anything is made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator.errors import PlaceError
 
 
 def check_folder(folder: Path, remedy: str) -> None:
-    """PlaceError with this remedy if files could not be made in a folder, which need not exist yet."""
+    """PlaceError with this remedy if files cannot be made in a folder. The folder need not exist yet."""
     try:
         place = _nearest(folder)
         with tempfile.TemporaryFile(dir=place):
@@ -20,7 +20,7 @@ def check_folder(folder: Path, remedy: str) -> None:
 
 
 def check_file(file: Path, remedy: str) -> None:
-    """PlaceError with this remedy if a file could not be written, or replaced if it is there."""
+    """PlaceError with this remedy if a file cannot be written, or replaced if it exists."""
     try:
         if file.exists():
             os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
@@ -32,7 +32,7 @@ def check_file(file: Path, remedy: str) -> None:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder itself, or the nearest one above it that exists. OSError if no folder can be made there."""
+    """The folder itself, or its nearest parent that exists. OSError if it cannot be looked up."""
     while True:
         try:
             folder.stat()

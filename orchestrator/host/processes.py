@@ -1,8 +1,8 @@
-"""Find a run's processes by the label in their environment, and end them.
+"""Find a run's processes by the labels in their environment, and end them.
 
-Labels are the only state: what a fresh `ps` or `down` knows of a run whose orchestrator is gone is what the kernel
-tells about living processes (/proc/<pid>/environ, proc(5)). Anybody can write any label: a process is the run's if it
-carries the token of the run's directory, or if it is this user's own, who is not root.
+Labels are the only state. If a run's orchestrator is gone, `ps` and `down` know only the environments of its living
+processes (/proc/<pid>/environ, proc(5)). Any user can write any label. So a process counts as the run's only if it
+carries the token of the run's directory, or if this user owns it and is not root.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pathlib import Path
 
 from orchestrator.host.directory import RunDirectory
 
-TOKEN = "EDGEBED_TOKEN"  # the variable; its value must not be seen on a command line, which everybody can read
+TOKEN = "EDGEBED_TOKEN"  # the variable; its value must never be on a command line, which every user can read
 
 
 @dataclass(frozen=True)
 class RunProcess:
-    """A living process that belongs to a run. ``command`` is the node's name for a node's process."""
+    """A living process of a run. For a node's process, ``command`` is the node's name."""
 
     pid: int
     run: str
@@ -33,7 +33,7 @@ class RunProcess:
 
 
 def run_processes(run: str | None = None) -> list[RunProcess]:
-    """Every process of one run, or of all runs, that is this user's; zombies left out."""
+    """This user's processes of one run, or of all runs, without zombies."""
     return [process for process in _labelled() if run is None or process.run == run]
 
 
@@ -46,7 +46,7 @@ def _labelled() -> Iterator[RunProcess]:
             if b"EDGEBED_RUN=" not in environment:
                 continue
             command = (entry / "comm").read_text().strip()
-        except OSError:  # ended meanwhile, or somebody else's
+        except OSError:  # the process has ended, or belongs to another user
             continue
         label = dict(item.partition(b"=")[::2] for item in environment.split(b"\0"))
         if b"EDGEBED_PART" in label:
@@ -66,15 +66,15 @@ def _is_ours(process: Path, run: str, directory: RunDirectory, token: str) -> bo
 
 
 def labels(run: str, directory: Path, part: str) -> dict[str, str]:
-    """The environment that marks a process as the run's: `ps` and `down` find processes by it."""
+    """The environment variables that mark a process as the run's. `ps` and `down` find processes by them."""
     token = RunDirectory(directory).token()
     return {"EDGEBED_RUN": run, "EDGEBED_DIRECTORY": str(directory), "EDGEBED_PART": part, TOKEN: token}
 
 
 def end(processes: list[RunProcess], grace: float = 5.0) -> list[RunProcess]:
-    """SIGKILL these processes and wait until they are gone; returns those that are still there after ``grace``.
+    """Send SIGKILL to these processes and wait for their end. Returns those that still live after ``grace`` seconds.
 
-    A pidfd (pidfd_open(2)) holds on to the very process, so that a reused id never hits another.
+    A pidfd (pidfd_open(2)) refers to one process for ever, so a reused id never hits another process.
     """
     watched: dict[int, RunProcess] = {}
     for process in processes:

@@ -1,7 +1,7 @@
-"""How a Python process of ours finds its modules: never in the working directory, where files of the user may have the
-names of ours and of the libraries.
+"""The module search path of edgebed's Python processes. It leaves out the working directory, because a user's files
+there may have the names of edgebed's modules or of libraries.
 
-It imports no more than Python itself has loaded: `leave_working_directory` comes before every other import.
+This module imports only modules that Python itself has loaded: `leave_working_directory` runs before all other imports.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-"""The folder that our packages lie in."""
+"""The folder that contains edgebed's packages."""
 
 _START = (
     "import sys; sys.path[:] = sys.argv.pop(1).splitlines(); import runpy;"
@@ -19,14 +19,14 @@ _START = (
 
 
 def leave_working_directory() -> None:
-    """Take the working directory out of this process's module search path: `python -m` puts it first, and an empty
-    entry of PYTHONPATH stands for it.
+    """Remove the working directory from this process's module search path. `python -m` puts it there, and so does an
+    empty entry of PYTHONPATH.
 
-    It stays if our packages lie in it, or if PYTHONPATH names it.
+    It stays if it contains edgebed's packages, or if PYTHONPATH names it.
     """
     try:
         here = os.getcwd()
-    except FileNotFoundError:  # a directory that is gone is not on the path
+    except FileNotFoundError:  # a directory that no longer exists is not on the path
         return
     named = [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     if here not in named and not os.path.samefile(here, ROOT):
@@ -34,8 +34,8 @@ def leave_working_directory() -> None:
 
 
 def module(name: str, *arguments: str) -> list[str]:
-    """The argv that runs a module as `python -m` does, in a process with the module search path of this one.
+    """The argv that runs a module like `python -m`, with this process's module search path.
 
-    The path is an argument: not every way into a namespace hands on the environment.
+    The path is passed as an argument, because not every way into a namespace passes on the environment.
     """
     return [sys.executable, "-P", "-c", _START, "\n".join(sys.path), name, *arguments]

@@ -1,7 +1,7 @@
-"""What the signals do that end a program: SIGINT (Ctrl-C), SIGTERM, SIGHUP (the terminal is gone) and SIGQUIT.
+"""The handling of signals that end a program: SIGINT (Ctrl-C), SIGTERM, SIGHUP (the terminal is gone) and SIGQUIT.
 
-Outside a run each raises KeyboardInterrupt. During a run the first one ends it in order. A second one, or SIGQUIT, ends
-it at once. A third one does not even wait for that.
+Outside a run, each signal raises KeyboardInterrupt. During a run, the first signal ends the run in order. A second
+signal, or SIGQUIT, ends it at once. A third signal ends the process without any cleanup.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def _nothing() -> None:
 
 
 class Interruption:
-    """What the signals ask of a run. Both functions are called between two steps of whatever Python does at the time.
+    """The interruption of a run by signals. Its functions run in the signal handler, between two steps of Python code.
 
-    ``at_once`` does what must be done before the process ends with exit code 130.
+    ``at_once`` does the work that is necessary before the process ends with exit code 130.
     """
 
     def __init__(self, at_once: Callable[[], object] = _nothing) -> None:
@@ -39,9 +39,10 @@ class Interruption:
 
     @contextlib.contextmanager
     def heard_by(self, in_order: Callable[[], object], at_once: Callable[[], object]) -> Iterator[None]:
-        """While the body runs the first signal calls ``in_order``, which must return soon; so does an earlier one.
+        """While the body runs, the first signal calls ``in_order``, which must return soon. If a signal came earlier,
+        ``in_order`` is called at the start.
 
-        ``at_once`` stays in force after the body.
+        ``at_once`` remains set after the body.
         """
         self._in_order, self.at_once = in_order, at_once
         if self.asked:
@@ -54,9 +55,9 @@ class Interruption:
     def handle(self, number: int, frame: FrameType | None) -> None:
         """The signal handler."""
         if os.getpid() != self._process:
-            return  # a process that has just been forked: its parent decides
+            return  # this is a process that has just been forked: its parent decides
         if self.asked and number == signal.SIGHUP:
-            return  # the kernel and the shell both say that the terminal is gone
+            return  # the kernel and the shell both send it when the terminal is gone
         if self._at_once:
             os._exit(INTERRUPTED)
         first, self.asked = not self.asked, True
@@ -72,12 +73,12 @@ class Interruption:
 
 
 def raise_on_signals() -> None:
-    """From now on a signal raises KeyboardInterrupt. Who has SIGHUP ignored (nohup(1)) keeps it so."""
+    """Make the signals raise KeyboardInterrupt from now on. SIGHUP stays ignored if it was ignored (nohup(1))."""
     _install(_raise)
 
 
 def ignore_signals() -> None:
-    """The process is about to end, and is not disturbed any more."""
+    """Ignore the signals, because the process is about to end."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
 
@@ -89,7 +90,7 @@ def interrupted() -> bool:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[Interruption]:
-    """A run goes on in the body. KeyboardInterrupt if this process was asked to end before."""
+    """Handle the signals for a run while the body runs. KeyboardInterrupt if a signal came before."""
     if _asked:
         raise KeyboardInterrupt
     interruption = Interruption()
@@ -102,7 +103,7 @@ def interruptible() -> Iterator[Interruption]:
 
 
 def _install(handler: Handler) -> dict[int, signal._HANDLER]:
-    """Set the handler of every signal that is not to be ignored; those that were there."""
+    """Set the handler of every signal except an ignored SIGHUP. Returns the previous handlers."""
     handled = [each for each in ENDING if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
     return {number: signal.signal(number, handler) for number in handled}
 

@@ -1,4 +1,4 @@
-"""Standard input, output and error, made so that a run does not depend on whether somebody reads what it prints."""
+"""Standard input, output and error, made safe so that a run does not depend on the readers of its output."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-_UNREAD = (errno.EPIPE, errno.EIO, errno.EBADF)  # the reader has ended, the terminal is gone
+_UNREAD = (errno.EPIPE, errno.EIO, errno.EBADF)  # nobody reads: the reader has ended, or the terminal is gone
 
 
 def survive_readers() -> None:
-    """Replace the standard streams by ones on which a write never fails; what cannot be written is dropped.
+    """Replace the standard streams by streams on which a write never fails. Output that cannot be written is dropped.
 
-    A standard stream that is closed becomes /dev/null: the next file to be opened would otherwise take its place.
+    A closed standard stream becomes /dev/null. Otherwise the next opened file would get its descriptor.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
             os.set_inheritable(descriptor, True)
     sys.stdout, sys.stderr = _survivor(1, sys.stdout), _survivor(2, sys.stderr)
 
 
 def lost_output() -> OSError | None:
-    """Why standard output could not be written, where somebody would have read it: for instance a full disk."""
+    """Why standard output could not be written, for example a full disk. None if it was written or had no reader."""
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     error = raw.refused if isinstance(raw, _Survivor) else None
     return None if error is None or error.errno in _UNREAD else error
 
 
 class _Survivor(io.FileIO):
-    """A file on which a write never fails. ``refused`` is the first error that there was."""
+    """A file on which a write never fails. ``refused`` is the first error."""
 
     refused: OSError | None = None
 

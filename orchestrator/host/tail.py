@@ -1,4 +1,4 @@
-"""Print a log file, and go on with what is added to it."""
+"""Read a log file, and follow the text that is added to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 
 LOOK_EVERY = 0.1  # s
-LAST_LINE = 4096  # bytes of it that are told at most
+LAST_LINE = 4096  # bytes at the end of a log in which the last line is looked for
 
 
 def log_of(directory: RunDirectory, node: str) -> Path:
@@ -25,7 +25,7 @@ def log_of(directory: RunDirectory, node: str) -> Path:
 
 
 def last_line(path: Path, start: int = 0) -> str:
-    """The last line with anything in it that a log has from byte ``start`` on; empty if there is none."""
+    """The last line of a log that is not blank, from byte ``start`` on; empty if there is none."""
     try:
         with path.open("rb") as file:
             file.seek(max(start, path.stat().st_size - LAST_LINE))
@@ -36,7 +36,7 @@ def last_line(path: Path, start: int = 0) -> str:
 
 
 def size(path: Path) -> int:
-    """Bytes of a log; 0 if there is none."""
+    """The size of a log in bytes; 0 if it does not exist."""
     try:
         return path.stat().st_size
     except OSError:
@@ -44,7 +44,7 @@ def size(path: Path) -> int:
 
 
 def follow_file(path: Path, go_on: Callable[[], bool]) -> Iterator[str]:
-    """The file's text, then what is added, until ``go_on`` says no and all has been read. RunError if it cannot be."""
+    """Yield the file's text, then added text, until ``go_on`` returns False and all is read. RunError if unreadable."""
     try:
         opened = path.open(errors="replace")
     except OSError as error:

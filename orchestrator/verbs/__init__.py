@@ -1,1 +1,1 @@
-"""What the command line offers beside `up`: looking, comparing, diagnosing. Each module is one verb."""
+"""The verbs of the command line beside `up`: inspection, comparison, diagnosis. Each module is one verb."""

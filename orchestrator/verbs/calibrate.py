@@ -1,4 +1,4 @@
-"""What `calibrate` shows: every link that was measured, each quantity asked against measured."""
+"""The output of `calibrate`: for every measured link, each quantity as asked and as measured."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from orchestrator.results.verdicts import STYLES, Verdict
 
 
 def measured(directory: RunDirectory) -> list[dict[str, Any]]:
-    """The probes of a run as plain data; times in seconds, rates in bit/s."""
+    """The probes of a run as plain data. Times are in seconds, rates in bit/s."""
     with History.open(directory.path) as history:
         return [probe._asdict() for probe in history.probes()]
 
 
 def print_measured(rows: list[dict[str, Any]], verdict: Verdict, report: Path, console: Console) -> None:
-    """A table for each direction of a link, then the verdict on all."""
+    """Print a table for each direction of a link, then the overall verdict."""
     headings = ("quantity", "asked", "measured", "accepted", "", "how")
     for (link_class, source, target), group in itertools.groupby(rows, itemgetter("link_class", "source", "target")):
         cells = [[row["quantity"], *_figures(row), _mark(row["verdict"]), row["detail"]] for row in group]

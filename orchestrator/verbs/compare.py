@@ -1,4 +1,4 @@
-"""Two runs held against each other: what was asked differently, and what came out differently."""
+"""The comparison of two runs: the settings that differ, and the results of both."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from orchestrator.results.targets import accuracy_series, first_at
 from orchestrator.results.verdicts import STYLES
 
 TARGETS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99)
-"""Accuracies to which the time is compared, of those that a run reached."""
+"""Target accuracies. The time to each target that a run reached is compared."""
 
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """One setting of the effective scenario; None where a run does not have it."""
+    """One setting of the effective scenario that differs. None for a run that does not have the setting."""
 
     setting: str
     a: Any
@@ -32,7 +32,7 @@ class SettingDifference:
 
 @dataclass(frozen=True)
 class ComparedFigure:
-    """One figure of both runs. ``unit`` says how it is read: "fraction", "s", "bytes", "count" or "text"."""
+    """One figure of both runs. ``unit`` is "fraction", "s", "bytes", "count" or "text"."""
 
     name: str
     unit: str
@@ -41,7 +41,7 @@ class ComparedFigure:
 
     @property
     def change(self) -> float | None:
-        """b - a, where both are numbers."""
+        """b - a if both are numbers, otherwise None."""
         if isinstance(self.a, str) or isinstance(self.b, str) or self.a is None or self.b is None:
             return None
         return self.b - self.a
@@ -58,13 +58,13 @@ class Comparison:
     rows: tuple[ComparedFigure, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; each row also with its change."""
+        """Plain JSON values. Each row also has its change."""
         return {**asdict(self), "rows": [{**asdict(row), "change": row.change} for row in self.rows]}
 
 
 @dataclass(frozen=True)
 class Side:
-    """What is compared of a run: ``accuracy`` by round, ``reached``: seconds of training to those targets."""
+    """The data of one run for a comparison. ``accuracy`` is by round, ``reached`` has seconds of training by target."""
 
     run: str
     status: str
@@ -75,7 +75,7 @@ class Side:
 
 
 def side(history: History) -> Side:
-    """Read a run, finished or not."""
+    """Read the data of a run, finished or not."""
     began, series = history.training_began or 0.0, accuracy_series(history, "global")
     reached = {target: first_at(series, target) for target in TARGETS}
     return Side(
@@ -89,7 +89,7 @@ def side(history: History) -> Side:
 
 
 def compare(a: Side, b: Side) -> Comparison:
-    """Compare two runs, of the same scenario or not."""
+    """Compare two runs, which may have different scenarios."""
     differences = _differences(a.effective, b.effective)
     one, other = a.summary, b.summary
     rows = [
@@ -110,7 +110,7 @@ def compare(a: Side, b: Side) -> Comparison:
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
-    """Write which runs are compared, then the settings that differ and the results as tables."""
+    """Write the names of the runs, then a table of the settings that differ and a table of the results."""
     write_entries(console, [("a", comparison.a), ("b", comparison.b)])
     write(console, "")
     if comparison.same_scenario:
@@ -124,7 +124,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
 
 
 def _accuracy_at_rounds(a: Side, b: Side) -> list[ComparedFigure]:
-    """At the last round that both reached, and at half of it."""
+    """The accuracies at the last round that both runs have, and at the middle one of their common rounds."""
     common = sorted(a.accuracy.keys() & b.accuracy.keys())
     if not common:
         return []
@@ -136,7 +136,7 @@ def _accuracy_at_rounds(a: Side, b: Side) -> list[ComparedFigure]:
 
 
 def _time_to_accuracy(a: Side, b: Side) -> list[ComparedFigure]:
-    """Seconds of training to each target that at least one run reached; the three highest."""
+    """Seconds of training to the three highest targets that at least one run reached."""
     rows = [
         ComparedFigure(f"time to {target:.0%}", "s", a.reached.get(target), b.reached.get(target)) for target in TARGETS
     ]
@@ -156,7 +156,7 @@ def _verdicts(result: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _differences(a: Any, b: Any, path: str = "") -> list[SettingDifference]:
-    """The leaves at which two nested settings differ, by their path in the scenario."""
+    """The leaves at which two nested settings differ, with their path in the scenario."""
     if isinstance(a, dict) and isinstance(b, dict):
         keys = dict.fromkeys([*a, *b])
         return [

@@ -1,4 +1,4 @@
-"""What this host can do for edgebed, found by trying, and what to install or allow for the rest."""
+"""Tests what this host can do for edgebed, and says what to install or allow for the rest."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ SHAPED = "the drivers namespaces and docker"
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at: ``ok`` True or False, or None where it is only nice to have and missing.
+    """The result of one test. ``ok`` is True or False, or None if an optional thing is missing.
 
-    ``used_by`` says what needs it, ``remedy`` what to do in words, ``commands`` the lines to type for that.
+    ``used_by`` names the parts that need it. ``remedy`` says what to do, ``commands`` are the command lines for that.
     """
 
     name: str
@@ -48,12 +48,12 @@ class Finding:
 
     @classmethod
     def missing(cls, name: str, used_by: str, error: HostError, *, ok: bool | None = False) -> Finding:
-        """What an error says."""
+        """The finding that an error describes."""
         return cls(name, used_by, ok, error.what, error.remedy, error.commands)
 
 
 async def examine() -> list[Finding]:
-    """Look at everything; the order is that of the report."""
+    """Run all tests, in the order of the report."""
     findings = [_python(), _system(), _packages(), _commands(), _namespaces()]
     findings += await _links(all(finding.ok for finding in findings[-2:]))
     findings += [_tcp(), _cgroups(), _curve(), *await asyncio.to_thread(_docker)]
@@ -61,7 +61,7 @@ async def examine() -> list[Finding]:
 
 
 def print_findings(findings: Sequence[Finding], console: Console) -> None:
-    """Write each finding with what uses it, and below what is not right what to do, each command in a line."""
+    """Write each finding with the parts that use it. Its remedy and commands follow, one command on a line."""
     marks = {True: ("ok", "green"), None: ("–", "yellow"), False: ("no", "red")}
     names = max(len(finding.name) for finding in findings)
     for finding in findings:
@@ -120,7 +120,7 @@ def _namespaces() -> Finding:
 
 
 async def _links(possible: bool) -> list[Finding]:
-    """What shapes links, tried in namespaces, if those are ``possible``."""
+    """Try veth and netem in namespaces, if namespaces are ``possible``."""
     veth, netem = ("veth interfaces", SHAPED), ("netem", "the link engine `kernel`")
     if not possible:
         reason = "not tried, since commands or namespaces are missing"
@@ -143,7 +143,8 @@ async def _links(possible: bool) -> list[Finding]:
 
 
 def _tcp() -> Finding:
-    """Transfers over links with delay or loss depend on it, so hosts that differ here are not to be compared."""
+    """Check TCP's congestion control. Transfers over links with delay or loss depend on it, so results of hosts that
+    differ in it cannot be compared."""
     algorithm, used_by = congestion_control(), f"{SHAPED}: nodes inherit it"
     if algorithm in (None, USUAL_TCP):
         return Finding("TCP", used_by, True, f"congestion control {algorithm or 'unknown'}")
@@ -173,7 +174,7 @@ def _curve() -> Finding:
 
 
 def _docker() -> list[Finding]:
-    """Only the docker driver needs it, and then an image of nodes."""
+    """Check the Docker Engine and the image of nodes, which only the docker driver needs."""
     from orchestrator.drivers.docker import node_image
     from orchestrator.drivers.docker.container import Limits
     from orchestrator.drivers.docker.driver import unfit

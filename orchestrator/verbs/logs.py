@@ -1,4 +1,4 @@
-"""What the record holds of one node, as lines of a log: for simulated nodes, which print nothing themselves."""
+"""The record of one node as lines of a log, for simulated nodes, which print nothing themselves."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from orchestrator.results.history import History
 from orchestrator.results.rows import Event, Metric, State
 
 LOOK_EVERY = 0.25  # s
-NAMED = 12  # nodes, in an error
+NAMED = 12  # nodes named in an error
 
 
 def follow_record(history: History, node: str, go_on: Callable[[], bool]) -> Iterator[str]:
-    """The lines of a node, then those that are added, until ``go_on`` says no and all has been read.
+    """Yield the lines of a node, then added lines, until ``go_on`` returns False and all is read.
 
-    Times are the run's. The traceback of a node that failed, which lies in a file, comes last.
+    Times are on the run's clock. If the node failed, the traceback from its log file comes last.
     RunError if the run has no such node.
     """
     if node not in history.nodes:

@@ -1,4 +1,4 @@
-"""Which runs live on this host, and their nodes: labels tell what is there, the record what state it is in."""
+"""The runs that live on this host, and their nodes. Labels show the processes, the record has the states of nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.run.down import traces
 
 
 def living(runs: Path) -> list[dict[str, Any]]:
-    """One entry a run: ``run``, ``directory``, ``phase`` ("orphaned" if its orchestrator is gone), ``nodes``."""
+    """One entry per run: ``run``, ``directory``, ``phase`` ("orphaned" if its orchestrator is gone), ``nodes``."""
     return [_describe(run, directory) for run, directory in sorted(traces(runs).items())]
 
 
@@ -32,7 +32,8 @@ def _describe(run: str, directory: RunDirectory | None) -> dict[str, Any]:
 
 
 def _processes(run: str) -> dict[str, int]:
-    """The process of each node that has one: a container's is named after its program, the others after their node."""
+    """The process id of each node that has a process. The Engine knows a container's process, whose name is its
+    program's. Other processes have the names of their nodes."""
     boxed = leftovers.listed(run)
     inside = {each.node: each.pid for each in boxed if each.pid is not None}
     found = {each.command: each.pid for each in processes.run_processes(run) if each.part == "node"}
@@ -50,7 +51,7 @@ def _states(directory: RunDirectory | None) -> dict[str, str]:
 
 
 def _resident(pid: int | None) -> int | None:
-    """Resident memory in bytes (proc(5), statm counts pages)."""
+    """The resident memory of a process in bytes (proc(5), statm counts pages)."""
     if pid is None:
         return None
     try:

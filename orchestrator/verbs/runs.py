@@ -1,4 +1,4 @@
-"""Runs from Python: make one of a scenario, and read what one has come to. `edgebed` hands these names on."""
+"""Runs from Python: run a scenario, and read the results of a run. `edgebed` exports these names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from orchestrator.scenario.drivers import DRIVERS, listed
 
 RUNS = Path("runs")
 UNNAMED = Path("scenario.yaml")
-"""Stands for the file of a scenario that is a mapping; paths in it begin in the working directory."""
+"""The file name for a scenario that is a mapping. Paths in the scenario are relative to the working directory."""
 
 _ROWS: dict[str, Callable[[History], Sequence[NamedTuple]]] = {
     "events": lambda history: history.events(),
@@ -43,14 +43,16 @@ _ROWS: dict[str, Callable[[History], Sequence[NamedTuple]]] = {
 
 @dataclass(frozen=True)
 class Run:
-    """A run, which may still go on, in its directory ``path``. Each question is answered from the record, when it is
-    asked. Raises RecordError where the record cannot be read."""
+    """A run in its directory ``path``. The run may still be running.
+
+    Every access reads the record anew. Raises RecordError if the record cannot be read.
+    """
 
     path: Path
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What `up --json` ends with."""
+        """The object that `up --json` prints."""
         with History.open(self.path) as history:
             return summary(history)
 
@@ -61,7 +63,7 @@ class Run:
         return verdict
 
     def rows(self, kind: str) -> list[dict[str, Any]]:
-        """The rows of the record of one kind: events, faults, links, metrics, probes, resources, rounds, states or
+        """The rows of one kind in the record: events, faults, links, metrics, probes, resources, rounds, states or
         traffic. Times are seconds since the run began. ValueError for another kind."""
         if kind not in _ROWS:
             raise ValueError(f"a record has no {kind!r}; it has {', '.join(_ROWS)}")
@@ -69,7 +71,7 @@ class Run:
             return [row._asdict() for row in _ROWS[kind](history)]
 
     def history(self) -> History:
-        """The reader of the record, for a ``with``. Its methods may change from version to version."""
+        """The reader of the record, for a ``with`` statement. Its methods may change between versions."""
         return History.open(self.path)
 
 
@@ -80,15 +82,16 @@ def up(
     runs: str | os.PathLike[str] = RUNS,
     workers: int | None = None,
 ) -> Run:
-    """Make a run of a scenario, to its end, as `up` does: ``scenario`` is a file, or what would stand in one.
+    """Run a scenario to its end, like the command `up`. ``scenario`` is a file, or a mapping with its content.
 
     ``overrides`` are those of `--set`: ``["driver=sim", "seed=3"]``. The run's directory is made below ``runs``.
-    ``workers`` processes train where nodes are simulated: by default one for each processor.
+    ``workers`` is the number of processes that train simulated nodes, by default one for each processor.
 
-    A run that fails on its way is a run too: its verdict is not "pass", and ``summary["error"]`` says why. Before there
-    is one: ScenarioError lists every mistake with its place, PlanError, PlaceError, HostError and RunError say what is
-    missing. KeyboardInterrupt if a signal ended the run; its directory has what there is. Call it from the main thread,
-    outside an event loop, since signals are to end a run in order.
+    If a run fails after it began, the function still returns it. Its verdict is not "pass", and ``summary["error"]``
+    says why. Before the run begins, ScenarioError lists every mistake with its place, and PlanError, PlaceError,
+    HostError and RunError say what is missing. KeyboardInterrupt if a signal ended the run; its directory stays, with
+    the record so far. Call this function from the main thread, outside an event loop, so that signals can end the run
+    in order.
     """
     _refuse_event_loop()
     extend_path()
@@ -109,9 +112,9 @@ def up(
 
 
 def load(run: str | os.PathLike[str] | None = None, *, runs: str | os.PathLike[str] = RUNS) -> Run:
-    """The run in that directory, or of that id below ``runs``; the latest one below ``runs`` if none is named.
+    """The run in the directory ``run``, or with the id ``run`` below ``runs``. By default the latest run there.
 
-    RunError if there is none.
+    RunError if there is no such run.
     """
     return Run(find_run(None if run is None else os.fspath(run), Path(runs)).path)
 

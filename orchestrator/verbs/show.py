@@ -1,6 +1,6 @@
-"""The plan in a terminal: nodes, data, links with the commands that make them, faults.
+"""Prints the plan: nodes, data, links with the commands that make them, faults.
 
-Nodes that are alike are shown together where there are many; `plan.json` holds every one.
+If there are many nodes, similar nodes are shown together. `plan.json` holds every node.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from orchestrator.scenario.engines import ENGINES
 from orchestrator.scenario.quantities import Quorum
 
 T = TypeVar("T")
-FEW_NODES = 30  # up to so many are shown one by one
-FEW_COMMANDS = 12  # links to one node take three each, and three in all
-COUNTED_CLASSES = 12  # label counts of so many classes fit as numbers
+FEW_NODES = 30  # up to this number, nodes are shown one by one
+FEW_COMMANDS = 12  # commands shown for one node; it takes three, and three more for each link to it
+COUNTED_CLASSES = 12  # up to this number of classes, label counts fit as numbers
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -48,9 +48,10 @@ def print_plan(plan: Plan, console: Console) -> None:
 
 
 def kernel_commands(plan: Plan, target: NodePlan) -> list[str]:
-    """What the kernel engine runs for the links to a node, on the hub's end of its interface.
+    """The commands of the kernel engine for the links to a node, on the hub's end of its interface.
 
-    Its number of attachments, here 1, is counted as nodes come; a seed is given where this host's netem takes one.
+    In a run, the number of the attachment, here 1, counts the nodes as they come. A seed is given only if this host's
+    netem accepts one.
     """
     links: ShapedLinks = defaultdict(dict)
     for link in plan.links:
@@ -158,7 +159,7 @@ def _print_links(console: Console, plan: Plan) -> None:
 
 
 def _print_schedules(console: Console, plan: Plan) -> None:
-    """How links change over time, in words."""
+    """Print how links change over time, in words."""
     found = courses(plan.links)
     if not found:
         return
@@ -168,7 +169,7 @@ def _print_schedules(console: Console, plan: Plan) -> None:
 
 
 def _print_commands(console: Console, plan: Plan) -> None:
-    """The exact commands, of links that differ only in their ends and seeds those of the first."""
+    """Print the exact commands. For links that differ only in ends and seeds, print those of the first link."""
     first, *others = ENGINES[plan.engine]
     for name in (first, *others):
         engine, what, lines = _COMMANDS[name]
@@ -265,7 +266,7 @@ def _span(names: Sequence[str], mark: str = " ... ") -> str:
 
 
 def _alike(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """Items with equal keys together, in the order of their first."""
+    """Groups of items with equal keys, in the order of their first items."""
     groups: dict[Hashable, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)

@@ -1,1 +1,1 @@
-"""Nodes as containers of a Docker Engine, made from the image that will be deployed."""
+"""Nodes as containers of a Docker Engine, made from the image that is to be deployed."""

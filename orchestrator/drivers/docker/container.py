@@ -1,4 +1,4 @@
-"""What a node's container is made like. Pure: from the plan to the arguments of the SDK."""
+"""The SDK's arguments for a node's container, made from the plan. Pure."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from orchestrator.host.processes import labels
 from orchestrator.planning.plan import HardwareClass, NodePlan
 
 COMMAND = [str(PLACE / "assignment.json")]
-PROCESSES = 256  # and threads; a node has about ten
+PROCESSES = 256  # processes and threads; a node has about ten
 SCRATCH = "rw,nosuid,nodev,size=256m,mode=1777"
 _PERIOD = 100_000  # microseconds; CFS bandwidth control's default period
 
 ENVIRONMENT = {"HOME": "/tmp", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""Nodes share the host's cores, and can write to /tmp only."""
+"""Nodes share the host's cores, and can write only to /tmp."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Which limits this Engine can hold; what it cannot is said by ``notes``, in words for the record."""
+    """The limits that this Engine can enforce. ``notes`` lists the others, in words for the record."""
 
     cpu: bool = True
     memory: bool = True
@@ -37,7 +37,7 @@ class Limits:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Limits:
-        """From what the Engine says of itself (`docker info`)."""
+        """The limits according to the Engine's own facts (`docker info`)."""
         return cls(
             cpu=bool(facts.get("CpuCfsQuota")),
             memory=bool(facts.get("MemoryLimit")),
@@ -46,7 +46,7 @@ class Limits:
         )
 
     def notes(self) -> list[str]:
-        """One sentence for each limit that is not held."""
+        """One sentence for each limit that is not enforced."""
         found = []
         if missing := [name for name in ("cpu", "memory") if not getattr(self, name)]:
             found.append(
@@ -60,14 +60,14 @@ class Limits:
         return found
 
     def of_hardware(self, hardware: HardwareClass) -> dict[str, Any]:
-        """The arguments that give a container its hardware's cores and memory and no more."""
+        """The arguments that limit a container to its hardware's cores and memory."""
         options: dict[str, Any] = {"pids_limit": PROCESSES} if self.processes else {}
         if self.cpu and hardware.cores is not None:
             options |= {"cpu_period": _PERIOD, "cpu_quota": round(hardware.cores * _PERIOD)}
         if self.memory and hardware.memory is not None:
             options["mem_limit"] = hardware.memory
             if self.swap:
-                options["memswap_limit"] = hardware.memory  # of memory and swap together: none is left for swap
+                options["memswap_limit"] = hardware.memory  # for memory and swap together: none is left for swap
         return options
 
 
@@ -79,7 +79,7 @@ def options(
         "name": f"{run}-{node.name}-{incarnation}",
         "hostname": node.name,
         "labels": {RUN: run, NODE: node.name, DIRECTORY: str(directory)},
-        # The processes carry the run's label too: should the Engine die, `down` finds them without it.
+        # The processes carry the run's labels too: if the Engine dies, `down` finds them without it.
         "environment": ENVIRONMENT | labels(run, directory, "node"),
         "user": f"{user.uid}:{user.gid}",
         "network_mode": "none",  # the fabric attaches data0
@@ -89,8 +89,8 @@ def options(
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges:true"],
         "ipc_mode": "private",
-        "auto_remove": True,  # so that nothing stays, also after the orchestrator's end
-        "log_config": LogConfig(type=LogConfig.types.NONE),  # the driver itself takes what the node prints
-        "healthcheck": {"test": ["NONE"]},  # the control plane's beats tell more, and cost less
+        "auto_remove": True,  # no container remains, even if the orchestrator has ended
+        "log_config": LogConfig(type=LogConfig.types.NONE),  # the driver itself copies the node's output
+        "healthcheck": {"test": ["NONE"]},  # the control plane's heartbeats tell more and cost less
         **limits.of_hardware(node.hardware),
     }

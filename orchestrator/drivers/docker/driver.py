@@ -1,7 +1,7 @@
-"""The driver for images: every node is a container of the Docker Engine, made from the image that will be deployed.
+"""The driver for images. Every node is a container of the Docker Engine, made from the image that is to be deployed.
 
-A container has no network but loopback; the fabric attaches data0 to the network namespace of its first process. What
-else it needs of the host is mounted (docker_files), the control plane's socket included.
+A container has only loopback; the fabric attaches data0 to the network namespace of its first process. The other things
+that it needs of the host are mounted (`files`), including the control plane's socket.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import NODE
 from orchestrator.planning.plan import NodePlan
 
-LAST_WORDS = 2.0  # s for what a node printed to come through after its end
-SIGNALLED = 128  # an exit code above it stands for a signal
+LAST_WORDS = 2.0  # s after a node's end for its last output
+SIGNALLED = 128  # an exit code above it means a signal
 
 
 class DockerDriver:
-    """See Driver for the verbs. The SDK blocks, so that its calls are made in threads.
+    """See `Driver` for the methods. The SDK blocks, so its calls are made in threads.
 
-    ``data``: the folder of the prepared data. ``images``: those that nodes have of their own; all others are made from
-    the run's, ``image``.
+    ``data`` is the folder of the prepared data. ``images`` are the images that the scenario gives to some nodes. All
+    other nodes are made from the run's image, ``image``.
     """
 
     name = "docker"
@@ -62,12 +62,12 @@ class DockerDriver:
         self._starting: set[asyncio.Future[tuple[int, Container]]] = set()
         self._threads: list[threading.Thread] = []
         self._started: Counter[str] = Counter()
-        self._containers: dict[str, Container] = {}  # by node, its latest while that is there
-        self._processes: dict[str, tuple[str, int]] = {}  # by container: node and process
+        self._containers: dict[str, Container] = {}  # by node: its latest container, while that exists
+        self._processes: dict[str, tuple[str, int]] = {}  # by container: its node and process
         self._early: dict[str, int] = {}  # exit codes of containers whose process is not known yet
 
     async def open(self) -> None:
-        """Check the Engine and the images, and begin to hear what becomes of containers."""
+        """Check the Engine and the images, and start to listen to the events of containers."""
         facts = await asyncio.to_thread(self._engine.facts)
         if (error := unfit(facts, os.uname().release)) is not None:
             raise error
@@ -84,7 +84,7 @@ class DockerDriver:
         work = asyncio.ensure_future(asyncio.to_thread(self._start, node, self._started[node.name], assignment, log))
         self._starting.add(work)
         work.add_done_callback(self._started_or_failed)
-        pid, container = await asyncio.shield(work)  # a thread cannot be cancelled, so close waits for it
+        pid, container = await asyncio.shield(work)  # a thread cannot be cancelled, so `close` waits for it
         self._containers[node.name] = container
         self._processes[str(container.id)] = node.name, pid
         if (code := self._early.pop(str(container.id), None)) is not None:
@@ -94,7 +94,7 @@ class DockerDriver:
     def _started_or_failed(self, work: asyncio.Future[tuple[int, Container]]) -> None:
         self._starting.discard(work)
         if not work.cancelled():
-            work.exception()  # nobody else asks where the start was cancelled meanwhile
+            work.exception()  # retrieve it, because a cancelled `start` does not
 
     async def kill(self, node: str) -> None:
         await asyncio.to_thread(self._signal, self._find(node), "SIGKILL")
@@ -104,9 +104,9 @@ class DockerDriver:
             await asyncio.to_thread(self._find(node).pause)
 
     async def resume(self, node: str) -> None:
-        """Thaw the container. Its process finds a SIGCONT waiting, by which it knows that it was frozen.
+        """Thaw the container. A pending SIGCONT tells its process that it was frozen.
 
-        The Engine freezes by cgroup, which sends no signal, and a signal sent through the Engine would thaw by itself.
+        The Engine freezes by cgroup, which sends no signal. A signal sent through the Engine would thaw the container.
         """
         container = self._find(node)
         os.kill(self._processes[str(container.id)][1], signal.SIGCONT)
@@ -117,7 +117,7 @@ class DockerDriver:
         return list(self._notes)
 
     async def close(self) -> None:
-        """Remove the run's containers. Where the Engine is gone, their processes are ended by label, and not here."""
+        """Remove the run's containers. If the Engine is gone, `sweep` ends their processes by label instead."""
         self._closing = True
         await asyncio.gather(*self._starting, return_exceptions=True)
         try:
@@ -131,7 +131,7 @@ class DockerDriver:
             await asyncio.to_thread(self._engine.close)
 
     async def _admit(self, name: str, machine: str, foreign: set[str] | None) -> None:
-        """Let nodes be made from an image, or HostError; see `node_image.problem`."""
+        """Admit an image for nodes. HostError if it does not fit, see `node_image.problem`."""
         image = await asyncio.to_thread(self._engine.image, name)
         if (error := node_image.problem(name, image, machine, foreign)) is not None:
             raise error
@@ -141,7 +141,7 @@ class DockerDriver:
         notes = node_image.version_note(name, image, version), node_image.emulation_note(name, image, machine)
         self._notes += [note for note in notes if note is not None]
 
-    # What is done in threads
+    # In threads
 
     def _start(self, node: NodePlan, incarnation: int, assignment: Path, log: Path) -> tuple[int, Container]:
         image = node.image or self.image
@@ -169,7 +169,7 @@ class DockerDriver:
         return pid, container
 
     def _runs(self, container: Container, pid: int) -> bool:
-        """Whether this is still the container's process."""
+        """Whether ``pid`` is still the container's process."""
         with unless_gone(), plain_words(f"looking for {container.name}"):
             container.reload()
             return int(container.attrs["State"]["Pid"]) == pid
@@ -196,7 +196,7 @@ class DockerDriver:
         self._threads = [*(each for each in self._threads if each.is_alive()), thread]
         return thread
 
-    # What the Engine tells
+    # Events of the Engine
 
     def _heard(self, event: Mapping[str, Any]) -> None:
         actor = event["Actor"]
@@ -222,7 +222,7 @@ class DockerDriver:
 
 
 def unfit(facts: Mapping[str, Any], release: str) -> HostError | None:
-    """Why containers of this Engine cannot be a run's nodes; None if they can. ``release``: this host's kernel."""
+    """Why containers of this Engine cannot be nodes; None if they can. ``release`` is that of this host's kernel."""
     security = " ".join(facts.get("SecurityOptions") or ())
     if facts["OSType"] != "linux" or facts["KernelVersion"] != release:
         return HostError(
@@ -239,7 +239,7 @@ def unfit(facts: Mapping[str, Any], release: str) -> HostError | None:
 
 
 def is_process_of(pid: int, container: str) -> bool:
-    """Whether a process of this host belongs to a container: its id stands in the names of the process's cgroups."""
+    """Whether a process of this host belongs to a container, whose id is then in the names of the process's cgroups."""
     try:
         return container in Path(f"/proc/{pid}/cgroup").read_text()
     except OSError:

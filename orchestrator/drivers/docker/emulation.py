@@ -1,6 +1,6 @@
-"""Which foreign processors this host can emulate: the kernel hands their programs to an emulator (binfmt_misc).
+"""The foreign processors that this host can emulate. The kernel passes their programs to an emulator (binfmt_misc).
 
-See the kernel's Documentation/admin-guide/binfmt-misc.rst, and for the numbers of machines elf(5) and <elf.h>.
+See the kernel's Documentation/admin-guide/binfmt-misc.rst. For the machine numbers see elf(5) and <elf.h>.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ HANDLERS = Path("/proc/sys/fs/binfmt_misc")
 REMEDY = "`apt-get install qemu-user-static binfmt-support`"
 
 MACHINES = {62: "amd64", 183: "arm64"}
-"""ELF's e_machine, and what images call it: the architectures that there are nodes for."""
+"""ELF's e_machine, and its name in images, for the architectures that images of nodes exist for."""
 
-_MACHINE = slice(18, 20)  # where it stands in a program's first bytes, least significant byte first
+_MACHINE = slice(18, 20)  # the place of e_machine in a program's first bytes, least significant byte first
 
 
 def emulated(handlers: Path = HANDLERS) -> set[str]:
-    """The architectures whose programs this kernel can run by an emulator, also inside of containers."""
+    """The architectures whose programs this kernel can run by an emulator, also inside containers."""
     if not handlers.is_dir():
         return set()
     told = [each.read_text() for each in handlers.iterdir() if each.name not in ("register", "status")]
@@ -25,9 +25,10 @@ def emulated(handlers: Path = HANDLERS) -> set[str]:
 
 
 def _emulated_by(handler: str) -> str | None:
-    """What one handler is for, as the kernel describes it; None if for no processor, or not to be had in containers.
+    """The architecture of one handler, from the kernel's description. None if it emulates no processor, or does not
+    work in containers.
 
-    A container does not see the emulator's file: the kernel must have opened it when it was registered (flag F).
+    A container does not see the emulator's file, so the kernel must have opened it at its registration (flag F).
     """
     lines = handler.splitlines()
     said = {name.rstrip(":"): value for name, _, value in (line.partition(" ") for line in lines)}

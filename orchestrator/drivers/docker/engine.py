@@ -1,7 +1,7 @@
 """The Docker Engine of this host, through its SDK, and the containers of runs, which are found by their labels.
 
-Labels are the only state: a fresh `ps` or `down` learns from the Engine itself which containers belong to a run. What
-the Engine answers in anger is put into the words of `orchestrator.errors` here and nowhere else.
+Labels are the only state: `ps` and `down` ask the Engine itself which containers belong to a run. Only this module
+turns the SDK's errors into those of `orchestrator.errors`.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN, NodeContainer,
 
 T = TypeVar("T")
 
-TIMEOUT = 120  # s for one answer; a busy Engine that starts many containers takes its time
-GONE = (404, 409)  # no such container; it does not run, or is being removed already
+TIMEOUT = 120  # s for one answer; an Engine that starts many containers is slow
+GONE = (404, 409)  # no such container; the container does not run, or is being removed already
 REMOVAL_PATIENCE = 20.0  # s
-AT_ONCE = 8  # removals
+AT_ONCE = 8  # removals at the same time
 
 
 class Engine:
-    """A connection to the Engine, to be closed. Its methods block, and may be called from several threads."""
+    """A connection to the Engine, which the caller closes. Methods block, and several threads may call them."""
 
     def __init__(self, client: docker.DockerClient) -> None:
         self.client = client
 
     @classmethod
     def connect(cls) -> Engine:
-        """Connect to the Engine that DOCKER_HOST names, else to the usual one; HostError with the remedy if not."""
+        """Connect to the Engine at DOCKER_HOST, else at the usual address. HostError with the remedy on failure."""
         reach()
         try:
             return cls(docker.DockerClient(base_url=address(), timeout=TIMEOUT))
@@ -47,13 +47,13 @@ class Engine:
         self.client.close()
 
     def facts(self) -> dict[str, Any]:
-        """What the Engine says of itself and its host (`docker info`)."""
+        """The facts about the Engine and its host (`docker info`)."""
         with plain_words("asking the Docker Engine about itself"):
             facts: dict[str, Any] = self.client.info()
             return facts
 
     def image(self, name: str) -> dict[str, Any] | None:
-        """What the Engine knows of an image (`docker image inspect`); None if it has no such image."""
+        """The attributes of an image (`docker image inspect`); None if the Engine has no such image."""
         try:
             with plain_words(f"looking for the image {name}"):
                 attributes: dict[str, Any] = self.client.images.get(name).attrs
@@ -62,30 +62,30 @@ class Engine:
             return None
 
     def create(self, image: str, command: list[str], options: Mapping[str, Any]) -> Container:
-        """Make a container that does not run yet."""
+        """Make a container without starting it."""
         with plain_words(f"making the container {options['name']}"):
             return self.client.containers.create(image, command, **options)
 
     def events(self, run: str, kinds: Iterable[str]) -> Stream[dict[str, Any]]:
-        """What happens to a run's containers, from this second on."""
+        """The events of a run's containers, from this second on."""
         filters = {"type": "container", "event": list(kinds), "label": f"{RUN}={run}"}
         with plain_words("listening to the Docker Engine"):
             return Stream(self.client.events(since=int(time.time()), decode=True, filters=filters))
 
     def output(self, container: Container) -> Stream[bytes]:
-        """What a container prints, from now on: to be asked for before it is started."""
+        """The output of a container, from now on. Call it before the container starts."""
         with plain_words(f"attaching to {container.name}"):
             return Stream(container.attach(stream=True, stdout=True, stderr=True))
 
     def containers(self, run: str | None = None) -> list[NodeContainer]:
-        """The containers of one run, or of all runs, in whatever state."""
+        """The containers of one run, or of all runs, in any state."""
         with plain_words("looking for containers"):
             label = RUN if run is None else f"{RUN}={run}"
             found = self.client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
         return [_described(each) for each in found]
 
     def remove(self, containers: Iterable[NodeContainer]) -> list[NodeContainer]:
-        """Kill and remove containers, and wait until they are gone; those that are not after a while."""
+        """Kill and remove containers, and wait for their removal. Returns those that are left after a while."""
         left = list(containers)
         with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(self._remove, left))
@@ -97,12 +97,12 @@ class Engine:
         return left
 
     def _remove(self, container: NodeContainer) -> None:
-        with contextlib.suppress(DriverError), plain_words(f"removing {container.node}"):  # what is left is said later
+        with contextlib.suppress(DriverError), plain_words(f"removing {container.node}"):  # `remove` finds what is left
             self.client.api.remove_container(container.id, force=True, v=True)
 
 
 class Stream(Generic[T]):
-    """What the Engine tells piece by piece. One thread reads it to its end; another may ``cancel`` it."""
+    """A streamed answer of the Engine. One thread reads it to its end; another thread may ``cancel`` it."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -114,25 +114,25 @@ class Stream(Generic[T]):
             self._stream._response.close()  # the SDK leaves the socket open
 
     def cancel(self) -> None:
-        """End the reader's iteration; harmless if it has ended."""
+        """End the reader's iteration. Does nothing if it has ended."""
         with contextlib.suppress(OSError):
             self._stream.close()
 
 
 class _MissingError(DriverError):
-    """There is no such image or container, or it does not run."""
+    """The image or container does not exist, or the container does not run."""
 
 
 @contextlib.contextmanager
 def unless_gone() -> Iterator[None]:
-    """Let pass that the container has ended or gone meanwhile: its Exit is on the way."""
+    """Ignore that the container has ended or is gone meanwhile. Its Exit follows."""
     with contextlib.suppress(_MissingError):
         yield
 
 
 @contextlib.contextmanager
 def plain_words(doing: str) -> Iterator[None]:
-    """Turn what the SDK raises into DriverError, or HostError where the host has to be helped."""
+    """Turn the SDK's errors into DriverError, or into HostError if the host needs a remedy."""
     try:
         yield
     except ImageNotFound as error:
@@ -145,7 +145,7 @@ def plain_words(doing: str) -> Iterator[None]:
             ) from None
         kind = _MissingError if error.status_code in GONE else DriverError
         raise kind(f"{doing}: the Docker Engine refused: {said}") from None
-    except (DockerException, OSError) as error:  # the SDK's errors of connection are OSErrors
+    except (DockerException, OSError) as error:  # the SDK's connection errors are OSErrors
         raise DriverError(f"{doing}: the Docker Engine does not answer ({error}): is dockerd still running?") from None
 
 

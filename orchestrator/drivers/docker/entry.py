@@ -1,6 +1,6 @@
-"""What the orchestrator asks of this driver before and at the beginning of a run.
+"""The entry of this driver, see `orchestrator.drivers.base.DriverEntry`.
 
-The Engine's SDK takes a quarter of a second to import, so functions import it.
+The import of the Engine's SDK takes a quarter of a second, so functions import it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from orchestrator.host.commands import absent
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.plan import Plan
 
-OF_A_CONTAINER = 3  # files at the orchestrator: its output, its control connection, a request to the Engine
+OF_A_CONTAINER = 3  # open files of the orchestrator: output, control connection, a request to the Engine
 
 
 def missing() -> list[HostError]:
-    """Commands, an Engine that answers, and an image of nodes for this host and this version."""
+    """Errors for missing commands, an Engine that does not answer, or an image that does not fit host or version."""
     found = absent() + _engine()
     if os.geteuid() != 0 and (error := without_client()) is not None:
         found.append(error)
@@ -34,12 +34,12 @@ def missing() -> list[HostError]:
 
 
 def open_files(plan: Plan, workers: int) -> int:
-    """Those of the orchestrator, of the switch, or of the node with most peers."""
+    """The open files of the orchestrator, of the switch, or of the node with most peers."""
     return FIRST + max(OF_A_CONTAINER * len(plan.nodes), files_of_peers(plan))
 
 
 async def open_environment(plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int) -> Environment:
-    """An Engine that has the images, and a hub: the host's own as root, else one in a helper container."""
+    """Connect to an Engine that has the images, and open a hub: as root on the host, else in a helper container."""
     from orchestrator.drivers.docker.driver import DockerDriver
     from orchestrator.drivers.docker.engine import Engine
 
@@ -54,7 +54,7 @@ async def open_environment(plan: Plan, directory: RunDirectory, stack: AsyncExit
 
 
 def _engine() -> list[HostError]:
-    """What is wrong with the Docker Engine, or else with its image of nodes."""
+    """The error of the Docker Engine, or otherwise of its image of nodes."""
     from orchestrator.drivers.docker.driver import unfit
     from orchestrator.drivers.docker.engine import Engine
 

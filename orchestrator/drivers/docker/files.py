@@ -1,7 +1,7 @@
-"""What a node's container is given of the host: five things, each at a fixed place below `PLACE`.
+"""The files of the host that a node's container gets: five, each at a fixed place below `PLACE`.
 
-The assignment, the control plane's socket, the prepared data and the shards, which it can only read; and a folder for
-its checkpoints. They are laid out here for the user whom the container runs as.
+The container can only read the assignment, the control plane's socket, the prepared data and the shards. It can write
+to a folder for its checkpoints. This module gives access to the user that the container runs as.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from orchestrator.host.directory import RunDirectory
 
 @dataclass(frozen=True)
 class Given:
-    """Files and folders of the host that one container sees."""
+    """The files and folders of the host that one container sees."""
 
     assignment: Path
     control: Path
@@ -42,9 +42,9 @@ class Given:
 
 
 def lay_out(directory: RunDirectory, node: str, assignment: Path, data: Path, user: User) -> Given:
-    """Hand over to ``user`` what a node's container has to use; ``assignment`` is as `seen_from_inside`.
+    """Give ``user`` access to the files of a node's container. ``assignment`` is as in `seen_from_inside`.
 
-    HostError if the prepared data, which is not the run's own, cannot be read by that user.
+    HostError if that user cannot read the prepared data, which do not belong to the run.
     """
     given = Given(
         assignment=assignment,

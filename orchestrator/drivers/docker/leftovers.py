@@ -1,6 +1,6 @@
-"""The containers of runs, for those who look whether there are any on this host, used or not.
+"""The containers of runs on this host, for commands that must also work without Docker.
 
-The SDK is imported only where an Engine answers: that takes a quarter of a second.
+The SDK is imported only if an Engine answers, because its import takes a quarter of a second.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def engine() -> Iterator[Engine | None]:
-    """The Engine while the body runs, or None where none answers."""
+    """The Engine while the body runs, or None if no Engine answers."""
     try:
         reach()
     except HostError:
@@ -34,6 +34,6 @@ def engine() -> Iterator[Engine | None]:
 
 
 def listed(run: str | None = None) -> list[NodeContainer]:
-    """The containers of one run, or of all runs; none where no Engine answers."""
+    """The containers of one run, or of all runs; an empty list if no Engine answers."""
     with engine() as found:
         return [] if found is None else found.containers(run)

@@ -1,4 +1,4 @@
-"""Which image nodes are made from, and whether it fits this host and this version. Pure but for the environment."""
+"""The image of nodes, and whether it fits this host and this version. Pure, except for the environment."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from orchestrator.errors import HostError
 
 PROTOCOL_LABEL, VERSION_LABEL = "org.edgebed.protocol", "org.edgebed.version"
 BUILD = "docker build --file images/node/Dockerfile --tag {name} ."
-NOBODY = (65532, 65532)  # for root, where the image does not say by number as whom it runs
+NOBODY = (65532, 65532)  # the user under root, if the image does not name its user by number
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
-"""What kernels call a machine, and what images do."""
+"""The name of a machine in kernels, and in images."""
 
 
 def image_name() -> str:
-    """The image of nodes: $EDGEBED_IMAGE, else ``edgebed-node``."""
+    """The name of the image of nodes: $EDGEBED_IMAGE, otherwise ``edgebed-node``."""
     return os.environ.get("EDGEBED_IMAGE") or "edgebed-node"
 
 
 def problem(
     name: str, image: Mapping[str, Any] | None, machine: str, emulated: Set[str] | None = None
 ) -> HostError | None:
-    """Why nodes cannot be made from what the Engine knows of this image, with the remedy; None if they can.
+    """Why nodes cannot be made from this image, with the remedy; None if they can. ``image`` has its attributes.
 
-    ``machine`` is the Engine's host as its kernel calls it. ``emulated``: the architectures that it can emulate, for an
-    image that the scenario gives to some nodes; None for the run's own, which must be for this host.
+    ``machine`` is the kernel's name for the machine of the Engine's host. ``emulated`` are the architectures that the
+    host can emulate, for an image that the scenario gives to some nodes. It is None for the run's image, which must be
+    for this host.
     """
     build, command = "build it in the project's folder (docs/images.md)", BUILD.format(name=name)
     if image is None:
@@ -52,13 +53,13 @@ def problem(
 
 
 def version_note(name: str, image: Mapping[str, Any], version: str) -> str | None:
-    """In words for the record, that the image was built from another version than ``version``; None if not."""
+    """A note for the record if the image was built from another version than ``version``, otherwise None."""
     built = _labels(image).get(VERSION_LABEL)
     return None if built == version else f"the image {name} is of version {built}, the orchestrator of {version}"
 
 
 def emulation_note(name: str, image: Mapping[str, Any], machine: str) -> str | None:
-    """In words for the record, that nodes of this image are emulated; None if they are not."""
+    """A note for the record if nodes of this image are emulated, otherwise None."""
     own, found = ARCHITECTURES.get(machine, machine), image["Architecture"]
     if found == own:
         return None
@@ -66,8 +67,8 @@ def emulation_note(name: str, image: Mapping[str, Any], machine: str) -> str | N
 
 
 def user_of(image: Mapping[str, Any], user: int, group: int) -> tuple[int, int]:
-    """As whom nodes run, never as root: as the caller, whose ``user`` and ``group`` these are, and for root as the
-    image's own user."""
+    """The user and group of nodes, never root: the caller's ``user`` and ``group``. If the caller is root, the image's
+    own user."""
     if user != 0:
         return user, group
     own, _, its_group = str(image["Config"].get("User") or "").partition(":")

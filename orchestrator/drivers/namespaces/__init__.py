@@ -1,1 +1,1 @@
-"""Nodes as processes in Linux namespaces of their own, without Docker and without root."""
+"""Nodes as processes in their own Linux namespaces, without Docker and without root."""

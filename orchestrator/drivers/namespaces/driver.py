@@ -1,7 +1,7 @@
-"""The driver for laptops and CI: every node a process in Linux namespaces of its own, forked from one warm process.
+"""The driver for laptops and CI. Every node is a process in its own Linux namespaces, forked from one warm process.
 
-Needs neither Docker nor root: without root everything lies in one user namespace of the caller's (see fabric/hub.py).
-What a node may do and see is said in node/process/confinement.py; here it is given what it needs.
+It needs neither Docker nor root. Without root, everything lies in one user namespace of the caller (see fabric/hub.py).
+node/process/confinement.py limits what a node may do and see. This module gives the node the files that it needs.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from orchestrator.planning.plan import NodePlan
 WARM_UP_TIMEOUT = 120.0  # s; the first import of torch from a cold disk is slow
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""Nodes share the host's cores, and only a process without threads of its own may be forked safely."""
+"""Nodes share the host's cores, and only a process with a single thread forks safely."""
 
 INHERITED = (
     *("PATH", "HOME", "LANG", "LC_", "TZ", "PYTHON", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_", "GLIBC_TUNABLES", "MALLOC_"),
     *("OMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "EDGEBED_"),
 )
-"""How the variables begin that nodes have of the caller's environment: what Python and its libraries go by. The rest,
-such as access keys, is none of their business."""
+"""Prefixes of the environment variables that nodes inherit from the caller: those that Python and its libraries read.
+Nodes do not see the other variables, such as access keys."""
 
 
 SAME_USER = (
@@ -47,7 +47,7 @@ SAME_USER = (
 
 
 class NamespacesDriver:
-    """See Driver for the verbs. ``data``: the folder of the prepared data."""
+    """See `Driver` for the methods. ``data`` is the folder of the prepared data."""
 
     name = "namespaces"
     breakdown = ""
@@ -60,15 +60,15 @@ class NamespacesDriver:
         self._own_users = False
         self._server: JsonChild | None = None
         self._pids: dict[str, int] = {}
-        self._lacked: Counter[str] = Counter()  # how often the kernel killed a node that lacked memory
-        self._early: set[int] = set()  # processes that ended before `start` went on
+        self._lacked: Counter[str] = Counter()  # how often the kernel killed a node for lack of memory
+        self._early: set[int] = set()  # processes that ended before `start` knew their ids
         self._groups: NodeGroups | None = None
         self._notes: list[str] = []
         self.exits: asyncio.Queue[Exit] = asyncio.Queue()
         self.lost = asyncio.Event()
 
     async def open(self) -> None:
-        """Start the fork server; it warms up while the caller goes on, and ``start`` waits for it."""
+        """Start the fork server. It warms up in the background, and ``start`` waits for it."""
         directory = self._directory
         if self._hub.privileged:
             self._own_users = can_give_away(directory.control, own_user(directory.run, "").gid)
@@ -162,7 +162,7 @@ class NamespacesDriver:
         pid = self._pids.get(node)
         if pid is None:
             raise HostError(f"{node} has no process now")
-        with contextlib.suppress(ProcessLookupError):  # its Exit is on the way
+        with contextlib.suppress(ProcessLookupError):  # the process has ended, and its Exit follows
             os.kill(pid, number)
 
     def _heard(self, event: dict[str, Any]) -> None:
@@ -186,8 +186,8 @@ class NamespacesDriver:
 
 
 def can_give_away(folder: Path, group: int) -> bool:
-    """Whether this host has the ids of `own_user`, and the file system of ``folder`` lets root give files to them: some
-    of other hosts and of virtual machines do not."""
+    """Whether this host has the ids of `own_user`, and the file system of ``folder`` lets root give files to them. Some
+    file systems from other hosts or from the host of a virtual machine do not."""
     if not mapped(Path("/proc/self/uid_map").read_text()):
         return False
     try:
@@ -198,9 +198,9 @@ def can_give_away(folder: Path, group: int) -> bool:
 
 
 def hand_over(directory: RunDirectory, node: str, data: Path, user: User | None) -> Path:
-    """Let a node use what it is given, as ``user`` where it has one of its own; the folder of its checkpoints.
+    """Let a node use its files as ``user``, if it has its own user. Returns the folder of its checkpoints.
 
-    HostError if that user cannot read the prepared data, which is not the run's own.
+    HostError if that user cannot read the prepared data, which do not belong to the run.
     """
     checkpoints = directory.checkpoints_of(node)
     checkpoints.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What the orchestrator asks of this driver before and at the beginning of a run."""
+"""The entry of this driver, see `orchestrator.drivers.base.DriverEntry`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from orchestrator.planning.plan import Plan
 
 
 def missing() -> list[HostError]:
-    """Commands, and namespaces that this user may make."""
+    """Errors for missing commands, and for namespaces that this user may not make."""
     refused = refusal() if shutil.which("unshare") is not None else None
     return absent() + ([refused] if refused is not None else [])
 
 
 def open_files(plan: Plan, workers: int) -> int:
-    """Those of the orchestrator, of the switch, or of the node with most peers."""
+    """The open files of the orchestrator, of the switch, or of the node with most peers."""
     return FIRST + max(len(plan.nodes), files_of_peers(plan))
 
 
 async def open_environment(plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int) -> Environment:
-    """A hub, and a fork server behind it that warms up while the link engine starts."""
+    """Open a hub and a fork server. The fork server warms up while the link engine starts."""
     stack.push_async_callback(sweep, directory.run)
     hub = await Hub.open(directory.run, directory.path)
     stack.push_async_callback(hub.close)

@@ -1,1 +1,1 @@
-"""Nodes as coroutines on a virtual clock, with modelled links and modelled computing."""
+"""Nodes as coroutines on a virtual clock, with modelled links and modelled computation."""

@@ -1,7 +1,8 @@
-"""Values that cross between the simulation and its workers, in shared memory: plain data, arrays, and dataclasses.
+"""The encoding of values between the simulation and its workers, in shared memory: plain data, arrays, dataclasses.
 
-Plain values travel as msgpack; the bytes of arrays lie in the memory before it, and their places, types and shapes in
-the msgpack; a dataclass or a function of `node` travels as its name. No pickle: nothing is made that `node` lacks.
+Plain values are encoded as msgpack. The bytes of arrays lie in the memory before the msgpack, which holds their places,
+types and shapes. A dataclass or function of `node` is encoded by its name. The codec does not use pickle, so decoding
+creates only classes and functions of `node`.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ Layout = tuple[tuple[str, str, tuple[int, ...]], ...]  # name, dtype and shape o
 
 
 class CannotCrossError(TypeError):
-    """A value has a type that does not cross, or too many bytes."""
+    """A value has a type that cannot cross, or too many bytes."""
 
 
 def write(value: Any, memory: memoryview) -> int:
-    """Write ``value`` to ``memory``; returns where its head begins. CannotCrossError if it cannot be."""
+    """Write ``value`` to ``memory`` and return the offset of its head. CannotCrossError if the value cannot cross."""
     writer = _Writer(memory)
     head = writer.pack(value)
     end = writer.used + 8 + len(head)
@@ -39,7 +40,7 @@ def write(value: Any, memory: memoryview) -> int:
 
 
 def read(memory: memoryview, head: int, *, copy: bool) -> Any:
-    """The value that was written; its arrays are read-only views of ``memory``, or copies."""
+    """Read the value at ``head``. Its arrays are read-only views of ``memory``, or copies."""
     size = int.from_bytes(memory[head : head + 8], "big")
     return _Reader(memory.toreadonly(), copy).unpack(memory[head + 8 : head + 8 + size])
 
@@ -58,7 +59,7 @@ class _Writer:
             raise CannotCrossError(f"more than {len(self._memory)} bytes")
 
     def _prepared(self, value: Any) -> Any:
-        """The weights of a model are many arrays, which cross as one."""
+        """Replace each map of arrays by one extension value, because a model's weights are many arrays."""
         if isinstance(value, list):
             return [self._prepared(each) for each in value]
         if isinstance(value, dict) and value and all(isinstance(each, np.ndarray) for each in value.values()):
@@ -66,7 +67,7 @@ class _Writer:
         return value
 
     def _convert(self, value: Any) -> Any:
-        """What msgpack does not know."""
+        """Convert a value of a type that msgpack does not know."""
         if isinstance(value, np.ndarray):
             return msgpack.ExtType(_ARRAY, self._place_all({"": value}))
         if isinstance(value, np.generic):
@@ -121,7 +122,7 @@ class _Reader:
 
 @functools.lru_cache(maxsize=256)
 def _placed(layout: Layout) -> tuple[bytes, list[tuple[str, np.dtype[Any], tuple[int, ...], int]], int]:
-    """A layout as msgpack; for each array name, type, shape and place; and the bytes of all."""
+    """A layout as msgpack, the name, type, shape and place of each array, and the number of bytes of all arrays."""
     places = []
     end = 0
     for name, code, shape in layout:

@@ -1,12 +1,12 @@
-"""How long a step of work takes on the reference core: seconds from what the model has to compute, known beforehand.
+"""The duration of a step of work on the reference core in seconds, computed in advance from the model's operations.
 
     seconds = batches * layers * per_layer + samples * (operations * per_operation + values * per_value)
 
-For one sample's forward pass, ``operations`` are the multiply-adds of convolutions and linear layers, ``values`` the
-numbers that all layers put out; ``layers`` are the modules without parts. Training does both passes, evaluation one.
-The constants were fitted to measurements of the catalogue's models on one core of a server of 2023
-(`python -m benchmarks.cost`), within a fifth for each of them. That core is speed 1 of hardware classes in a
-simulation; emulated nodes have the host's core for it, which may be faster or slower.
+For one sample's forward pass, ``operations`` are the multiply-adds of convolutions and linear layers, and ``values``
+are the numbers that all layers output. ``layers`` are the modules without submodules. Training does the forward and the
+backward pass, evaluation only the forward pass. The constants were fitted to measurements of the catalogue's models on
+one core of a server of 2023 (`python -m benchmarks.cost`), within a fifth for each model. That core has speed
+1 of hardware classes in a simulation. For emulated nodes, speed 1 is the host's core, which may be faster or slower.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ EVALUATION = Rates(per_layer=17.5e-6, per_operation=21.5e-12, per_value=0.38e-9)
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one model: call it with the samples of a step and what is done with them. Other work is not modelled: 0 s.
-    ``classifier`` is the cost of that part by itself."""
+    """The cost of one model. A call with the number of samples and the mode gives the seconds of a step. Other work is
+    not modelled and takes 0 s. ``classifier`` is the cost of the classifier alone."""
 
     operations: int
     values: int

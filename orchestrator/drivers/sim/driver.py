@@ -20,10 +20,10 @@ KILLED = -9
 
 
 class SimDriver:
-    """See `orchestrator.drivers.base.Driver`. The id of a node's process is a number that no process has."""
+    """See `orchestrator.drivers.base.Driver`. The process id in a node's handle is a plain counter, not a process's."""
 
     name = "sim"
-    breakdown = ""  # there is nothing that could
+    breakdown = ""  # this driver cannot break down
 
     def __init__(self, nodes: Nodes, network: MemoryNetwork, control: MemoryControl) -> None:
         self.exits: asyncio.Queue[Exit] = asyncio.Queue()
@@ -33,14 +33,14 @@ class SimDriver:
         self._alive: dict[str, tuple[SimulatedNode, asyncio.Task[int]]] = {}
 
     async def open(self) -> None:
-        """There is nothing to warm up."""
+        """Does nothing: there is nothing to warm up."""
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
         handle = Handle(next(self._ids))
         try:
             made = self._nodes.make(node.name)
         except Exception as error:
-            # Of its model or its algorithm, which need not be ours; a process would end with it too.
+            # The model or algorithm may be the user's. A node's process would end with this error too.
             note_failure(log, error)
             self._control.leave(node.name)
             self.exits.put_nowait(Exit(node.name, handle, FAILED))

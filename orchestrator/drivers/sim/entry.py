@@ -1,6 +1,6 @@
-"""What the orchestrator asks of this driver before and at the beginning of a run.
+"""The entry of this driver, see `orchestrator.drivers.base.DriverEntry`.
 
-The simulation needs torch, which takes seconds to import, so the function that opens it imports it.
+The simulation needs torch, whose import takes seconds, so only `open_environment` imports it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from orchestrator.planning.assignments import assignments
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import Plan
 
-FIRST = 64  # files of the orchestrator, and some to spare: at most 40 were counted
+FIRST = 64  # open files of the orchestrator, with a reserve: at most 40 were counted
 OF_A_WORKER = 4
 
 
 def missing() -> list[HostError]:
-    """A simulation needs Python only."""
+    """An empty list: a simulation needs only Python."""
     return []
 
 
@@ -28,7 +28,7 @@ def open_files(plan: Plan, workers: int) -> int:
 
 
 async def open_environment(plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int) -> Environment:
-    """Driver, links and control plane, all in this process."""
+    """Make the driver, the links and the control plane, all in this process."""
     from orchestrator.drivers.sim.simulation import Simulation
 
     simulation = Simulation(plan, assignments(plan, directory, RunKeys.none(), address=""), workers)

@@ -1,4 +1,4 @@
-"""The life of a simulated node: the role of `node.process.main`, without a process around it."""
+"""The life of a simulated node: it runs a role as `node.process.main` does, but without a process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TrafficRows = Callable[[], list[dict[str, Any]]]
 
 
 class Nodes:
-    """Makes the nodes of a plan, which share the data, the models of each kind and the workers."""
+    """Makes the nodes of a plan. They share the data, the workers and a pool of models for each kind."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Nodes:
         return self._learners[name]
 
     def make(self, name: str) -> SimulatedNode:
-        """A node that has not begun."""
+        """Make an incarnation of a node that has not begun."""
         assignment = self._assignments[name]
         reporter = self._control.open(name)
         peers = [peer.name for peer in assignment.peers]
@@ -105,7 +105,7 @@ class SimulatedNode:
         self._orders = UnderOrders(role, compute)
 
     async def live(self, log: Path) -> int:
-        """Register, wait for the word to start, perform the role; the exit code. What goes wrong is told in ``log``."""
+        """Register, wait for "start", perform the role and return the exit code. Errors are written to ``log``."""
         obeying = asyncio.create_task(self._obey())
         try:
             self._reporter.say("register")
@@ -127,11 +127,11 @@ class SimulatedNode:
 
 
 def note_failure(log: Path, error: Exception) -> None:
-    """Append to a node's log what went wrong in it."""
-    with contextlib.suppress(OSError), log.open("a") as file:  # what goes wrong may be that the disk is full
+    """Append the traceback of an error to a node's log."""
+    with contextlib.suppress(OSError), log.open("a") as file:  # the error may be a full disk
         file.writelines(traceback.format_exception(error))
 
 
 def _model_of(assignment: Assignment) -> str:
-    """The same for nodes whose models are of the same kind."""
+    """A key of the kind of a node's model: equal for nodes with the same model and parameters."""
     return json.dumps([assignment.model, assignment.model_params], sort_keys=True)

@@ -16,7 +16,7 @@ from orchestrator.planning.plan import Plan
 
 
 class Simulation:
-    """``workers`` processes train; what comes out does not depend on how many."""
+    """A simulated system with ``workers`` training processes. The results do not depend on their number."""
 
     def __init__(self, plan: Plan, assignments: Mapping[str, Assignment], workers: int) -> None:
         torch.set_num_threads(1)

@@ -1,9 +1,9 @@
-"""Work of simulated nodes: done for real by a few workers, while its time on the virtual clock is computed.
+"""The work of simulated nodes: a few workers really do it, and its time on the virtual clock is computed.
 
-How long a step takes is known before it is done (`orchestrator.drivers.sim.cost`). So it is handed to a worker at once,
-events go on up to the virtual moment of its end, and only there the simulation waits for its result: conservative
-parallel simulation (K. M. Chandy, J. Misra, IEEE Transactions on Software Engineering SE-5, 1979). Results and their
-order are the same with one worker or many.
+The duration of a step is known in advance (`orchestrator.drivers.sim.cost`). So a worker gets the step at once, and the
+simulation processes events up to the virtual time of its end. Only there it waits for the result: conservative parallel
+simulation (K. M. Chandy, J. Misra, IEEE Transactions on Software Engineering SE-5, 1979). Results and their order do
+not depend on the number of workers.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ CostFunction = Callable[[int, Mode], float]  # (samples, mode) -> seconds on a c
 
 
 class Work(Protocol):
-    """A step that was handed over."""
+    """A submitted step."""
 
     def result(self) -> Any:
-        """Wait for it: what it gives, or raises."""
+        """Wait for the step, and return its result or raise its error."""
 
     def cancel(self) -> bool:
-        """Nobody will ask for the result."""
+        """Declare that the result is not needed."""
 
 
 class Pool(Protocol):
-    """Does steps beside the simulation: `orchestrator.drivers.sim.workers`, or any executor of Python's."""
+    """Runs steps in parallel to the simulation: `orchestrator.drivers.sim.workers`, or any Python executor."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Work: ...
 
 
 class ModelledCompute:
-    """The `Compute` of one simulated node. ``slow`` is a factor on the speed that faults may set."""
+    """The `Compute` of one simulated node. ``slow`` is a factor on the speed, which faults may set."""
 
     def __init__(self, workers: Pool, cost: CostFunction, speed: float | None) -> None:
         self.slow = 1.0
@@ -64,7 +64,7 @@ class ModelledCompute:
         fn(*args)
 
     def freeze(self, frozen: bool) -> None:
-        """While a node is frozen its steps stand still."""
+        """Freeze the node or let it continue. While a node is frozen, its steps stand still."""
         now = asyncio.get_running_loop().time()
         if frozen:
             self._frozen_since = now

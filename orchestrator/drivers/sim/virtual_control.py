@@ -1,4 +1,4 @@
-"""The control plane of simulated nodes: the messages of `node.messaging.control`, handed over in memory."""
+"""The control plane of simulated nodes: the messages of `node.messaging.control`, passed in memory."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from typing import Any
 
 
 class MemoryControl:
-    """Both sides: the orchestrator reads ``messages`` and sends; nodes say, and read their own `inbox`."""
+    """Both sides of the plane. The orchestrator reads `messages` and sends. Nodes send, and read their own `inbox`."""
 
     def __init__(self) -> None:
         self._said: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self._inboxes: dict[str, asyncio.Queue[dict[str, Any]]] = {}
 
     async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Each message with the name of the node it came from, for ever."""
+        """Yield each message with the name of its sender, for ever."""
         while True:
             yield await self._said.get()
 
     async def send(self, node: str, message: Mapping[str, Any]) -> None:
-        """Send to a node; one that does not run misses it."""
+        """Send a message to a node. A node that does not run misses it."""
         if node in self._inboxes:
             self._inboxes[node].put_nowait(dict(message))
 
     async def close(self) -> None:
-        """Nothing is left open."""
+        """Does nothing: nothing is open."""
 
     def open(self, node: str) -> MemoryReporter:
-        """A node begins: its side of the plane."""
+        """Open the plane for a node that begins, and return the node's side."""
         self._inboxes[node] = asyncio.Queue()
         return MemoryReporter(node, self._said, self._inboxes[node])
 
     def leave(self, node: str) -> None:
-        """A node has ended."""
+        """Close the plane for a node that has ended."""
         self._inboxes.pop(node, None)
 
 
 class MemoryReporter:
-    """A node's side; it is its `node.messaging.control.Reporter`."""
+    """A node's side of the plane, as its `node.messaging.control.Reporter`."""
 
     def __init__(
         self, node: str, said: asyncio.Queue[tuple[str, dict[str, Any]]], inbox: asyncio.Queue[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""The link engine of simulations: no packets, the time that each message takes is computed from the link's profile."""
+"""The link engine of simulations. It has no packets: it computes the time of each message from the link's profile."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class ModelFabric:
         self._links: dict[Ends, LinkPlan] = {}
         self._profiles: dict[Ends, LinkProfile] = {}
         self._flows: dict[Ends, Flow] = {}
-        self._offered: dict[Ends, int] = {}  # packets, when last counted
+        self._offered: dict[Ends, int] = {}  # packets offered at the last count
 
     def notes(self) -> list[str]:
         return []
 
     async def attach(self, node: NodePlan, handle: Handle) -> None:
-        """A simulated node has no interface."""
+        """Does nothing: a simulated node has no interface."""
 
     async def detach(self, node: NodePlan) -> None:
-        """Nothing was attached."""
+        """Does nothing: nothing was attached."""
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
         for link in links:
@@ -51,7 +51,7 @@ class ModelFabric:
     async def change(self, source: str, target: str, profile: LinkProfile) -> None:
         self._profiles[source, target] = profile
         now = asyncio.get_running_loop().time()
-        for ends in ((source, target), (target, source)):  # what goes one way is acknowledged on the other
+        for ends in ((source, target), (target, source)):  # acknowledgements go the other way
             line = self.network.line(*ends)
             line.reschedule(self._flows[ends].reshape(now, *self._both_ways(ends)))
 
@@ -70,11 +70,11 @@ class ModelFabric:
         return Counted(links=rows)
 
     async def watch(self) -> None:
-        """Nothing can break."""
+        """Waits for ever: nothing can break."""
         await asyncio.Event().wait()
 
     async def close(self) -> None:
-        """Nothing is left open."""
+        """Does nothing: nothing is open."""
 
     def _flow(self, source: str, target: str) -> Flow:
         flow = Flow(*self._both_ways((source, target)), seed=self._links[source, target].seed)

@@ -1,8 +1,9 @@
-"""Processes that do the work of simulated nodes: forked from this one, they share its data sets and its code.
+"""Worker processes for the steps of simulated nodes. They are forked from this process and share its data and code.
 
-A step goes to a worker through memory that both have (a *slot*); only a few bytes that say so go through a socket. Two
-slots each keep a worker busy while the simulation takes in what it did before. A step that cannot cross, such as a
-function without a name, is done here when its result is asked for, and so is one that failed, so that it fails there.
+A step goes to a worker through shared memory (a *slot*). A few bytes through a socket announce it. Each worker has two
+slots, so it stays busy while the simulation reads its previous result. Some steps cannot cross, such as a function
+without a name. Such a step runs in this process when its result is requested. So does a step that failed in a worker:
+it then raises its error to the caller.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from orchestrator.errors import RunError
 from orchestrator.host.signals import ignore_signals
 
 SLOTS = 2  # of each worker
-SLOT_BYTES = 256 << 20  # each way; memory that is not used costs none
-_TOKEN = struct.Struct(">iq")  # slot, and where in it the head is; -1: the step failed
+SLOT_BYTES = 256 << 20  # each way; unused pages take no memory
+_TOKEN = struct.Struct(">iq")  # the slot, and the offset of the head in it; -1: the step failed
 COLLECTING = (700, 10, 10)  # Python's own thresholds: a step leaves few objects behind, but large ones
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
@@ -74,7 +75,7 @@ class _Worker:
         theirs.close()
 
     def start(self, step: Job) -> None:
-        """Hand a step over. CannotCrossError if that cannot be."""
+        """Send a step to the worker. CannotCrossError if it cannot cross."""
         slot = self.free[0]
         fn: Any = step.fn
         owner = getattr(fn, "__self__", None)
@@ -82,11 +83,11 @@ class _Worker:
         head = write([*task, *step.args], self.memory[slot][0])
         self.free.popleft()
         self.doing[slot] = step
-        with contextlib.suppress(ConnectionError):  # collect() will notice
+        with contextlib.suppress(ConnectionError):  # `collect` detects it
             self.socket.sendall(_TOKEN.pack(slot, head))
 
     def collect(self) -> bool:
-        """Take in a step that is done; whether the process lives."""
+        """Read the result of a step that is done. Returns whether the process lives."""
         token = b""
         with contextlib.suppress(ConnectionError):
             token = self.socket.recv(_TOKEN.size, socket.MSG_WAITALL)
@@ -104,7 +105,7 @@ class _Worker:
 
 
 class Workers:
-    """``count`` processes. ``learner_of`` gives the learner of a node, here and, after the fork, there."""
+    """``count`` worker processes. ``learner_of`` gives the learner of a node, in this process and in the workers."""
 
     def __init__(self, count: int, learner_of: Callable[[str], Learner]) -> None:
         self._workers = [_Worker(learner_of) for _ in range(count)]
@@ -119,14 +120,14 @@ class Workers:
         return [worker.pid for worker in self._workers]
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Job:
-        """Have ``fn(*args)`` done, as soon as a worker is free."""
+        """Submit the step ``fn(*args)``. It starts as soon as a worker is free."""
         step = Job(self, fn, args)
         if self._waiting or not self._start(step):
             self._waiting.append(step)
         return step
 
     def collect(self, wait: bool = False) -> None:
-        """Take in what is done, after waiting for something if there is nothing; give the workers more to do."""
+        """Read the results that are ready, and give the workers more steps. ``wait``: block until a result is ready."""
         for key, _ in self._selector.select(None if wait else 0):
             if not key.data.collect():
                 self._selector.unregister(key.fileobj)
@@ -137,7 +138,7 @@ class Workers:
             self._waiting.popleft()
 
     def close(self) -> None:
-        """End them, whatever they do."""
+        """Kill the workers, whatever they do."""
         asyncio.get_running_loop().remove_reader(self._selector.fileno())
         self._selector.close()
         for worker in self._workers:
@@ -146,27 +147,27 @@ class Workers:
             os.waitpid(worker.pid, 0)
 
     def _start(self, step: Job) -> bool:
-        """Whether a worker could take it, or it was done here."""
+        """Start a step. False if no worker is free. True if a worker took it, or if it runs in this process later."""
         worker: _Worker = max(self._workers, key=lambda each: len(each.free))
         if not worker.free:
             return False
         try:
             worker.start(step)
         except CannotCrossError:
-            step.done = step.failed = True  # it is done where its result is asked for
+            step.done = step.failed = True  # `Job.result` runs it in this process
         return True
 
 
 def _become_worker(parent: int, link: socket.socket) -> None:
-    """Leave everything of the parent's alone, and end with it."""
+    """Release everything that belongs to the parent, and end when the parent ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
-    ignore_signals()  # the parent decides what becomes of the run
+    ignore_signals()  # the parent handles the signals of the run
     signal.set_wakeup_fd(-1)
-    gc.freeze()  # what came along is the parent's to look after
+    gc.freeze()  # do not collect the parent's objects
     gc.set_threshold(*COLLECTING)
-    torch.set_num_threads(1)  # OpenMP's other threads, if the parent had any, did not come along
+    torch.set_num_threads(1)  # a fork does not copy OpenMP's other threads, if the parent had any
     keep = link.fileno()
     os.closerange(3, keep)
     os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))

@@ -23,7 +23,7 @@ class Glimpse:
             self._live.start(refresh=True)
 
     def keep_time(self, clock: Clock) -> None:
-        """Ignored: the line shows no times."""
+        """Do nothing: the line shows no times."""
 
     def update(self, snapshot: Snapshot) -> None:
         if not self._shown:
@@ -33,7 +33,7 @@ class Glimpse:
         self._live.update(Text(f"{self._name}: {rounds}{accuracy}"), refresh=True)
 
     def line(self, text: str) -> None:
-        """Ignored: the run's record and report have the events."""
+        """Do nothing: the run's record and report have the events."""
 
     def close(self) -> None:
         if self._shown:

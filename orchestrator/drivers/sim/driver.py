@@ -33,7 +33,7 @@ class SimDriver:
         self._alive: dict[str, tuple[SimulatedNode, asyncio.Task[int]]] = {}
 
     async def open(self) -> None:
-        """Does nothing: there is nothing to warm up."""
+        """Do nothing: there is nothing to warm up."""
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
         handle = Handle(next(self._ids))

@@ -25,7 +25,7 @@ class MemoryControl:
             self._inboxes[node].put_nowait(dict(message))
 
     async def close(self) -> None:
-        """Does nothing: nothing is open."""
+        """Do nothing: nothing is open."""
 
     def open(self, node: str) -> MemoryReporter:
         """Open the plane for a node that begins, and return the node's side."""

@@ -30,10 +30,10 @@ class ModelFabric:
         return []
 
     async def attach(self, node: NodePlan, handle: Handle) -> None:
-        """Does nothing: a simulated node has no interface."""
+        """Do nothing: a simulated node has no interface."""
 
     async def detach(self, node: NodePlan) -> None:
-        """Does nothing: nothing was attached."""
+        """Do nothing: nothing was attached."""
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
         for link in links:
@@ -70,11 +70,11 @@ class ModelFabric:
         return Counted(links=rows)
 
     async def watch(self) -> None:
-        """Waits for ever: nothing can break."""
+        """Wait for ever: nothing can break."""
         await asyncio.Event().wait()
 
     async def close(self) -> None:
-        """Does nothing: nothing is open."""
+        """Do nothing: nothing is open."""
 
     def _flow(self, source: str, target: str) -> Flow:
         flow = Flow(*self._both_ways((source, target)), seed=self._links[source, target].seed)

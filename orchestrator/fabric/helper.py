@@ -1,9 +1,9 @@
-"""The hub for a user who may use Docker and is not root: its anchor lives in a container with more rights.
+"""The hub for a user with access to Docker but without root: its anchor runs in a container with more rights.
 
-The network namespaces of containers belong to the host's root, whom this user can be by way of the Engine and in no
-other. So the hub is the namespace of a helper container, and commands enter from there, through the `docker` command:
-with the orchestrator's own file system, in the namespaces asked for. The helper ends when its input does, as every
-anchor, and is removed by the Engine then.
+The network namespaces of containers belong to the host's root, and this user gets root's rights only through the
+Engine. So the hub is the namespace of a helper container. Commands enter other namespaces from there, by the `docker`
+command, with the orchestrator's own file system. Like every anchor, the helper ends when its input ends; then the
+Engine removes it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from orchestrator.host.processes import TOKEN, labels
 
 PART = "hub"
 RIGHTS = ("SYS_ADMIN", "SYS_PTRACE", "NET_ADMIN", "SYS_NICE")
-"""Beside what containers have: to enter namespaces of other users' processes, to make interfaces and queues, and to be
-scheduled as the switch asks for."""
+"""Capabilities beyond a container's default: to enter namespaces of other users' processes, to make interfaces and
+qdiscs, and to get the switch's scheduling policy."""
 
-PATIENCE = 60.0  # s for a busy Engine to start it
+PATIENCE = 60.0  # s for a busy Engine to start the helper
 
 
 class HelperHub(Hub):
-    """See Hub. ``name`` of the container."""
+    """See Hub. ``name`` is the container's."""
 
     def __init__(self, anchor: asyncio.subprocess.Process, name: str, label: Mapping[str, str]) -> None:
         super().__init__(anchor, privileged=True)
@@ -37,7 +37,7 @@ class HelperHub(Hub):
 
     @classmethod
     async def start(cls, run: str, directory: Path, image: str) -> HelperHub:
-        """Start the helper from ``image``, which must be there and have util-linux."""
+        """Start the helper from ``image``, which must exist locally and contain util-linux."""
         if (error := without_client()) is not None:
             raise error
         name, label = f"{run}-{PART}", labels(run, directory, PART)
@@ -69,7 +69,7 @@ class HelperHub(Hub):
 
 
 def without_client() -> HostError | None:
-    """The error if the command `docker` is missing, which only this hub needs."""
+    """The error if the command `docker` is missing; only this hub needs it."""
     if shutil.which("docker") is not None:
         return None
     return HostError(
@@ -80,10 +80,10 @@ def without_client() -> HostError | None:
 
 
 def _as_seen_here() -> list[str]:
-    """For `nsenter`: the file system and the folder of this process."""
+    """Arguments of `nsenter` for this process's file system and working directory."""
     return ["--target", str(os.getpid()), "--mount", "--wd", "--"]
 
 
 def _environment(variables: Mapping[str, str]) -> list[str]:
-    """For `docker`: these variables, of which TOKEN is taken from its own environment."""
+    """Arguments of `docker` for these variables; `docker` takes TOKEN from its own environment."""
     return [word for key, value in variables.items() for word in ("--env", key if key == TOKEN else f"{key}={value}")]

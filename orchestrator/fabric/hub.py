@@ -26,7 +26,7 @@ LONGEST_LINE = 1 << 26  # bytes; tc shows all queues of an interface in one line
 
 
 class Hub:
-    """The run's hub. Its anchor process keeps it alive; ``enter`` gives the prefix of a command that runs inside it."""
+    """The run's hub, kept alive by its anchor process. A command with the prefix ``enter()`` runs inside it."""
 
     def __init__(self, anchor: asyncio.subprocess.Process, privileged: bool) -> None:
         self.anchor = anchor
@@ -100,7 +100,7 @@ class Hub:
         stdin: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> str:
-        """Run a command in the hub, or in the network namespace of ``pid``. Returns its output; HostError if it fails."""
+        """Run a command in the hub or the network namespace of ``pid``; returns its output. HostError if it fails."""
         code, output, errors = await self.attempt(argv, pid=pid, stdin=stdin, environment=environment)
         if code != 0:
             raise HostError(f"`{' '.join(argv)}` failed ({errors.strip()}); input was:\n{stdin}".rstrip())

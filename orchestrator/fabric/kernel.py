@@ -1,11 +1,11 @@
 """The kernel engine: a bridge in the hub, and netem on the hub's end of every node's interface.
 
-A link from source to target is shaped where its packets leave the hub for the target, one HTB class with a netem leaf
-per source. Both directions are shaped that way, each on its own side, and neither where it is sent: there TCP's small
-queues would take packets waiting in netem for packets not yet sent (tc-netem(8), LIMITATIONS).
+A link from source to target is shaped at the egress of the hub toward the target, by one HTB class with a netem leaf
+per source. Both directions are shaped in this way, never at the sender: there TCP's small queues would count packets in
+netem as not yet sent (tc-netem(8), LIMITATIONS).
 
-The bridge is told who is where instead of learning it. A learning bridge sends what is for a silent or absent node to
-everybody, and such packets would take the rate and the buffer of links they do not belong to.
+The bridge has a static forwarding table and does not learn. A learning bridge floods packets for a silent or absent
+node, and such packets would use the rate and the buffer of other links.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 BRIDGE = "br0"
 
 ShapedLinks = defaultdict[str, dict[str, tc.KernelLink]]
-"""The links to each node, by the node that they come from."""
+"""The links to each target, by source."""
 
 
 def add_link(links: ShapedLinks, link: LinkPlan, address: str) -> None:
-    """Number a link among those to its target, or give it anew what the plan says; ``address`` is its source's."""
+    """Number a link among those to its target, or reset it to the plan; ``address`` is its source's."""
     known = links[link.target]
     index = known[link.source].index if link.source in known else len(known) + 1
     known[link.source] = tc.KernelLink(index=index, address=address, profile=link.profile, seed=link.seed % 2**32)
@@ -47,9 +47,9 @@ def add_link(links: ShapedLinks, link: LinkPlan, address: str) -> None:
 def attach_commands(
     links: ShapedLinks, node: NodePlan, attachment: int, capabilities: tc.Capabilities
 ) -> tuple[str, list[list[str]]]:
-    """The hub's end of a node's interface, and the commands that shape the links to the node there.
+    """The hub's end of a node's interface, and the commands that shape the links to the node on it.
 
-    ``attachment`` counts those of all nodes from 1.
+    ``attachment`` is the number of this attachment among those of all nodes, from 1.
     """
     interface = wiring.hub_interface(node, attachment)
     return interface, tc.setup_commands(interface, list(links[node.name].values()), capabilities)
@@ -57,9 +57,9 @@ def attach_commands(
 
 @dataclass
 class _Alteration:
-    """A change of a link, and the commands that make it on the hub's ``interface``; None where there is nothing to do.
+    """A change of a link, and the commands that make it on the hub's ``interface``; None if nothing is to be done.
 
-    ``stop`` comes before the others' and makes the counters final that ``command`` throws away.
+    ``stop`` runs before the ``command`` of every link and makes final the counters that its own ``command`` discards.
     """
 
     change: LinkChange
@@ -86,18 +86,18 @@ class KernelFabric(Coalescing):
         self._interfaces: dict[str, str] = {}
         self._single_packets = wiring.packet_truth(plan)
         self._attachments = count(1)
-        self._gone: dict[tuple[str, str], dict[str, int]] = {}  # counters of qdiscs that are no more
+        self._gone: dict[tuple[str, str], dict[str, int]] = {}  # counters of removed qdiscs
         self._asked: dict[tuple[str, str], AskedLosses] = {}
         self._late_rates: list[str] = []
-        self._limited: set[tuple[str, str]] = set()  # links with a rate, now or before: a full buffer drops packets
+        self._limited: set[tuple[str, str]] = set()  # links with a rate, now or earlier: a full buffer drops packets
 
     @classmethod
     async def open(
         cls, hub: Hub, run: str, directory: Path, plan: Plan, *, seed: bool, duplicate_in_tree: bool = False
     ) -> KernelFabric:
-        """``seed``, ``duplicate_in_tree``: what this host's netem can do, see `tc.Capabilities` and `tryout`."""
+        """``seed``, ``duplicate_in_tree``: features of this host's netem, see `tc.Capabilities` and `probe_kernel`."""
         tables = directory / "tc"
-        tables.mkdir(exist_ok=True)  # a run that is continued has it
+        tables.mkdir(exist_ok=True)  # exists already in a continued run
         for name, text in distribution_tables().items():
             (tables / name).write_text(text)
         await hub.run(["ip", "link", "add", BRIDGE, "type", "bridge", "mcast_snooping", "0"])
@@ -153,13 +153,13 @@ class KernelFabric(Coalescing):
         errors: list[Exception | None] = []
         while rest := changes[len(errors) :]:
             ends = [(change.source, change.target) for change in rest]
-            # What is asked of one link twice is done one after the other.
+            # Several changes of the same link are made one after the other.
             alone = next((n for n, pair in enumerate(ends) if pair in ends[:n]), len(ends))
             errors += await self._carry_out([self._prepare(change) for change in rest[:alone]])
         return errors
 
     def _prepare(self, change: LinkChange) -> _Alteration:
-        """What is to be run for a change, which from now on counts as made."""
+        """The commands for a change; the state already records the change as made."""
         pair = change.source, change.target
         interface = self._interfaces.get(change.target)
         alteration = _Alteration(change, interface, self._links[change.target][change.source])
@@ -188,9 +188,9 @@ class KernelFabric(Coalescing):
             alteration.command = tc.cut_command(alteration.interface, alteration.link)
 
     async def _carry_out(self, alterations: Sequence[_Alteration]) -> list[Exception | None]:
-        """Run what is prepared, in one batch; the error of each, None where it succeeded.
+        """Run the prepared commands in one batch; returns the error of each alteration, None if it succeeded.
 
-        Counters that a command throws away are read before it, after what makes them final; the state is read last.
+        Counters that a command discards are read before it and after ``stop``. The new state is read last.
         """
         running = [each for each in alterations if each.command is not None]
         if running:
@@ -213,7 +213,7 @@ class KernelFabric(Coalescing):
         return [each.error for each in alterations]
 
     def _finish(self, done: _Alteration, reply: Reply, shown: Reply) -> Exception | None:
-        """Hold the kernel to a change, and keep what was counted before a cut or during it; what went wrong."""
+        """Check a change against the kernel, and keep the counters of before or during a cut; returns the error."""
         source, target = done.change.source, done.change.target
         if complaint := reply.error or shown.error:
             if done.change.cut is not None:
@@ -229,7 +229,7 @@ class KernelFabric(Coalescing):
                 state = tc.parse_qdiscs(shown.shown)[done.link.index]
                 stopped = tc.parse_stops(shown.shown).get(done.link.index, 0)
                 counts = _counts(state)
-                counts["lost"] -= stopped  # netem has let them pass; the blackhole below it took them
+                counts["lost"] -= stopped  # netem let them pass; the blackhole below it dropped them
                 self._keep(source, target, {**counts, "cut_dropped": state.backlog_packets + stopped})
             else:
                 self._keep(source, target, _cut_off(tc.parse_cuts(shown.shown)[done.link.index]))
@@ -259,17 +259,17 @@ class KernelFabric(Coalescing):
         await self._tc.close()
 
     async def _retire(self, node: str) -> None:
-        """Keep what an interface has counted before it goes."""
+        """Keep the counters of an interface before its removal."""
         try:
             now = await self._read(node)
         except HostError:
-            now = {}  # it went with the node's namespace
+            now = {}  # the interface ended with the node's namespace
         self._interfaces.pop(node, None)
         for source, link in self._links[node].items():
             self._keep(source, node, now.get(link.index, {}))
 
     async def _read(self, target: str) -> dict[int, dict[str, int]]:
-        """What the qdiscs of an interface have counted, by the index of the link."""
+        """Counters of the qdiscs of a target's interface, by the index of the link."""
         if target not in self._interfaces:
             return {}
         shown = await self._tc.run([tc.show_command(self._interfaces[target])])
@@ -296,7 +296,7 @@ class KernelFabric(Coalescing):
         return len(self._links[target]) == 1
 
     def _check(self, target: str, links: Mapping[str, tc.KernelLink], states: Mapping[int, tc.KernelLinkState]) -> None:
-        """Hold what the kernel shows against what was asked of it."""
+        """Compare the kernel's settings with the asked ones; FabricError if they differ."""
         for source, link in links.items():
             if link.index not in states:
                 raise FabricError(f"link {source} -> {target}: tc accepted it and the kernel does not show it")
@@ -305,7 +305,7 @@ class KernelFabric(Coalescing):
                 raise FabricError(f"link {source} -> {target}: {'; '.join(map(str, differences))}")
 
     async def _batch(self, parts: Sequence[Sequence[Command]]) -> list[list[Reply]]:
-        """Run commands, those of the first part first; what became of each."""
+        """Run the commands of all parts in order; returns the reply to each."""
         results = iter(await self._tc.attempt([command for part in parts for command in part]))
         return [[next(results) for _ in part] for part in parts]
 
@@ -314,7 +314,7 @@ _LATE_RATE = (
     "schedules that change a rate: netem decides when a packet leaves as it comes, so what waits at a change leaves at "
     "the rate before it; the userspace engine lets it leave at the new one"
 )
-# drawn: packets that netem has lost or not; the others of those offered came while the link was cut.
+# drawn: packets whose loss netem has decided; the other offered packets came during a cut.
 _COUNTERS = ("offered", "offered_bytes", "delivered", "delivered_bytes", "lost", "cut_dropped", "drawn")
 
 
@@ -324,7 +324,7 @@ def _bridge_lines(node: NodePlan, interface: str) -> str:
 
 
 def _counts(state: tc.KernelLinkState) -> dict[str, int]:
-    """netem counts what left it, what it holds and what it dropped; a drop is not told apart by its cause."""
+    """Counters from netem's sent, queued and dropped packets; netem does not report the cause of a drop."""
     drawn = state.packets + state.dropped + state.backlog_packets
     return {
         "offered": drawn,

@@ -1,7 +1,7 @@
-"""Try the kernel's netem out, by effect: `python -m orchestrator.fabric.probe_kernel`, run inside the hub, prints JSON.
+"""Test the kernel's netem by its effect: `python -m orchestrator.fabric.probe_kernel`, run in the hub, prints JSON.
 
-Asking for a version tells little: modules are missing or refused, and one combination of kernel and tc takes a
-delay and ignores it. So a delay is put on the hub's own loopback, which nothing else uses, and a datagram timed.
+A version number is not sufficient: modules may be missing or refused, and one combination of kernel and tc accepts a
+delay and ignores it. So this sets a delay on the hub's own loopback, which nothing else uses, and times a datagram.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TIMEOUT = 1.0
 
 
 def try_netem() -> dict[str, bool | str]:
-    """Whether netem delays here and in words why not; whether it takes a seed, and duplicates beside other netems."""
+    """Whether netem delays packets, and if not, the reason; whether it accepts a seed and `duplicate_in_tree`."""
     _tc("ip", "link", "set", "lo", "up")
     _tc("tc", "qdisc", "del", "dev", "lo", "root")
     added = _tc("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", f"{DELAY * 1000:.0f}ms")
@@ -33,7 +33,7 @@ def try_netem() -> dict[str, bool | str]:
 
 
 def _takes_seed() -> bool:
-    """An older kernel ignores the seed of a newer tc without a word, so it is read back."""
+    """Whether netem accepts a seed. An older kernel silently ignores the seed of a newer tc, so it is read back."""
     if _tc("tc", "qdisc", "change", "dev", "lo", "root", "netem", "delay", "1ms", "loss", "1%", "seed", "7"):
         return False
     shown = subprocess.run(["tc", "-json", "qdisc", "show", "dev", "lo"], capture_output=True, text=True, check=False)
@@ -54,7 +54,7 @@ def _duplicates_in_tree() -> bool:
 
 
 def _tc(*argv: str) -> str:
-    """Run a command; what it complained of, empty if it succeeded."""
+    """Run a command; returns its error message, empty if it succeeded."""
     result = subprocess.run(argv, capture_output=True, text=True, check=False)
     return "" if result.returncode == 0 else result.stderr.strip() or f"exit code {result.returncode}"
 

@@ -1,4 +1,4 @@
-"""One `tc` that stays: a change of a link then costs a line to a process, and not a process."""
+"""One persistent `tc` process: a change of a link then costs a line of input instead of a new process."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ Command = Sequence[str]
 
 
 class TrafficControl:
-    """Runs commands of tc in the hub, one batch after the other. It ends with its input, as the orchestrator does.
+    """Runs commands of tc in the hub, one batch after the other. tc ends with its input, hence with the orchestrator.
 
-    Interfaces must have names that were not used before: tc remembers which is which (ll_map.c of iproute2).
+    Every interface needs a new name, because tc caches the names and indexes of interfaces (ll_map.c of iproute2).
     """
 
     def __init__(self, hub: Hub, environment: Mapping[str, str]) -> None:
         self._hub = hub
         self._environment = environment
         self._process: asyncio.subprocess.Process | None = None
-        self._lines = 0  # that the process was given
+        self._lines = 0  # number of lines that the process has read
         self._turn = asyncio.Lock()
 
     async def attempt(self, commands: Sequence[Command]) -> list[Reply]:
-        """Run commands one after the other, whether they succeed or not; what became of each. HostError without tc."""
+        """Run all commands in order, even after a failure; returns the reply to each. HostError if tc ends."""
         async with self._turn:
             first = self._lines + 1
             try:
                 said = await self._ask(tc.batch(commands), self._lines + len(commands) + 1)
             except BaseException:
-                await self._end()  # what it says next would be taken for another batch's
+                await self._end()  # its next output would be read as that of another batch
                 raise
             return batch.replies(commands, said, first)
 
     async def run(self, commands: Sequence[Command]) -> str:
-        """Run commands; what the last one shows. HostError if one of them fails."""
+        """Run commands; returns the output of the last one. HostError if one of them fails."""
         results = await self.attempt(commands)
         for command, result in zip(commands, results, strict=True):
             if result.error:
@@ -46,7 +46,7 @@ class TrafficControl:
         return results[-1].shown
 
     async def _ask(self, lines: str, last: int) -> str:
-        """What tc says of some lines; `last` is the number of the one that ends them."""
+        """tc's output for `lines`; `last` is the number of the END line after them."""
         if self._process is None:
             self._process = await self._hub.spawn(
                 batch.ARGUMENTS, environment=self._environment, errors=asyncio.subprocess.STDOUT
@@ -61,9 +61,9 @@ class TrafficControl:
                 said.append(line.decode())
                 if batch.failed_line(said[-1].strip()) == last:
                     self._lines = last
-                    return "".join(said[:-2])  # the last two are the complaint of the end
+                    return "".join(said[:-2])  # the last two are the error of the END line
         except ConnectionError:
-            pass  # it has ended; what it said before stands in the error
+            pass  # tc has ended; its output so far goes into the error
         raise HostError(f"tc ended before its commands did: {''.join(said).strip() or 'without a word'}")
 
     async def _end(self) -> None:

@@ -1,4 +1,4 @@
-"""The userspace engine: the hub's ends of all links are held by one switch process (netem/switch.py)."""
+"""The userspace engine: one switch process (netem/switch.py) holds the hub's ends of all links."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ START_TIMEOUT = 20.0
 
 
 def link_request(link: LinkPlan) -> dict[str, Any]:
-    """What the switch (netem/switch.py) is asked for a link."""
+    """The request to the switch (netem/switch.py) that makes a link."""
     ends = {"source": link.source, "target": link.target}
     return {"op": "link", **ends, "profile": link.profile.to_mapping(), "seed": link.seed}
 
@@ -110,7 +110,7 @@ class UserspaceFabric(Coalescing):
 
 
 def _drops(answer: dict[str, Any]) -> dict[str, int]:
-    """Losses that no link was asked for, from the switch's counters."""
+    """Losses that no link's profile asks for, from the switch's counters."""
     drops = {f"before the switch, from {port}": number for port, number in answer["socket_drops"].items()}
     drops |= {"in full interfaces": answer["refused"], "beyond what the switch holds": answer["flight_dropped"]}
     drops["unreadable"] = answer["unreadable"]
@@ -118,7 +118,7 @@ def _drops(answer: dict[str, Any]) -> dict[str, int]:
 
 
 def _request(change: LinkChange) -> dict[str, Any]:
-    """A change in the words of the switch."""
+    """The request to the switch for a change."""
     ends = {"source": change.source, "target": change.target}
     if change.profile is not None:
         return {"op": "link", **ends, "profile": change.profile.to_mapping()}

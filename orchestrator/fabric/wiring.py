@@ -1,8 +1,8 @@
 """A veth pair for each node: `data0` in the node's network namespace, the other end in the hub.
 
-Both engines use the same wiring. Neighbours are written down rather than asked for, so that no ARP packet has to
-cross a link before its first real one, and IPv6 is off, so that a link carries what the nodes send and nothing else.
-The functions are pure: they make the lines of `ip -batch`.
+Both engines use the same wiring. Neighbour entries are static, so that no ARP packet crosses a link before its first
+data packet. IPv6 is off, so that a link carries only the nodes' packets. The functions are pure: they make the lines of
+`ip -batch`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MTU = 1500
 
 
 def packet_truth(plan: Plan) -> frozenset[str]:
-    """The nodes that send over a link on which single packets count: now, later by its schedule, or by a fault."""
+    """The nodes that send over a link that acts on single packets: now, later by its schedule, or by a fault."""
     profiles = {(link.source, link.target): link.extremes for link in plan.links}
     exact = {link[0] for link, found in profiles.items() if any(each.needs_packet_truth for each in found)}
     for fault in plan.faults:
@@ -30,18 +30,18 @@ def packet_truth(plan: Plan) -> frozenset[str]:
 
 
 def hub_interface(node: NodePlan, attachment: int) -> str:
-    """The name of the hub's end; the count of attachments keeps a restarted node's apart from one not yet gone."""
+    """The name of the hub's end. The number of the attachment distinguishes a restarted node's from its old one."""
     return f"v{node.index}.{attachment}"
 
 
 def peers(node: NodePlan, nodes: Iterable[NodePlan]) -> list[NodePlan]:
-    """The nodes that ``node`` has a link with."""
+    """The nodes that have a link with ``node``."""
     names = {*node.children, *node.neighbours, node.parent}
     return [each for each in nodes if each.name in names]
 
 
 def hub_lines(node: NodePlan, pid: int, interface: str, bridge: str | None) -> str:
-    """Run in the hub: make the pair, one end straight into the namespace of ``pid``."""
+    """Lines for the hub: make the pair, with one end directly in the namespace of ``pid``."""
     lines = [
         f"link add {interface} mtu {MTU} type veth peer name data0 address {node.mac} mtu {MTU} netns {pid}",
         f"link set {interface} addrgenmode none",
@@ -52,9 +52,9 @@ def hub_lines(node: NodePlan, pid: int, interface: str, bridge: str | None) -> s
 
 
 def node_lines(node: NodePlan, peers: Iterable[NodePlan], *, single_packets: bool) -> str:
-    """Run in the node's namespace: address the interface and write down the neighbours.
+    """Lines for the node's namespace: set the interface's address and the static neighbours.
 
-    ``single_packets`` forbids segmentation offload, so that loss takes single packets and not 64 KB at a time.
+    ``single_packets`` disables segmentation offload, so that a loss is a single packet and not 64 KB.
     """
     lines = [
         "link set lo up",

@@ -1,1 +1,1 @@
-"""Whether the emulation can be trusted: loss that is audited, and a host that keeps up."""
+"""Fidelity of the emulation: an audit of losses, and detection of host overload."""

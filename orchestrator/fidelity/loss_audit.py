@@ -1,8 +1,8 @@
-"""Light checks of the links while a run uses them: losses counted against losses asked for. Pure.
+"""Passive checks of the links during a run: measured losses against asked losses. Pure.
 
-Nothing is sent; the packets of the run are the probes, and netem.losses says what a count can tell. A look is taken
-every few seconds at all links. `CHANCE` is shared by the links of a look, so that a run on links as asked is seldom
-called astray however many they are and however long it lasts.
+The audit sends nothing: the packets of the run are the probes, and netem.losses tests the counts. A check covers all
+links, every few seconds. The links of a check share `CHANCE`, so that false alarms on correct links are rare, whatever
+the number of links and the duration of the run.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from netem.losses import Losses
 from orchestrator.fabric.base import LinkRow
 
 EVENT = "links looked at"
-CHANCE = 1e-5  # that one look at links as asked calls one of them astray
-MOST = 20  # links astray that are told one by one
+CHANCE = 1e-5  # probability of a false alarm in one check of correct links
+MOST = 20  # maximum number of links astray listed individually
 
 
 def look(rows: Sequence[LinkRow], classes: Mapping[tuple[str, str], str]) -> dict[str, Any]:
-    """What the counters of all links say now: the event's data.
+    """Check the counters of all links; returns the event's data.
 
-    links, packets   directions that were used, and what they carried
-    told             of them, those on which enough was carried to say something
-    astray           links that did not lose what was asked of them, as `_told` gives them; at most MOST
-    astray_count     how many there are
-    classes          the same for each class of links, all of its links together
+    links, packets   number of directions used, and of their packets
+    told             number of those directions with enough packets for a verdict
+    astray           links whose losses differ from the asked ones, in the form of `_told`; at most MOST
+    astray_count     the number of all of these
+    classes          the same for each class of links, with the sums over its links
     """
     used = {(str(row["source"]), str(row["target"])): losses for row in rows if (losses := losses_of(row)).packets}
     chance = CHANCE / max(1, len(used))
@@ -48,7 +48,7 @@ def look(rows: Sequence[LinkRow], classes: Mapping[tuple[str, str], str]) -> dic
 
 
 def losses_of(row: LinkRow) -> Losses:
-    """The losses in an engine's counters of a link; none where the engine does not say what was asked."""
+    """The losses in an engine's counters of a link; no packets if the engine does not report the asked losses."""
     return Losses(
         int(row.get("drawn", 0)),
         int(row["lost"]),
@@ -59,7 +59,7 @@ def losses_of(row: LinkRow) -> Losses:
 
 
 def _told(losses: Losses, chance: float) -> dict[str, Any]:
-    """Fractions asked, measured and accepted; ``high`` is None where a full buffer may have dropped packets too."""
+    """Fractions asked, measured and accepted; ``high`` is None if a full buffer may also have dropped packets."""
     low, high = (count / losses.packets for count in losses.accepted(chance))
     verdict = "fail" if not losses.as_asked(chance) else "pass" if losses.tells(chance) else "unknown"
     return {

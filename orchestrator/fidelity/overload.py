@@ -1,8 +1,8 @@
-"""Whether the link engine and its host keep up, from what they have counted. Pure; the monitor reads and records.
+"""Detect overload of the link engine and its host from their counters. Pure; the monitor reads and records.
 
-What overload does to a run: packets leave late, or are lost though nobody asked for it. Why there is overload: the
-switch has more packets to move than it can, the host's processors have more to do than they can, or something stopped
-the switch for a moment. Two readings tell both for the time between them.
+Effects of overload on a run: packets leave late, or are lost without being asked to. Causes of overload: the switch has
+too many packets to move, the host's processors have too much work, or something stopped the switch for a moment. Two
+readings show both for the time between them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from orchestrator.host.load import HostLoad
 EVENT = "overload"
 FULL_SWITCH = 0.9  # of a processor; the switch has one thread
 FULL_HOST = 0.95  # of the processors' time
-WAITING = 0.5  # of the time, in which some task waits for a processor while they are all busy
-LONGEST = 5.0  # s after which what goes on is recorded, lest it is lost with the run
+WAITING = 0.5  # of the time, during which some task waits for a processor while all are busy
+LONGEST = 5.0  # s after which an ongoing overload is recorded, so that it is not lost with the run
 
 LATE_PACKETS = "packets left late"
 LOST_PACKETS = "packets lost that nobody asked for"
@@ -28,7 +28,7 @@ SATURATED = "processors saturated"
 
 
 class Reading(NamedTuple):
-    """What the engine and the host had counted at ``t``, seconds since the run began."""
+    """The counters of the engine and the host at ``t`` seconds since the run began."""
 
     t: float
     counted: Counted
@@ -37,15 +37,15 @@ class Reading(NamedTuple):
 
 @dataclass
 class Overload:
-    """A stretch of time in which something did not keep up.
+    """An interval of overload.
 
-    effects    what it did to packets, or SATURATED where it did nothing to them
-    cause      why, in words
-    late       packets later than `netem.switch.LATE`; `late_max` seconds the latest
-    held_up    seconds for which packets were held up: the latest of each reading, summed
-    lost       packets lost, by where
+    effects    effects on packets, or SATURATED if there are none
+    cause      the cause, in words
+    late       number of packets later than `netem.switch.LATE`; `late_max` maximum lateness in seconds
+    held_up    seconds for which packets were delayed: the maximum lateness of each reading, summed
+    lost       packets lost, by place
     processors, switch, waiting   busy share of the host's processors, share of one that the switch used, share of the
-               time in which some task waited for a processor (None: not known); the highest of its readings
+               time during which some task waited for a processor (None: unknown); the maxima of the readings
     """
 
     start: float
@@ -61,11 +61,11 @@ class Overload:
     waiting: float | None = None
 
     def followed_by(self, other: Overload) -> bool:
-        """Whether the other is the same going on."""
+        """Whether ``other`` continues this interval."""
         return (self.effects, self.cause, self.end) == (other.effects, other.cause, other.start)
 
     def extend(self, other: Overload) -> None:
-        """Take in what followed."""
+        """Merge the interval that follows."""
         self.end = other.end
         self.late += other.late
         self.late_max = max(self.late_max, other.late_max)
@@ -76,7 +76,7 @@ class Overload:
             self.waiting = max(self.waiting or 0.0, other.waiting)
 
     def to_json(self) -> dict[str, Any]:
-        """What the record keeps, in the event "overload"."""
+        """Data of the event "overload" in the record."""
         data = vars(self) | {"effects": list(self.effects), "lost": dict(self.lost)}
         return {key: round(value, 6) if isinstance(value, float) else value for key, value in data.items()}
 
@@ -86,7 +86,7 @@ class Overload:
 
 
 def overload(before: Reading, now: Reading) -> Overload | None:
-    """What did not keep up between two readings; None if everything did."""
+    """The overload between two readings; None if there was none."""
     seconds = now.t - before.t
     if seconds <= 0:
         return None
@@ -131,9 +131,9 @@ def _cause(switch: float, *, saturated: bool, ours: bool) -> str:
 
 
 class Overloads:
-    """Readings come in, stretches of overload come out when they are over, or have lasted ``LONGEST``.
+    """Turns readings into intervals of overload; an interval is returned at its end, or after ``LONGEST``.
 
-    ``known``: all of them so far, the one that goes on too.
+    ``known``: all intervals so far, including the ongoing one.
     """
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class Overloads:
         self._open: Overload | None = None
 
     def add(self, now: Reading) -> list[Overload]:
-        """What is to be recorded after this reading. The first one is where counting begins."""
+        """The intervals to record after this reading. The first reading is only the baseline."""
         before, self._before = self._before, now
         found = None if before is None else overload(before, now)
         over: list[Overload] = []
@@ -158,13 +158,13 @@ class Overloads:
         return over
 
     def end(self) -> list[Overload]:
-        """What is still going on, to be recorded now."""
+        """End the ongoing interval and return it for the record."""
         going, self._open = self._open, None
         return [] if going is None else [going]
 
 
 def merged(recorded: Iterable[Mapping[str, Any]]) -> list[Overload]:
-    """What was recorded in pieces, as the stretches that it was."""
+    """The complete intervals, from the pieces in the record."""
     stretches: list[Overload] = []
     for each in map(Overload.from_json, recorded):
         if stretches and stretches[-1].followed_by(each):

@@ -1,5 +1,5 @@
-"""Tests that look for what nobody thought of: random scenarios, and what must hold in each of their records.
+"""Property-based tests: random scenarios, and invariants that must hold in each of their records.
 
-`generate` makes a case of a seed, `trial` runs it, `invariants` judge it, `shrink` makes a failing case small.
-`python -m tests.campaign --help` tells how to run many.
+`generate` makes a case from a seed, `trial` runs it, `invariants` judge it, `shrink` reduces a failing case.
+`python -m tests.campaign --help` explains how to run many cases.
 """

@@ -1,10 +1,10 @@
-"""Run random scenarios, and tell which of them break what must always hold.
+"""Run random scenarios, and report those that break an invariant.
 
     python -m tests.campaign --seeds 2000          the cases of seeds 1 to 2000
     python -m tests.campaign --first 4711 --seeds 1  one of them again
-    python -m tests.campaign runs/campaign/4711.yaml a case in a file, such as a smaller one that was found
+    python -m tests.campaign runs/campaign/4711.yaml a case in a file, for example a reduced one
 
-A case that fails is told with its seed, is made as small as can be, and is written as YAML that `up` takes.
+A failing case is reported with its seed, reduced as far as possible, and written as YAML for `up`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tests.campaign.generate import generate
 from tests.campaign.search import search, smallest
 from tests.campaign.trial import Hosts
 
-EVERY = 50  # cases between two lines of progress
+EVERY = 50  # cases between two progress lines
 
 
 def main() -> int:
-    """Exit code 1 if anything was found."""
+    """Run the campaign. Returns the exit code: 1 if any case failed."""
     arguments = _arguments()
     cases = [Case.read(path) for path in arguments.cases] or [
         generate(seed) for seed in range(arguments.first, arguments.first + arguments.seeds)

@@ -1,4 +1,4 @@
-"""Planted defects, one at least for each invariant: a campaign that passed them by would find nothing."""
+"""Planted defects, at least one for each invariant. They test that the campaign detects defects."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Canary:
-    """A defect: ``plant`` puts it into this process; ``found_by`` is the invariant that has to tell."""
+    """A defect. ``plant`` puts it into this process; ``found_by`` names the invariant that must detect it."""
 
     found_by: str
     plant: Callable[[], None]
 
 
 def _keys_stay() -> None:
-    """The folder of the nodes' secret keys is forgotten."""
+    """The folder of the nodes' secret keys is not removed."""
     from orchestrator.host.directory import RunDirectory
 
     RunDirectory.remove_keys = lambda self: shutil.rmtree(self.control, ignore_errors=True)  # type: ignore[method-assign]
 
 
 def _never_awaited() -> None:
-    """A coroutine is made, and nobody awaits it."""
+    """A coroutine is created and never awaited."""
     from orchestrator.run.monitor import Monitor
 
     Monitor.glance = lambda self: self.sample() and None  # type: ignore[assignment, method-assign]
 
 
 def _wrong_code() -> None:
-    """A run that passes ends as one that a check has failed."""
+    """A run that passes ends with the exit code of a failed check."""
     import orchestrator.run.lifecycle
 
     orchestrator.run.lifecycle.EXIT_CODES["pass"] = 3
@@ -50,7 +50,7 @@ def _time_goes_back() -> None:
 
 
 def _round_swallowed() -> None:
-    """The second round of a coordinator is not told."""
+    """The second round of a coordinator is not reported."""
     from node.role import Role
 
     in_round = Role.in_round
@@ -71,7 +71,7 @@ def _round_swallowed() -> None:
 
 
 def _fault_without_end() -> None:
-    """A fault that is lifted goes on."""
+    """A fault is not undone at its end."""
     from orchestrator.run.injection import FaultInjector
 
     async def nothing(*_: object) -> None: ...
@@ -80,7 +80,7 @@ def _fault_without_end() -> None:
 
 
 def _restore_lost() -> None:
-    """The fabric loses every restore: a link that was cut stays so."""
+    """The fabric ignores every restore: a link that was cut stays cut."""
     from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 
     async def nothing(*_: object) -> None: ...
@@ -89,7 +89,7 @@ def _restore_lost() -> None:
 
 
 def _told_twice() -> None:
-    """A node that begins is told so twice."""
+    """A node is told to begin twice."""
     from orchestrator.run.session import Session
 
     go = Session._go
@@ -102,7 +102,7 @@ def _told_twice() -> None:
 
 
 def _half_counted() -> None:
-    """What is sent is counted by half."""
+    """Only half of the sent bytes are counted."""
     from node.messaging.memory import MemoryTransport
 
     count = MemoryTransport._count
@@ -114,7 +114,7 @@ def _half_counted() -> None:
 
 
 def _more_than_all() -> None:
-    """An accuracy is counted in percent."""
+    """An accuracy is reported in percent, not as a fraction."""
     from node.role import Role
 
     report = Role.report
@@ -126,7 +126,7 @@ def _more_than_all() -> None:
 
 
 def _check_breaks() -> None:
-    """A check fails over its own feet."""
+    """A check raises an exception."""
     from orchestrator.results.checks import CHECKS
 
     def broken(_: object) -> Any:
@@ -136,7 +136,7 @@ def _check_breaks() -> None:
 
 
 def _by_hash() -> None:
-    """A seed is made with Python's hash, which is another one in each process."""
+    """A seed depends on Python's hash, which differs between processes."""
     import numpy as np
 
     from node.learning.training import Learner

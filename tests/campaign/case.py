@@ -1,4 +1,4 @@
-"""A case: a scenario, and when its run is interrupted and continued. As a file it is YAML that `up` takes."""
+"""A case: a scenario, and the time at which its run is interrupted and continued. Its file is YAML for `up`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _INTERRUPTED = re.compile(r"^# interrupted: (\S+) (\S+) s after the beginning of
 
 @dataclass(frozen=True)
 class Interruption:
-    """The orchestrator gets ``signal`` so many seconds ``after`` a ``round`` begins (0: the training), on the run's
-    clock. Then the run is continued."""
+    """An interruption: the orchestrator gets ``signal`` ``after`` seconds of the run's clock from the start of a
+    ``round`` (0: the training). Then the run is continued."""
 
     signal: signal.Signals
     after: float
@@ -29,14 +29,14 @@ class Interruption:
 
 @dataclass(frozen=True)
 class Case:
-    """``name`` is the seed that it was made of, or the name of its file."""
+    """A case. ``name`` is its seed, or the name of its file."""
 
     name: str
     scenario: Mapping[str, Any]
     interruption: Interruption | None = None
 
     def written(self) -> str:
-        """The case as YAML; its first comments name the case and the interruption."""
+        """The case as YAML; the first comments name the case and the interruption."""
         lines = [f"# Case {self.name} of tests/campaign."]
         if self.interruption is not None:
             lines.append(f"# interrupted: {self.interruption}")
@@ -45,7 +45,7 @@ class Case:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the file of a case."""
+        """Read a case from a file."""
         text = path.read_text(encoding="utf-8")
         found = _INTERRUPTED.search(text)
         interruption = Interruption(signal.Signals[found[1]], float(found[2]), int(found[3])) if found else None

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Dice:
-    """Draws from the case's seed and the name of the part alone: a new part leaves what others draw as it was."""
+    """Draws that depend only on the case's seed and the part's name: a new part does not change the others' draws."""
 
     def __init__(self, seed: int, part: str) -> None:
         self._random = random.Random(derive_seed(seed, "campaign", part))
@@ -25,14 +25,14 @@ class Dice:
         return self._random.choice(options)
 
     def some(self, options: Sequence[T], count: int) -> list[T]:
-        """So many of the options, each once, in their order."""
+        """Draw ``count`` different options; returns them in their order."""
         return [options[i] for i in sorted(self._random.sample(range(len(options)), count))]
 
     def whole(self, low: int, high: int) -> int:
         return self._random.randint(low, high)
 
     def number(self, low: float, high: float) -> float:
-        """A number of any order of magnitude between the two, of three digits."""
+        """A log-uniform number between the two, rounded to three digits."""
         return float(f"{math.exp(self._random.uniform(math.log(low), math.log(high))):.3g}")
 
     def seconds(self, low: float, high: float) -> str:

@@ -1,4 +1,4 @@
-"""Random faults: every action, by time, by round and by chance, for a while or for good."""
+"""Random faults: every action, by time, by round and by chance, temporary or permanent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def drawn_faults(
     links: Mapping[str, Any],
     dice: Dice,
 ) -> list[dict[str, Any]]:
-    """The faults of a scenario. Most cases use few of the actions."""
+    """Draw the faults of a scenario. Most cases use few of the actions."""
     members = Topology(**topology).members()
     tiers = {member.name: member.tier for member in members}
     groups = [group for group, tier in (("devices", "device"), ("edges", "edge")) if tier in tiers.values()]
@@ -31,7 +31,7 @@ def drawn_faults(
     pairs = pairs_of(topology, meshed=meshed)
     actions = dice.some(ACTIONS, dice.whole(1, len(ACTIONS)))
     latest = 0.99 * min(parse_duration(stop["after"]) if "after" in stop else 30.0, 30.0)
-    there = {name for name in tiers if len(leading) > 1 or name not in leading}  # who may join or leave
+    there = {name for name in tiers if len(leading) > 1 or name not in leading}  # nodes that may join or leave
     faults: list[dict[str, Any]] = []
     for _ in range(dice.pick([0, 1, 2, 3, 5, 8])):
         action = dice.pick(actions)

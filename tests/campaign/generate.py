@@ -1,5 +1,5 @@
-"""From a seed to a case. Every dial has a part of its own, and most dials are at rest in most cases: a mix of a few
-things at a time finds more than a little of everything (swarm testing: Groce and others, ISSTA 2012)."""
+"""From a seed to a case. Every setting has its own random part, and most settings keep their default in most cases: a
+mix of a few features finds more than a little of everything (swarm testing: Groce and others, ISSTA 2012)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ QUICK: Mapping[str, Mapping[str, Any]] = {
     },
     "fedfeat": {"epochs": 1, "retrain_epochs": 1},
 }
-"""Parameters by which an algorithm that trains for long by default does so for a moment."""
+"""Parameters that shorten the training of algorithms with long default training."""
 
 
 def generate(seed: int) -> Case:

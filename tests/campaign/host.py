@@ -1,8 +1,8 @@
-"""A process that runs the command line, each time in a fork of its own: `python -m tests.campaign.host`.
+"""A process that runs each command line in a fork of its own: `python -m tests.campaign.host`.
 
-It has imported once what a run needs, so that a run takes a fraction of a second; and as PYTHONHASHSEED counts from a
-process' beginning, what depends on the order of a set comes out otherwise in a host with another one. A job is a line
-of JSON on standard input, what became of it a line on standard output.
+It imports the modules of a run once, so that a run takes a fraction of a second. PYTHONHASHSEED applies to a whole
+process, so hosts with different values reveal results that depend on the order of a set. A job is a line of JSON on
+standard input, and its result is a line on standard output.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.campaign.case import Interruption
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 60.0  # s of the host's time that a run may take
-PATIENCE = 5.0  # s in which what a run started has to be gone after it
+PATIENCE = 5.0  # s after a run in which the processes that it started must end
 LONG = (
     "numpy.random",
     "orchestrator.cli",
@@ -38,14 +38,14 @@ LONG = (
     "orchestrator.drivers.sim.simulation",
     "tests.campaign.canaries",
 )
-"""What takes long to import."""
+"""Modules that take long to import."""
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """What became of a command. ``code``: as `subprocess` has it, None if it was killed after ``LIMIT`` seconds;
-    ``left``: how many processes of it had to be killed after it."""
+    """The result of a command. ``code``: the exit code as in `subprocess`, None if the command was killed after
+    ``LIMIT`` seconds. ``left``: the number of its processes that outlived it and were killed."""
 
     code: int | None
     wall: float
@@ -55,7 +55,7 @@ class Ended:
 
 
 class Host:
-    """The side of whoever has commands run. ``hash_seed`` is the process' PYTHONHASHSEED."""
+    """The client of a host process. ``hash_seed`` is the process' PYTHONHASHSEED."""
 
     def __init__(self, hash_seed: int) -> None:
         environment = os.environ | {"PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT)}
@@ -75,7 +75,7 @@ class Host:
         interruption: Interruption | None = None,
         planted: str | None = None,
     ) -> None:
-        """Have a command run; ``planted`` names a defect of `canaries` that it has."""
+        """Start a command; ``planted`` names a defect of `canaries` to plant in it."""
         assert self._process.stdin is not None
         stop = interruption and [interruption.signal, interruption.after, interruption.round]
         job = {"folder": str(folder), "words": [str(word) for word in words], "stop": stop, "planted": planted}
@@ -83,7 +83,7 @@ class Host:
         self._process.stdin.flush()
 
     def end(self) -> Ended:
-        """Wait for the command that was begun."""
+        """Wait for the started command."""
         assert self._process.stdout is not None
         return Ended(**json.loads(self._process.stdout.readline()))
 
@@ -92,11 +92,11 @@ class Host:
 
 
 def serve() -> None:
-    """Carry out the jobs."""
+    """Carry out jobs until the end of the input."""
     for name in (*(algorithm.module for algorithm in ALGORITHMS.values()), *LONG):
         importlib.import_module(name)
 
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphans come here, and are counted
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # this process adopts orphans, and counts them
     for line in sys.stdin:
         print(json.dumps(asdict(_carry_out(json.loads(line)))), flush=True)
 
@@ -118,7 +118,7 @@ def _carry_out(job: dict[str, Any]) -> Ended:
 
 
 def _clear(group: int) -> int:
-    """Kill what outlives a command, after some patience; how many that were."""
+    """Kill the processes that outlive a command by ``PATIENCE`` seconds; returns their number."""
     deadline, killed = time.monotonic() + PATIENCE, 0
     while True:
         try:
@@ -149,7 +149,7 @@ def _become_command(job: dict[str, Any], output: Path, errors: Path) -> NoReturn
 
     def leave(code: int) -> NoReturn:
         if os.getpid() == itself:
-            gc.collect()  # what was never awaited is told of when it is collected
+            gc.collect()  # Python warns of a never awaited coroutine when it is collected
             sys.stderr.flush()
         end(code)
 
@@ -168,7 +168,7 @@ def _become_command(job: dict[str, Any], output: Path, errors: Path) -> NoReturn
 
 
 def _stop(number: int, seconds: float, round: int) -> None:
-    """Have this process get a signal so many seconds, on the run's own clock, after a round has begun."""
+    """Send this process a signal ``seconds`` after a round has begun, on the run's own clock."""
     from orchestrator.run import view
 
     opened = view.open_view

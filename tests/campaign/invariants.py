@@ -1,4 +1,4 @@
-"""What holds in every run, whatever its scenario. An invariant yields a sentence for each thing that is not so."""
+"""Invariants of every run, for any scenario. An invariant yields a sentence for each violation."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ TRANSITIONS = {
     "registered": {"running", "crashed", "done"},
     "running": {"paused", "crashed", "left", "done"},
     "paused": {"running", "crashed", "done"},
-    "crashed": {"restarting", "done"},  # the last word of one that was just done may be heard after its crash
+    "crashed": {"restarting", "done"},  # the last message of a node that was just done may arrive after its crash
     "restarting": {"starting"},
     "left": set(),
     "done": {"crashed"},
 }
-"""The states that may follow each state of a node; after an interruption all begin anew."""
+"""The states that may follow each state of a node; after an interruption all nodes start again."""
 OURS = re.compile(
     r"a defect of edgebed|Traceback|\w*Warning:|never awaited|never retrieved|was destroyed but it is pending"
 )
-LEAST, HEADROOM = 3600.0, 50.0  # s of virtual time, and times what a run's waits come to, that it may last
-MEETING = 20.0  # s in which peers find each other
+LEAST, HEADROOM = 3600.0, 50.0  # limit of a run: s of virtual time, plus this multiple of its total waiting time
+MEETING = 20.0  # s in which peers connect to each other
 
 
 def ends(trial: Trial) -> Findings:
-    """Every command ends, in time, with a code that is documented, and leaves nothing behind."""
+    """Every command ends in time, with a documented exit code, and leaves nothing behind."""
     for carried in (trial.first, trial.again):
         for command in carried.commands:
             if command.code is None:
@@ -59,7 +59,7 @@ def ends(trial: Trial) -> Findings:
 
 
 def has_its_code(trial: Trial) -> Findings:
-    """The exit code is that of the verdict; a run fails only where its scenario leaves nobody to go on."""
+    """The exit code matches the verdict; a run fails only if its scenario leaves no nodes to continue."""
     if trial.first.directory is None:
         return
     history, outcome = trial.history, trial.history.outcome
@@ -82,7 +82,7 @@ def has_its_code(trial: Trial) -> Findings:
 
 
 def has_no_defect(trial: Trial) -> Findings:
-    """No exception of ours, no warning of Python's."""
+    """There are no exceptions of edgebed and no warnings of Python."""
     for carried in (trial.first, trial.again):
         texts = {"standard error": "".join(command.errors for command in carried.commands)}
         if carried.directory is not None:
@@ -93,7 +93,7 @@ def has_no_defect(trial: Trial) -> Findings:
 
 
 def time_goes_on(trial: Trial) -> Findings:
-    """The run's clock begins at 0, never goes back, and comes to an end."""
+    """The run's clock starts at 0, never goes back, and ends within limits."""
     for table, rows in trial.first.rows.items():
         times = [row[0] for row in rows]
         if table != "outcome" and any(later < earlier for earlier, later in pairwise(times)):
@@ -117,7 +117,7 @@ def time_goes_on(trial: Trial) -> Findings:
 
 
 def rounds_rise(trial: Trial) -> Findings:
-    """Every coordinator counts its rounds one by one, each begun and ended once in one life; and none is missing."""
+    """Every coordinator counts its rounds one by one, without gaps, each begun and ended once per process life."""
     if trial.first.directory is None:
         return
     history = trial.history
@@ -129,7 +129,7 @@ def rounds_rise(trial: Trial) -> Findings:
     for node, rounds in of_node.items():
         for earlier, later in pairwise(rounds):
             what = f"{node} begins round {later.round} after round {earlier.round}, ended at {earlier.end}"
-            if node not in history.leaders:  # it follows its parent, which may ask again for a round
+            if node not in history.leaders:  # it follows its parent, which may request a round again
                 parent = history.nodes[node]["parent"]
                 begun = max(_count(lives[each], later.start) for each in (node, parent))
                 if _numbers(later) <= _numbers(earlier) and begun < 2 and (node, parent) not in lost:
@@ -155,12 +155,13 @@ def rounds_rise(trial: Trial) -> Findings:
 
 
 def _numbers(each: Round) -> tuple[int, int]:
-    """Its round, and its edge round where edges make several in one."""
+    """(round, edge round); the edge round is 0 if edges have only one per round."""
     return each.round, each.edge_round or 0
 
 
 def faults_are_told(trial: Trial) -> Findings:
-    """Every planned fault was made, or skipped for a reason, or not reached; what began has ended, or the run had."""
+    """Every planned fault took effect, was skipped with a reason, or was not due; each one that began ended, unless the
+    run ended first."""
     if trial.first.directory is None:
         return
     history = trial.history
@@ -192,7 +193,7 @@ def faults_are_told(trial: Trial) -> Findings:
 
 
 def states_follow(trial: Trial) -> Findings:
-    """A node is told one thing at a time: its states follow one another as they may."""
+    """The states of each node follow one another as `TRANSITIONS` allows."""
     if trial.first.directory is None:
         return
     history = trial.history
@@ -208,7 +209,7 @@ def states_follow(trial: Trial) -> Findings:
 
 
 def bytes_add_up(trial: Trial) -> Findings:
-    """Nobody receives what nobody sent, and every packet of a link has one fate."""
+    """No node receives bytes that were not sent, and every packet of a link is either delivered or dropped."""
     if trial.first.directory is None:
         return
     history = trial.history
@@ -240,7 +241,7 @@ def bytes_add_up(trial: Trial) -> Findings:
 
 
 def peers_meet_again(trial: Trial) -> Findings:
-    """Peers that lost each other meet again once nothing keeps them apart."""
+    """Peers that lost each other reconnect once no fault separates them."""
     if trial.first.directory is None:
         return
     history = trial.history
@@ -265,7 +266,7 @@ def peers_meet_again(trial: Trial) -> Findings:
 
 
 def figures_are_numbers(trial: Trial) -> Findings:
-    """Accuracies are fractions; where a figure is no number, a check has seen it."""
+    """Accuracies are fractions; if a metric is not finite, some check does not pass."""
     if trial.first.directory is None:
         return
     checks = _summary(trial)["checks"] if trial.history.outcome is not None else []
@@ -278,7 +279,7 @@ def figures_are_numbers(trial: Trial) -> Findings:
 
 
 def is_judged(trial: Trial) -> Findings:
-    """No check broke; summary.json is JSON, the report is there, and the run compares with itself."""
+    """No check crashed, summary.json is valid JSON, the report exists, and the run compares equal to itself."""
     if trial.first.directory is None or trial.history.outcome is None:
         return
     directory = trial.first.directory
@@ -295,7 +296,7 @@ def is_judged(trial: Trial) -> Findings:
 
 
 def repeats(trial: Trial) -> Findings:
-    """A process that hashes differently and has another number of workers makes the same record."""
+    """A process with another hash seed and another number of workers writes the same record."""
     if trial.killed:
         return
     codes = [[command.code for command in each.commands] for each in (trial.first, trial.again)]
@@ -329,7 +330,7 @@ INVARIANTS: dict[str, Invariant] = {
 
 
 def broken(trial: Trial) -> dict[str, list[str]]:
-    """The invariants that do not hold, and what they say."""
+    """The violated invariants, with their sentences."""
     return {name: found for name, invariant in INVARIANTS.items() if (found := list(invariant(trial)))}
 
 
@@ -344,12 +345,12 @@ def _summary(trial: Trial) -> dict[str, Any]:
 
 
 def _parts(history: History) -> list[float]:
-    """When the run went on after an interruption."""
+    """The times at which the run continued after an interruption."""
     return [event.t for event in history.events(CONTINUED)]
 
 
 def _lives(history: History) -> defaultdict[str, list[float]]:
-    """When each node began to live anew."""
+    """The times at which each node started."""
     lives: defaultdict[str, list[float]] = defaultdict(list)
     for state in history.states():
         if state.state == "starting":
@@ -362,7 +363,7 @@ def _count(times: list[float], end: float) -> int:
 
 
 def _stopped(history: History) -> float:
-    """When the nodes were asked to end: what is due later is not reached."""
+    """The time at which the nodes were asked to end; faults that are due later do not happen."""
     if history.outcome is None or history.outcome.ended not in COMPLETE:
         return 0.0
     asked = [event.t for event in history.events("schedule ended")]
@@ -370,7 +371,7 @@ def _stopped(history: History) -> float:
 
 
 def _is_over(span: FaultSpan, history: History, stopped: float) -> bool:
-    """Whether a fault that began should have ended while the run went on."""
+    """Whether a fault that began should have ended during the run."""
     assert span.start is not None
     if _parts(history) or span.action in ("join", "leave"):
         return False
@@ -386,14 +387,14 @@ def _is_over(span: FaultSpan, history: History, stopped: float) -> bool:
 
 
 def _until(span: FaultSpan) -> float:
-    """When a fault was over; never, if it was not."""
+    """The time at which a fault was over; infinity if it did not end."""
     if span.start is None:
         return 0.0
     return math.inf if span.end is None and span.action not in ("join", "leave") else span.end or span.start
 
 
 def _forsaken(history: History) -> bool:
-    """Whether faults have taken away for good a leading node, or all that the leading nodes could hear of."""
+    """Whether faults have permanently removed a leading node, or all other nodes."""
     away = {
         node
         for span in history.faults()
@@ -407,6 +408,6 @@ def _forsaken(history: History) -> bool:
 
 
 def _told_all(history: History, trial: Trial) -> dict[str, bool]:
-    """Whether each node said what it had sent in all of its lives, as it does when it ends before its run does."""
+    """Whether each node reported all of its traffic, which it does if it ends before its run."""
     last = {state.node: state.state for state in history.states()}
     return {node: not trial.killed and last.get(node) in ("done", "left", "crashed") for node in history.nodes}

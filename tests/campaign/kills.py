@@ -1,7 +1,7 @@
-"""Real runs of which a random process is killed or stopped at a random moment: `python -m tests.campaign.kills`.
+"""Real runs in which a random process is killed or stopped at a random moment: `python -m tests.campaign.kills`.
 
-Whatever was struck, the run ends as documented, its record is whole, nothing of it is left on the host, `ps` and `down`
-tell the truth, and `resume` brings it to its end. What is struck when is a seed's; where the run stands by then is not.
+Whichever process is hit, the run ends as documented, its record is intact, it leaves nothing on the host, `ps` and
+`down` are correct, and `resume` completes it. A seed determines victim and moment, but not the run's progress by then.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from tests.e2e.harness import Background, Result, json_of, resume, traces_of, wa
 
 PARTS = {"namespaces": ("forkserver", "switch", "hub"), "docker": ("switch", "hub")}
 TIERS = ("cloud", "edge", "device")
-LIMIT = 120.0  # s in which a run ends, whatever was struck
+LIMIT = 120.0  # s in which a run ends, whichever process is hit
 TRIES = 4
-GONE = 20.0  # s in which all of a run is gone after its orchestrator: the lease, and some
+GONE = 20.0  # s after the orchestrator's end in which all of a run's processes end: the lease and a margin
 CODES = {"finished": (0, 3), "failed": (1,), "interrupted": (130,), "killed": (-signal.SIGKILL,)}
 
 
 @dataclass(frozen=True)
 class Kill:
-    """``signals`` go, ``stopped`` seconds one after the other, to a process of the ``victim``: a part or a tier.
+    """A kill: a process of the ``victim`` (a part or a tier) gets ``signals``, at intervals of ``stopped`` seconds.
 
-    The first strikes so many seconds ``after`` a ``round`` begins (0: the run).
+    The first signal is sent ``after`` seconds from the start of a ``round`` (0: the run).
     """
 
     seed: int
@@ -61,7 +61,7 @@ class Kill:
 
     @property
     def expected(self) -> set[int]:
-        """The exit codes that are documented; what is struck when all is done changes nothing."""
+        """The documented exit codes. They include those of a finished run: a kill at the very end has no effect."""
         codes = set(CODES["finished"])
         if self.victim == "orchestrator" and self.signals == (signal.SIGKILL,):
             codes |= set(CODES["killed"])
@@ -108,7 +108,7 @@ def drawn(seed: int, driver: str) -> Kill:
 
 
 def carry_out(kill: Kill) -> list[str]:
-    """What was not as it should be. Where the run was over, or its victim gone, an earlier moment is tried."""
+    """The findings of a kill. If the run was already over, or its victim gone, an earlier moment is tried."""
     for _ in range(TRIES):
         found = _carried_out(kill)
         if found is not None:
@@ -118,7 +118,7 @@ def carry_out(kill: Kill) -> list[str]:
 
 
 def _carried_out(kill: Kill) -> list[str] | None:
-    """What was not as it should be; None if nothing was struck and all was well."""
+    """The findings of one try; None if no process was hit and there are no findings."""
     before = interfaces()
     with (
         tempfile.TemporaryDirectory(prefix="kill-") as name,
@@ -148,14 +148,14 @@ def interfaces() -> set[str]:
 
 
 def _strike(kill: Kill, run: Background) -> bool:
-    """Whether there was anything to strike."""
+    """Send the signals. Returns whether there was a process to hit."""
     if kill.round:
         with contextlib.suppress(AssertionError):
             wait_for(lambda: run.process.poll() is not None or run.round() >= kill.round or None, "its moment", LIMIT)
     else:
         wait_for(lambda: run.directory, "the run's directory")
-    time.sleep(kill.after)  # the moment itself, which is nothing that could be waited for
-    with contextlib.suppress(AssertionError):  # a container takes its time
+    time.sleep(kill.after)  # the random moment: no condition to wait for
+    with contextlib.suppress(AssertionError):  # a container starts slowly
         wait_for(lambda: run.process.poll() is not None or _pids(kill, run) or None, "its victim", LIMIT)
     pids = _pids(kill, run)
     if not pids or run.process.poll() is not None:
@@ -182,7 +182,7 @@ def _pids(kill: Kill, run: Background) -> list[int]:
 
 
 def _left(directory: RunDirectory, before: set[str]) -> list[str]:
-    """What the run has left on the host, and what `ps` and `down` say."""
+    """Findings on leftovers of the run on the host, and on the output of `ps` and `down`."""
     found = []
     with contextlib.suppress(AssertionError):
         wait_for(lambda: not traces_of(directory.run) or None, "the end of every trace", GONE)
@@ -202,7 +202,7 @@ def _left(directory: RunDirectory, before: set[str]) -> list[str]:
 
 
 def _record(directory: RunDirectory) -> list[str]:
-    """Whether the record is whole, and nothing of ours broke."""
+    """Findings on the record, the report and the orchestrator's log."""
     with contextlib.closing(sqlite3.connect(directory.path / "run.db")) as database:
         (said,) = database.execute("PRAGMA integrity_check").fetchone()
     found = [] if said == "ok" else [f"the record is damaged: {said}"]
@@ -215,7 +215,7 @@ def _record(directory: RunDirectory) -> list[str]:
 
 
 def _resumed(directory: RunDirectory, result: Result, before: set[str]) -> list[str]:
-    """What is wrong with the run's continuation."""
+    """Findings on the resumed run."""
     if result.code == 1 and ("cannot be continued" in result.errors or "is complete" in result.errors):
         return []
     if result.code not in CODES["finished"] or result.summary["ended"] not in COMPLETE:
@@ -225,7 +225,7 @@ def _resumed(directory: RunDirectory, result: Result, before: set[str]) -> list[
 
 @contextlib.contextmanager
 def _engine() -> Iterator[None]:
-    """A Docker Engine with an image of nodes, which this process and what it starts use."""
+    """Provide a Docker Engine with an image of nodes to this process and its children."""
     with with_image() as place, pytest.MonkeyPatch.context() as patch:
         patch.setenv("DOCKER_HOST", place.address)
         patch.setenv("EDGEBED_IMAGE", place.image)
@@ -233,7 +233,7 @@ def _engine() -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 1 if anything was found."""
+    """Run the kills. Returns the exit code: 1 if there were findings."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign.kills", description=(__doc__ or "").split(":")[0])
     parser.add_argument("--first", type=int, default=1, help="the first seed (default: %(default)s)")
     parser.add_argument("--kills", type=int, default=20, help="how many (default: %(default)s)")

@@ -1,4 +1,4 @@
-"""Random links: profiles by name and by value, one way or both, of a class or of two nodes, and changing over time."""
+"""Random links: profiles by name and by value, for one direction or both, for a class or two nodes, with schedules."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NAMED = [name for name, profile in PROFILES.items() if (profile.rate or 1e9) > 1
 
 
 def pairs_of(topology: Mapping[str, Any], *, meshed: bool) -> list[Pair]:
-    """Every two nodes that may talk."""
+    """All pairs of nodes that may communicate."""
     return Topology(**topology).pairs(meshed and topology.get("edges", 0) > 1)
 
 
 def drawn_links(topology: Mapping[str, Any], *, meshed: bool, dice: Dice) -> dict[str, Any]:
-    """The links of a scenario; none where it leaves them to their defaults."""
+    """Draw the links of a scenario; classes that keep their defaults are left out."""
     pairs = pairs_of(topology, meshed=meshed)
     links: dict[str, Any] = {}
     for link_class in dict.fromkeys(pair.link_class for pair in pairs):
@@ -34,12 +34,12 @@ def drawn_links(topology: Mapping[str, Any], *, meshed: bool, dice: Dice) -> dic
 
 
 def slowest(links: Mapping[str, Any]) -> float:
-    """A latency in seconds that no link exceeds, whatever its schedule says."""
+    """An upper bound of the latency of all links in seconds, including their schedules."""
     return max([0.001, *_latencies(links)])
 
 
 def profile(dice: Dice, *, least: int = 1) -> dict[str, Any]:
-    """Keys of a profile by value, ``least`` of them at least."""
+    """Draw a profile by value with at least ``least`` keys."""
     settings: dict[str, Any] = {
         "latency": dice.seconds(1e-4, 0.5),
         "jitter": dice.seconds(1e-4, 0.1),

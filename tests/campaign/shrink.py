@@ -1,4 +1,4 @@
-"""Makes a failing case small: leaves things out one by one, the large ones first, as long as it goes on failing."""
+"""Reduction of a failing case: remove parts one by one, the large ones first, as long as the case still fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Path = tuple[str | int, ...]
 _SCENARIO = {"name", "seed", "driver", "algorithm", "rounds", "dataset", "samples_per_client", "evaluate_samples"}
 _TOPOLOGY = {"edges", "devices", "devices_per_edge", "cloud"}
 KEPT = {*_SCENARIO, *_TOPOLOGY, *(key for given in QUICK.values() for key in given)}
-"""What is never left out: without it a run is a larger one."""
+"""The keys that are never removed: their defaults would make the run larger."""
 COUNTS: tuple[Path, ...] = (
     ("algorithm", "rounds"),
     ("topology", "edges"),
@@ -26,14 +26,14 @@ ATTEMPTS = 300
 
 
 def shrink(case: Case, fails: Callable[[Case], bool], attempts: int = ATTEMPTS) -> Case:
-    """The smallest case found that still fails, after so many attempts at most."""
+    """The smallest failing case that is found in at most ``attempts`` attempts."""
     position, shrunk = 0, False
     for _ in range(attempts):
         candidates = list(smaller(case))
         if position >= len(candidates):
             if not shrunk:
                 break
-            position, shrunk = 0, False  # once more: what was needed beside what is gone may go now
+            position, shrunk = 0, False  # repeat: after the removals, other parts may have become unnecessary
         if fails(candidates[position]):
             case, shrunk = candidates[position], True
         else:
@@ -42,7 +42,7 @@ def shrink(case: Case, fails: Callable[[Case], bool], attempts: int = ATTEMPTS) 
 
 
 def smaller(case: Case) -> Iterator[Case]:
-    """The cases that are a step smaller than this one."""
+    """Yield the cases that are one step smaller than this one."""
     if case.interruption is not None:
         yield replace(case, interruption=None)
     for path in sorted(_paths(case.scenario), key=lambda path: -_size(_at(case.scenario, path))):
@@ -57,7 +57,7 @@ def smaller(case: Case) -> Iterator[Case]:
 
 
 def _paths(value: Any, path: Path = ()) -> Iterator[Path]:
-    """The places of all that can be left out."""
+    """The paths of all parts that can be removed."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key not in KEPT:

@@ -1,4 +1,4 @@
-"""Some of the random kills, on real nodes; and that what a run leaves behind is seen."""
+"""Tests of some random kills on real nodes, and of the detection of leftovers."""
 
 from __future__ import annotations
 

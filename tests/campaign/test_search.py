@@ -1,4 +1,4 @@
-"""The campaign itself: a fixed number of its cases, the ones found before, and planted defects that it has to find."""
+"""Tests of the campaign: a fixed number of cases, the cases found before, and planted defects that it must find."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.slow
 
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.yaml"))
 SEEDS = range(1, 81)
-AT_ONCE = 10  # seeds to a test
-FOUND = {"fault-without-end": range(4, 5), "restore-lost": range(47, 48)}  # by others than the first seeds
+AT_ONCE = 10  # seeds per test
+FOUND = {"fault-without-end": range(4, 5), "restore-lost": range(47, 48)}  # seeds, if not the first ones
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_a_case_that_fails_is_made_small(hosts: Hosts) -> None:
     scenario = {"algorithm": algorithm, "topology": {"devices": 3}, "links": links, "faults": faults, "driver": "sim"}
     (found,) = search(hosts, [Case("large", scenario)], "round-swallowed")
     small = smallest(hosts, found, "round-swallowed")
-    assert small.scenario == {  # without its second round it ends by rounds after one of two
+    assert small.scenario == {  # two rounds are needed: the missing second one breaks the invariant
         "algorithm": {"name": "fedavg", "rounds": 2},
         "topology": {"devices": 1},
         "driver": "sim",

@@ -1,4 +1,4 @@
-"""One case carried out twice: by two hosts that hash differently, with different numbers of workers."""
+"""One case carried out twice: by two hosts with different hash seeds and different numbers of workers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Carried:
 
     @cached_property
     def rows(self) -> Rows:
-        """Every row of the record but those about the host: `meta`, and how long the run took it."""
+        """All rows of the record, except the host's facts: `meta`, and the run's wall time."""
         if self.directory is None:
             return {}
         with contextlib.closing(sqlite3.connect(self.directory / "run.db")) as database:
@@ -61,7 +61,7 @@ class Carried:
 
 @dataclass(frozen=True)
 class Trial:
-    """A case, and what became of it each time."""
+    """A case and the results of both times."""
 
     case: Case
     first: Carried
@@ -69,23 +69,23 @@ class Trial:
 
     @cached_property
     def history(self) -> History:
-        """The record of the first time; only where there is a run."""
+        """The record of the first time; requires that there is a run."""
         assert self.first.directory is not None
         return History.open(self.first.directory)
 
     @property
     def refused(self) -> bool:
-        """Whether there was no run, for the scenario was not accepted."""
+        """Whether the scenario was refused, so that there was no run."""
         return self.first.up.code == 2
 
     @property
     def cut_off(self) -> bool:
-        """Whether the interruption of its case ended the run, in order or not."""
+        """Whether the case's interruption ended the run, in order or not."""
         return self.case.interruption is not None and self.first.up.code in (130, -signal.SIGKILL)
 
     @property
     def killed(self) -> bool:
-        """Whether the orchestrator was killed, so that the record depends on when it was last written."""
+        """Whether the orchestrator was killed, so that the record depends on the time of its last write."""
         return self.first.up.code == -signal.SIGKILL
 
 
@@ -104,7 +104,7 @@ class Hosts:
 
     @contextlib.contextmanager
     def trial(self, case: Case, planted: str | None = None) -> Iterator[Trial]:
-        """Carry a case out; its files are there while the body runs."""
+        """Carry out a case; its files exist inside the context."""
         with tempfile.TemporaryDirectory(prefix="campaign-") as name:
             folders = [Path(name) / "first", Path(name) / "again"]
             for host, folder, workers in zip(self._hosts, folders, WORKERS, strict=True):
@@ -130,7 +130,7 @@ def _common(folder: Path, workers: int) -> list[str | Path]:
 
 
 def _was_cut(folder: Path, up: Ended) -> bool:
-    """Whether a run ended by the interruption, so that it may be continued."""
+    """Whether the interruption ended the run, so that it may be continued."""
     if up.code == -signal.SIGKILL:
         return True
     ended = json.loads(up.output).get("ended") if up.output.strip() else None

@@ -1,3 +1,3 @@
 from orchestrator.host.commands import extend_path
 
-extend_path()  # `ip` and `tc`, which benchmarks start themselves
+extend_path()  # for `ip` and `tc`, which the benchmarks start directly

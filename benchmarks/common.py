@@ -1,4 +1,4 @@
-"""What the benchmarks of the node share: nodes on loopback without a scenario, a model's worth of bytes, processes."""
+"""Shared code of the node's benchmarks: nodes on loopback without a scenario, a model's tensors, processes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _fork = multiprocessing.get_context("fork")
 
 
 def model() -> dict[str, Any]:
-    """Eight tensors of random numbers, the size of the CNN."""
+    """Eight tensors of random numbers, with the CNN's total size."""
     values = np.random.default_rng(1).random(MODEL_BYTES // 4, np.float32)
     return {f"layer{place}": part for place, part in enumerate(np.array_split(values, 8))}
 
 
 class Echo(Role):
-    """Sends back what it gets."""
+    """A role that sends back the models it receives."""
 
     async def run(self) -> None:
         assert self.parent is not None
@@ -77,7 +77,7 @@ def star(center: str, leaves: Sequence[str], rounds: int = 1) -> dict[str, Assig
 
 @contextmanager
 def processes(work: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> Iterator[None]:
-    """Fork a process for each tuple of arguments; at the end each must have ended well."""
+    """Fork a process for each tuple of arguments. Raises RuntimeError at the end if one of them failed."""
     children = [_fork.Process(target=work, args=each) for each in arguments]
     for child in children:
         child.start()

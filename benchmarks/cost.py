@@ -1,10 +1,10 @@
-"""What training and evaluation cost on this host's core, and the rates of `orchestrator.drivers.sim.cost` fitted to it.
+"""The cost of training and evaluation on a core of this host, and fitted rates for `orchestrator.drivers.sim.cost`.
 
     python -m benchmarks.cost
 
-Prints one JSON object: for each model, shape and batch size the processor seconds of a step, measured (the least of
-several, since a core can only be slowed down) and by the rates in use; the ratio of the two over all of them, which is
-how fast this host is against the reference core; and the rates that would fit best here.
+Prints one JSON object. For each model, shape and batch size: the processor seconds of a step, as measured (the lower
+quartile of several steps, since disturbances only slow a core down) and as modelled with the current rates. Over all
+steps: the median of their ratio, which is the speed of this host relative to the reference core, and the best rates.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ CASES = [
     ("phefl-cnn", (3, 32, 32), 32),
     ("resnet18", (3, 32, 32), 8),
 ]
-SECONDS = 0.6  # to spend on each
+SECONDS = 0.6  # to spend on each case
 
 
 def samples_of(shape: tuple[int, ...], batch: int) -> Callable[[], torch.Tensor]:
-    """A way to get a batch of stored pictures as a model's input, as `Learner` does."""
+    """A function that returns a batch of stored images as a model's input, like `Learner`."""
     stored = torch.randint(0, 256, (600, *shape), dtype=torch.uint8)
     return lambda: stored[torch.randint(0, 600, (batch,))].float().mul_(1 / 255).sub_(0.5)
 
@@ -67,7 +67,7 @@ def evaluate(model: Model, shape: tuple[int, ...], batch: int) -> Callable[[], N
 
 
 def seconds_of(step: Callable[[], None]) -> float:
-    """Processor seconds of one step: the lower quartile of as many as fit into ``SECONDS``, after some to warm up."""
+    """The processor seconds of one step: the lower quartile of the steps that fit into ``SECONDS``, after a warm-up."""
     step()
     step()
     taken: list[float] = []
@@ -80,7 +80,7 @@ def seconds_of(step: Callable[[], None]) -> float:
 
 
 def fitted(costs: list[tuple[Cost, int]], measured: list[float]) -> Rates:
-    """Least squares of relative errors, none below 0; ``costs`` with the samples of each step."""
+    """Fit non-negative rates by least squares of the relative errors; ``costs`` has (cost, samples) of each step."""
     rows = np.array([[cost.layers, samples * cost.operations, samples * cost.values] for cost, samples in costs])
     relative = rows / np.array(measured)[:, None]
     scale = relative.max(axis=0)

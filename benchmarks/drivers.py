@@ -1,15 +1,14 @@
-"""Does the simulation say what the emulation says? The same scenarios under two drivers, side by side.
+"""Comparison of simulation and emulation: the same scenarios under two drivers, side by side.
 
     python -m benchmarks.drivers [scenario ...] [--drivers namespaces sim] [--repeat 1] [--congestion cubic]
 
 Three scenarios of six devices, two edges and a cloud: without faults, with loss and jitter, and with dropouts keyed to
-rounds. Prints one JSON object with the figures of both drivers and with verdicts: whether the roles sent the same
-bytes of each kind, whether the accuracies are equal round by round (asked where nothing drops out), and whether the
-median rounds are within 15 %. Emulated rounds take as long as they do: a repetition shows by how much they vary.
+rounds. Prints one JSON object with the figures of both drivers and verdicts: whether the roles sent the same bytes of
+each kind and the accuracies are equal in every round (both not required with dropouts), and whether the median round
+times differ by at most 15 %. The times of emulated rounds vary; --repeat shows by how much.
 
-The model of links is of CUBIC, Linux' default; emulated nodes use what the host is set to, and other algorithms differ
-much. --congestion sets the host to another for as long as the benchmark runs (root only; it holds for everything that
-connects meanwhile).
+The link model is of CUBIC, Linux' default. Emulated nodes use the host's congestion control, and other algorithms
+differ much. --congestion sets it on the host while the benchmark runs (root only; it affects all new connections).
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from node.role import RESERVED_KINDS
 from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 
-TARGET = 0.7  # accuracy to which the time is told
-WITHIN = 0.15  # that the medians of the rounds may differ
+TARGET = 0.7  # accuracy for the time to target
+WITHIN = 0.15  # relative difference of the median rounds that is allowed
 
 COMMON = """\
 seed: 3
@@ -81,7 +80,7 @@ CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
 @dataclass(frozen=True)
 class RunFigures:
-    """What one run came to. Times in seconds; ``sent`` by the roles, ``delivered`` by the links with all headers."""
+    """The figures of one run. Times in seconds; bytes ``sent`` by the roles, ``delivered`` by links with headers."""
 
     driver: str
     verdict: str
@@ -102,7 +101,7 @@ class RunFigures:
 
 
 def run(driver: str, scenario: Path) -> RunFigures:
-    """One run under a driver; what is needed of its record."""
+    """Run a scenario under a driver and read the figures from its record."""
     up = [sys.executable, "-m", "orchestrator", "up", str(scenario), "--runs", str(scenario.parent), "--json"]
     done = subprocess.run([*up, "--driver", driver], capture_output=True, text=True)
     if done.returncode not in (0, 3):
@@ -145,7 +144,7 @@ def read(history: History, wall_seconds: float | None) -> RunFigures:
 
 
 def compared(name: str, a: Sequence[RunFigures], b: Sequence[RunFigures]) -> dict[str, Any]:
-    """The verdicts on the runs of two drivers; every run of the one against every run of the other."""
+    """The verdicts on the runs of two drivers; every run of one is compared with every run of the other."""
     pairs = [(one, other) for one in a for other in b]
     medians = [median(each.median_round for each in runs) for runs in (a, b)]
     ratio = medians[1] / medians[0]
@@ -167,13 +166,13 @@ def compared(name: str, a: Sequence[RunFigures], b: Sequence[RunFigures]) -> dic
 
 
 def difference(a: Mapping[int, float], b: Mapping[int, float]) -> float:
-    """The greatest over the rounds that both have."""
+    """The largest difference over the rounds that both have."""
     return max((abs(a[round] - b[round]) for round in a.keys() & b.keys()), default=0.0)
 
 
 @contextmanager
 def congestion(name: str | None) -> Iterator[str]:
-    """The host's congestion control, for new namespaces too; set to ``name`` meanwhile if one is given."""
+    """Set the host's congestion control, also for new namespaces, to ``name`` inside the context; None keeps it."""
     before = CONGESTION.read_text().strip()
     if name is None:
         yield before

@@ -1,14 +1,14 @@
-"""What is in the way of DFFKE's exchange, the pictures or the clients?
+"""What limits DFFKE's exchange, the synthetic images or the clients?
 
     python -m benchmarks.exchange [--data cifar10] [--samples 400] [--embeddings 400] [--rounds 4] [--seed 1]
                                   [--pictures private synthetic]
 
-DFFKE of `scenarios/dffke-small.yaml` without a memory, on the decoder's synthetic pictures and on the private pictures
-themselves, whose embeddings the decoder begins with: nobody may send these, but no decoder can make better ones. Prints
+Runs DFFKE of `scenarios/dffke-small.yaml` without a memory, on the decoder's synthetic images and on the private images
+whose embeddings are the decoder's input. No client may send private images, but no decoder can make better ones. Prints
 one JSON object; for each round, in %, means over the clients:
 
-    alone, exchanged    accuracy on 1,000 test pictures before and after the exchange
-    recognised          synthetic pictures, or private ones, that their owner's model gives the label of the private one
+    alone, exchanged    accuracy on 1,000 test images before and after the exchange
+    recognised          synthetic or private images to which the owner's model gives the label of the private image
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MEDIA = ("private", "synthetic")
 
 
 def train_alone(client: LearningNode, state: State, params: DFFKE, t: int) -> State:
-    """Equation 9, as long as a client's round lasts."""
+    """Equation 9, for all epochs of a client's round."""
     moments: State = {}
     for epoch in range(1, (params.first_epochs if t == 1 else params.epochs) + 1):
         done = client.learner.apply(train_epoch, state, moments, params, seed_of(client, "epoch", t, epoch))
@@ -50,7 +50,7 @@ def train_alone(client: LearningNode, state: State, params: DFFKE, t: int) -> St
 def share(
     clients: Mapping[str, LearningNode], states: Mapping[str, State], params: DFFKE, t: int
 ) -> tuple[Knowledge, dict[str, Tensor]]:
-    """What the clients tell the coordinator, and the private pictures that it is of."""
+    """The knowledge that the clients share with the coordinator, and the private images it comes from."""
     models, embeddings, labels, pictures = {}, {}, {}, {}
     for name, client in clients.items():
         seed = seed_of(client, "embeddings", t)
@@ -65,7 +65,7 @@ def share(
 def decode(
     kept: Auxiliary, knowledge: Knowledge, params: DFFKE, client: LearningNode, t: int
 ) -> tuple[Auxiliary, dict[str, Tensor]]:
-    """Equations 10 to 12: the synthetic pictures of each client."""
+    """Equations 10 to 12: the synthetic images of each client."""
     pictures, seed = pictures_of(client.learner), derive_seed(client.node.index, "coordinator", str(t))
     docked = dock(knowledge.embeddings, knowledge.labels, kept.layers, pictures.classes, params, seed)
     decoder, _ = train_decoder(kept.decoder, knowledge.models, docked.layers, docked.translated, pictures, params, seed)

@@ -1,14 +1,14 @@
-"""Whose features should FedFeat+'s cloud retrain the classifier on: the clients', or those of the averaged extractor?
+"""Should FedFeat+'s cloud retrain the classifier on the clients' features, or on those of the averaged extractor?
 
     python -m benchmarks.features [--data cifar10] [--samples 600] [--rounds 1 5 10 15 20] [--seed 1]
 
-FedAvg of `scenarios/fedfeat-shards.yaml` without noise, and after these rounds, apart from it, a classifier retrained
-on the features that clients sent (of their own extractors, in their last epoch) and one on features of the averaged
-extractor. Prints one JSON object; for each round, in %:
+Runs FedAvg of `scenarios/fedfeat-shards.yaml` without noise. After each of the given rounds it retrains two classifiers
+on the side: the first on the features that clients sent (of their own extractors, in their last epoch), the second on
+features of the averaged extractor. Prints one JSON object; for each round, in %:
 
-    sent            accuracy of the first on the features it was trained on
-    averaged        of the same on features of the same pictures by the averaged extractor, which it is put on
-    test            of three on 2,000 test pictures: FedAvg's own classifier, the first, and the second
+    sent            accuracy of the first classifier on the features it was trained on
+    averaged        its accuracy on features of the same images by the averaged extractor, which it is combined with
+    test            accuracies on 2,000 test images: FedAvg's own classifier, the first, and the second
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from node.learning.training import Learner
 
 
 def knows(cloud: Learner, weights: State, shared: Sequence[Shared]) -> float:
-    """Accuracy of the classifier in `weights` on features."""
+    """The accuracy of the classifier in `weights` on features."""
     cloud.set(weights)
     with torch.inference_mode():
         hits = [

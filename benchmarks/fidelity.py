@@ -1,10 +1,10 @@
-"""How faithful the userspace engine is: what links were asked for against what they did.
+"""Fidelity of the userspace engine: asked and measured behaviour of links.
 
     python -m benchmarks.fidelity [rtt] [rate] [product] [loss] [mesh] [ceiling]        (default: all, some 5 minutes)
 
-Prints one JSON object. Round trips are of 300 ICMP echoes; rates of TCP payload over 10 s, headers added; losses of
-10,000 datagrams, inside the central 99 % of their exact distribution or not; the mesh has 12 nodes with a profile for
-each of its 132 directions, and its round trips and losses are measured; the ceiling is what crosses unshaped.
+Prints one JSON object. Round trips: 300 ICMP echoes. Rates: TCP payload over 10 s, plus headers. Losses: of 10,000
+datagrams, checked against the central 99 % of their exact distribution. Mesh: round trips and losses of 12 nodes, with
+a profile for each of the 132 directions. Ceiling: the throughput of an unshaped link.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MESH = 12
 
 
 def rtt(lab: Lab) -> list[dict[str, Any]]:
-    """Median and 99th percentile; within max(0.5 ms, 1 %), and 5 ms."""
+    """Measure round trips: median within max(0.5 ms, 1 %), 99th percentile within 5 ms."""
     rows = []
     for asked in RTTS:
         lab.shape("a", "b", {"latency": f"{asked / 2}ms"})
@@ -44,7 +44,7 @@ def rtt(lab: Lab) -> list[dict[str, Any]]:
 
 
 def rate(lab: Lab) -> list[dict[str, Any]]:
-    """TCP over 10 s; within 2 %, 5 % at 500 Mbit/s."""
+    """Measure rates with TCP over 10 s: within 2 %, or 5 % at 500 Mbit/s."""
     rows = []
     for asked in RATES:
         lab.shape("a", "b", {"rate": f"{asked}mbit"})
@@ -55,14 +55,14 @@ def rate(lab: Lab) -> list[dict[str, Any]]:
 
 
 def product(lab: Lab) -> dict[str, Any]:
-    """100 Mbit/s at 100 ms of round trip: 1.25 MB under way, with a window that holds them."""
+    """Measure 100 Mbit/s at a round trip of 100 ms: 1.25 MB in flight, with a sufficiently large window."""
     lab.shape("a", "b", {"rate": "100mbit", "latency": "50ms", "buffer": "100ms"})
     found = goodput(lab, "a", "b", SECONDS, SECONDS / 2, window=2_000_000) / PAYLOAD_SHARE / 1e6
     return {"asked_mbit_s": 100, "rtt_ms": 100, "found_mbit_s": round(found, 2), "within": found >= 90}
 
 
 def loss(lab: Lab) -> list[dict[str, Any]]:
-    """Lost of 10,000; bursts widen the interval by their design effect."""
+    """Measure losses of 10,000 datagrams; bursts widen the interval by their design effect."""
     rows = []
     for asked in (*LOSSES, *CHAINS):
         profile = LinkProfile(loss=asked)
@@ -78,7 +78,7 @@ def loss(lab: Lab) -> list[dict[str, Any]]:
 
 
 def mesh() -> dict[str, Any]:
-    """All to all: every direction has a latency and a loss of its own; 66 round trips, 132 losses of 1,000."""
+    """Measure a full mesh whose directions have different latencies and losses: 66 round trips, 132 losses of 1,000."""
     draw = random.Random(1)
     with Lab(MESH) as lab:
         lab.start_switch()
@@ -110,7 +110,7 @@ def mesh() -> dict[str, Any]:
 
 
 def ceiling() -> dict[str, Any]:
-    """TCP through the engine, one flow and sixteen, and small packets."""
+    """Measure TCP through the engine with one flow and with sixteen, and small packets."""
     with Lab(2) as lab:
         lab.start_switch()
         lab.shape("a", "b", {})
@@ -121,7 +121,7 @@ def ceiling() -> dict[str, Any]:
 
 
 def in_lab(measure: Callable[[Lab], Any]) -> Callable[[], Any]:
-    """With two nodes and the switch between them."""
+    """Wrap a measurement: run it with two nodes and the switch between them."""
 
     def run() -> Any:
         with Lab(2) as lab:

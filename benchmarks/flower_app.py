@@ -1,9 +1,9 @@
-"""The workload of `benchmarks.plain` as an application of Flower, for its simulation engine.
+"""The workload of `benchmarks.plain` as a Flower application, for Flower's simulation engine.
 
 Runs in the environment that `benchmarks.simulation --flower` makes; the project does not depend on Flower. It follows
-Flower's documentation for PyTorch: its FedAvg, a training message to every client in every round, which also evaluates
-the trained model on the client's own test set, and the global test set evaluated by the server. Two clients at a time,
-each in a process of Ray that keeps its model and data from one message to the next. Prints one JSON object.
+Flower's documentation for PyTorch and uses Flower's FedAvg. In every round each client gets a training message, trains,
+and evaluates the model on its own test set; the server evaluates the global test set. Two clients run at a time, each
+in a Ray process that keeps its model and data between messages. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Shard = tuple[torch.Tensor, torch.Tensor]
 
 @functools.cache
 def prepared(names: tuple[str, ...], clients: int, samples: int | None) -> tuple[Workload, Model]:
-    """Once in each process."""
+    """The workload and the model, made once per process."""
     torch.set_num_threads(1)
     workload = divided(found(names), clients, samples=samples)
     return workload, build("cnn", workload.data.shape, workload.data.classes, seed=SEED)
@@ -62,7 +62,7 @@ def client_app(names: tuple[str, ...], clients: int, samples: int | None) -> Cli
 def server_app(
     names: tuple[str, ...], clients: int, samples: int | None, rounds: int, outcome: dict[str, Any]
 ) -> ServerApp:
-    """Puts the data set, the final accuracy and the number of rounds in which clients trained into ``outcome``."""
+    """The server. It writes data set, final accuracy and the number of rounds with training to ``outcome``."""
     app = ServerApp()
 
     def main(grid: Grid, context: Context) -> None:
@@ -70,7 +70,7 @@ def server_app(
 
         def evaluate_global(round: int, arrays: ArrayRecord) -> MetricRecord | None:
             if round == 0:
-                return None  # the others do not evaluate the first model
+                return None  # the other programs do not evaluate the initial model
             weights = {name: array.numpy() for name, array in arrays.items()}
             return MetricRecord({"accuracy": evaluate(model, weights, workload)})
 
@@ -92,7 +92,7 @@ def main() -> None:
     options = parser.parse_args()
     workload = (tuple(options.data), options.clients, options.samples)
     outcome: dict[str, Any] = {}
-    output, sys.stdout = sys.stdout, sys.stderr  # what Flower and Ray print is not the result
+    output, sys.stdout = sys.stdout, sys.stderr  # keeps the output of Flower and Ray out of the result
     run_simulation(
         server_app(*workload, options.rounds, outcome),
         client_app(*workload),
@@ -108,6 +108,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from benchmarks import flower_app  # the processes of Ray find what they run by this name, and not in __main__
+    from benchmarks import flower_app  # Ray's processes import functions by this module name, not from __main__
 
     flower_app.main()

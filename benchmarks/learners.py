@@ -1,4 +1,4 @@
-"""What the benchmarks of algorithms share: the learners of a shipped scenario's clients, without nodes and links."""
+"""Shared code of the algorithms' benchmarks: learners for the nodes of a shipped scenario, without running nodes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SCENARIOS = Path(__file__).parents[1] / "scenarios"
 
 @dataclass(frozen=True, eq=False)
 class LearningNode:
-    """A node of the plan and what it learns with."""
+    """A node of the plan and its learner."""
 
     node: NodePlan
     learner: Learner
 
 
 def learning_nodes(scenario: str, overrides: Sequence[str]) -> tuple[dict[str, LearningNode], LocalTraining]:
-    """All nodes of a scenario with these changes, by name, and the algorithm's parameters."""
+    """All nodes of a scenario with these overrides, by name, and the algorithm's parameters."""
     torch.set_num_threads(1)
     plan = prepared_plan(load(SCENARIOS / scenario, overrides), SCENARIOS / scenario)
     data, seed = open_prepared(Path(plan.data_directory)), derive_seed(plan.seed, "model")

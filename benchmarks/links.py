@@ -1,9 +1,9 @@
-"""What the userspace engine costs: round trip, TCP throughput and packets per second, against bare veth pairs.
+"""The cost of the userspace engine: round trip, TCP throughput and packets per second, against bare veth pairs.
 
     python -m benchmarks.links
 
-Prints one JSON object. Bare are the same veth pairs joined by a kernel bridge instead of the switch; both are measured
-in the same run, in turn, three times, and the medians told. Runs as root and as anybody who may make user namespaces.
+Prints one JSON object. "bare" means the same veth pairs, joined by a kernel bridge instead of the switch. Both are
+measured in turn, three times in the same run; the results are medians. Needs root or unprivileged user namespaces.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DELAY = "5ms"
 
 
 def packets_per_second(lab: Wiring, source: str = "a", target: str = "b") -> float:
-    """Small datagrams that reach the target's interface while the source sends as fast as it can."""
+    """The small datagrams per second that reach the target's interface while the source sends at full speed."""
     with lab.bound(source, socket.SOCK_DGRAM) as near, lab.bound(target, socket.SOCK_DGRAM) as far:
         near.connect(far.getsockname())
         before, began = received(lab, target), time.monotonic()
@@ -37,7 +37,7 @@ def packets_per_second(lab: Wiring, source: str = "a", target: str = "b") -> flo
 
 
 def received(lab: Wiring, node: str) -> int:
-    """Packets that arrived at the node's data0, whether or not a program read them."""
+    """The packets that arrived at the node's data0, whether or not a program read them."""
     (link,) = json.loads(lab.nodes[node].run("ip", "-j", "-s", "link", "show", "data0"))
     packets: int = link["stats64"]["rx"]["packets"]
     return packets
@@ -52,7 +52,7 @@ def throughput(lab: Lab) -> float:
 
 
 def figures(lab: Lab, delay: str | None = None) -> dict[str, float]:
-    """One turn of all quantities."""
+    """Measure all quantities once."""
     if lab.switch is not None:
         lab.shape("a", "b", {} if delay is None else {"latency": delay})
     quantities: dict[str, Callable[[Lab], float]] = {

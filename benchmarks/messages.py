@@ -1,10 +1,10 @@
-"""How many messages a second a simulation carries, when nobody trains.
+"""The messages per second that a simulation carries without training.
 
     python -m benchmarks.messages [devices] [rounds]        (default 10000 10)
 
-A cloud publishes 40 kB to every device and gathers as much from each, with the node's roles, transport and links as
-the `sim` driver has them, in one process on the virtual clock. Prints one JSON object: messages of the roles (not the
-transport's own) per second of the host's clock, over the whole run with its hellos and goodbyes, and over the rounds.
+A cloud publishes 40 kB to every device and gathers as much from each. Roles, transport and links are those of the `sim`
+driver, in one process on the virtual clock. Prints one JSON object: messages of the roles (not the transport's own) per
+second of the host's clock, over the whole run with hellos and goodbyes, and over the rounds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LINK = LinkProfile(latency=0.01, rate=100e6)
 
 
 class Cloud(Role):
-    """Publishes and gathers; ``began`` and ``ended`` are of the host's clock."""
+    """A cloud that publishes and gathers; ``began`` and ``ended`` are times of the host's clock."""
 
     began = ended = 0.0
     answers = 0
@@ -59,7 +59,7 @@ class Unused:
 
 
 def star(devices: int, rounds: int) -> list[Assignment]:
-    """Assignments of a cloud and its devices, the cloud first."""
+    """The assignments of a cloud and its devices, the cloud first."""
     keys = Keypair(public="", secret="")
     names = [f"device-{place}" for place in range(devices)]
     cloud = PeerAddress(name="cloud", tier="cloud", relation="parent", host="", port=0, public_key="")
@@ -87,7 +87,7 @@ def star(devices: int, rounds: int) -> list[Assignment]:
 
 
 def messages(devices: int = 10_000, rounds: int = 10) -> dict[str, Any]:
-    """Run it once."""
+    """Run the benchmark once."""
 
     async def perform() -> Cloud:
         network = MemoryNetwork(lambda source, target: Flow(LINK, LINK, seed=1))

@@ -1,12 +1,13 @@
-"""Federated averaging as a plain PyTorch loop: the yardstick of other benchmarks, and a program of its own.
+"""Federated averaging as a plain PyTorch loop: the reference of other benchmarks, and a separate program.
 
     python -m benchmarks.plain [--data mnist digits] [--clients 10] [--edges 0] [--samples 600] [--rounds 10]
                                [--processes 2] [--steps optimizer|hand]
 
-The program does what a run of the testbed learns and evaluates: each round every client trains and evaluates its model
-on a test set of its own, every edge averages its clients and does the same, and the global average is evaluated on the
-whole test set. It prints one JSON object. Nothing of ours is in it but the networks, the data and how they are divided.
-Steps are taken by `torch.optim`, whose first object costs a second of imports, or by hand, as the testbed takes them.
+The program learns and evaluates the same as a run of the testbed. In each round every client trains its model and
+evaluates it on its own test set, every edge averages its clients and evaluates the average on its own test set, and the
+global average is evaluated on the whole test set. It prints one JSON object. Of edgebed it uses only the networks, the
+data and their division, the weighted mean and the wire format.
+Steps are taken by `torch.optim`, whose first object costs a second of imports, or by hand, as in the testbed.
 """
 
 from __future__ import annotations
@@ -45,21 +46,21 @@ Steps = Literal["optimizer", "hand"]
 
 
 class Update(NamedTuple):
-    """What came of a group's training; ``accuracy`` on its own test set, if it has one."""
+    """The result of a group's training; ``accuracy`` on its own test set, if it has one."""
 
     weights: State
     samples: int
     accuracy: float | None
 
 
-Work = Callable[[State, list[int], int], list[Update]]  # (weights, groups, round) -> the update of each
+Work = Callable[[State, list[int], int], list[Update]]  # (weights, groups, round) -> updates
 
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """Who trains on what. ``groups`` are the clients below each edge; without edges each client is one by itself.
+    """The clients and their data. ``groups``: the clients below each edge; without edges each client is a group.
 
-    Test sets are sample indices of the test part, none where nothing is to be evaluated.
+    Test sets are sample indices of the test part; empty if there is nothing to evaluate.
     """
 
     data: Prepared
@@ -80,7 +81,7 @@ class Workload:
 
 
 def divided(data: Prepared, clients: int, edges: int = 0, samples: int | None = None) -> Workload:
-    """Clients with equal numbers of samples; each client and each edge with the test set that a run would give it."""
+    """A workload with equal numbers of samples per client; clients and edges have the same test sets as in a run."""
     below = clients // edges if edges else clients
     parts = divide(
         IID(samples_per_client=samples), data.train_labels, [below] * (edges or 1), derive_seed(SEED, "partition")
@@ -99,7 +100,7 @@ def divided(data: Prepared, clients: int, edges: int = 0, samples: int | None = 
 
 
 def plain_work(workload: Workload, steps: Steps = "optimizer") -> Work:
-    """Local training as anybody would write it in PyTorch."""
+    """Local training in plain PyTorch."""
     model = build("cnn", workload.data.shape, workload.data.classes, seed=SEED)
     shards: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -132,7 +133,7 @@ def plain_work(workload: Workload, steps: Steps = "optimizer") -> Work:
 def train_locally(
     model: torch.nn.Module, x: Tensor, y: Tensor, weights: State, seed: int, steps: Steps = "optimizer"
 ) -> State:
-    """One epoch of SGD from ``weights`` in a random order; the model holds the result."""
+    """Train one epoch of SGD from ``weights`` in a random order; the model holds the result."""
     model.load_state_dict({name: torch.tensor(values) for name, values in weights.items()})
     model.train()
     parameters = list(model.parameters())
@@ -152,7 +153,7 @@ def train_locally(
 
 
 def evaluate(model: torch.nn.Module, weights: State, workload: Workload, chosen: Indices | None = None) -> float:
-    """Accuracy on the test part, or on the ``chosen`` samples of it."""
+    """The accuracy on the test part, or on the ``chosen`` samples of it."""
     model.load_state_dict({name: torch.tensor(values) for name, values in weights.items()})
     model.eval()
     x, y = workload.test
@@ -170,7 +171,7 @@ def average(updates: Sequence[Update]) -> tuple[State, int]:
 
 
 class Helpers:
-    """Forked processes that do their share of each round's groups; the caller does the rest."""
+    """Forked processes that each train a share of a round's groups; the caller trains the rest."""
 
     def __init__(self, make: Callable[[], Work], groups: int, count: int) -> None:
         self.make, self.groups, self.count = make, groups, count
@@ -235,7 +236,7 @@ def found(names: Sequence[str]) -> Prepared:
 
 
 def add_workload(parser: argparse.ArgumentParser) -> None:
-    """The options that say what is trained."""
+    """Add the options of the workload."""
     parser.add_argument("--data", nargs="+", default=["mnist", "digits"], help="the first that is here")
     parser.add_argument("--clients", type=int, default=10)
     parser.add_argument("--edges", type=int, default=0)

@@ -1,11 +1,11 @@
-"""How long does a round take that only communicates, against ZeroMQ by itself?
+"""The time of a round that only communicates, against bare ZeroMQ.
 
     python -m benchmarks.rounds
 
 A coordinator sends a 6.65 MB model to ten processes over loopback, and each sends as much back: with the node's roles
-(`publish`, `receive`, `send`, `gather`), and with bare pyzmq sockets that move the same bytes in the same pattern; both
-with CURVE, in turns. Nobody trains. Prints one JSON object: mean seconds per round, the first round included, and the
-median over the turns of their ratio, which a busy machine disturbs least.
+(`publish`, `receive`, `send`, `gather`), and with bare pyzmq sockets that move the same bytes in the same pattern. Both
+use CURVE and run in turns, without training. Prints one JSON object: mean seconds per round, including the first one,
+and the median over the turns of their ratio, which a busy machine disturbs least.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from node.role import Role
 from node.runtime.compute import WorkerCompute
 
 CLIENTS = [f"device-{place}" for place in range(10)]
-ROUNDS = 6  # a turn
+ROUNDS = 6  # per turn
 TURNS = 4
 
 
@@ -60,7 +60,7 @@ def _turn(client: Callable[[Assignment], None], coordinator: Callable[[Assignmen
         return coordinator(assignments["cloud"])
 
 
-# Bare sockets: one that receives, one for each peer that sends
+# Bare sockets: one to receive, and one per peer to send
 
 
 def _raw_sockets(assignment: Assignment, context: zmq.Context[zmq.Socket[bytes]]) -> list[zmq.Socket[bytes]]:
@@ -111,7 +111,7 @@ def _raw_coordinator(assignment: Assignment) -> list[float]:
 
 
 class Silent:
-    """A reporter for nobody."""
+    """A reporter that discards everything."""
 
     def event(self, name: str, *, round: int | None = None, **fields: Any) -> None: ...
 

@@ -1,11 +1,11 @@
-"""How late a schedule's changes are made on a link that carries packets, and whether a change loses any.
+"""The lateness of a schedule's changes on a link that carries packets, and the packets that changes lose.
 
     python -m benchmarks.schedules
 
 Prints one JSON object. A link of the userspace engine changes a thousand times in ten seconds, by a trace, while one
-node sends datagrams to the other: none may be lost, since every rate suffices for them.
-Measured is when the engine has confirmed a change, against when it was asked for; the limit is for 99 % of them.
-Runs as root and as anybody who may make user namespaces.
+node sends datagrams to the other. None may be lost, since every rate of the trace suffices for them.
+Lateness is the time from a change's planned time to its confirmation by the engine; the limit is for 99 % of them.
+Needs root or unprivileged user namespaces.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tests.netem.wiring import Lab, NamespacesRefusedError, Wiring
 CHANGES = 1000
 SECONDS = 10.0
 PAUSE = 0.002  # s between datagrams
-PAYLOAD = 200  # bytes, at 500 a second 1 Mbit/s with headers
+PAYLOAD = 200  # bytes; 500 datagrams a second are 1 Mbit/s with headers
 BASE = LinkProfile(latency=0.005, rate=50e6)
 LATE = 0.02  # s
 
 
 def trace() -> Trace:
-    """Ten seconds of 12 to 60 Mbit/s, no two windows of 10 ms alike."""
+    """A trace of ten seconds with 12 to 60 Mbit/s; consecutive windows of 10 ms differ."""
     draw = random.Random(1)
     lines, before = [], 0
     for window in range(CHANGES):
@@ -46,7 +46,7 @@ def trace() -> Trace:
 
 
 def arrived(far: socket.socket) -> bool:
-    """Whether a datagram came within the socket's timeout."""
+    """Whether a datagram arrived within the socket's timeout."""
     try:
         far.recv(2048)
     except TimeoutError:
@@ -55,7 +55,7 @@ def arrived(far: socket.socket) -> bool:
 
 
 def send(lab: Wiring, source: str, target: str, stop: threading.Event, counted: dict[str, int]) -> None:
-    """Datagrams until told to stop; how many were sent and how many arrived."""
+    """Send datagrams until ``stop`` is set, and count the sent and received ones."""
     with lab.bound(source, socket.SOCK_DGRAM) as near, lab.bound(target, socket.SOCK_DGRAM) as far:
         near.connect(far.getsockname())
         far.settimeout(PAUSE)
@@ -70,7 +70,7 @@ def send(lab: Wiring, source: str, target: str, stop: threading.Event, counted: 
 
 
 async def follow(change_link: Callable[[LinkProfile], Awaitable[None]]) -> tuple[Lateness, int]:
-    """Make the changes at their times; how late, and how many."""
+    """Make the changes at their times. Returns their lateness and their number."""
     loop = asyncio.get_running_loop()
     lateness = Lateness()
     changes = [change for change in until(trace(), BASE, SECONDS) if change.at < SECONDS]

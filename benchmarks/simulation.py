@@ -1,19 +1,19 @@
-"""What the `sim` driver costs: whole runs against a plain PyTorch loop and Flower, a thousand devices, bare messages.
+"""The cost of the `sim` driver: whole runs against a plain PyTorch loop and Flower, a thousand devices, bare messages.
 
     python -m benchmarks.simulation [whole] [thousand] [messages] [--repeat 3] [--workers 2] [--flower]
 
-Prints one JSON object; without a part named, all three. Each program is a process of its own, timed from its start to
-its end, imports and data included; programs that are compared run in turns, and `ratios` are medians over the turns
-of the quotients within one, which a busy machine disturbs least.
+Prints one JSON object; all three parts if none is named. Each program is a separate process, timed from start to end,
+with imports and data. Compared programs run in turns. `ratios` are medians over the turns of the ratio within a turn,
+which a busy machine disturbs least.
 
-whole     FedAvg with 10 and with 50 clients of 600 MNIST images (digits where MNIST is not here), 10 rounds: the
+whole     FedAvg with 10 and with 50 clients of 600 MNIST images (digits if MNIST is missing), 10 rounds: the
           simulation, the plain loop with `torch.optim` and with steps by hand in as many processes, and with --flower
-          Flower's simulation engine, in an environment that is made for it in the cache the first time.
+          Flower's simulation engine, in an environment that the first use makes in the cache.
 thousand  HierFAVG with 1,000 devices at 20 edges, 5 rounds, digits (`--data mnist` for 60 images a device), against
-          the plain loop; and the most memory that the processes of each held, in a run that is not timed.
-messages  A cloud and 10,000 devices that exchange 40 kB each way for 10 rounds and train nothing, in one process.
+          the plain loop; and the peak memory of each program's processes, in an untimed run.
+messages  A cloud and 10,000 devices that exchange 40 kB each way for 10 rounds without training, in one process.
 
-All evaluate the same: each client its model on a test set of its own, each edge too, the cloud all test samples.
+All programs evaluate the same: clients and edges on their own test sets, the cloud on all test samples.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Program:
 
 @dataclass(frozen=True)
 class TimedRun:
-    """One run of a program: seconds of the clock, its result."""
+    """One run of a program: wall time in seconds, and the result."""
 
     seconds: float
     result: dict[str, Any]
@@ -81,7 +81,7 @@ def run(program: Program) -> TimedRun:
 
 
 def most_memory(program: Program) -> int:
-    """Bytes that the processes of the program held together (PSS) at most, by a sample each tenth of a second."""
+    """The peak of the total memory (PSS, bytes) of the program's processes, sampled every 0.1 s."""
     environment = {**os.environ, **program.environment}
     nowhere = subprocess.DEVNULL
     process = subprocess.Popen(program.command, stdout=nowhere, stderr=nowhere, cwd=ROOT, env=environment)
@@ -94,7 +94,7 @@ def most_memory(program: Program) -> int:
 
 
 def family(process: int) -> list[int]:
-    """A process and all below it that run now."""
+    """A process and all its running descendants."""
     try:
         children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     except OSError:
@@ -119,7 +119,7 @@ def in_turns(programs: Mapping[str, Program], repeat: int) -> dict[str, list[Tim
 
 
 def figures(turns: Mapping[str, list[TimedRun]]) -> dict[str, Any]:
-    """Of each program its seconds, and how the simulation compares with each of the others."""
+    """The seconds of each program, and the ratio of the simulation to each of the others."""
     return {
         "programs": {
             name: {
@@ -146,7 +146,7 @@ def final_accuracy(result: Mapping[str, Any]) -> float:
 
 
 def simulation(folder: Path, workers: int, **values: Any) -> Program:
-    """`up --driver sim` of the scenario with these values."""
+    """The program `up --driver sim` for the scenario with these values."""
     scenario = folder / "scenario.yaml"
     scenario.write_text(SCENARIO.format(**values))
     up = [sys.executable, "-m", "orchestrator", "up", str(scenario), "--runs", str(folder / "runs"), "--json"]
@@ -154,7 +154,7 @@ def simulation(folder: Path, workers: int, **values: Any) -> Program:
 
 
 def whole(options: argparse.Namespace) -> dict[str, Any]:
-    """FedAvg in the simulation, the plain loop and Flower."""
+    """Measure FedAvg in the simulation, the plain loop and Flower."""
     results: dict[str, Any] = {}
     flower = flower_python() if options.flower else "not asked for: --flower"
     for clients in (10, 50):
@@ -185,9 +185,9 @@ def whole(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def flower_python() -> Path | str:
-    """The Python of an environment with Flower, made if it is not there; or why it cannot be made.
+    """The Python of an environment with Flower, which is made if it is missing; or the reason why that fails.
 
-    It borrows torch and numpy from the project's environment, which stays as it is.
+    It uses torch and numpy of the project's environment, which is not changed.
     """
     cache = Path(os.environ.get("EDGEBED_CACHE") or Path.home() / ".cache" / "edgebed")
     folder = cache / "benchmarks" / FLOWER.replace("[simulation]==", "-")
@@ -205,7 +205,7 @@ def flower_python() -> Path | str:
 
 
 def thousand(options: argparse.Namespace) -> dict[str, Any]:
-    """HierFAVG with many devices, and its memory."""
+    """Measure HierFAVG with many devices, and its memory."""
     data = ["digits"] if options.data == PREFERRED else options.data
     workload = ["--data", *data, "--clients", "1000", "--edges", "20", "--samples", "60", "--rounds", "5"]
     plain = [sys.executable, "-m", "benchmarks.plain", *workload, "--processes", str(options.workers)]
@@ -229,7 +229,7 @@ def thousand(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def messages(options: argparse.Namespace) -> dict[str, Any]:
-    """Messages without training; `benchmarks.messages` by itself takes other numbers."""
+    """Measure messages without training; `benchmarks.messages` itself accepts other numbers."""
     turns = [run(Program([sys.executable, "-m", "benchmarks.messages"])).result for _ in range(options.repeat)]
     turns.sort(key=lambda turn: float(turn["messages_s"]))
     each = [turn["messages_s"] for turn in turns]

@@ -1,8 +1,8 @@
-"""How long N nodes take to be up and registered, against N Python processes that only import torch.
+"""The time until N nodes are started and registered, against N Python processes that only import torch.
 
     python -m benchmarks.startup [N ...]        (default 25 101)
 
-Prints one JSON object. The limit is measured in the same run; each of its processes ends when its import is done.
+Prints one JSON object. The limit is measured in the same run; each of its processes ends after the import.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ probe: {{before: false}}
 
 
 def ours(nodes: int) -> dict[str, Any]:
-    """One whole run of one cloud, four edges and the rest devices; times from the start of the command."""
+    """Measure a whole run of one cloud, four edges, and devices; times count from the start of the command."""
     devices, rest = divmod(nodes - 5, 4)
     if rest:
         raise SystemExit(
@@ -63,7 +63,7 @@ def ours(nodes: int) -> dict[str, Any]:
 
 
 def theirs(nodes: int) -> float:
-    """Seconds until N processes have imported torch, as many at a time as there are cores: all at once is slower."""
+    """The seconds until N processes have imported torch, one per core at a time: all at once is slower."""
     began = time.perf_counter()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda _: subprocess.run([sys.executable, "-c", "import torch"], check=True), range(nodes)))

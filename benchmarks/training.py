@@ -1,14 +1,14 @@
-"""What a round of federated averaging costs in the testbed, against a plain PyTorch loop in one process and in two.
+"""The cost of a round of federated averaging in the testbed, against a plain PyTorch loop in one process and in two.
 
-    python -m benchmarks.training [--data mnist|digits] [--rounds 10] [--turns 5]
+    python -m benchmarks.training [--data mnist|digits] [--rounds 10] [--turns 3]
 
-prints one JSON object. In each turn all of them run, since machines drift; `ratio` is the testbed's time of a round
-over that of the plain loop on two processes, its median over the turns. `in_testbed` is a whole run with a node for
-each client, links that do not shape, hardware `host`, and evaluation on 10 samples. `plain_loop` is its yardstick: the
-same workload, 10 clients with 600 samples each (digits: 140), the 26,434-parameter network, SGD 0.01, batches of 32,
-one epoch, then evaluation on 10 samples by each client and of the average. It is written with torch.optim and without
-anything of ours but the network and the data, which it holds normalised in memory.
-`learner_loop` is the same work through `node.learning`, so that its share of any difference shows.
+Prints one JSON object. Every turn runs all programs, since machines drift. `ratio` is the testbed's time per round
+over that of the plain loop in two processes, as the median over the turns. `in_testbed` is a whole run with a node per
+client, links that do not shape, hardware `host`, and evaluation on 10 samples. `plain_loop` is the reference: the same
+workload, 10 clients with 600 samples each (digits: 140), the 26,434-parameter network, SGD 0.01, batches of 32, one
+epoch, then evaluation on 10 samples by each client and of the average. It uses torch.optim and, of edgebed, only the
+network and the data, which it keeps normalised in memory.
+`learner_loop` does the same work through `node.learning`, to show its share of the difference.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def model_pool(data: Prepared) -> ModelPool:
 
 
 def learner_work(workload: Workload) -> Work:
-    """The same as `plain_work` through `node.learning`."""
+    """The work of `plain_work` through `node.learning`."""
     data = workload.data
     shared = model_pool(data)
     learners = [
@@ -71,7 +71,7 @@ def learner_work(workload: Workload) -> Work:
 
 
 def timed_rounds(data: Prepared, make: Callable[[Workload], Work], rounds: int, processes: int) -> dict[str, float]:
-    """The seconds of each round, and the accuracy that the work led to."""
+    """The seconds per round, and the final accuracy."""
     torch.set_num_threads(1)
     cloud = Learner(model_pool(data), data, 1, "cloud")
     weights = cloud.get()
@@ -89,7 +89,7 @@ def timed_rounds(data: Prepared, make: Callable[[Workload], Work], rounds: int, 
 
 
 def described(seconds: Sequence[float]) -> dict[str, float]:
-    """A round's typical time: the median of all but the first, which stands beside it."""
+    """The typical time of a round (the median of all but the first), and the time of the first."""
     return {"seconds_per_round": round_to(float(np.median(seconds[1:]))), "first_round": round_to(seconds[0])}
 
 
@@ -98,7 +98,7 @@ def round_to(value: float) -> float:
 
 
 def plain_loop(data: Prepared, rounds: int = 10, processes: int = 1) -> dict[str, float]:
-    """The yardstick: seconds per round of the plain loop."""
+    """The reference: seconds per round of the plain loop."""
     return timed_rounds(data, plain_work, rounds, processes)
 
 
@@ -121,7 +121,7 @@ probe: {{before: false}}
 
 
 def in_testbed(data: Prepared, rounds: int = 10) -> dict[str, float]:
-    """The seconds of each round of a whole run, from the cloud's record of its rounds."""
+    """The seconds per round of a whole run, from the cloud's rounds in the record."""
     with tempfile.TemporaryDirectory() as folder:
         scenario = Path(folder) / "training.yaml"
         scenario.write_text(
@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "edgebed" / "data")
     options = parser.parse_args()
     data = prepare(options.data, options.cache)
-    torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])  # its import takes a second, once
+    torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])  # the first object imports for a second
     runs: dict[str, Callable[[], dict[str, float]]] = {
         "plain": lambda: plain_loop(data, options.rounds),
         "learner": lambda: learner_loop(data, options.rounds),

@@ -1,17 +1,17 @@
-"""Does a modelled link take as long as a real one? Messages over the userspace engine against `Flow`.
+"""Transfer times of modelled links against real ones: messages over the userspace engine and by `Flow`.
 
     python -m benchmarks.transfers [--repeat 3] [--congestion cubic]
 
-Messages of 40 kB, 1 MB and 7 MB cross links of 20 and 100 Mbit/s, 10 and 80 ms one way, without loss and with 1 %: from
-one `node.messaging.transport.ZmqTransport` to another, each a process in a network namespace of its own, with the
-switch between them; and by `netem.flow.Flow` in the same sequence. A message is sent half a second after the one before
-has been acknowledged, as in a federated round, and TCP takes back its window in that pause. Timed is from `send` until
-the receiver has the whole message.
+Messages of 40 kB, 1 MB and 7 MB cross links of 20 and 100 Mbit/s, 10 and 80 ms one way, without loss and with 1 %. The
+engine carries them from one `node.messaging.transport.ZmqTransport` to another, each a process in its own network
+namespace, with the switch between them. `netem.flow.Flow` models the same sequence. A message is sent 0.5 s after the
+acknowledgement of the previous one, as in a federated round; TCP reduces its window in that pause. The transfer time
+is from `send` until the receiver has the whole message.
 
-Prints one JSON object: for each size and link the medians (s) of the engine and of the model, and model / engine. The
-links without loss are measured in parallel, then those with, --repeat pairs of nodes for each, since chance decides
-much; there the largest messages are the first, and the small ones find the window that losses leave. The namespaces use
---congestion whatever the host does; the model is of CUBIC, Linux' default.
+Prints one JSON object: for each size and link the medians (s) of engine and model, and model / engine. The links
+without loss are measured in parallel, then those with loss, on --repeat pairs of nodes each, since their results vary
+randomly. On links with loss the largest messages are first, so the small ones get the window that losses leave. The
+namespaces use --congestion regardless of the host's setting; the model is of CUBIC, Linux' default.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ PAUSE = 0.5  # s, longer than a retransmission timeout
 WARM_UP = 2  # small messages that are not counted
 MODEL_RUNS = 40
 PORT = 7000
-TIMEOUTS = Timeouts(beat=60.0, lost_after=600.0)  # no signs of life between the messages, whose window they would move
+TIMEOUTS = Timeouts(beat=60.0, lost_after=600.0)  # no heartbeats between messages: they would change TCP's window
 LARGEST_LAB = 13  # pairs; nodes are named by letters
 
 
 @dataclass(frozen=True)
 class Case:
-    """A link, the same in both directions but for the loss, and what crosses it."""
+    """A link, with the same profile in both directions, and the sizes of its messages."""
 
     rate: float
     latency: float
@@ -70,23 +70,23 @@ class Case:
 
 
 def cases(loss: float, counts: Mapping[int, int]) -> list[Case]:
-    """All links of one loss; ``counts`` of the messages by size, in their order."""
+    """All links with one loss; ``counts``: the number of messages by size, in the order of sending."""
     plan = (SMALL,) * WARM_UP + tuple(size for size, count in counts.items() for _ in range(count))
     return [Case(rate, latency, loss, plan) for rate in RATES for latency in LATENCIES]
 
 
-# The real thing
+# The engine
 
 
 def measure(cases: Sequence[Case], congestion: str) -> list[list[float]]:
-    """Transfer times (s) of each case's messages; all cases at the same time."""
+    """The transfer times (s) of each case's messages; all cases run at the same time."""
     with Lab(2 * len(cases)) as lab:
         lab.start_switch()
         pairs = list(zip(lab.names[::2], lab.names[1::2], strict=True))
         for place, (case, (source, sink)) in enumerate(zip(cases, pairs, strict=True)):
             for name in (source, sink):
                 set_congestion(lab.nodes[name], congestion)
-            # Where single packets are lost, packets must be single when they come to the link.
+            # Loss applies to single packets, so packets must not be merged when they reach the link.
             lab.segment_offload(source, on=not case.loss)
             lab.segment_offload(sink, on=not case.loss)
             profile = case.forward.to_mapping()
@@ -135,7 +135,7 @@ def start(lab: Lab, case: Case, source: str, sink: str) -> tuple[subprocess.Pope
 
 
 def times(process: subprocess.Popen[str]) -> list[float]:
-    """What an end printed: when each message was sent, or had arrived."""
+    """The output of an end: the time at which each message was sent, or had arrived."""
     said, _ = process.communicate()
     if process.returncode:
         raise RuntimeError("an end of the benchmark failed")
@@ -144,7 +144,7 @@ def times(process: subprocess.Popen[str]) -> list[float]:
 
 
 def be_end(role: str) -> None:
-    """One of the two processes: its task on standard input, its times on standard output."""
+    """Run one of the two processes: read its task from standard input, print its times."""
     task = json.loads(sys.stdin.readline())
     keep_freed_memory()
     work = source if role == "source" else sink
@@ -194,7 +194,7 @@ async def message(transport: ZmqTransport) -> Message:
 
 
 def model(case: Case, seed: int) -> list[float]:
-    """Transfer times (s) of the case's messages by the model."""
+    """The transfer times (s) of the case's messages by the model."""
     flow = Flow(case.forward, case.forward, seed)
     now = 0.0
     taken = []
@@ -206,7 +206,7 @@ def model(case: Case, seed: int) -> list[float]:
 
 
 def medians(case: Case, turns: Sequence[Sequence[float]]) -> dict[int, float]:
-    """Median time of each size over the messages of all turns, those of the warm-up left out."""
+    """The median time of each size over the messages of all turns, without the warm-up."""
     by_size = defaultdict(list)
     for turn in turns:
         for size, seconds in zip(case.sizes[WARM_UP:], turn[WARM_UP:], strict=True):
@@ -233,7 +233,7 @@ def rows(case: Case, engine: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
 
 
 def benchmark(repeat: int, congestion: str) -> dict[str, Any]:
-    # Few small ones: in each the window grows a little, until 40 kB fit, and then take one round trip instead of two.
+    # Few small messages: each grows the window a little; once 40 kB fit, they take one round trip instead of two.
     clean = cases(0.0, {SMALL: 6, MIDDLE: 2 * repeat, LARGE: repeat})
     lossy = cases(LOSS, {LARGE: 1, MIDDLE: 4, SMALL: 15})
     results = [rows(case, [turn]) for case, turn in zip(clean, measure(clean, congestion), strict=True)]

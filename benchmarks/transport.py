@@ -1,9 +1,9 @@
-"""How fast is the transport, against ZeroMQ by itself?
+"""The speed of the transport, against bare ZeroMQ.
 
     python -m benchmarks.transport
 
-Sends 6.65 MB models one way between two processes over loopback, a few of them under way at any time, and small
-messages to and fro, with the node's `ZmqTransport` and with bare pyzmq sockets, both with CURVE, in turns. Prints one
+Sends 6.65 MB models one way between two processes over loopback, with a few in flight at any time, and small messages
+back and forth: with the node's `ZmqTransport` and with bare pyzmq sockets. Both use CURVE and run in turns. Prints one
 JSON object: medians over the turns of the rates (MB/s), of their ratio, which a busy machine disturbs least, and of the
 one-way delays of small messages (µs).
 """
@@ -27,7 +27,7 @@ from node.messaging.wire import Message
 from node.process.main import keep_freed_memory
 
 TURNS = 5
-MODELS = 40  # a turn, of which the first only warm up
+MODELS = 40  # per turn, including the warm-up
 WARM_UP = 10
 UNDER_WAY = 3  # models sent and not yet acknowledged
 PINGS = 500
@@ -57,7 +57,7 @@ def main() -> None:
 def _turn(
     echo: Callable[[Assignment], None], measure: Callable[[Assignment], tuple[float, float]]
 ) -> tuple[float, float]:
-    """Bytes per second of models, and seconds of a small message one way."""
+    """(bytes per second of models, one-way delay of a small message in seconds)."""
     assignments = star("source", ["sink"])
     with processes(echo, [(assignments["sink"],)]):
         return measure(assignments["source"])

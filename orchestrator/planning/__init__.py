@@ -1,1 +1,1 @@
-"""From a scenario to the plan of a run: everything that is decided before the run starts."""
+"""From a scenario to the plan of a run, which is decided before the run starts."""

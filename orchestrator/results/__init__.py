@@ -1,1 +1,1 @@
-"""The results of a run: its record, and everything that is derived from the record."""
+"""The record of a run, and the results derived from it."""

@@ -115,7 +115,7 @@ class Impairment:
     def offer(self, now: float, size: int, packets: int = 1) -> list[tuple[float, bool]]:
         """Decide the fate of a frame of `size` bytes that enters the link at `now` (seconds, never decreasing).
 
-        `packets` > 1: the frame is a super-packet of so many segments. Returns one (time of delivery, corrupt) per
+        `packets` > 1: the frame is a super-packet of that many segments. Returns one (time of delivery, corrupt) per
         copy that arrives, each time at least `now`; an empty list if the frame is dropped.
         """
         counters = self.counters

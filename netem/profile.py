@@ -1,4 +1,4 @@
-"""What one direction of a link does to packets: a frozen, validated LinkProfile.
+"""Settings of one direction of a link: a frozen, validated LinkProfile.
 
 Attributes are in seconds (durations), bits per second (rates), bytes (sizes) and 0..1 (fractions). The written form
 (`from_mapping`) has units:

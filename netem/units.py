@@ -1,4 +1,4 @@
-"""Quantities as people write them: "20ms", "50mbit", "0.5%", "64kb".
+"""Quantities as text with units: "20ms", "50mbit", "0.5%", "64kb".
 
     parse_duration("20ms")   -> 0.02      seconds; ns us ms s min h
     parse_rate("50mbit")     -> 50e6      bits per second; bit kbit mbit gbit

@@ -240,7 +240,7 @@ def known_runs(runs: Path) -> list[RunDirectory]:
 
 
 def _begun(directory: RunDirectory) -> tuple[str, float]:
-    """A sort key for the begin of a run: the time in its id, then the modification time of its scenario, which is never
+    """A sort key for the start of a run: the time in its id, then the modification time of its scenario, which is never
     written again. A renamed directory sorts as the oldest."""
     stamp = re.search(r"-(\d{8}-\d{6})-[0-9a-f]{4}$", directory.run)
     try:

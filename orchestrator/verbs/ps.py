@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -58,4 +59,4 @@ def _resident(pid: int | None) -> int | None:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except OSError:
         return None
-    return pages * 4096
+    return pages * resource.getpagesize()

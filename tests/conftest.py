@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -10,6 +11,11 @@ import pytest
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.host.commands import extend_path
 from tests.e2e.engine import Place, with_image
+
+# A shell that starts the tests in the background, or nohup, has them ignore signals that they are about.
+for ignored in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(ignored, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 extend_path()  # the tests start the same commands as the program does
 

@@ -1,7 +1,7 @@
-"""What one node is told: who it is, whom it talks to, what it learns, by which rules.
+"""The assignment of one node: its identity, its peers, its data and model, and the rules of the run.
 
-The orchestrator writes one JSON file a node, the node reads it, and nothing else configures a node. Times are seconds,
-sizes bytes, fractions 0 to 1.
+The orchestrator writes one JSON file per node. The node reads it. Nothing else configures a node. Times are in seconds,
+sizes in bytes, fractions from 0 to 1.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Tier = Literal["cloud", "edge", "device"]
 Relation = Literal["parent", "child", "neighbour"]
 
 PLACE = Path("/run/edgebed")
-"""Where nodes that see a file tree of their own find what they are given, the same under every driver: ``data``,
-``shards.npz``, ``control/`` and ``checkpoints/``, which alone they can write to."""
+"""The folder with a node's files, for nodes with a private file tree. It is the same under every driver and holds
+``data``, ``shards.npz``, ``control/`` and ``checkpoints/``. Only ``checkpoints/`` is writable."""
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Keypair:
 
 @dataclass(frozen=True, kw_only=True)
 class PeerAddress:
-    """A node this one talks to, and what that node is to it; ``late``: it is planned to join after the beginning."""
+    """A peer of this node. ``relation``: what the peer is to this node. ``late``: the peer joins after the start."""
 
     name: str
     tier: Tier
@@ -49,8 +49,9 @@ class PeerAddress:
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """What the emulated machine has. ``speed``: CPU relative to the host's, None for the host's own; ``cores`` and
-    ``memory`` (bytes) are held by the driver and stand here for the record."""
+    """The hardware of the emulated machine. ``speed``: CPU speed relative to the host's, None for the host's own.
+
+    The driver enforces ``cores`` and ``memory`` (bytes). They are here for the record."""
 
     speed: float | None = None
     cores: float | None = None
@@ -59,9 +60,10 @@ class Hardware:
 
 @dataclass(frozen=True, kw_only=True)
 class DataAssignment:
-    """Where a node's data is: prepared arrays (``x_train.npy`` ...) in ``directory``, and in the ``shards`` file (npz)
-    the sample indices of this node under ``train_key``, ``own_test_key`` and ``personal_key`` (test samples set apart
-    to personalise by); None where it has none."""
+    """The location of a node's data. ``directory`` holds prepared arrays (``x_train.npy`` ...).
+
+    The ``shards`` file (npz) holds the sample indices of this node under ``train_key``, ``own_test_key`` and
+    ``personal_key`` (test samples reserved for personalisation). A key is None if the node has no such samples."""
 
     dataset: str
     directory: str
@@ -74,10 +76,11 @@ class DataAssignment:
 
 @dataclass(frozen=True, kw_only=True)
 class Gathering:
-    """When a coordinator has waited enough: ``quorum``, the fraction of the peers it asked that must answer, or
-    ``count``, their number, the other being None; ``deadline`` s after which it goes on without the rest; what becomes
-    of a message that comes ``late``. Peers that have left are not counted: if fewer than ``count`` stay, all of them
-    must answer."""
+    """The rule for how long a coordinator waits for answers.
+
+    ``quorum`` is the fraction of the asked peers that must answer, ``count`` their number; one of the two is None.
+    After ``deadline`` s the coordinator goes on without the rest. ``late`` says what happens to late messages. Peers
+    that have left are not counted: if fewer than ``count`` stay, all of them must answer."""
 
     quorum: float | None = 1.0
     count: int | None = None
@@ -91,8 +94,8 @@ class Gathering:
 
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
-    """``beat`` s between signs of life; a peer is lost after ``lost_after`` s of silence, which must exceed four round
-    trips of the slowest link; without the orchestrator's word for ``lease`` s a node ends itself."""
+    """A node sends a beat every ``beat`` s. A peer is lost after ``lost_after`` s of silence, which must exceed four
+    round trips of the slowest link. A node that hears nothing from the orchestrator for ``lease`` s ends itself."""
 
     beat: float = 1.0
     lost_after: float = 8.0
@@ -101,7 +104,7 @@ class Timeouts:
 
 @dataclass(frozen=True, kw_only=True)
 class Stop:
-    """Stop after so many ``rounds``, or when the reported global ``accuracy`` (fraction) is reached."""
+    """Stop after ``rounds`` rounds, or when the reported global accuracy reaches ``accuracy`` (fraction)."""
 
     rounds: int
     accuracy: float | None = None
@@ -109,9 +112,9 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """Everything a node needs to know. ``index`` counts nodes of the run from 1; ``leads`` marks the nodes whose
-    rounds are the rounds of the run; ``control_key`` is the orchestrator's public key; without a
-    ``checkpoint_directory`` ("") nothing is kept for a restart."""
+    """The full configuration of a node. ``index`` counts the nodes of the run from 1. ``leads`` marks the nodes whose
+    rounds are the rounds of the run. ``control_key`` is the orchestrator's public key. Without a
+    ``checkpoint_directory`` ("") no checkpoints are written."""
 
     run: str
     node: str
@@ -138,7 +141,7 @@ class Assignment:
     profile: str = "fixed"
 
     def related(self, relation: Relation) -> tuple[str, ...]:
-        """Names of the peers that stand in this relation, in the assignment's order."""
+        """Names of the peers with this relation, in the assignment's order."""
         return tuple(peer.name for peer in self.peers if peer.relation == relation)
 
     def to_json(self) -> str:
@@ -146,7 +149,7 @@ class Assignment:
 
     @classmethod
     def from_json(cls, text: str) -> Assignment:
-        """Read what `to_json` wrote. AssignmentError names the field that is missing, unknown or of another type."""
+        """Read the output of `to_json`. AssignmentError names the field that is missing, unknown or of another type."""
         try:
             value = json.loads(text)
         except ValueError as error:
@@ -155,7 +158,7 @@ class Assignment:
 
     @classmethod
     def load(cls, path: str | Path) -> Assignment:
-        """Read the file at ``path``; AssignmentError if it is not there or not an assignment."""
+        """Read the file at ``path``. AssignmentError if it does not exist or is not an assignment."""
         try:
             text = Path(path).read_text()
         except OSError as error:
@@ -173,7 +176,7 @@ def derive_seed(seed: int, *names: str) -> int:
 
 
 def _read(kind: Any, value: Any, path: str) -> Any:
-    """Check ``value``, as JSON gives it, against the type ``kind`` and make the object."""
+    """Check the parsed JSON ``value`` against the type ``kind`` and make the object."""
     origin = get_origin(kind)
     if kind is Any:
         return value

@@ -1,4 +1,4 @@
-"""What an algorithm sees. One subclass of `Role` per tier, whose ``run`` reads like the paper's pseudocode:
+"""The interface of algorithms. An algorithm has one subclass of `Role` per tier; ``run`` reads like its pseudocode:
 
     class Cloud(Role):
         async def run(self):
@@ -17,8 +17,8 @@
                 result = await self.compute(self.learner.train, m.tensors, self.params, m.round)
                 await self.send(self.parent, "update", result.weights, round=m.round, samples=self.learner.samples)
 
-A role knows time only through asyncio, does heavy work only through ``compute``, and draws only from ``rng``: then it
-runs unchanged on emulated links and in simulations. Every wait ends with `Finished` when the run is over for the node.
+A role knows time only through asyncio, does heavy work only through ``compute``, and draws only from ``rng``. Therefore
+it runs unchanged on emulated links and in simulations. Every wait raises `Finished` when the run is over for the node.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from node.runtime import checkpoint as checkpoints
 from node.runtime.checkpoint import Checkpoint
 from node.runtime.compute import Compute, Mode
 
-_LAST_WORDS = 0.5  # s for what is queued when a node is told to stop
+_LAST_WORDS = 0.5  # s to send the queued messages when a node is told to stop
 
 RESERVED_KINDS = RUNTIME_KINDS | {FINISH}
 
@@ -51,10 +51,10 @@ RESERVED_KINDS = RUNTIME_KINDS | {FINISH}
 class Role:
     """One node's part in an algorithm.
 
-    ``parent``, ``children`` and ``neighbours`` are names of peers; ``gathering`` the scenario's rule of how to wait;
-    ``params`` the algorithm's parameters; ``learner`` the node's model and data, ``model`` that model's name in the
-    catalogue and ``model_params`` its parameters; ``rng`` a generator seeded from (scenario seed, node); ``restored``
-    the last checkpoint of a coordinator that was restarted, else None.
+    ``parent``, ``children`` and ``neighbours`` are names of peers. ``gathering`` is the scenario's waiting rule.
+    ``params`` are the algorithm's parameters. ``learner`` holds the node's model and data, ``model`` is the model's
+    name in the catalogue, and ``model_params`` are its parameters. ``rng`` is a generator seeded from (scenario seed,
+    node). ``restored`` is the last checkpoint of a restarted coordinator, else None.
     """
 
     def __init__(
@@ -94,15 +94,16 @@ class Role:
         )
 
     async def run(self) -> None:
-        """The algorithm's part; each tier's class writes it."""
+        """Run the algorithm's part. The class of each tier implements it."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it does")
 
     # For algorithms
 
     async def rounds(self) -> AsyncIterator[int]:
-        """Number the rounds of a coordinator: from the one after the checkpoint, else 1, to the scenario's last.
+        """Yield the round numbers of a coordinator, up to the scenario's last round.
 
-        Ends early when the reported global accuracy reaches the scenario's, or after ``finish``.
+        The first is the round after the checkpoint, or 1 without a checkpoint. The iteration ends early when the
+        reported global accuracy reaches the scenario's target, or after ``finish``.
         """
         first = self.restored.round + 1 if self.restored else 1
         for t in range(first, self._assignment.stop.rounds + 1):
@@ -113,8 +114,10 @@ class Role:
 
     @contextlib.contextmanager
     def in_round(self, t: int, **numbers: int) -> Iterator[None]:
-        """Mark in the record when a round of this node begins and ends, and how many of its gatherings came to nothing;
-        ``rounds`` does so for its own. ``edge_round=r`` marks the edge round r, which belongs to round t."""
+        """Record when a round of this node begins and ends, and how many of its gatherings were abandoned.
+
+        ``rounds`` does this for the rounds it yields. ``edge_round=r`` marks edge round r, which belongs to round t.
+        """
         exchange = self._exchange
         gatherings, abandoned = exchange.gatherings, exchange.abandoned
         self._reporter.event("round", round=t, **numbers, phase="start")
@@ -131,10 +134,10 @@ class Role:
         round: int | None = None,
         **fields: Any,
     ) -> None:
-        """Send a message to one or more peers; ``fields`` are small values that msgpack knows.
+        """Send a message to one or more peers. ``fields`` are small values of msgpack types.
 
-        The tensors are copied at once. What cannot be delivered because the peer went away is dropped; use ``publish``
-        for what a peer needs when it comes back.
+        The tensors are copied at once. A message to a peer that went away is dropped. Use ``publish`` for a message
+        that a peer needs when it comes back.
         """
         await self._exchange.send([to] if isinstance(to, str) else to, self._message(kind, tensors, round, fields))
 
@@ -147,58 +150,63 @@ class Role:
         round: int | None = None,
         **fields: Any,
     ) -> None:
-        """Send, and keep as the standing message of its kind, which is sent again to each of these peers that comes
-        later or comes back, until the next ``publish`` of the kind."""
+        """Send a message and keep it as the standing message of its kind.
+
+        Each of these peers that joins later or comes back gets it then, until the next ``publish`` of the kind.
+        """
         await self._exchange.publish([to] if isinstance(to, str) else to, self._message(kind, tensors, round, fields))
 
     async def publish_each(
         self, kind: str, tensors: Mapping[str, Tensors | None], *, round: int | None = None, **fields: Any
     ) -> None:
-        """``publish`` where each peer, a key of ``tensors``, gets tensors of its own."""
+        """Publish different tensors to each peer. The keys of ``tensors`` are the peers."""
         messages = {peer: self._message(kind, own, round, fields) for peer, own in tensors.items()}
         await self._exchange.publish_each(kind, messages)
 
     async def gather(
         self, kind: str, peers: Iterable[str], *, round: int, quorum: float | None = None, deadline: float | None = None
     ) -> list[Message]:
-        """Wait for a message of each peer that is there; sorted by sender.
+        """Wait for a message of each present peer. Return the messages sorted by sender.
 
-        Returns at the scenario's deadline at the latest, with what there is if that makes the quorum, else with nothing
-        (event round_abandoned). Late messages are treated as the scenario says (event late); messages with tensors that
-        are not finite are left out (event not_finite). A ``quorum`` (a share; 0: whoever answers) or a ``deadline`` in
-        seconds (infinity: none) given here takes the place of the scenario's.
+        The wait ends at the scenario's deadline at the latest. The messages are returned if they make the quorum, else
+        none (event round_abandoned). The scenario says how late messages are treated (event late). Messages with
+        tensors that are not finite are left out (event not_finite). ``quorum`` (a fraction; 0: any number of answers)
+        and ``deadline`` in seconds (infinity: none) override the scenario's.
         """
         return await self._exchange.gather(kind, peers, round, quorum, deadline)
 
     def abandon(self, messages: Sequence[Message]) -> None:
-        """Say that nothing could be made of the messages that were gathered (event round_abandoned)."""
+        """Report that the gathered messages were of no use (event round_abandoned)."""
         first = messages[0]
         self._exchange.abandon(first.kind, first.round, first.sender, have=0, need=1)
 
     async def receive(self, *kinds: str, sender: str | None = None) -> Message:
-        """The next message of these kinds, from anybody or only from the ``sender``, as what a parent says must be. Of
-        several from one sender only the newest is given (event superseded). Messages with tensors that are not finite
-        are left out (event not_finite), but for the parent's."""
+        """Wait for the next message of these kinds, from any peer or only from ``sender``.
+
+        Name the ``sender`` for a message that only the parent may send. Of several messages from one sender only the
+        newest is returned (event superseded). Messages with tensors that are not finite are left out (event
+        not_finite), except the parent's.
+        """
         return await self._exchange.receive(kinds, sender)
 
     @property
     def present(self) -> frozenset[str]:
-        """The peers that are there now."""
+        """The peers that are present now."""
         return frozenset(self._exchange.membership.present)
 
     @contextlib.asynccontextmanager
     async def beside(self, service: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-        """Run ``service`` beside the body, until the body ends; what it raises is raised where the body waits."""
+        """Run ``service`` concurrently with the body until the body ends. The body's next wait raises its errors."""
         task = asyncio.create_task(self._exchange.guard(service))
         try:
             yield
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            service.close()  # which has not begun where the body never waited
+            service.close()  # the service has not begun if the body never waited
 
     def seed(self, *purpose: str) -> int:
-        """A seed of this node's own for one purpose."""
+        """A seed for one purpose of this node."""
         return derive_seed(self._assignment.seed, self.name, *purpose)
 
     def shared_seed(self, purpose: str) -> int:
@@ -206,19 +214,22 @@ class Role:
         return derive_seed(self._assignment.seed, purpose)
 
     def note(self, event: str, *, round: int | None = None, **fields: Any) -> None:
-        """Put an event of the algorithm's own into the record; ``fields`` are small values that msgpack knows."""
+        """Record an event of the algorithm's own. ``fields`` are small values of msgpack types."""
         self._reporter.event(event, round=round, **fields)
 
     async def compute(self, fn: Callable[..., Any], *args: Any, samples: int = 0, mode: Mode = "train") -> Any:
-        """Run ``fn(*args)`` beside the node's communication, as long as the node's hardware would take for it.
+        """Run ``fn(*args)`` concurrently with communication. It lasts as long as on the node's hardware.
 
-        ``samples``: how many samples it processes, by which a simulation models its time.
+        ``samples``: the number of samples it processes, from which a simulation models the duration.
         """
         return await self._exchange.unless_stopped(self._compute.run(fn, args, samples, mode))
 
     def report(self, *, round: int | None = None, **values: float | str) -> None:
-        """Put values into the record. ``scope`` says of what: "global", "own" or "train"; the scenario's accuracy to
-        stop at is compared with the global ``accuracy``. What is not finite is told (event not_finite)."""
+        """Record values. ``scope`` says what was measured: "global", "own" or "train".
+
+        The run stops when the global ``accuracy`` reaches the scenario's target. Values that are not finite are
+        reported (event not_finite).
+        """
         self._reporter.metric(round, values)
         for name in unusual(values):
             self._reporter.event("not_finite", round=round, what=name, scope=values.get("scope", "train"))
@@ -228,9 +239,10 @@ class Role:
             self.ended_by = "accuracy"
 
     async def checkpoint(self, round: int, tensors: Tensors, **fields: Any) -> None:
-        """Keep the state after ``round``, from which a restarted node goes on (``restored``).
+        """Save the state after ``round``. A restarted node continues from it (``restored``).
 
-        A disk takes as long as a small round. So it is written while the role goes on, and is there before the next.
+        A disk takes as long as a small round. So the role goes on during the write. The write ends before the next
+        one begins.
         """
         if self._assignment.checkpoint_directory:
             path = checkpoints.checkpoint_path(self._assignment.checkpoint_directory, self.name)
@@ -239,22 +251,22 @@ class Role:
             self._keeping = asyncio.ensure_future(self._compute.aside(checkpoints.write, path, pieces))
 
     async def _kept(self) -> None:
-        """Wait until the disk has the last checkpoint."""
+        """Wait until the last checkpoint is on disk."""
         if self._keeping is not None:
             await self._keeping
 
     async def finish(self) -> None:
-        """End the run for this node's children, and ``rounds``. Called for every role whose ``run`` has ended."""
+        """End the run for this node's children, and end ``rounds``. Called after the ``run`` of every role."""
         self._finished = True
         if self.children:
             await self._exchange.publish(self.children, Message(FINISH, self.name))
 
-    # For whoever runs roles
+    # For the runtime
 
     async def perform(self) -> None:
-        """Connect, wait up to ``lost_after`` s for the peers, run, and tell the children that it is over."""
+        """Connect, wait up to ``lost_after`` s for the peers, run, and tell the children that the run is over."""
         patience = self._assignment.timeouts.lost_after
-        flush: float | None = None  # who fails goes without a word, and is missed
+        flush: float | None = None  # a node that fails sends no goodbye; its peers lose it
         listening = asyncio.create_task(self._exchange.listen())
         try:
             await self._transport.start()
@@ -277,7 +289,7 @@ class Role:
         return self._exchange.stopped
 
     def stop(self, *, leaving: bool = False) -> None:
-        """Have every wait of the role raise `Finished`. A node that is ``leaving`` does not end its children's run."""
+        """Make every wait of the role raise `Finished`. A ``leaving`` node does not end its children's run."""
         self.ended_by = "stopped"
         self.leaving = leaving
         self._exchange.stop()

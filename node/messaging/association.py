@@ -1,19 +1,18 @@
-"""What one node knows of one peer: whether it is there, and what goes to and comes from it. No sockets, no clock.
+"""The state of one peer at one node: its presence, and the traffic to and from it. No sockets, no clock.
 
-The transport with sockets follows an `Association` for each peer. The transport in memory has no packets to lose:
-`node.messaging.pair` keeps to the same rules with what the network knows, and `tests/conformance` holds both to them.
-The rules:
+The transport over sockets keeps an `Association` for each peer. The transport in memory has no packets to lose:
+`node.messaging.pair` applies the same rules to the state of the network, and `tests/conformance` tests both. The rules:
 
-1. A peer *joins* with its hello, and only a hello brings back a peer that was lost.
-2. It is *lost* when nothing of it was heard for ``lost_after``, when it took nothing for four times as long, when
-   packets of its stream are missing, when a hello shows that it was restarted (new incarnation), or when its hello
-   shows that it had lost us (it has not heard our stream).
-3. To lose a peer is to drop what is queued for it and to open a new connection, which begins with our hello. Each
-   hello names the stream last heard of the other side; so whoever loses a peer is lost by it in turn, both sides begin
-   anew, and nothing is ever missing from the middle of a stream.
-4. A peer that says goodbye has left, and counts as away until it says hello again.
-5. A peer may begin anew `HELLOS` times, and then once in each ``beat``: others are told of it and send it what it
-   missed. A hello that comes earlier is passed over; an honest peer says hello again when it is not answered.
+1. A peer *joins* with its hello. Only a hello brings back a lost peer.
+2. A peer is *lost* when the node heard nothing from it for ``lost_after``, when the peer took nothing for four times as
+   long, when packets of its stream are missing, when its hello shows a restart (new incarnation), or when its hello
+   shows that it had lost this node (the hello does not name this node's stream).
+3. A node that loses a peer drops the peer's queue and opens a new connection, which begins with the node's hello. Each
+   hello names the stream last heard from the other side. So the peer loses the node in turn, both sides begin new
+   streams, and packets are never missing from the middle of a stream.
+4. A peer that says goodbye has left. It is away until it says hello again.
+5. A peer may begin anew `HELLOS` times, and then once per ``beat``, since each time its peers are told and send it the
+   messages it missed. An earlier hello is ignored. An honest peer repeats a hello that is not answered.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ Direction = Literal["sent", "received"]
 HELLOS = 16
 LONGEST_HELLO = 1 << 10  # bytes
 _LONGEST_INCARNATION = 64  # characters
-_PREDECESSORS = 64  # incarnations remembered, whose hellos may still be on their way
+_PREDECESSORS = 64  # earlier incarnations to remember, since their hellos may still be in flight
 _TAKES_NOTHING = 4  # times ``lost_after``; a slow link with large buffers takes nothing for longer than it is silent
 
 
 @dataclass(frozen=True, eq=False)
 class Received:
-    """A message arrived whole."""
+    """A complete message arrived."""
 
     peer: str
     message: Message
@@ -50,14 +49,14 @@ class Received:
 
 @dataclass(frozen=True)
 class Joined:
-    """The peer said hello: it is there."""
+    """The peer said hello and is present."""
 
     peer: str
 
 
 @dataclass(frozen=True)
 class Lost:
-    """The peer is not there any more, or has to begin anew."""
+    """The peer is not present any more, or has to begin anew."""
 
     peer: str
     reason: str
@@ -80,7 +79,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class BadMessage:
-    """The peer sent what is not a message; it was thrown away."""
+    """The peer sent data that is not a message. The data was dropped."""
 
     peer: str
     reason: str
@@ -88,7 +87,7 @@ class BadMessage:
 
 @dataclass(frozen=True)
 class Undelivered:
-    """So many messages to the peer were thrown away."""
+    """``messages`` messages to the peer were dropped."""
 
     peer: str
     messages: int
@@ -100,9 +99,9 @@ Event = Received | Joined | Lost | Left | Refused | BadMessage | Undelivered
 
 @dataclass(frozen=True)
 class Traffic:
-    """What went over the wire between this node and ``peer``, since the start, before encryption and TCP: messages of
-    a ``kind``, and the bytes of their headers and bodies. How many packets those were cut into depends on the link; the
-    packets and the bytes of their prefixes are kind `FRAMING`."""
+    """The traffic between this node and ``peer`` since the start: the number of messages of a ``kind``, and the bytes
+    of their headers and bodies, without encryption and TCP. The number of packets depends on the link. Packets and the
+    bytes of their prefixes are counted as kind `FRAMING`."""
 
     peer: str
     kind: str
@@ -112,7 +111,7 @@ class Traffic:
 
 
 class Association:
-    """See the module. ``now`` is any steady clock in seconds."""
+    """One peer, by the rules of this module. ``now`` is the time of any monotonic clock in seconds."""
 
     def __init__(self, peer: str, incarnation: str, timeouts: Timeouts, limits: MessageLimits, now: float) -> None:
         self.peer = peer
@@ -123,7 +122,7 @@ class Association:
         self._own_incarnation = incarnation
         self._incarnation: str | None = None
         self._predecessors: deque[str] = deque(maxlen=_PREDECESSORS)
-        self._hellos, self._hello_at = float(HELLOS), now  # how many more may begin anew, and when that was counted
+        self._hellos, self._hello_at = float(HELLOS), now  # hellos that may still begin anew; when they were counted
         self._timeouts = timeouts
         self._heard = self._sent = self._opened = now
         self._counts: defaultdict[tuple[str, Direction], list[int]] = defaultdict(lambda: [0, 0])
@@ -131,13 +130,13 @@ class Association:
     # What goes out
 
     def open(self, now: float) -> None:
-        """The transport opens a connection: a new stream begins."""
+        """Begin a new stream: the transport opens a connection."""
         self.outbound.open()
         self.reopen = False
         self._opened = now
 
     def put(self, message: Outgoing, *, replace: bool = False) -> list[Event]:
-        """Queue a message, unless the peer is away. With ``replace``, instead of those of its kind that still wait."""
+        """Queue a message, unless the peer is away. With ``replace`` it replaces queued messages of its kind."""
         if self.state not in ("unknown", "present"):
             return [Undelivered(self.peer, 1, self.state)]
         replaced = self.outbound.withdraw(message.kind) if replace else 0
@@ -145,7 +144,7 @@ class Association:
         return [Undelivered(self.peer, replaced, "superseded")] if replaced else []
 
     def taken(self, now: float) -> None:
-        """The connection took the packet that ``outbound.peek`` gave."""
+        """Account for the packet from ``outbound.peek``: the connection took it."""
         sent = self.outbound.taken()
         self._sent = now
         self._count(sent.kind, "sent", sent.size, sent.complete)
@@ -159,7 +158,7 @@ class Association:
     # What comes in
 
     def receive(self, frames: Sequence[Buffer], now: float) -> list[Event]:
-        """A packet arrived from the peer."""
+        """Handle a packet that arrived from the peer. Return the events it causes."""
         size = sum(len(frame) for frame in frames)
         try:
             packet = Packet.read(frames)
@@ -175,7 +174,7 @@ class Association:
         return self._hear(packet, size)
 
     def tick(self, now: float, stalled: float) -> list[Event]:
-        """Time passes; ``stalled`` s of it this node itself was not running, and cannot hold that against the peer."""
+        """Apply the timeouts. This node itself did not run for ``stalled`` s, which do not count as the peer's."""
         self._heard += stalled
         self._opened += stalled
         self._sent += stalled
@@ -241,7 +240,7 @@ class Association:
         self.inbound.accept(packet.stream)
         self._heard = now
         if self.state != "present":
-            # Of a peer that went away with a word the connection was closed.
+            # The connection to a peer that left or was refused was closed.
             self.reopen |= self.state in ("left", "refused")
             self.state = "present"
             self._sent = now
@@ -279,7 +278,7 @@ class Association:
         return [Undelivered(self.peer, dropped, reason)] if dropped else []
 
     def _count(self, kind: str, direction: Direction, size: int, complete: bool) -> None:
-        """A packet of ``size`` bytes."""
+        """Count a packet of ``size`` bytes."""
         for each, messages, share in ((kind, int(complete), size - PREFIX_SIZE), (FRAMING, 1, PREFIX_SIZE)):
             count = self._counts[each, direction]
             count[0] += messages

@@ -1,24 +1,25 @@
-"""The control plane: how a node and the orchestrator talk, past the shaped links.
+"""The control plane between a node and the orchestrator. It bypasses the shaped links.
 
-Messages are msgpack maps with a "type" over ZeroMQ, DEALER at the node and ROUTER at the orchestrator, CURVE both ways.
+Messages are msgpack maps with a "type" over ZeroMQ: DEALER at the node, ROUTER at the orchestrator, CURVE both ways.
 
 From a node:
     register {node, incarnation, pid, protocol, memory_pss? bytes}     ready; waits for start
     beat {cpu s, rss bytes, memory_pss? bytes}      each ``Timeouts.beat``
     event {name, round?, ...}                       see below
-    metric {round, values}                          a row of measured values; values["scope"] says of what
+    metric {round, values}                          a row of measured values; values["scope"] says what was measured
     traffic {peers: [{peer, kind, direction: "sent"|"received", messages, bytes}]}    cumulative, when it changed
     done {reason}                                   the role ended: "rounds", "accuracy" or "stopped"
-    failed {error}                                  it broke
+    failed {error}                                  the node failed
 To a node:
     start, stop, leave, slow {factor}, beat         beat is the lease: a node that hears nothing ends itself
 
 Events: round {round, phase: "start"} and {round, phase: "end", gatherings, abandoned: how many of them}, joined {peer},
 lost {peer, reason}, left {peer}, refused {peer, reason}, late {peer, kind, round}, superseded {peer, kind}, undelivered
 {peer, messages}, round_abandoned {round, kind, have, need}, bad_message {peer, reason}, note {text}, overrun {asked s,
-taken s, mode}, resumed {round}, frozen {seconds}, not_finite {round, what, ...}: NaN or an infinity, in the reported
-value ``what`` {scope}, in the tensor ``what`` of a message that the node sends {kind}, or in a peer's, which is left
-out {peer, kind}. ``edge_round`` stands beside the round where edges make several in one (node.messaging.numbering).
+taken s, mode}, resumed {round}, frozen {seconds}, not_finite {round, what, ...}. The last means NaN or an infinity in
+the reported value ``what`` {scope}, in the tensor ``what`` of a message that the node sends {kind}, or in that of a
+peer's message, which is left out {peer, kind}. ``edge_round`` is added to the round if edges make several edge rounds
+in one round (node.messaging.numbering).
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ from node.messaging.wire import PROTOCOL, plain, quoted, unpack
 logger = logging.getLogger(__name__)
 
 _BEAT = 1.0  # s between the orchestrator's beats
-_BACKLOG = 10_000  # messages that a side holds for one that does not read
-_READ_AHEAD = 100  # messages of one node, and of all nodes together, that wait to be taken at the orchestrator
-_READ_AT_ONCE = 64  # before other coroutines get their turn
+_BACKLOG = 10_000  # messages that one side queues while the other does not read
+_READ_AHEAD = 100  # messages that wait at the orchestrator, per node and of all nodes together
+_READ_AT_ONCE = 64  # messages to read before other coroutines run
 _LARGEST = 4 << 20  # bytes of one message
 _CONTAINERS = 1 << 16  # lists and maps in one message: rows of traffic
-_HANDSHAKE = 10_000  # ms; a node that is starved of processor time needs seconds for it
-_FLUSH = 1000  # ms that the last words may take
+_HANDSHAKE = 10_000  # ms; a node that is starved of processor time needs seconds for a handshake
+_FLUSH = 1000  # ms to send the last messages
 
 
 class Reporter(Protocol):
-    """Where a node tells what happens to it: the control plane, or a list in a test."""
+    """The receiver of a node's events and metrics: the control plane, or a list in a test."""
 
     def event(self, name: str, *, round: int | None = None, **fields: Any) -> None: ...
 
@@ -61,10 +62,10 @@ class Reporter(Protocol):
 
 
 class ControlClient:
-    """A node's side, and its `Reporter`.
+    """A node's side of the control plane, and its `Reporter`.
 
-    ``open`` it, ``register``, and read ``messages``. What cannot be sent because the orchestrator does not read is
-    dropped: the lease ends such a node anyway.
+    Create it, ``register``, and ``receive`` messages. Messages are dropped if the orchestrator does not read them: the
+    lease ends such a node anyway.
     """
 
     def __init__(self, assignment: Assignment, incarnation: str, context: zmq.Context[zmq.Socket[bytes]]) -> None:
@@ -83,7 +84,7 @@ class ControlClient:
         self.heard = asyncio.get_running_loop().time()
 
     def register(self) -> None:
-        """Say that this node is ready; from now on the orchestrator keeps its lease alive."""
+        """Tell the orchestrator that this node is ready. From now on the orchestrator renews its lease."""
         self.heard = asyncio.get_running_loop().time()
         registration = {
             "type": "register",
@@ -96,7 +97,7 @@ class ControlClient:
         self.send(registration)
 
     async def receive(self) -> dict[str, Any]:
-        """The next message that is not a beat; ControlError when the orchestrator was silent for the lease."""
+        """Wait for the next message except beats. ControlError when the orchestrator was silent for the lease."""
         lease, beat = self._assignment.timeouts.lease, self._assignment.timeouts.beat
         loop = asyncio.get_running_loop()
         while self._received.empty():
@@ -105,7 +106,7 @@ class ControlClient:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(beat):
                     return await self._received.get()
-            # A node that was frozen, or starved of processor time, must not take its own silence for the other's.
+            # A node that was frozen, or starved of processor time, must not count that time as the peer's silence.
             self.heard += max(0.0, loop.time() - asked - 2 * beat)
             if loop.time() - self.heard > lease:
                 raise ControlError(
@@ -127,7 +128,7 @@ class ControlClient:
         self.send({"type": "metric", "round": round, "values": dict(values)})
 
     def close(self) -> None:
-        """Close; what was sent before still goes out if the orchestrator reads within a second."""
+        """Close. Messages sent before are still delivered if the orchestrator reads them within a second."""
         self._stop_watching()
         self._socket.close()
         self._endpoint.close()
@@ -144,10 +145,10 @@ class ControlClient:
 
 
 class ControlServer:
-    """The orchestrator's side: hears every node under the name its key proves, and keeps their leases alive."""
+    """The orchestrator's side. It identifies each node by its key and renews the leases of all nodes."""
 
     def __init__(self, address: str, keys: Keypair, nodes: Mapping[str, str]) -> None:
-        """``address`` to listen at, as ZeroMQ writes it; ``nodes``: the public key of each node that may connect."""
+        """``address``: the ZeroMQ endpoint to listen at. ``nodes``: the public key of each node that may connect."""
         self._addresses: dict[str, bytes] = {}
         self._received: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -172,19 +173,22 @@ class ControlServer:
 
     @classmethod
     async def open(cls, address: str, keys: Keypair, nodes: Mapping[str, str]) -> ControlServer:
-        """Listen at ``address``. ControlError if that cannot be."""
+        """Listen at ``address``. ControlError if the socket cannot bind there."""
         return cls(address, keys, nodes)
 
     async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Each message with the name of the node it came from, for ever; what cannot be read comes as a message
-        "unreadable" with its ``reason``. What else it holds, whoever reads it has to check."""
+        """Yield each message with the name of its sender, for ever.
+
+        A message that cannot be read is replaced by a message "unreadable" with the ``reason``. The caller must check
+        all other content.
+        """
         while True:
             yield await self._received.get()
             if self._received.qsize() == _READ_AHEAD - 1:
                 self._read()
 
     async def send(self, node: str, message: Mapping[str, Any]) -> None:
-        """Send to the node's latest incarnation; a node that is not connected misses it."""
+        """Send to the node's latest incarnation. The message is dropped if the node is not connected."""
         self._send(node, msgpack.packb(message))
 
     async def close(self) -> None:
@@ -201,7 +205,7 @@ class ControlServer:
         self._endpoint.close()
 
     def _read(self) -> None:
-        """Take what there is, but no more than `_READ_AHEAD`: what a node sends beyond that waits with the node."""
+        """Read the available messages, up to `_READ_AHEAD`. Messages beyond that wait at the node."""
         for _ in range(_READ_AT_ONCE):
             if self._socket.closed or self._received.qsize() >= _READ_AHEAD:
                 return
@@ -217,7 +221,7 @@ class ControlServer:
                 self._accept(node, address.bytes, unpack(frame.buffer, _CONTAINERS))
             except WireError as error:
                 self._received.put_nowait((node, {"type": "unreadable", "reason": str(error)}))
-        asyncio.get_running_loop().call_soon(self._read)  # others get their turn, whatever a node says
+        asyncio.get_running_loop().call_soon(self._read)  # other coroutines run in between, however much a node sends
 
     def _accept(self, node: str, address: bytes, message: dict[str, Any]) -> None:
         if not isinstance(message.get("type"), str):
@@ -229,7 +233,7 @@ class ControlServer:
                 error = (
                     f"speaks protocol {quoted(message.get('protocol'))}, the orchestrator {PROTOCOL}: use one version"
                 )
-                message = {"type": "failed", "error": error}  # and it hears nothing, so that its lease ends it
+                message = {"type": "failed", "error": error}  # the node hears nothing, so its lease ends it
             else:
                 self._addresses[node] = address
         self._received.put_nowait((node, message))

@@ -1,4 +1,4 @@
-"""Between a role and its transport: it listens, keeps who is there, and lets the role wait for what it needs."""
+"""The layer between a role and its transport: it handles events, tracks membership, and implements the waits."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from node.messaging.numbering import EdgeRounds
 from node.messaging.transport import Transport
 from node.messaging.wire import Message
 
-FINISH = "finish"  # the kind by which a parent ends the run of its children
-TOLD_AT_ONCE, TOLD_A_SECOND = 100, 10  # events of one name about one peer: more would be as costly as what they tell of
+FINISH = "finish"  # the kind of the message with which a parent ends the run of its children
+TOLD_AT_ONCE, TOLD_A_SECOND = 100, 10  # events of one name and peer; more would cost as much as what they report
 
 T = TypeVar("T")
 
 
 class Exchange:
-    """See the module. ``stop`` ends every wait with `Finished`, and so does a finish message of the ``parent``."""
+    """The messages and waits of one role. ``stop`` or a finish message of the ``parent`` ends waits with `Finished`."""
 
     def __init__(
         self,
@@ -45,27 +45,27 @@ class Exchange:
         self._reporter = reporter
         self._edge_rounds = edge_rounds
         self._mailbox = Mailbox(rule.late)
-        self._standing: dict[str, dict[str, Message]] = {}  # of each kind, each peer's
+        self._standing: dict[str, dict[str, Message]] = {}  # standing messages by kind and peer
         self._told: dict[tuple[str, str], _Allowance] = {}
         self._news = asyncio.Event()
         self._stopped = asyncio.Event()
         self._failure: BaseException | None = None
-        self.gatherings = 0  # that need answers
-        self.abandoned = 0  # of these
+        self.gatherings = 0  # gatherings that need answers
+        self.abandoned = 0  # those of them that were abandoned
 
-    # What a role does
+    # For the role
 
     async def send(self, to: Iterable[str], message: Message) -> None:
         await self._transport.send(to, message)
 
     async def publish(self, to: Iterable[str], message: Message) -> None:
-        """Send to those who are there now, and to the others as soon as they are."""
+        """Send to the present peers now, and to the others as soon as they join."""
         audience = frozenset(to)
         self._standing[message.kind] = dict.fromkeys(audience, _copied(message))
         await self._transport.send(sorted(audience & self.membership.present), message, replace=True)
 
     async def publish_each(self, kind: str, messages: Mapping[str, Message]) -> None:
-        """The same with a message of ``kind`` for each peer."""
+        """Publish a different message of ``kind`` to each peer."""
         self._standing[kind] = {peer: _copied(message) for peer, message in messages.items()}
         for peer in sorted(messages.keys() & self.membership.present):
             await self._transport.send([peer], messages[peer], replace=True)
@@ -94,7 +94,7 @@ class Exchange:
         return messages
 
     def abandon(self, kind: str, round: int | None, peer: str, have: int, need: int) -> None:
-        """A gathering of ``peer`` and others came to nothing: the round goes on without it."""
+        """Report that a gathering of ``peer`` and others was abandoned. The round goes on without it."""
         self.abandoned += 1
         numbers = self._edge_rounds.numbers(round, peer)
         self._reporter.event("round_abandoned", **numbers, kind=kind, have=have, need=need)
@@ -108,10 +108,10 @@ class Exchange:
             elif message.sender != self._parent and not_finite(message.tensors):
                 self._report_remarks([("not_finite", message)])
             else:
-                return message  # also a parent's that is not finite, or its children would wait for ever
+                return message  # also the parent's with values not finite, or this node would wait for ever
 
     async def unless_stopped(self, work: Awaitable[T]) -> T:
-        """The result of ``work``, or `Finished` as soon as the run is over."""
+        """Return the result of ``work``. Raise `Finished` as soon as the run is over."""
         task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopped.wait())
         try:
             await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -123,19 +123,19 @@ class Exchange:
             stopped.cancel()
 
     async def guard(self, work: Awaitable[None]) -> None:
-        """Do ``work`` beside the role. What goes wrong in it is raised where the role waits."""
+        """Do ``work`` concurrently with the role. The role's next wait raises its errors."""
         try:
             await work
         except Finished:
-            pass  # the role will find out
+            pass  # the role's own wait raises it, too
         except Exception as error:
             self._failure = error
             self._news.set()
 
-    # What happens to it
+    # For the runtime
 
     async def wait_for_peers(self, patience: float) -> None:
-        """Wait until every expected peer was there once, ``patience`` s at most."""
+        """Wait until every expected peer was present once, for ``patience`` s at most."""
         try:
             async with asyncio.timeout(patience):
                 await self._until(lambda: self.membership.complete)
@@ -151,7 +151,7 @@ class Exchange:
         return self._stopped.is_set()
 
     async def listen(self) -> None:
-        """For ever, take in what the transport tells. What goes wrong here is raised where the role waits."""
+        """Handle the transport's events for ever. The role's next wait raises errors from here."""
         try:
             while True:
                 await self._hear(await self._transport.receive())
@@ -190,7 +190,7 @@ class Exchange:
             self._report_remarks(self._mailbox.put(message))
 
     async def _catch_up(self, peer: str) -> None:
-        """Give a peer that came, or came back, the standing messages."""
+        """Send the standing messages to a peer that joined or came back."""
         for audience in list(self._standing.values()):
             if peer in audience:
                 await self._transport.send([peer], audience[peer], replace=True)
@@ -203,7 +203,7 @@ class Exchange:
             self._tell(fate, message.sender, round=message.round, **fields)
 
     def _tell(self, name: str, peer: str, *, round: int | None = None, **fields: Any) -> None:
-        """Report an event that a peer can cause as often as it likes: of too many some are only counted."""
+        """Report an event that a peer can cause at any rate. Events above the allowance are only counted."""
         allowance = self._told.setdefault((name, peer), _Allowance(asyncio.get_running_loop().time()))
         untold = allowance.untold
         if not allowance.take(asyncio.get_running_loop().time()):
@@ -228,7 +228,7 @@ class Exchange:
 
 
 class _Allowance:
-    """How many events may still be told, `TOLD_AT_ONCE` at first and `TOLD_A_SECOND` more each second."""
+    """The number of events that may still be reported: `TOLD_AT_ONCE` at first, `TOLD_A_SECOND` more each second."""
 
     def __init__(self, now: float) -> None:
         self.untold = 0

@@ -1,11 +1,10 @@
-"""Which messages answer whom: quorum, late and superseded messages. Pure: no waiting, no clock.
+"""The assignment of messages to gatherings: quorum, late and superseded messages. Pure: no waiting, no clock.
 
-The rules. Somebody who gathers waits for every peer that is present, and for a quorum (a share or a number) of those
-that have not left. A message of a round that was gathered already is *late*: it is thrown away, or kept to stand in for
-a peer that has not answered when the next gathering of its kind ends. A message of a round to come waits for it. Who
-only receives wants the newest message of each sender; older ones are *superseded*. Of two answers of one peer the last
-counts. An answer that holds NaN or an infinity is *not finite*: it is left out, and its sender is not waited for any
-longer.
+The rules. A gathering waits for every present peer, and for a quorum (a fraction or a number) of the peers that have
+not left. A message of a round that was gathered already is *late*. It is dropped, or kept and used at the end of the
+next gathering of its kind if its sender has not answered. A message of a future round waits for that round. ``receive``
+takes the newest message of each sender; older ones are *superseded*. Of two answers of one peer the last counts. An
+answer that holds NaN or an infinity is *not finite*. It is left out, and its sender is not waited for any longer.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from node.messaging.finite import not_finite
 from node.messaging.wire import Message
 
 KEPT = 16  # messages of one kind and sender that wait to be taken
-KEPT_OF_SENDER = 64  # the same of all its kinds together
-KEPT_BYTES = 1 << 28  # of the tensors of those, but always the newest message
+KEPT_OF_SENDER = 64  # messages of one sender that wait, of all kinds together
+KEPT_BYTES = 1 << 28  # bytes of the tensors of those messages; the newest message is always kept
 
 Fate = Literal["late", "superseded", "not_finite"]
 Remark = tuple[Fate, Message]
 
 
 def needed(quorum: float, members: int) -> int:
-    """The least whole number of ``members`` that is the fraction ``quorum`` of them, and at least one."""
-    return min(members, max(1, math.ceil(quorum * members - 1e-9)))  # 0.55 of 100 is 55, whatever floats make of it
+    """The least whole number of ``members`` that makes the fraction ``quorum`` of them, and at least one."""
+    return min(members, max(1, math.ceil(quorum * members - 1e-9)))  # 0.55 of 100 is 55, despite rounding of floats
 
 
 @dataclass
 class Gather:
-    """A round of waiting for ``kind`` messages of ``round`` from ``peers``."""
+    """One gathering: messages of ``kind`` and ``round`` from ``peers``."""
 
     kind: str
     round: int
@@ -42,7 +41,7 @@ class Gather:
     count: int | None = None  # in place of the quorum
     answers: dict[str, Message] = field(default_factory=dict)
     missing: set[str] = field(init=False)
-    left_out: set[str] = field(default_factory=set)  # who answered with what is not finite
+    left_out: set[str] = field(default_factory=set)  # peers whose answer is not finite
 
     def __post_init__(self) -> None:
         self.missing = set(self.peers)
@@ -59,14 +58,14 @@ class Gather:
         return message.kind == self.kind and message.sender in self.peers and message.round in (self.round, None)
 
     def need(self, left: Set[str]) -> int:
-        """How many answers are enough; a quorum of 0 needs none."""
+        """The number of answers that are enough. A quorum of 0 needs none."""
         members = len(self.peers) - len(self.peers & left)
         if self.quorum is None:
             return min(self.count or 0, members)
         return 0 if self.quorum == 0 else needed(self.quorum, members)
 
     def complete(self, present: Set[str], left: Set[str]) -> bool:
-        """Whether there is nobody left worth waiting for: all who are present answered, and they are enough."""
+        """Whether the wait is over: all present peers have answered, and the answers are enough."""
         return len(self.answers.keys() | self.left_out) >= self.need(left) and self.missing.isdisjoint(present)
 
     def result(self, left: Set[str]) -> list[Message]:
@@ -77,18 +76,18 @@ class Gather:
 
 
 class Mailbox:
-    """Messages that arrived and were not taken yet. ``late`` says what becomes of late ones."""
+    """Messages that arrived and were not taken yet. ``late`` says what happens to late messages."""
 
     def __init__(self, late: Literal["discard", "keep"]) -> None:
         self._late = late
         self._arrivals = 0
         self._waiting: dict[tuple[str, str], list[tuple[int, Message]]] = {}
         self._gathers: list[Gather] = []
-        self._least_round: dict[tuple[str, str], int] = {}  # what is older has been gathered
+        self._least_round: dict[tuple[str, str], int] = {}  # earlier rounds have been gathered
         self._stand_ins: dict[tuple[str, str], Message] = {}
 
     def put(self, message: Message) -> list[Remark]:
-        """A message arrived."""
+        """Store a message that arrived, or give it to the gathering that wants it."""
         for gather in self._gathers:
             if gather.wants(message):
                 return gather.answer(message)
@@ -103,8 +102,10 @@ class Mailbox:
         return remarks + self._make_room(message.sender)
 
     def take(self, kinds: Collection[str], sender: str | None = None) -> tuple[Message | None, list[Remark]]:
-        """The newest message of the sender (of this one, if one is given) and kind that waited longest, and what it
-        supersedes."""
+        """Take the newest message of the sender and kind that waited longest, and the messages it supersedes.
+
+        With ``sender`` only messages of that sender are taken. None if there is no message.
+        """
         slots = [slot for slot in self._waiting if slot[0] in kinds and sender in (None, slot[1])]
         if not slots:
             return None, []
@@ -112,7 +113,7 @@ class Mailbox:
         return newest, [("superseded", message) for _, message in older]
 
     def begin(self, gather: Gather) -> list[Remark]:
-        """From now on, messages that the gathering wants are its answers, those that wait already included."""
+        """Begin a gathering. Messages that it wants become its answers, including those that wait already."""
         remarks: list[Remark] = []
         self._gathers.append(gather)
         for slot in self._slots(gather):
@@ -122,7 +123,7 @@ class Mailbox:
         return remarks
 
     def end(self, gather: Gather) -> None:
-        """The gathering is over: late messages that were kept stand in for those whose answers it does not have."""
+        """End a gathering. Late messages that were kept stand in for missing answers of their senders."""
         self._gathers.remove(gather)
         for slot in self._slots(gather):
             self._least_round[slot] = max(gather.round + 1, self._least_round.get(slot, 0))
@@ -138,7 +139,7 @@ class Mailbox:
         return [("late", message)]
 
     def _make_room(self, sender: str) -> list[Remark]:
-        """Give up the oldest messages of a sender that has too many waiting, or too large ones."""
+        """Drop the oldest messages of a sender with too many messages or bytes waiting."""
         slots = [slot for slot in self._waiting if slot[1] == sender]
         remarks: list[Remark] = []
         count = sum(len(self._waiting[slot]) for slot in slots)
@@ -150,7 +151,7 @@ class Mailbox:
         return remarks
 
     def _oldest(self, slot: tuple[str, str]) -> Message:
-        """Taken out."""
+        """Remove and return the oldest message of the slot."""
         (_, message), *rest = self._waiting.pop(slot)
         if rest:
             self._waiting[slot] = rest

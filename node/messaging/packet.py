@@ -1,8 +1,8 @@
-"""Packets: the pieces in which messages travel, and what nodes tell each other beside them.
+"""Packets: the pieces of messages, and the runtime's own signals between nodes.
 
-A packet is one or two ZeroMQ frames. The first holds a prefix (type, stream, number) and what the type says: hello a
-msgpack map, message the header of a message, the others nothing. The second holds a piece of a message's body: message
-the first, chunk a further one.
+A packet is one or two ZeroMQ frames. The first frame holds a prefix (type, stream, number) and content by type: hello a
+msgpack map, message the header of a message, the others nothing. The second frame holds a piece of a message's body:
+message the first piece, chunk a further one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class PacketType(IntEnum):
 
 
 OWN_KINDS = {PacketType.HELLO: "hello", PacketType.BEAT: "beat", PacketType.GOODBYE: "goodbye"}
-FRAMING = "framing"  # what packets are counted as, beside what is in them
+FRAMING = "framing"  # the kind under which packets and their prefixes are counted
 RUNTIME_KINDS = frozenset({*OWN_KINDS.values(), "stale", "unknown", FRAMING})  # no message is of these kinds
 
 
 @dataclass(frozen=True)
 class Packet:
-    """A packet that arrived: ``content`` follows the prefix in its first frame, ``piece`` is the second frame."""
+    """A packet that arrived. ``content`` is the first frame after the prefix, ``piece`` is the second frame."""
 
     type: PacketType
     stream: int
@@ -44,7 +44,7 @@ class Packet:
 
     @classmethod
     def read(cls, frames: Sequence[Buffer]) -> Packet:
-        """WireError if the frames are not a packet."""
+        """Read the frames of a packet. WireError if they are not a packet."""
         if not 1 <= len(frames) <= 2:
             raise WireError(f"packet of {len(frames)} frames; it has one or two")
         if len(frames[0]) < _PREFIX.size:
@@ -58,5 +58,5 @@ class Packet:
 
 
 def prefix(type: PacketType, stream: int, number: int) -> bytes:
-    """How a packet's first frame begins."""
+    """The prefix of a packet's first frame."""
     return _PREFIX.pack(type, stream, number)

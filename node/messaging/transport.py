@@ -1,8 +1,8 @@
-"""The data plane: what a transport is, and the one that carries messages over ZeroMQ.
+"""The data plane: the `Transport` interface, and its implementation over ZeroMQ.
 
-`ZmqTransport` binds one receiving socket on the node's address, and opens one sending socket per peer, so that no peer
-blocks another. CURVE encrypts and proves who is who; strangers do not pass (`node.messaging.sockets.Authenticator`).
-What is sent when, and who is there, is for `node.messaging.association` to decide; this module carries it out.
+`ZmqTransport` binds one receiving socket to the node's address, and opens one sending socket per peer, so that no peer
+blocks another. CURVE encrypts and authenticates. Unknown keys are refused (`node.messaging.sockets.Authenticator`).
+`node.messaging.association` decides when to send what, and which peers are present. This module carries it out.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ from node.messaging.peers import Peers
 from node.messaging.sockets import Authenticator, sender, set_client_keys, set_server_keys, watch
 from node.messaging.wire import LIMITS, Message, MessageLimits
 
-_SEND_AHEAD = 8  # packets that libzmq holds for a peer beside what is in the kernel: more would only hide delay
-_RECEIVE_AHEAD = 4  # packets that libzmq holds of each peer; then TCP slows the peer down
-_PACKETS_AT_ONCE = 64  # before other coroutines get their turn
+_SEND_AHEAD = 8  # packets that libzmq queues for a peer, beyond the kernel's buffers: more would only hide delay
+_RECEIVE_AHEAD = 4  # packets that libzmq queues from each peer; then TCP slows the peer down
+_PACKETS_AT_ONCE = 64  # packets to read before other coroutines run
 _RECONNECT = 50  # ms between attempts to connect
 _ADDRESS_PATIENCE = 10.0  # s in which the node's address must appear
 _LINGER = 500  # ms for packets that libzmq holds when the transport closes
 
 
 class Transport(Protocol):
-    """How a node exchanges messages with its peers.
+    """The exchange of messages between a node and its peers.
 
-    Delivery is in order and, as long as the peer is there, complete; what is queued for a peer that goes away is
-    dropped, and said to be (`Undelivered`). Conformance: tests/conformance/transports.py.
+    Delivery is in order. It is complete as long as the peer is present. The queue of a peer that goes away is dropped
+    and reported (`Undelivered`). Conformance: tests/conformance/transports.py.
     """
 
     async def start(self) -> None:
-        """Begin to listen and to connect. TransportError if this node's own address cannot be had."""
+        """Begin to listen and to connect. TransportError if the transport cannot bind this node's address."""
 
     async def send(self, to: Iterable[str], message: Message, *, replace: bool = False) -> None:
-        """Queue a message for some peers; it is encoded, and thereby copied, once and before the first wait.
+        """Queue a message for some peers. The message is encoded, and so copied, once, before the first wait.
 
-        Waits while the queue of a peer that is there is full, never for one that is away; a peer not heard of yet gets
-        its messages when it comes. ``replace``: messages of the same kind that still wait are dropped for this one,
-        which then waits for nothing.
+        Waits while the queue of a present peer is full, never for a peer that is away. A peer that has not joined yet
+        gets its messages when it joins. With ``replace`` the message replaces queued messages of its kind, and
+        ``send`` does not wait.
         """
 
     async def receive(self) -> Event:
-        """What happened next: a message, or a change in who is there."""
+        """Wait for the next event: a message, or a change in the presence of a peer."""
 
     def traffic(self) -> list[Traffic]:
         """Counts per peer, kind and direction since the start."""
 
     async def close(self, flush: float | None = None) -> None:
-        """End: at once and without a word, or with a goodbye after what is queued, for which there are ``flush`` s."""
+        """Close at once without a goodbye, or send the queued messages and a goodbye within ``flush`` s."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class _Connection:
 
 
 class ZmqTransport:
-    """The `Transport` over ZeroMQ, TCP and CURVE. The context stays the caller's, and may serve one transport only."""
+    """The `Transport` over ZeroMQ, TCP and CURVE. The caller owns the context, which may serve one transport only."""
 
     def __init__(
         self,
@@ -96,9 +96,9 @@ class ZmqTransport:
         socket = self._context.socket(zmq.PULL)
         socket.rcvhwm = _RECEIVE_AHEAD
         socket.maxmsgsize = LARGEST_CHUNK + self._limits.header + 1024
-        # Connections of a peer that vanished without a word are cleared away after a while.
+        # TCP keepalive closes the connections of a peer that vanished without a goodbye.
         socket.tcp_keepalive, socket.tcp_keepalive_idle = 1, 60
-        # And who connects proves who it is within the time that it has to connect, or makes room.
+        # A client that does not finish its handshake in time is disconnected.
         socket.handshake_ivl = self._handshake
         for host in sorted({peer.host for peer in self._assignment.peers}):
             socket.setsockopt(zmq.TCP_ACCEPT_FILTER, host.encode())
@@ -130,11 +130,11 @@ class ZmqTransport:
 
     @property
     def _handshake(self) -> int:
-        """How long a handshake may take, in ms."""
+        """The timeout of a handshake, in ms."""
         return max(1, int(self._assignment.timeouts.lost_after * 1000))
 
     async def _bind(self, socket: zmq.Socket[bytes]) -> None:
-        """Bind to the node's address, which whoever wires the links may give to it only after a while."""
+        """Bind to the node's address. The driver may configure that address a while after the node starts."""
         address = f"tcp://{self._assignment.host}:{self._assignment.port}"
         loop = asyncio.get_running_loop()
         patience = loop.time() + _ADDRESS_PATIENCE
@@ -166,9 +166,9 @@ class ZmqTransport:
         socket = self._context.socket(zmq.PUSH)
         socket.linger = 0
         socket.sndhwm = _SEND_AHEAD
-        socket.immediate = True  # nothing is handed over before the connection stands
+        socket.immediate = True  # libzmq takes no packet before the connection is established
         socket.reconnect_ivl = _RECONNECT
-        # An attempt must end for the next one to send a new SYN: TCP itself repeats it ever more rarely.
+        # Only a new attempt sends a SYN at once: within an attempt TCP repeats it at growing intervals.
         lost_after = self._assignment.timeouts.lost_after
         socket.connect_timeout = max(1, int(lost_after / 4 * 1000))
         socket.handshake_ivl = self._handshake

@@ -1,10 +1,10 @@
-"""Messages and the frames they travel in.
+"""Messages and their encoding as frames.
 
-Frame 0, the *header*, is a msgpack map: protocol version, kind, sender, round, fields, and the *layout*, itself packed:
-``[name, dtype, shape]`` of each tensor. A model's layout is the same in every round, so that bytes seen before need not
-be read again. Frame 1, the *body*, holds the tensors' raw bytes one after the other (C order, little endian), each
-beginning at a multiple of 8 bytes; it is absent when there are no tensors. Everything that a header claims is checked
-before anything is allocated for it. No pickle: no byte received is ever run.
+Frame 0, the *header*, is a msgpack map: protocol version, kind, sender, round, fields and layout. The *layout* is
+packed separately: ``[name, dtype, shape]`` of each tensor. A model's layout is the same in every round, so known layout
+bytes are not parsed again. Frame 1, the *body*, holds the tensors' raw bytes in sequence (C order, little endian). Each
+tensor begins at a multiple of 8 bytes. The body is absent when there are no tensors. Every claim of a header is checked
+before memory is allocated for it. No pickle: received bytes are never executed.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _ALIGNMENT = 8
 _NAMES = ("?", "u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8")
 _DTYPES = {np.dtype(name).str: np.dtype(name) for name in _NAMES}
 _HEADER_KEYS = {"protocol", "kind", "sender", "round", "fields", "layout"}
-_LAYOUTS, _REMEMBERED = 16, 1 << 13  # so many layouts are remembered, of so many bytes each at most; a node has a few
+_LAYOUTS, _REMEMBERED = 16, 1 << 13  # cached layouts, and the most bytes of each; a node has a few layouts
 LAST_ROUND = (1 << 31) - 1
-CONTAINERS = 1 << 14  # lists and maps in what one frame unpacks to; a byte of a frame could stand for 60 of memory
-_QUOTED = 200  # characters of an error that may quote what arrived
+CONTAINERS = 1 << 14  # lists and maps that one frame may unpack to; one byte of a frame could take 60 of memory
+_QUOTED = 200  # characters of received data that an error quotes at most
 
 
 @dataclass(frozen=True)
 class MessageLimits:
-    """The most a message may have: bytes of ``body`` and ``header``, characters of its ``kind``, ``tensors``, and
-    ``dimensions`` of each."""
+    """The limits of a message: bytes of ``body`` and ``header``, characters of ``kind``, number of ``tensors``, and
+    ``dimensions`` of each tensor."""
 
     body: int = 1 << 30
     header: int = 1 << 18
@@ -56,8 +56,8 @@ LIMITS = MessageLimits()
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """What one node tells another: of a ``kind``, from a ``sender``, in a ``round`` or none, with small ``fields``
-    (whatever msgpack carries; tuples arrive as lists) and ``tensors``. Received tensors are read-only."""
+    """A message between two nodes. ``fields`` are small values of msgpack types; tuples arrive as lists. ``round`` may
+    be None. Received ``tensors`` are read-only."""
 
     kind: str
     sender: str
@@ -68,7 +68,7 @@ class Message:
 
 @dataclass(frozen=True)
 class TensorPlace:
-    """Where in the body a tensor lies."""
+    """The place of a tensor in the body. ``start`` and ``size`` are in bytes."""
 
     name: str
     dtype: np.dtype[Any]
@@ -79,7 +79,7 @@ class TensorPlace:
 
 @dataclass(frozen=True)
 class Header:
-    """A header that was read and found within the limits; ``body_size`` is the number of bytes that must follow it."""
+    """A header that was read and is within the limits. ``body_size`` is the required size of the body in bytes."""
 
     kind: str
     sender: str
@@ -90,9 +90,9 @@ class Header:
 
 
 def encode(message: Message, limits: MessageLimits = LIMITS) -> tuple[bytes] | tuple[bytes, memoryview]:
-    """Make the frames of a message. The tensors are copied, so that they may be changed at once.
+    """Make the frames of a message. The tensors are copied, so the caller may change them at once.
 
-    WireError if the message exceeds ``limits``, or a tensor's or field's type cannot travel.
+    WireError if the message exceeds ``limits``, or the type of a tensor or field has no encoding.
     """
     arrays = {name: _as_tensor(name, value) for name, value in message.tensors.items()}
     header = _pack_header(message, arrays)
@@ -109,9 +109,9 @@ def encode(message: Message, limits: MessageLimits = LIMITS) -> tuple[bytes] | t
 
 
 def handed_over(message: Message, limits: MessageLimits = LIMITS) -> tuple[Message, int]:
-    """What a receiver would have of a message that was encoded, sent and decoded, and the bytes of its frames.
+    """The message as its receiver would decode it, and the size of its frames in bytes.
 
-    For transports without a wire; errors as of `encode`. The tensors are copied.
+    For transports without a wire. Errors as in `encode`. The tensors are copied.
     """
     arrays = {name: np.array(_as_tensor(name, value)) for name, value in message.tensors.items()}
     header = _pack_header(message, arrays)
@@ -126,12 +126,12 @@ def handed_over(message: Message, limits: MessageLimits = LIMITS) -> tuple[Messa
 
 
 def check(message: Message, limits: MessageLimits) -> None:
-    """WireError if the message, encoded, exceeds ``limits``."""
+    """Raise WireError if the encoded message exceeds ``limits``."""
     read_header(_pack_header(message, message.tensors), limits)
 
 
 def decode(frames: Sequence[Buffer], limits: MessageLimits = LIMITS) -> Message:
-    """Make the message of some frames; its tensors are read-only views of frame 1.
+    """Decode the frames of a message. Its tensors are read-only views of frame 1.
 
     WireError if the frames are not exactly one message within ``limits``.
     """
@@ -143,7 +143,7 @@ def decode(frames: Sequence[Buffer], limits: MessageLimits = LIMITS) -> Message:
 
 
 def read_header(frame: Buffer, limits: MessageLimits) -> Header:
-    """Check frame 0 without regard to the body; WireError says what is wrong with it."""
+    """Read and check frame 0 without the body. WireError says what is wrong with it."""
     if len(frame) > limits.header:
         raise WireError(f"header of {len(frame)} bytes; at most {limits.header}: send bulk data as tensors")
     value = unpack(frame)
@@ -167,7 +167,7 @@ def read_header(frame: Buffer, limits: MessageLimits) -> Header:
 
 
 def unpack(frame: Buffer, containers: int = CONTAINERS) -> dict[str, Any]:
-    """Read one msgpack map; WireError if the bytes are anything else, or have more than so many lists and maps."""
+    """Read one msgpack map. WireError if the bytes are no map, or hold more than ``containers`` lists and maps."""
     value = _unpacked(frame, containers)
     if not isinstance(value, dict):
         raise WireError(f"expected a map, got {type(value).__name__}")
@@ -175,7 +175,7 @@ def unpack(frame: Buffer, containers: int = CONTAINERS) -> dict[str, Any]:
 
 
 def quoted(value: object) -> str:
-    """What arrived, as an error may show it: cut to `_QUOTED` characters."""
+    """Received data for an error message, cut to `_QUOTED` characters."""
     text = repr(value)
     return text if len(text) <= _QUOTED else text[:_QUOTED] + "…"
 
@@ -195,7 +195,7 @@ def _unpacked(frame: Buffer, containers: int = CONTAINERS) -> Any:
 
 
 def assemble(header: Header, body: Buffer) -> Message:
-    """Make the message of a checked header and its body."""
+    """Make the message from a checked header and its body. WireError if the body has another size."""
     if len(body) != header.body_size:
         raise WireError(f"message {header.kind!r}: body of {len(body)} bytes; its header says {header.body_size}")
     body = memoryview(body).toreadonly()
@@ -233,7 +233,7 @@ def _pack_layout(specifications: tuple[tuple[str, str, tuple[int, ...]], ...]) -
 
 
 def _read_layout(layout: bytes, limits: MessageLimits) -> tuple[tuple[TensorPlace, ...], int]:
-    """The places of the tensors and the size of the body."""
+    """The places of the tensors, and the size of the body in bytes."""
     return (_remembered_layout if len(layout) <= _REMEMBERED else _new_layout)(layout, limits)
 
 
@@ -293,7 +293,7 @@ def _aligned(size: int) -> int:
 
 
 def plain(value: Any) -> Any:
-    """For msgpack: NumPy's scalars travel as the Python numbers they stand for."""
+    """Convert a NumPy scalar to the Python number, for msgpack."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{type(value).__name__} {value!r}")

@@ -1,4 +1,4 @@
-"""How large the pieces of a message should be. No sockets, no clock."""
+"""The size of the pieces of a message. No sockets, no clock."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections import deque
 SMALLEST_CHUNK = 4 << 10  # bytes
 LARGEST_CHUNK = 512 << 10
 _RATES_KEPT = 64
-_SHARE = 16  # of what a connection took so far that one piece may be
+_SHARE = 16  # one piece may be 1 / _SHARE of the bytes that the connection took so far
 
 
 class ChunkSize:
-    """How large a piece of a message should be: what the link carries in ``seconds``.
+    """The size of a piece of a message: the bytes that the link carries in ``seconds``.
 
-    A receiver notices a piece only when it is complete, and would take a peer for lost that spends minutes on one.
-    The slowest of the last rates counts, and only a share of what the connection took so far, since at first, and after
-    each pause, it is buffers that fill and not the link that carries.
+    A receiver notices a piece only when it is complete. It would count a peer as lost that spends minutes on one piece.
+    The size follows the slowest of the last rates. It is at most a share of the bytes that the connection took so far,
+    since at first, and after each pause, the bytes only fill buffers.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._rates: deque[float] = deque(maxlen=_RATES_KEPT)
         self._total = 0
-        self._taken = 0  # since the connection last refused
-        self._since: float | None = None  # when it last refused
+        self._taken = 0  # bytes since the connection last refused
+        self._since: float | None = None  # when the connection last refused
 
     @property
     def size(self) -> int:
@@ -31,12 +31,12 @@ class ChunkSize:
         return int(max(SMALLEST_CHUNK, min(carried, self._total / _SHARE, LARGEST_CHUNK)))
 
     def taken(self, size: int) -> None:
-        """The connection took a packet of ``size`` bytes."""
+        """Account for a packet of ``size`` bytes that the connection took."""
         self._total += size
         self._taken += size
 
     def refused(self, now: float) -> None:
-        """The connection would not take another packet yet."""
+        """Measure the rate: the connection refused another packet at ``now``."""
         if self._since is None:
             self._since, self._taken = now, 0
         elif self._taken and now > self._since:
@@ -44,5 +44,5 @@ class ChunkSize:
             self._since, self._taken = now, 0
 
     def idle(self) -> None:
-        """There is nothing to send; the time until there is says nothing about the link."""
+        """Pause the measurement while there is nothing to send: idle time is no rate of the link."""
         self._since, self._taken = None, 0

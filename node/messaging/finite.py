@@ -1,4 +1,4 @@
-"""Are numbers finite? What holds NaN or an infinity spoils every average that it enters, and so is left out of all."""
+"""Tests for finite numbers. A NaN or an infinity spoils every average, so tensors that hold one are left out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 def not_finite(tensors: Mapping[str, NDArray[Any]]) -> str | None:
     """The name of the first tensor that holds NaN or an infinity; None if all are finite.
 
-    It takes less time than to copy the tensors, and not much more than a sum of each, which may also overflow.
+    It takes less time than a copy of the tensors, and little more than their sums, which could overflow.
     """
     return next(
         (name for name, each in tensors.items() if each.dtype.kind in "fc" and not np.isfinite(each).all()), None

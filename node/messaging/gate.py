@@ -1,12 +1,13 @@
-"""How many connections one machine may hold to a listening socket.
+"""Limits on the connections of one machine to a listening socket.
 
-libzmq takes every connection, and keeps for each what its frames announce, up to the largest message, before anybody is
-asked who it is. So half-open connections could take all memory and all descriptors. A gate keeps the newest few of each
-address: a peer's live connection is its newest, and whoever opens more ends connections of its own address only.
+libzmq accepts every connection. It allocates what the frames of each announce, up to the largest message, before it
+authenticates the client. So half-open connections could take all memory and all descriptors. A gate keeps the newest
+few connections of each address. A peer's live connection is its newest. A machine that opens more ends only connections
+of its own address.
 
-Nor does libzmq bound a message of many frames, of which it hands over none before the last has come. So a gate also
-compares what libzmq has taken from an address with what was delivered of it, and ends its connections when too much is
-missing.
+libzmq does not limit a message of many frames either, and delivers none of them before the last has arrived. So a gate
+also compares the bytes that libzmq has taken from an address with the bytes delivered. It ends the connections of the
+address when too many bytes are missing.
 """
 
 from __future__ import annotations
@@ -29,27 +30,27 @@ from node.messaging.sockets import watch
 
 logger = logging.getLogger(__name__)
 
-# A peer has one, and leaves behind one for each time that it was cut off, until the kernel finds out.
+# A peer has one, plus one for each time that it was cut off, until the kernel closes the old connection.
 CONNECTIONS = 4
 
 UNDELIVERED = 64 << 20  # bytes; the largest packets that may wait in libzmq are a tenth of that
-_OVERHEAD = 256  # bytes that a packet has beside its frames, at most: RFC 23 and 26 of ZeroMQ
+_OVERHEAD = 256  # bytes of a packet besides its frames, at most: RFC 23 and 26 of ZeroMQ
 _LOOK = 1.0  # s
 
 _RECEIVED = struct.Struct("=128xQ")  # <linux/tcp.h>, tcpi_bytes_received of tcp_info
 _UNREAD = struct.Struct("i")  # tcp(7), SIOCINQ
-_EVENT = struct.Struct("=HI")  # zmq_socket_monitor(3): the event, and its value, which is a descriptor
+_EVENT = struct.Struct("=HI")  # zmq_socket_monitor(3): the event, and its value, a descriptor
 _CREDENTIALS = struct.Struct("iII")  # unix(7), SO_PEERCRED: process, user, group
 _numbers = itertools.count()
 
 
-Holder = tuple[str, object]  # who holds a connection, and our own end's address, which tells it from one we made
+Holder = tuple[str, object]  # holder of a connection, and the local address, which excludes connections made here
 
 
 class Gate:
-    """Ends the oldest of more than ``most`` connections of one address, or of one process of this machine.
+    """Ends the oldest connections of one address, or of one process of this machine, if there are more than ``most``.
 
-    Make it before ``listener`` binds, and close it before the listener is closed.
+    Make it before ``listener`` binds, and close it before the listener.
     """
 
     def __init__(
@@ -57,22 +58,22 @@ class Gate:
     ) -> None:
         self._listener = listener
         self._most = most
-        self._open: defaultdict[Holder, list[int]] = defaultdict(list)  # descriptors, the oldest first
+        self._open: defaultdict[Holder, list[int]] = defaultdict(list)  # descriptors, oldest first
         self._holders: dict[int, Holder] = {}
         endpoint = f"inproc://gate-{next(_numbers)}"
         listener.monitor(endpoint, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         self._events = context.socket(zmq.PAIR)
         self._events.linger = 0
-        self._events.rcvhwm = 0  # no limit: libzmq's own thread would wait for this one
+        self._events.rcvhwm = 0  # no limit: with one, libzmq's thread would wait for this thread
         self._events.connect(endpoint)
         self._stop = watch(self._events, self._read)
-        self._taken: dict[int, int] = {}  # bytes, by descriptor
-        self._delivered: Counter[str] = Counter()  # by host, since the last look
+        self._taken: dict[int, int] = {}  # bytes by descriptor
+        self._delivered: Counter[str] = Counter()  # bytes by host since the last check
         self._missing: Counter[str] = Counter()
         self._looking = asyncio.create_task(self._look())
 
     def delivered(self, host: str, size: int) -> None:
-        """A packet of so many bytes of this host arrived whole."""
+        """Account for a complete packet of ``size`` bytes from this host."""
         self._delivered[host] += size + _OVERHEAD
 
     def close(self) -> None:
@@ -93,7 +94,7 @@ class Gate:
                 self._accept(descriptor)
 
     def _accept(self, descriptor: int) -> None:
-        # libzmq may have closed it already, and its number may be another's: then nobody is found, or somebody else.
+        # libzmq may have closed the descriptor, and its number may be reused: then no holder or another one is found.
         with contextlib.suppress(OSError), _duplicate(descriptor) as connection:
             holder = self._holders[descriptor] = _holder(connection)
             self._open[holder].append(descriptor)
@@ -105,7 +106,7 @@ class Gate:
         self._forget(descriptor)
         with contextlib.suppress(OSError), _duplicate(descriptor) as connection:
             if _holder(connection) == holder:
-                connection.shutdown(socket.SHUT_RDWR)  # libzmq hears of it, and lets go
+                connection.shutdown(socket.SHUT_RDWR)  # libzmq sees the end, and closes the connection
 
     async def _look(self) -> None:
         while True:
@@ -139,21 +140,22 @@ class Gate:
 
 
 def _duplicate(descriptor: int) -> socket.socket:
-    """A descriptor of our own for a connection of libzmq's. OSError if it is none."""
+    """A duplicate of the descriptor of a libzmq connection. OSError if the descriptor is no socket."""
     return socket.socket(fileno=os.dup(descriptor))
 
 
 def _taken(connection: socket.socket) -> int:
-    """How many bytes libzmq has taken from a TCP connection: what the kernel still keeps, as much as
-    net.ipv4.tcp_rmem lets it, is no doing of the sender's. OSError if it is not connected."""
+    """The number of bytes libzmq has taken from a TCP connection. OSError if it is not connected.
+
+    The kernel's receive buffer, up to net.ipv4.tcp_rmem, is not counted: the sender is not responsible for it."""
     data = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
     received: int = _RECEIVED.unpack(data)[0]
     unread: int = _UNREAD.unpack(fcntl.ioctl(connection, termios.FIONREAD, bytes(_UNREAD.size)))[0]
-    return received - unread  # counted too low by what came between the two, and right again at the next look
+    return received - unread  # too low by the bytes that came between the two calls; right again at the next check
 
 
 def _holder(connection: socket.socket) -> Holder:
-    """OSError if it is not connected, or nobody can say to whom."""
+    """The holder of a connection. OSError if it is not connected, or its peer cannot be identified."""
     if connection.family == socket.AF_UNIX:
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         process, _, _ = _CREDENTIALS.unpack(credentials)

@@ -1,4 +1,4 @@
-"""Who of a node's peers is there. Pure: told what happened, it knows what follows."""
+"""The presence of a node's peers. Pure: it only follows the events it is given."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 
 class Membership:
-    """``present`` peers said hello and were not lost since; those that ``left`` said goodbye, and nobody waits for
-    them; those ``seen`` were present at some time. ``expected`` are the peers to begin with."""
+    """The peers by state. ``present``: peers that said hello and were not lost since. ``left``: peers that said
+    goodbye; the node does not wait for them. ``seen``: peers that were present once. ``expected``: the first peers."""
 
     def __init__(self, expected: Iterable[str]) -> None:
         self.expected = frozenset(expected)
@@ -29,5 +29,5 @@ class Membership:
 
     @property
     def complete(self) -> bool:
-        """Whether every expected peer was there at some time, or will not come."""
+        """Whether every expected peer was present once, or has left."""
         return self.expected <= self.seen | self.left

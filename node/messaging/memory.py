@@ -1,9 +1,9 @@
-"""The transport of nodes that share a process: no sockets, no threads, time only by asyncio's clock.
+"""The transport of nodes that share a process: no sockets, no threads, only asyncio's clock.
 
-It serves simulations on a virtual clock, and tests. It hands over whole messages, and needs no signs of life, since the
-network knows who lives (`node.messaging.pair` tells what follows). Two things differ from nodes with sockets: a queue
-is never full, so ``send`` waits for nothing, and the timers of a frozen node run on, though nothing reaches or leaves
-it until it is thawed.
+It is for simulations on a virtual clock, and for tests. It delivers whole messages. It needs no beats, since the
+network knows which nodes run (`node.messaging.pair` has the rules). There are two differences to nodes with sockets. A
+queue is never full, so ``send`` never waits. The timers of a frozen node run on, though nothing reaches or leaves the
+node until it is thawed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DEFAULT_TIMEOUTS = Timeouts()
 
 
 class MemoryNetwork:
-    """Connects the transports made from it; ``flow`` gives how each direction between two nodes carries messages."""
+    """Connects the transports made from it. ``flow`` returns the `Flow` of each direction between two nodes."""
 
     def __init__(self, flow: Callable[[str, str], Flow] = lambda source, target: Delay()) -> None:
         self.endpoints: dict[str, MemoryTransport] = {}
@@ -37,12 +37,12 @@ class MemoryNetwork:
     def transport(
         self, node: str, peers: Iterable[str], *, timeouts: Timeouts = _DEFAULT_TIMEOUTS, limits: MessageLimits = LIMITS
     ) -> MemoryTransport:
-        """A transport for ``node``; a node that starts again takes a new one."""
+        """A transport for ``node``. A node that starts again takes a new transport."""
         self.frozen.discard(node)
         return MemoryTransport(self, node, peers, timeouts, limits)
 
     def cut(self, source: str, target: str) -> None:
-        """Let nothing cross from source to target until ``restore``."""
+        """Stop all messages from source to target until ``restore``."""
         if not self.line(source, target).down:
             self.line(source, target).cut()
             self.pair(source, target).update()
@@ -53,7 +53,7 @@ class MemoryNetwork:
             self.pair(source, target).update()
 
     def freeze(self, node: str, frozen: bool) -> None:
-        """Stop a node, or let it go on: nothing reaches or leaves it meanwhile, nor is it met if it begins then."""
+        """Freeze or thaw a node. Nothing reaches or leaves a frozen node. A node that starts frozen meets no peer."""
         (self.frozen.add if frozen else self.frozen.discard)(node)
         if node in self.endpoints:
             self.endpoints[node].freeze(frozen)
@@ -62,7 +62,7 @@ class MemoryNetwork:
         return self.pair(source, target).line_to[target]
 
     def pair(self, one: str, other: str) -> NodePair:
-        """What connects two nodes."""
+        """The pair of two nodes, made at the first call."""
         key = frozenset((one, other))
         if key not in self._pairs:
             lines = {
@@ -94,7 +94,7 @@ class MemoryTransport:
         self._limits = limits
         self._states: dict[str, Literal["unknown", "present", "lost", "left"]] = dict.fromkeys(peers, "unknown")
         self._pairs: dict[str, NodePair] = {}
-        self._waiting: defaultdict[str, list[InFlight]] = defaultdict(list)  # for peers that did not come yet
+        self._waiting: defaultdict[str, list[InFlight]] = defaultdict(list)  # for peers that have not joined yet
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._held_events: list[Event] = []
         self._held_sends: list[tuple[str, InFlight]] = []
@@ -153,7 +153,7 @@ class MemoryTransport:
             pair.update()
 
     def arrive(self, peer: str, in_flight: InFlight) -> None:
-        """A message has crossed the network."""
+        """Take a message that has crossed the network."""
         message = in_flight.message
         if message.kind == FAREWELL:
             self._pairs[peer].part()
@@ -187,7 +187,7 @@ class MemoryTransport:
         self._tell(Lost(peer, reason))
 
     def _give(self, peer: str, in_flight: InFlight) -> None:
-        """Send, or do what shall be done while that cannot be."""
+        """Send the message, hold it while the node is frozen, queue it for a peer that has not joined, or drop it."""
         state = self._states[peer]
         if self.frozen:
             self._held_sends.append((peer, in_flight))

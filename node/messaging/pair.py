@@ -1,13 +1,14 @@
 """Two nodes in one process: the lines between them, and whether they can hear each other.
 
-What a node sees of it is what `node.messaging.association` would let it see over sockets:
+A node sees the same events as `node.messaging.association` would give it over sockets:
 
-- two nodes meet as soon as both have started and a connection between them can be made;
-- a peer that cannot be heard (the link is cut, it is frozen, it ended without a word) is lost after ``lost_after``
-  seconds, with all that is in flight; what was held up for less arrives; a frozen node notices that when it is thawed;
-- nodes that lost each other meet again with the next attempt to connect, of which there is one a second, as TCP repeats
-  a SYN that is not answered (RFC 6298, section 2: 1 s);
-- a node that was restarted is lost and joins in one moment, a node that says goodbye has left.
+- Two nodes meet as soon as both have started and can connect.
+- A peer that cannot be heard (its link is cut, it is frozen, it ended without a goodbye) is lost after ``lost_after``
+  seconds, with all messages in flight. Messages delayed for less arrive. A frozen node notices the loss when it is
+  thawed.
+- Nodes that lost each other meet again at the next attempt to connect. There is one attempt a second, as TCP repeats
+  an unanswered SYN (RFC 6298, section 2: 1 s).
+- A restarted node is lost and joins at the same time. A node that says goodbye has left.
 """
 
 from __future__ import annotations
@@ -25,24 +26,25 @@ ATTEMPTS = 1.0  # s between two attempts to connect
 
 
 class Flow(Protocol):
-    """How bytes cross one direction of a link; times are absolute, in seconds. ``netem.flow`` has one that is TCP's."""
+    """The flow of bytes in one direction of a link. Times are absolute, in seconds. ``netem.flow`` models TCP."""
 
     def open(self, now: float) -> float:
-        """A connection begins; nothing of an earlier one is in flight. Seconds until its first message may leave."""
+        """Begin a connection; nothing of an earlier one is in flight. Return the seconds until the first message may
+        leave."""
 
     def send(self, now: float, size: int) -> float:
-        """When a message of ``size`` bytes has arrived, after all that were sent before it; infinity if the connection
-        has given up."""
+        """Return when a message of ``size`` bytes will have arrived, after all earlier messages. Infinity if the
+        connection has given up."""
 
     def cut(self, now: float) -> None:
-        """From now on nothing crosses."""
+        """Stop all bytes from now on."""
 
     def restore(self, now: float) -> list[float]:
-        """The opposite: when each message in flight arrives."""
+        """Undo ``cut``. Return when each message in flight arrives."""
 
 
 class Delay:
-    """A flow that takes the same time for everything."""
+    """A flow with the same delay for every message."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self._seconds = seconds
@@ -71,14 +73,14 @@ class Delay:
 
 @dataclass(slots=True)
 class InFlight:
-    """A message on its way, and how many bytes it would be on a wire."""
+    """A message in flight, and its size on a wire in bytes."""
 
     message: Message
     size: int
 
 
 class Line:
-    """One direction between two nodes: messages in flight, first in, first out. ``deliver`` takes what arrives."""
+    """One direction between two nodes: messages in flight, first in, first out. ``deliver`` takes those that arrive."""
 
     __slots__ = ("_deliver", "_in_flight", "down", "flow")
 
@@ -89,9 +91,9 @@ class Line:
         self._in_flight: deque[tuple[InFlight, asyncio.TimerHandle | None]] = deque()
 
     def send(self, in_flight: InFlight) -> float:
-        """When it arrives, as things are now."""
+        """Send a message. Return its arrival time in the present state of the link."""
         arrival = self.flow.send(asyncio.get_running_loop().time(), in_flight.size)
-        # Timers of one instant fire in any order; the queue keeps theirs.
+        # Timers of one instant fire in any order; the queue keeps the messages in order.
         self._in_flight.append((in_flight, self._timer(arrival)))
         return arrival
 
@@ -105,7 +107,7 @@ class Line:
         self.reschedule(self.flow.restore(asyncio.get_running_loop().time()))
 
     def reschedule(self, arrivals: Sequence[float]) -> None:
-        """What is in flight arrives at these times; what the flow does not count as such any more, now."""
+        """Set the arrival times of the messages in flight. Messages that the flow counts as arrived arrive now."""
         if not self.down:
             self._stop_timers()
             waiting = [each for each, _ in self._in_flight]
@@ -114,13 +116,13 @@ class Line:
             self._in_flight = deque((each, self._timer(at)) for each, at in zip(waiting, times, strict=True))
 
     def open(self) -> float:
-        """A new connection: what was in flight is gone. Seconds until its first message may leave."""
+        """Open a new connection; drop the messages in flight. Return the seconds until the first message may leave."""
         self._stop_timers()
         self._in_flight.clear()
         return self.flow.open(asyncio.get_running_loop().time())
 
     def drop(self) -> None:
-        """What is in flight is gone."""
+        """Drop the messages in flight."""
         if self._in_flight:
             self.open()
 
@@ -140,35 +142,35 @@ class Line:
 
 
 class End(Protocol):
-    """A node, as a pair knows it."""
+    """A node, as its pair sees it."""
 
     node: str
-    patience: float  # s of silence after which it takes a peer for lost
+    patience: float  # s of silence after which it counts a peer as lost
     frozen: bool
 
     def knows(self, peer: str) -> bool: ...
 
     def meet(self, peer: str, reason: str) -> None:
-        """The peer is there; if it was so before, it is lost first, for this reason."""
+        """Count the peer as present. If it was present before, it is lost first, for this reason."""
 
     def lose(self, peer: str, reason: str) -> None: ...
 
 
 class NodePair:
-    """A pair of nodes; ``line_to`` each, and an ``end`` for each that runs now (None: it does not)."""
+    """A pair of nodes. ``line_to`` holds the line to each node, ``ends`` each node's end (None: it does not run)."""
 
     def __init__(self, lines_to: dict[str, Line]) -> None:
         self.line_to = lines_to
         self.ends: dict[str, End | None] = dict.fromkeys(lines_to)
         self._up = False
         self._joined = False  # the two count each other as present
-        self._met: list[End | None] = []  # who they were when they met
-        self._unaware: list[End] = []  # frozen when they were lost to each other, so that they have not noticed yet
+        self._met: list[End | None] = []  # the ends at the time when they met
+        self._unaware: list[End] = []  # ends that were frozen when the two lost each other and have not noticed yet
         self._since = 0.0  # when they last stopped hearing each other, or lost each other
         self._timer: asyncio.TimerHandle | None = None
 
     def update(self) -> None:
-        """Something has changed: see whether the two can hear each other, and go by that."""
+        """Check after a change whether the two can hear each other, and set the timer for the consequence."""
         up = self._can_hear()
         loop = asyncio.get_running_loop()
         if up != self._up:
@@ -187,11 +189,11 @@ class NodePair:
             self._timer = loop.call_later(self._patience(), self._notice)
 
     def end(self, node: str, farewell: InFlight | None) -> None:
-        """``node`` ends: with a farewell after all that it has sent, or without a word."""
+        """End ``node``, with a farewell after all its messages, or without one."""
         (peer,) = self.line_to.keys() - {node}
         arrival = self.line_to[peer].send(farewell) if farewell is not None and self._joined else None
         if farewell is None:
-            self.line_to[peer].drop()  # what it sent goes with it
+            self.line_to[peer].drop()  # its messages in flight are lost with it
         self.line_to[node].drop()
         self._unaware = [end for end in self._unaware if end.node != node]
         self.ends[node] = None
@@ -199,18 +201,18 @@ class NodePair:
         if self.ends[peer] is None:
             self._stop_timer()
         elif arrival is not None and arrival < math.inf and self._timer is not None:
-            # Should the farewell not arrive after all, silence is noticed.
+            # If the farewell does not arrive, the peer is lost for its silence.
             self._stop_timer()
             self._timer = asyncio.get_running_loop().call_at(arrival + self._patience(), self._lose)
 
     def stall(self) -> None:
-        """A connection has given up: the two lose each other, and connect again."""
+        """Handle a connection that has given up: the two lose each other, and connect again."""
         if self._timer is None:
             self._since = asyncio.get_running_loop().time()
             self._timer = asyncio.get_running_loop().call_later(self._patience(), self._reconnect)
 
     def part(self) -> None:
-        """A farewell has arrived."""
+        """End the association of the two: a farewell has arrived."""
         self._joined = False
         self._stop_timer()
 
@@ -252,7 +254,7 @@ class NodePair:
         self._tell_silence(silence)
 
     def _notice(self) -> None:
-        """Nodes that were frozen have heard nothing since they were thawed."""
+        """Tell nodes that were frozen of the loss: they have heard nothing since they were thawed."""
         self._timer = None
         self._tell_silence(self._patience())
 

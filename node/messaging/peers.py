@@ -1,4 +1,4 @@
-"""All peers of one node: queues, events, the passing of time. No sockets: a transport sends and receives the frames."""
+"""All peers of one node: queues, events and timers. No sockets: a transport sends and receives the frames."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from node.messaging.wire import Buffer, Message, MessageLimits, encode
 
 
 class Peers:
-    """The associations of ``node``. ``attend`` is the transport's: it carries out what one association wants, that is
-    opens a connection anew and sends what can be sent."""
+    """The associations of ``node``. ``attend`` is the transport's. It does the work of one association: it opens a new
+    connection if needed, and sends the packets that the connection takes."""
 
     def __init__(
         self,
@@ -51,14 +51,14 @@ class Peers:
                 await self._progress.wait()
 
     def hear(self, peer: str, frames: Sequence[Buffer]) -> None:
-        """A packet from ``peer`` arrived."""
+        """Handle a packet that arrived from ``peer``."""
         association = self.associations[peer]
         self._tell(association.receive(frames, asyncio.get_running_loop().time()))
         if association.reopen:
             self._attend(association)
 
     def taken(self, association: Association) -> None:
-        """The connection took the packet that ``association.outbound.peek`` gave."""
+        """Account for the packet from ``association.outbound.peek``: the connection took it."""
         association.taken(asyncio.get_running_loop().time())
         self._progress.set()
 
@@ -69,7 +69,7 @@ class Peers:
         return [row for association in self.associations.values() for row in association.traffic()]
 
     async def stop(self, flush: float | None) -> None:
-        """Pay no more attention to anybody; see `node.messaging.transport.Transport.close`."""
+        """Stop the timers, after a goodbye if ``flush`` is given. See `node.messaging.transport.Transport.close`."""
         if flush is not None:
             await self._say_goodbye(flush)
         if self._ticking is not None:
@@ -87,7 +87,7 @@ class Peers:
                     await self._progress.wait()
 
     def _put(self, association: Association, outgoing: Outgoing, replace: bool) -> bool:
-        """Whether the message could be queued, or dropped because the peer is away."""
+        """Queue the message, or drop it if the peer is away. Return False if the queue is full."""
         if not replace and association.state in ("unknown", "present") and not association.outbound.room:
             return False
         self._tell(association.put(outgoing, replace=replace))
@@ -105,7 +105,7 @@ class Peers:
         while True:
             await asyncio.sleep(self._interval)
             now = loop.time()
-            # A node that was frozen or starved must not take its own silence for that of its peers.
+            # A node that was frozen or starved must not count that time as silence of its peers.
             stalled, last = max(0.0, now - last - 2 * self._interval), now
             for association in self.associations.values():
                 self._tell(association.tick(now, stalled))

@@ -1,6 +1,6 @@
-"""What both planes need of ZeroMQ: sockets that an asyncio loop watches, CURVE, and who may pass.
+"""ZeroMQ for the control plane and the data plane: sockets in an asyncio loop, CURVE, and authentication.
 
-Contexts have threads and do not survive a fork, so nothing here makes one at import.
+Contexts have threads and do not survive a fork, so this module creates none at import.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ _LONGEST_SOCKET_PATH = 107  # bytes, unix(7)
 
 
 def watch(socket: zmq.Socket[bytes], ready: Callable[[], None]) -> Callable[[], None]:
-    """Call ``ready`` once, and whenever the socket may have become readable or writable; returns what stops that.
+    """Call ``ready`` once, and whenever the socket may have become readable or writable. Return a function that stops
+    the calls.
 
-    A ZeroMQ descriptor tells of changes, not of states (zmq_getsockopt(3), ZMQ_FD): ``ready`` must read, and write what
-    it has, until the socket refuses; and a write may swallow the news of something to read, so that who does both on
-    one socket reads again after each write.
+    A ZeroMQ descriptor is edge-triggered (zmq_getsockopt(3), ZMQ_FD). So ``ready`` must read, and write its data, until
+    the socket refuses. A write may consume the notification of readable data. Code that does both on one socket must
+    read again after each write.
     """
     loop = asyncio.get_running_loop()
     descriptor: int = socket.getsockopt(zmq.FD)  # type: ignore[assignment]
 
     def run() -> None:
         if not socket.closed:
-            socket.getsockopt(zmq.EVENTS)  # takes note of the news, or the descriptor would stay readable
+            socket.getsockopt(zmq.EVENTS)  # processes the notification, or the descriptor would stay readable
             ready()
 
     def stop() -> None:
@@ -48,30 +49,30 @@ def watch(socket: zmq.Socket[bytes], ready: Callable[[], None]) -> Callable[[], 
 
 
 def set_client_keys(socket: zmq.Socket[bytes], keys: Keypair, server: str) -> None:
-    """Make a socket that is to connect prove ``keys`` and accept the server with this public key only."""
+    """Make a client socket prove ``keys`` and accept only the server with this public key. Call it before connect."""
     socket.curve_publickey = keys.public.encode()
     socket.curve_secretkey = keys.secret.encode()
     socket.curve_serverkey = server.encode()
 
 
 def set_server_keys(socket: zmq.Socket[bytes], keys: Keypair) -> None:
-    """Make a socket that is to bind admit CURVE clients only; who they may be is the `Authenticator`'s to say."""
+    """Make a server socket admit CURVE clients only. The `Authenticator` decides which. Call it before bind."""
     socket.curve_server = True
     socket.curve_publickey = keys.public.encode()
     socket.curve_secretkey = keys.secret.encode()
 
 
 class Authenticator:
-    """Answers ZeroMQ's authentication requests in one context: only clients with a listed key pass.
+    """Answers ZeroMQ's authentication requests in one context. Only clients with a listed key are admitted.
 
-    Every frame from a client that passed carries its name (`sender`). There must be one before a server socket of
-    the context binds: without one, libzmq admits every client that has any key.
+    Every frame from an admitted client carries its name (`sender`). Make the authenticator before a server socket of
+    the context binds: without it, libzmq admits every client that has any key.
     """
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], names: Mapping[str, str]) -> None:
         """``names`` maps public keys (Z85) to the names of their holders."""
         self._names = dict(names)
-        self._refused: set[bytes] = set()  # keys of strangers, who try again and again but are reported once
+        self._refused: set[bytes] = set()  # unknown keys; their clients try again and again, but are reported once
         self._socket = context.socket(zmq.REP)
         self._socket.linger = 0
         self._socket.bind(_ZAP_ENDPOINT)
@@ -103,10 +104,10 @@ def sender(frame: zmq.Frame) -> str:
 
 
 class Endpoint:
-    """Where the control plane is, in words that libzmq takes, however long the path of an ``ipc://`` endpoint.
+    """The address of the control plane for libzmq, for any length of the path of an ``ipc://`` endpoint.
 
-    A path too long for a unix socket (107 bytes) is reached through the descriptor of its folder, which must stay open
-    as long as the socket may connect: ``close`` it after the socket.
+    A path too long for a unix socket (107 bytes) is reached through the descriptor of its folder. The descriptor must
+    stay open as long as the socket may connect: ``close`` it after the socket.
     """
 
     def __init__(self, endpoint: str) -> None:
@@ -118,7 +119,7 @@ class Endpoint:
             self.address = f"ipc:///proc/self/fd/{self._folder}/{self._path.name}"
 
     def remove(self) -> None:
-        """Remove the file of a socket that was bound here, if it has one."""
+        """Remove the file of the socket that was bound to this address, if there is one."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 

@@ -1,10 +1,10 @@
-"""One direction between two nodes: messages cut into packets, and packets put together again. No sockets, no clock.
+"""One direction between two nodes: messages are split into packets and reassembled. No sockets, no clock.
 
-The body of a message travels in pieces, since a peer is known to live only by what arrives of it.
+The body of a message is sent in pieces, since a peer counts as alive only while its packets arrive.
 
-A *stream* is the packets of one connection, numbered from 0, which is always a hello. Whoever opens a connection anew
-begins a stream with a higher number, so that what an old connection still delivers is not mistaken for the new one's;
-a number that is missing means that something was lost with a connection.
+A *stream* is the packets of one connection, numbered from 0. Packet 0 is always a hello. Each new connection begins a
+stream with a higher number, so that late packets of an old connection are recognised. A missing packet number means
+that packets were lost with a connection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from node.messaging.wire import Buffer, Header, Message, MessageLimits, assemble
 
 QUEUE_MESSAGES = 32
 QUEUE_BYTES = 1 << 28
-KINDS = 64  # of messages of one peer; an algorithm has ten
+KINDS = 64  # kinds of messages of one peer; an algorithm has ten
 
 
 class StreamBroken(Exception):  # noqa: N818 - what happened, not somebody's mistake
@@ -32,7 +32,7 @@ class StreamBroken(Exception):  # noqa: N818 - what happened, not somebody's mis
 
 @dataclass(frozen=True, eq=False)
 class Outgoing:
-    """An encoded message on its way; the frames are shared by all peers it goes to."""
+    """An encoded message in a queue. All its receivers share the frames."""
 
     kind: str
     header: bytes
@@ -45,7 +45,7 @@ class Outgoing:
 
 @dataclass(frozen=True)
 class Sent:
-    """A packet that the connection took: what to count, and whether a message is complete with it."""
+    """A packet that the connection took: its kind and size in bytes, and whether it completes a message."""
 
     kind: str
     size: int
@@ -53,13 +53,13 @@ class Sent:
 
 
 class Outbound:
-    """What goes to one peer: a queue of messages, and the packets of the current stream.
+    """The direction to one peer: a queue of messages, and the packets of the current stream.
 
-    ``piece`` is how many seconds a piece of a body may take; ``hello`` makes what a hello says, when it is sent.
+    ``piece`` is how many seconds a piece of a body may take. ``hello`` makes the content of a hello when it is sent.
     """
 
     def __init__(self, piece: float, hello: Callable[[], bytes]) -> None:
-        # Numbers of a restarted node are unlikely to be those of its predecessor.
+        # A restarted node is unlikely to reuse the stream numbers of its predecessor.
         self.stream = secrets.randbelow(1 << 31)
         self.greeted = False  # whether the connection took this stream's hello
         self.chunk = ChunkSize(piece)
@@ -74,7 +74,7 @@ class Outbound:
         self._built: tuple[list[Buffer], Sent, int | None] | None = None
 
     def open(self) -> None:
-        """Begin a new stream; a message that was under way begins anew."""
+        """Begin a new stream. A message that was partly sent begins anew."""
         self.stream += 1
         self._number = 0
         self.greeted = False
@@ -87,8 +87,10 @@ class Outbound:
         self._queued_bytes += message.size
 
     def withdraw(self, kind: str | None = None) -> int:
-        """Take messages of this kind, or all, out of the queue, but not one that is under way when a kind is given;
-        returns how many."""
+        """Remove messages of this kind, or all, from the queue. Return the number removed.
+
+        With a kind, a message that is partly sent stays.
+        """
         if kind is None:
             self._offset = self._built = None
         under_way = self._queue[0] if self._offset is not None or (self._built is not None and self._queue) else None
@@ -112,7 +114,7 @@ class Outbound:
             self._own.append(PacketType.BEAT)
 
     def close(self) -> None:
-        """Say goodbye when everything queued is sent."""
+        """Send a goodbye after all queued messages."""
         self._closing = True
 
     def peek(self) -> list[Buffer] | None:
@@ -122,7 +124,7 @@ class Outbound:
         return None if self._built is None else self._built[0]
 
     def taken(self) -> Sent:
-        """The connection took the packet that `peek` gave."""
+        """Account for the packet from `peek`: the connection took it."""
         if self._built is None:
             raise RuntimeError("no packet was peeked at")
         _, sent, self._offset = self._built
@@ -142,7 +144,7 @@ class Outbound:
         return sent
 
     def _build(self) -> tuple[list[Buffer], Sent, int | None] | None:
-        """The packet's frames, what it will count as, and the offset after it."""
+        """The frames of the next packet, its `Sent` record, and the offset after it."""
         if self._own or (self._closing and not self._queue):
             type = self._own[0] if self._own else PacketType.GOODBYE
             frame = self._prefix(type) + (self._hello() if type is PacketType.HELLO else b"")
@@ -165,12 +167,12 @@ class Outbound:
 
 
 class Inbound:
-    """What comes from one peer: the stream that counts, and the one message that is being put together."""
+    """The direction from one peer: the current stream, and the one message that is being reassembled."""
 
     def __init__(self, peer: str, limits: MessageLimits) -> None:
         self.stream: int | None = None
         self.latest = -1  # the highest stream seen, open or not
-        self.kind = "unknown"  # of the message that the last packet belonged to
+        self.kind = "unknown"  # the kind of the message of the last packet
         self._kinds: set[str] = set()
         self._peer = peer
         self._limits = limits
@@ -180,21 +182,21 @@ class Inbound:
         self._filled = 0
 
     def accept(self, stream: int) -> None:
-        """A hello was heard: this stream counts from now on."""
+        """Make this stream the current one: its hello arrived."""
         self.stream = self.latest = stream
         self._number = 1
         self._drop()
 
     def close(self) -> None:
-        """Nothing counts until the next hello."""
+        """Ignore all packets until the next hello."""
         self.stream = None
         self._drop()
 
     def take(self, packet: Packet) -> Message | None:
-        """The message that is complete with this packet of the current stream, if one is.
+        """Take a packet of the current stream. Return the message that it completes, else None.
 
-        WireError for a packet or message that is wrong (the rest of that message is then passed over); StreamBroken if
-        packets are missing before this one.
+        WireError for a wrong packet or message; the rest of that message is then ignored. StreamBroken if packets are
+        missing before this one.
         """
         if packet.number != self._number:
             raise StreamBroken(f"packet {packet.number} where {self._number} was due")
@@ -219,7 +221,7 @@ class Inbound:
         if header.kind not in self._kinds and len(self._kinds) == KINDS:
             raise WireError(f"message {header.kind!r} is of one more than {KINDS} kinds")
         try:
-            self._body = np.empty(header.body_size, np.uint8)  # takes memory as it is filled
+            self._body = np.empty(header.body_size, np.uint8)  # the kernel gives memory as the body is filled
         except MemoryError:
             raise WireError(f"message {header.kind!r}: no memory for a body of {header.body_size} bytes") from None
         self._kinds.add(header.kind)
@@ -243,5 +245,5 @@ class Inbound:
         return assemble(header, body.data)
 
     def _drop(self) -> None:
-        """Let go of the message that is being put together."""
+        """Drop the message that is being reassembled."""
         self._header, self._body = None, np.empty(0, np.uint8)

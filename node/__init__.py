@@ -1,1 +1,1 @@
-"""What runs inside every node. `role` is what an algorithm sees; `assignment` is what a node is told."""
+"""The program inside every node. `role`: the interface of algorithms. `assignment`: a node's configuration."""

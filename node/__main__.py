@@ -1,4 +1,4 @@
-"""``python -m node ASSIGNMENT.json``: be one node, in a container or on a board."""
+"""``python -m node ASSIGNMENT.json``: run one node, in a container or on a board."""
 
 from __future__ import annotations
 

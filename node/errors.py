@@ -1,15 +1,15 @@
-"""What can go wrong in a node.
+"""The errors of a node.
 
 NodeError
 ├── AssignmentError      an assignment that cannot be used; the message names the field
-├── WireError            bytes that are not a message, or a message too large: the fault of whoever made them
+├── WireError            bytes that are not a message, or a message too large: the fault of their sender
 ├── TransportError       this node cannot use its own data plane
-├── ControlError         the orchestrator cannot be reached, has fallen silent, or somebody else claims a node's name
+├── ControlError         the orchestrator cannot be reached, has fallen silent, or another process claims a node's name
 ├── CheckpointError      a checkpoint that cannot be read; the message names the file
 ├── Terminated           SIGTERM came from outside the run
-└── ConfinementError     nodes could not live in a file tree of their own; the message names the file
+└── ConfinementError     nodes cannot run in a private file tree; the message names the file
 
-Finished is no error: it unwinds a role whose run is over.
+Finished is not an error: it unwinds a role whose run is over.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class CheckpointError(NodeError):
 
 
 class Terminated(NodeError):  # noqa: N818 - what happened to the node
-    """SIGTERM came, which the orchestrator does not send: the node ends as if it had crashed."""
+    """SIGTERM arrived. The orchestrator does not send it, so the node ends as if it had crashed."""
 
 
 class ConfinementError(NodeError):
-    """Nodes could not live with no more rights than they need."""
+    """Nodes cannot run with only the rights they need."""
 
 
 class Finished(Exception):  # noqa: N818 - control flow, like StopIteration

@@ -1,4 +1,4 @@
-"""Parameters that carry what they may be: frozen dataclasses whose fields are checked as they are made."""
+"""Parameters with their allowed values: frozen dataclasses whose fields are checked at construction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 @dataclass(frozen=True)
 class Between:
-    """The numbers a parameter may be; `above` leaves `low` itself out. `none` also allows None."""
+    """The numbers allowed for a parameter. `above` excludes `low`, `below` excludes `high`. `none` allows None."""
 
     kind: type[int] | type[float]
     low: float
@@ -39,7 +39,7 @@ class Between:
 
 @dataclass(frozen=True)
 class OneOf:
-    """The words a parameter may be, or, with `number`, a number instead of a word."""
+    """The words allowed for a parameter. `number` also allows numbers."""
 
     words: tuple[str, ...]
     number: Between | None = None
@@ -91,17 +91,17 @@ def flag(default: bool) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """Parameters whose fields carry what they may be (`metadata["allowed"]`).
+    """Parameters whose fields carry their allowed values (`metadata["allowed"]`).
 
-    A kind with a field `profile` gives in ``profiles`` what each profile sets instead of the fields' defaults, see
-    `read_parameters`. Raises ValueError naming the field, the value and what is allowed.
+    A class with a field `profile` lists in ``profiles`` the values that each profile sets instead of the fields'
+    defaults, see `read_parameters`. Raises ValueError naming the field, the value and the allowed values.
     """
 
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     @property
     def edge_rounds(self) -> int:
-        """How many rounds an edge makes with its devices within one round of the run."""
+        """The number of rounds that an edge makes with its devices within one round of the run."""
         return 1
 
     def __post_init__(self) -> None:
@@ -112,7 +112,7 @@ class Parameters:
 
 
 def _shown(value: object) -> str:
-    """A value in the spelling of the scenario, in which it was written."""
+    """A value in the spelling of a scenario file."""
     words = {type(None): "nothing", bool: str(value).lower(), dict: "a mapping", list: "a list"}
     return words.get(type(value)) or (repr(value) if isinstance(value, str | int | float) else str(value))
 
@@ -121,10 +121,10 @@ P = TypeVar("P", bound=Parameters)
 
 
 def read_parameters(kind: type[P], values: Mapping[str, Any], beside: Sequence[str] = ()) -> P:
-    """Make the parameters `kind` from a scenario's mapping; what it leaves out is its profile's, else the default.
+    """Make the parameters `kind` from a scenario's mapping. A missing value is that of the profile, else the default.
 
-    Raises ValueError for a key it does not have (with the nearest name and the allowed ones) or a value out of range.
-    ``beside``: keys that may stand next to the parameters, and so may be what was meant.
+    Raises ValueError for an unknown key (with the nearest name and the allowed names) or a value out of range.
+    ``beside``: keys that are valid next to the parameters, so the error may suggest them.
     """
     own = [entry.name for entry in fields(kind)]
     known = [*beside, *own]

@@ -1,4 +1,4 @@
-"""What this process uses, read from /proc (proc(5))."""
+"""Resource usage of this process, read from /proc (proc(5))."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 def processor_seconds() -> float:
-    """Processor time of all threads so far."""
+    """Processor time of all threads so far, in seconds."""
     return time.process_time()
 
 
 def resident_bytes() -> int:
-    """Resident set size, pages shared with other processes included; 0 where there is no /proc."""
+    """Resident set size in bytes, with pages shared with other processes. 0 if there is no /proc."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
@@ -21,7 +21,7 @@ def resident_bytes() -> int:
 
 
 def proportional_bytes() -> int | None:
-    """Proportional set size, in which a page that n processes share counts 1/n; None where the kernel does not say.
+    """Proportional set size in bytes: a page that n processes share counts 1/n. None if the kernel does not tell it.
 
     Takes milliseconds in a large process.
     """

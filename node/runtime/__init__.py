@@ -1,1 +1,1 @@
-"""What a role runs on: computing at the hardware's speed, turns at the processors, checkpoints, the virtual clock."""
+"""The runtime of a role: computing at the hardware's speed, turns at the processors, checkpoints, the virtual clock."""

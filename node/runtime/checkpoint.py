@@ -1,10 +1,11 @@
-"""What a coordinator keeps on disk to go on after a restart: one file, replaced as a whole, in the codec of messages.
+"""Checkpoints: the state from which a coordinator continues after a restart. One file, replaced as a whole.
 
-The file holds ``EBCP``, the version of this format (32 bits), the lengths of header and body (64 bits each), all
-unsigned and big endian; the SHA-256 digest of everything else in the file; header and body. Version 0 had no digest.
+The file holds ``EBCP``, the version of this format (32 bits), and the lengths of header and body (64 bits each), all
+unsigned and big endian. Then follow the SHA-256 digest of everything else in the file, and header and body in the codec
+of messages. Version 0 had no digest.
 
-A file is loaded whole and unchanged or not at all. One whose tensors are not finite is not loaded either: the training
-had diverged when it was written, and a node that went on from there would never come back.
+A file is loaded only if it is complete and unchanged. A file with tensors that are not finite is not loaded: the
+training had diverged when it was written, and would not recover from it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from node.errors import CheckpointError, WireError
 from node.messaging.wire import Buffer, Message, MessageLimits, Tensor, decode, encode
 
 _PREFIX = struct.Struct(">4sIQQ")
-_START = _PREFIX.size + hashlib.sha256().digest_size  # of the header
+_START = _PREFIX.size + hashlib.sha256().digest_size  # offset of the header
 _MAGIC = b"EBCP"
 _VERSION = 1
 _LIMITS = MessageLimits(body=1 << 40, header=1 << 30, tensors=1 << 20)
@@ -43,14 +44,14 @@ def checkpoint_path(directory: str | Path, node: str) -> Path:
 
 
 def packed(node: str, round: int, tensors: Mapping[str, Tensor], fields: Mapping[str, Any]) -> list[Buffer]:
-    """Header and body of a file. The tensors are copied."""
+    """The header and body of a checkpoint file. The tensors are copied."""
     return list(encode(Message("checkpoint", node, round, dict(fields), dict(tensors)), _LIMITS))
 
 
 def write(path: Path, pieces: Sequence[Buffer]) -> None:
-    """Replace the file at ``path`` in one step (rename(2)): a crash leaves the old one or the new one, never half.
+    """Replace the file at ``path`` atomically (rename(2)): a crash leaves the old file or the new one.
 
-    ``pieces`` are what `packed` gave.
+    ``pieces`` are the result of `packed`.
     """
     header, body = pieces[0], pieces[1] if len(pieces) > 1 else b""
     prefix = _PREFIX.pack(_MAGIC, _VERSION, len(header), len(body))
@@ -65,10 +66,10 @@ def write(path: Path, pieces: Sequence[Buffer]) -> None:
 
 
 def load(path: Path, last_round: int | None = None) -> Checkpoint | None:
-    """Read the file at ``path``; None if there is none.
+    """Read the file at ``path``. None if it does not exist.
 
-    CheckpointError if it is not a checkpoint, is damaged or of another version, holds a round after the run's
-    ``last_round``, or tensors that are not finite.
+    CheckpointError if the file is not a checkpoint, is damaged, is of another version, holds a round after the run's
+    ``last_round``, or holds tensors that are not finite.
     """
     try:
         data = memoryview(path.read_bytes())
@@ -97,7 +98,7 @@ def _read(data: memoryview) -> Message:
     header, body = data[_START : _START + header_size], data[_START + header_size :]
     if _digest(data[: _PREFIX.size], header, body) != data[_PREFIX.size : _START]:
         raise WireError("damaged: its content is not what was written")
-    return decode([header, bytearray(body)], _LIMITS)  # a copy, so that tensors are aligned
+    return decode([header, bytearray(body)], _LIMITS)  # the copy aligns the tensors
 
 
 def _digest(*pieces: Buffer) -> bytes:
@@ -114,7 +115,7 @@ def _check_finite(message: Message) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the rename itself durable (fsync(2))."""
+    """Make the rename durable (fsync(2))."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""An asyncio event loop on a virtual clock: when nothing is ready, time jumps to the next timer.
+"""An asyncio event loop on a virtual clock. When nothing is ready, time jumps to the next timer.
 
-Code that knows time only through asyncio runs unchanged on it, and as fast as its work allows; a wait of an hour
-costs nothing. If nothing is ready and no timer is set, nobody can ever go on: that is a deadlock, and an error.
+Code that knows time only through asyncio runs on it unchanged, and as fast as its work allows. A wait of an hour
+costs nothing. If nothing is ready and no timer is set, no task can ever continue. That is a deadlock, and an error.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ NAMED = 20  # tasks that a deadlock names
 
 
 class DeadlockError(RuntimeError):
-    """Every coroutine waits and no timer is set; the message names who waits for what."""
+    """Every task waits and no timer is set. The message names the tasks and the places where they wait."""
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Never sleeps: where the loop would wait for a timer, it moves the clock there."""
+    """A selector that never sleeps. Instead of waiting for a timer it advances the clock to it."""
 
     def __init__(self, stuck: Callable[[], None]) -> None:
         super().__init__()
@@ -43,12 +43,14 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """The loop; ``time()`` starts at 0 and is exact. ``on_deadlock``, if given, is told who waits for what, and may end
-    the waiting; otherwise DeadlockError is raised.
+    """The event loop. ``time()`` starts at 0 and is exact.
 
-    What happens outside is in no hurry for it: a descriptor that becomes ready is heard without time going on, but time
-    does not wait for it. What is given to a thread (``run_in_executor``, ``asyncio.to_thread``) is therefore done at
-    once, in no virtual time: else the load of the host would decide how far time jumps meanwhile.
+    At a deadlock ``on_deadlock``, if set, is called with the list of waiting tasks, and may end their waits. Otherwise
+    DeadlockError is raised.
+
+    A descriptor that becomes ready is handled in no virtual time, but time does not wait for descriptors. So work for a
+    thread (``run_in_executor``, ``asyncio.to_thread``) is done at once, in no virtual time: else the load of the host
+    would decide how far time jumps meanwhile.
     """
 
     def __init__(self) -> None:
@@ -60,7 +62,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._jumping.now
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Do it here and now."""
+        """Call ``func`` at once, in this thread."""
         done: asyncio.Future[T] = self.create_future()
         try:
             done.set_result(func(*args))
@@ -85,10 +87,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtual(main: Coroutine[Any, Any, T], loop: VirtualLoop | None = None) -> T:
-    """``asyncio.run`` on a virtual clock; ``loop`` for whoever wants to look at it before.
+    """``asyncio.run`` on a virtual clock. ``loop``: a loop that the caller prepared.
 
-    Python looks for cycles of garbage less often meanwhile: among the objects of thousands of nodes, which all stay
-    alive, that would take more time than everything else.
+    The garbage collector runs less often meanwhile. The objects of thousands of nodes all stay alive, and searching
+    them for cycles would take more time than everything else.
     """
     usual = gc.get_threshold()
     gc.set_threshold(*COLLECT)

@@ -1,7 +1,7 @@
-"""Where heavy work runs: one worker thread per node, each step stretched to the node's hardware.
+"""Heavy work: one worker thread per node, and each step stretched to the speed of the node's hardware.
 
-A step that took c seconds of processor time lasts c / s on a node of speed s. If the host was too busy to keep this,
-that is told as an *overrun*; a step is never silently slower.
+A step that took c seconds of processor time lasts c / s seconds on a node of speed s. If the host was too busy for
+this, the node reports an *overrun*. A step is never slower without a report.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from node.assignment import Hardware
 from node.messaging.control import Reporter
 from node.runtime.turns import TURN, Turn, take_long_turns
 
-Mode = Literal["train", "classifier", "evaluate", "other"]  # "classifier": training of nothing but it
+Mode = Literal["train", "classifier", "evaluate", "other"]  # "classifier": training of the classifier only
 
-OVERRUN_SHARE = 0.1  # of a step's time that it may be late
-OVERRUN_SECONDS = 0.02  # and beside it, for the host's own scheduling
+OVERRUN_SHARE = 0.1  # fraction of a step's time by which it may be late
+OVERRUN_SECONDS = 0.02  # further seconds by which it may be late, for the host's scheduling
 
 
 class Compute(Protocol):
-    """Runs a step of heavy work. ``samples``: how many samples it processes, for whoever models its time instead."""
+    """Runs steps of heavy work. ``samples``: the samples that a step processes, for implementations that model time."""
 
     async def run(self, fn: Callable[..., Any], args: tuple[Any, ...], samples: int, mode: Mode) -> Any:
-        """The result of ``fn(*args)``; what it raises is raised here."""
+        """Run ``fn(*args)``. Return its result or raise its error."""
 
     async def aside(self, fn: Callable[..., None], *args: Any) -> None:
-        """Do ``fn(*args)``, something of the runtime's own such as writing to disk, in no time of the node's."""
+        """Run ``fn(*args)``, work of the runtime such as writing to disk. It takes none of the node's modelled time."""
 
 
 class WorkerCompute:
-    """Runs steps one after the other in a thread, each when it is this node's ``turn``, where nodes take turns.
+    """Runs steps one after the other in a thread. With a ``turn``, each step waits for this node's turn.
 
-    ``slow`` is a factor on the speed that faults may set.
+    ``slow`` is a factor on the speed, which faults may set.
     """
 
     def __init__(self, hardware: Hardware, reporter: Reporter, turn: Turn | None = None) -> None:
@@ -68,22 +68,22 @@ class WorkerCompute:
         await asyncio.to_thread(fn, *args)
 
     async def _share(self) -> None:
-        """Beside a step: should it last longer than a turn, it goes on without."""
+        """Give back the turn of a step that lasts longer than a turn. The step goes on without it."""
         while self._turn is not None:
             await asyncio.sleep(TURN)
             self._turn.give_back(after=TURN)
 
     def thaw(self) -> None:
-        """The process was frozen until now (SIGCONT): the step under way is late through no fault of the host."""
+        """Note that the process was frozen until now (SIGCONT): the current step is late, but the host is not slow."""
         self._frozen += 1
 
     def close(self) -> None:
-        """End without waiting for a step that still runs."""
+        """Close without waiting for a step that still runs."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def stretched(processor: float, speed: float | None, slow: float) -> float | None:
-    """Seconds that a step of ``processor`` seconds shall last; None if the host's own time is right."""
+    """The seconds that a step of ``processor`` seconds must last. None for the host's own speed."""
     if speed is None and slow == 1.0:
         return None
     return processor / ((speed or 1.0) * slow)
@@ -96,7 +96,7 @@ def is_overrun(asked: float, taken: float) -> bool:
 def _measured(
     fn: Callable[..., Any], args: tuple[Any, ...], turn: AbstractContextManager[None]
 ) -> tuple[Any, float, float]:
-    """The result, and the processor's and the clock's seconds it took; waiting for the turn is among the latter."""
+    """The result, its processor seconds, and its wall-clock seconds with the wait for the turn."""
     processor, clock = time.thread_time(), time.perf_counter()
     with turn:
         result = fn(*args)

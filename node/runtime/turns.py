@@ -1,9 +1,9 @@
-"""How the nodes of one host take turns at its processors: long ones, and no more at a time than it has processors.
+"""Turns of the nodes of one host at its processors. Turns are long, and at most one node per processor has one.
 
-Many nodes that compute at once on few processors push each other's data out of the caches: ten that took turns of 3 ms
-needed 30 to 36 ms of processor for a training of 24. Two things help. A computing thread asks the scheduler for long
-turns. But each message that wakes some other thread ends such a turn, and then the scheduler picks whoever waited
-longest; so nodes also wait for one another before they compute.
+Many nodes that compute at once on few processors evict each other's data from the caches: ten nodes with turns of 3 ms
+needed 30 to 36 ms of processor time for a training of 24 ms. Two measures help. A computing thread asks the scheduler
+for long turns. But each message that wakes another thread ends such a turn, and the scheduler then picks the thread
+that waited longest. So nodes also wait for each other before they compute.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import threading
 import time
 
 TURN = 0.1  # s, the longest that Linux grants
-_LOOK = 0.005  # s between two looks at a semaphore, where the C library cannot wait on a steady clock
-PATIENCE = 1.0  # s; a waiting node then computes beside the others, as it does without turns
+_LOOK = 0.005  # s between two polls of a semaphore, if the C library cannot wait on a monotonic clock
+PATIENCE = 1.0  # s; then a waiting node computes concurrently with the others, as without turns
 
 
 class Turns:
-    """The turns of all nodes that will be forked from the process that makes this."""
+    """The turns of all nodes that will be forked from the process that creates this object."""
 
     def __init__(self, at_once: int) -> None:
         self._free = Semaphore(at_once)
@@ -32,22 +32,22 @@ class Turns:
 
 
 class Turn:
-    """One node's, entered by the thread that computes. Who forked the node gives it back for it if the node is
-    killed or stopped in between.
+    """The turn of one node, entered by the computing thread. If the node is killed or stopped meanwhile, the process
+    that forked it gives the turn back.
 
-    Whoever computes for long keeps it for `TURN` only, and goes on without: nobody waits for a long step of another.
-    Should a node be killed in the very moment between taking a turn and noting that, one turn is lost, and should it be
-    stopped while it gives one back, one may be there twice: others then wait for `PATIENCE` or compute side by side.
+    A long step keeps the turn for `TURN` only and goes on without it, so no node waits for a long step of another.
+    If a node is killed between taking a turn and noting it, one turn is lost. If a node is stopped while it gives a
+    turn back, the turn may exist twice. Other nodes then wait for `PATIENCE`, or compute concurrently.
     """
 
     def __init__(self, free: Semaphore) -> None:
         self._free = free
-        self._held = mmap.mmap(-1, 1)  # shared with who forks the node
+        self._held = mmap.mmap(-1, 1)  # shared with the process that forks the node
         self._changing = threading.Lock()
         self._since = 0.0
 
     def __enter__(self) -> None:
-        """Wait until fewer nodes compute than the host has processors, for `PATIENCE` at most."""
+        """Wait until fewer nodes compute than the host has processors, for `PATIENCE` s at most."""
         if self._free.acquire(PATIENCE):
             self._since = time.monotonic()
             self._held[0] = 1
@@ -56,7 +56,7 @@ class Turn:
         self.give_back()
 
     def give_back(self, after: float = 0.0) -> None:
-        """If it is held, and has been for ``after`` s: let the next one compute."""
+        """Give the turn to the next node, if this node has held it for ``after`` s."""
         with self._changing:
             if self._held[0] and time.monotonic() - self._since >= after:
                 self._held[0] = 0
@@ -64,20 +64,20 @@ class Turn:
 
 
 class Semaphore:
-    """Of POSIX (sem_overview(7)), in memory shared with forked processes. Python's own wants a file system for it."""
+    """A POSIX semaphore (sem_overview(7)) in memory shared with forked processes. Python's needs a file system."""
 
-    SIZE = 32  # bytes; sizeof(sem_t) where it is largest
+    SIZE = 32  # bytes; the largest sizeof(sem_t) of any platform
 
     def __init__(self, value: int) -> None:
         self._memory = mmap.mmap(-1, self.SIZE)
         self._address = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(self._memory)))
         self._library = ctypes.CDLL(None)
         self._library.sem_init(self._address, 1, value)
-        # On a clock that nobody sets: the other one may step back, and the wait would last as much longer.
+        # The wait must be on the monotonic clock: the other clock may step back, which would lengthen the wait.
         self._wait = getattr(self._library, "sem_clockwait", None)
 
     def acquire(self, patience: float) -> bool:
-        """Count down by one, once that is possible; False if it was not for ``patience`` s."""
+        """Decrement, when the count allows it. False if it did not within ``patience`` s."""
         until = time.monotonic() + patience
         if self._wait is not None:
             deadline = ctypes.byref(_Timespec.of(until))
@@ -104,10 +104,10 @@ class _Timespec(ctypes.Structure):
 
 
 def take_long_turns() -> None:
-    """Ask the scheduler to let this thread compute for `TURN` s at a time, where the default is about 3 ms.
+    """Ask the scheduler to let this thread compute for `TURN` s at a time. The default is about 3 ms.
 
-    A thread with shorter turns, such as one that moves messages, still comes first when it wakes. Linux 6.12 and later
-    (sched_setattr(2), ``sched_runtime`` of SCHED_OTHER); elsewhere nothing changes.
+    A thread with shorter turns, such as one that handles messages, still preempts it. Needs Linux 6.12 or later
+    (sched_setattr(2), ``sched_runtime`` of SCHED_OTHER). Elsewhere nothing changes.
     """
     number = {"x86_64": 314, "aarch64": 274}.get(os.uname().machine)
     if sys.platform == "linux" and number is not None:

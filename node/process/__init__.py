@@ -1,1 +1,1 @@
-"""What makes a process a node: the fork server, its confinement, and the main that runs the role."""
+"""The process of a node: the fork server, the confinement, and the main that runs the role."""

@@ -1,8 +1,8 @@
-"""What a forked node may do: as much as a container without capabilities, and nothing else.
+"""The rights of a forked node: those of a container without capabilities.
 
-It runs as a user who owns nothing: with root's help as a user of its own, otherwise in a user namespace of its own, in
-which it is the caller with none of the caller's rights over namespaces. It has no capability and cannot gain one, makes
-only the system calls that `seccomp` lets through, sees only its `FileView`, and has few processes and files.
+A node runs as a user who owns nothing. With root it gets its own user. Without root it gets its own user namespace, in
+which it is the caller without the caller's rights over namespaces. It has no capability and cannot gain one. It can
+make only the system calls that `seccomp` allows, sees only its `FileView`, and has limited processes and files.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from node.process import namespaces
 from node.process.seccomp import Filter
 from node.process.view import SCRATCH, FileView
 
-PROCESSES = 256  # and threads; a node has about ten
+PROCESSES = 256  # processes and threads; a node has about ten
 FILES = 65536
-INSIDE = 65532  # as whom a node sees itself in a user namespace of its own
+INSIDE = 65532  # the id of a node's user inside its own user namespace
 
-_COUNTED_SINCE = (5, 14)  # Linux since then counts processes by user namespace, too (user_namespaces(7))
+_COUNTED_SINCE = (5, 14)  # Linux that counts processes by user namespace, too (user_namespaces(7))
 
 
 @dataclass(frozen=True)
 class Confinement:
-    """One node's. ``checkpoints``: its folder on the host. ``user``: the ids of the user and of the group that it runs
-    as, None without root. ``groups``: control groups of the host that it joins."""
+    """The confinement of one node. ``checkpoints``: its checkpoint folder on the host. ``user``: the ids of its user
+    and group, None without root. ``groups``: control groups of the host that it joins."""
 
     checkpoints: str
     user: tuple[int, int] | None = None
@@ -35,18 +35,19 @@ class Confinement:
 
 
 def join(groups: Sequence[str]) -> None:
-    """Put this process under the limits of control groups, with all processes that it will make."""
+    """Put this process and its future children under the limits of control groups."""
     for group in groups:
         Path(group, "cgroup.procs").write_text("0")
 
 
 def confine(confinement: Confinement, view: FileView, calls: Filter | None) -> list[str]:
-    """Give up every right that a node does not need, in namespaces of its own that this process has already; the user
-    namespace alone is made here. What this kernel cannot take away, in words for the record.
+    """Drop every right that a node does not need. Return the restrictions that this kernel lacks, as text for the
+    record.
 
-    Clears the parent-death signal (prctl(2)). The process must have one thread.
+    The process must have its own namespaces already, except the user namespace, and must have one thread. Clears the
+    parent-death signal (prctl(2)).
     """
-    myself = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # the host's, in which it may write
+    myself = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # the host's /proc, which is writable
     view.enter(confinement.checkpoints)
     os.environ["HOME"] = os.environ["TMPDIR"] = str(SCRATCH)
     if confinement.user is None:
@@ -65,7 +66,7 @@ def confine(confinement: Confinement, view: FileView, calls: Filter | None) -> l
 
 
 def _enter_user_namespace(myself: int) -> None:
-    """Be nobody in particular inside, and outside the user that this process is."""
+    """Enter a new user namespace: with the ids `INSIDE` inside it, and this process's user outside it."""
     uid, gid = os.geteuid(), os.getegid()
     namespaces.unshare(namespaces.CLONE_NEWUSER)
     for name, text in (("setgroups", "deny"), ("uid_map", f"{INSIDE} {uid} 1"), ("gid_map", f"{INSIDE} {gid} 1")):
@@ -77,7 +78,7 @@ def _enter_user_namespace(myself: int) -> None:
 
 
 def _limit(own_user: bool) -> list[str]:
-    """Limits on files and processes; a process that dies leaves no picture of its memory, in which its keys are."""
+    """Limit files and processes, and disable core dumps, which would hold the node's keys. Return missing limits."""
     for kind, most in ((resource.RLIMIT_NOFILE, FILES), (resource.RLIMIT_CORE, 0)):
         _, hard = resource.getrlimit(kind)
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -89,6 +90,6 @@ def _limit(own_user: bool) -> list[str]:
 
 
 def release() -> tuple[int, int]:
-    """The kernel's version, as far as it matters."""
+    """The kernel's major and minor version."""
     major, minor = os.uname().release.split(".")[:2]
     return int(major), int("".join(filter(str.isdigit, minor)))

@@ -1,17 +1,17 @@
-"""One warm process that has imported everything heavy once, and forks every node from it.
+"""The fork server: one process that imports all heavy modules once, and forks every node.
 
-``python -m node.process.forkserver VIEW`` reads requests, one JSON object a line, on standard input and answers on
-standard output. ``VIEW`` holds the fields of a `FileView`, as JSON. Each node it forks lives in network, PID, mount,
-UTS and IPC namespaces of its own, with the rights that `node.process.confinement` leaves it:
+``python -m node.process.forkserver VIEW`` reads requests, one JSON object a line, from standard input and answers on
+standard output. ``VIEW`` holds the fields of a `FileView`, as JSON. Each forked node has its own network, PID, mount,
+UTS and IPC namespaces, and the rights that `node.process.confinement` leaves it:
 
     {"id": 1, "op": "fork", "node": "edge-0", "assignment": "/run/edge-0.json", "log": "/run/logs/edge-0.log",
      "confinement": {"checkpoints": "/run/checkpoints/edge-0", "user": [1879048200, 1879048192], "groups": []}}
     {"id": 1, "ok": true, "pid": 4711, "lacking": []}                     (the pid as the requester sees it)
     {"event": "exit", "node": "edge-0", "pid": 4711, "code": 0, "signal": null}
 
-A forked node shares the pages of torch and costs about 25 MB where a fresh process costs 250. The server must
-stay single-threaded, or a fork could copy a lock that is held. It ends, and the kernel ends its nodes with it,
-when standard input closes or its parent dies.
+A forked node shares the pages of torch and costs about 25 MB. A fresh process costs 250 MB. The server must
+stay single-threaded, or a fork could copy a held lock. It ends when standard input closes or its parent dies.
+The kernel then ends its nodes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main(view: FileView) -> int:
     except (OSError, NodeError) as error:
         problem = str(error)
     gc.collect()
-    gc.freeze()  # the collector then leaves the shared pages alone in every fork
+    gc.freeze()  # the collector of a fork then does not touch the shared pages
     _write({"event": "ready", "seconds": time.perf_counter() - started})
     ForkServer(view, problem).serve()
     return 0
@@ -61,7 +61,7 @@ def main(view: FileView) -> int:
 
 @dataclass(frozen=True)
 class Start:
-    """What a node is forked with: its name, the paths of its assignment and its log, and its confinement."""
+    """The start of a node: its name, the paths of its assignment and its log, and its confinement."""
 
     node: str
     assignment: str
@@ -78,7 +78,7 @@ class Start:
 
 
 class ForkServer:
-    """Forks nodes on request, has them take turns, and tells when they end. ``problem``: why it cannot, if so."""
+    """Forks nodes on request, gives them turns, and reports their ends. ``problem``: why it cannot fork, or ""."""
 
     def __init__(self, view: FileView, problem: str = "") -> None:
         self.view = view
@@ -120,16 +120,17 @@ class ForkServer:
             _write({"id": request["id"], "ok": True, "pid": pid, "lacking": lacking})
 
     def fork(self, start: Start) -> tuple[int, list[str]]:
-        """The new node's process, and what of its confinement this kernel lacks.
+        """Fork a node. Return its process id, and the restrictions of its confinement that this kernel lacks.
 
         Fork twice: unshare(CLONE_NEWPID) takes effect on the next child only, and may be called only once.
 
-        The process in between tells the node's id and ends; the node, now the server's own child, is let go only
-        after that, since the end of the process in between would trip its parent-death signal. It answers once it
-        has left the server's network namespace and is confined: only then may somebody attach an interface to it.
+        The process in between writes the node's process id and ends. The node is then the server's own child. It may
+        go on only after that, since the end of the process in between would trigger its parent-death signal. It
+        answers when it has left the server's network namespace and is confined. Only then may the requester attach an
+        interface to it.
 
-        Neither holds the server's input or output, nor the server's ends of the pipes: if the server is killed
-        meanwhile, whoever reads its output sees that, and the node ends with it.
+        Both processes close the server's input and output, and the server's ends of the pipes. If the server is killed
+        meanwhile, the reader of its output sees the end, and the node ends, too.
         """
         if self.problem:
             raise OSError(self.problem)
@@ -156,18 +157,18 @@ class ForkServer:
             if word not in ("ready", ""):
                 os.waitpid(pid, 0)
                 raise OSError(f"{word} {rest}".strip())
-        self.nodes[pid] = start.node, turn  # also one that was killed before it was ready: `reap` tells of its end
+        self.nodes[pid] = start.node, turn  # also if it was killed before it was ready: `reap` reports its end
         lacking: list[str] = json.loads(rest) if word else []
         return pid, lacking
 
     def reap(self) -> None:
-        """Tell of the nodes that have ended. They and those that were stopped need their turns no more."""
+        """Report the nodes that have ended. Take back the turns of nodes that ended or were stopped."""
         while self.nodes:
             pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             if pid == 0:
                 return
             if pid not in self.nodes:
-                continue  # it was never let go: the process in between was killed
+                continue  # the node never went on: the process in between was killed
             node, turn = self.nodes[pid]
             turn.give_back()
             if os.WIFSTOPPED(status):
@@ -178,7 +179,7 @@ class ForkServer:
 
 
 def _leave_to_the_server(*descriptors: int) -> None:
-    """Close what only the server may hold: its ends of pipes, and its input and output."""
+    """Close the descriptors that only the server may hold: its ends of pipes, and its input and output."""
     for descriptor in descriptors:
         os.close(descriptor)
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -223,13 +224,13 @@ def _become_node(server: ForkServer, parent: int, start: Start, turn: Turn, hold
             os.write(tell, f"{error}\n".encode())
             os._exit(code)
         if select.select([hold], [], [], 0)[0]:
-            os._exit(code)  # it ended before the signal was asked for, which getppid() does not show in here
+            os._exit(code)  # the server ended before die_with_parent(), which getppid() does not show in here
         os.write(tell, f"ready {json.dumps(lacking)}\n".encode())
         os.close(hold)
         os.close(tell)
         code = run_node(assignment, turn=turn)
     except BaseException as error:
-        # A fork must never return into the server's loop, whatever happens in it.
+        # A fork must never return into the server's loop.
         traceback.print_exception(error)
     finally:
         sys.stdout.flush()
@@ -238,7 +239,7 @@ def _become_node(server: ForkServer, parent: int, start: Start, turn: Turn, hold
 
 
 def _close_all_but(*kept: int) -> None:
-    first = 3  # the standard ones stay
+    first = 3  # the standard descriptors stay open
     for descriptor in sorted(kept):
         os.closerange(first, descriptor)
         first = descriptor + 1
@@ -259,4 +260,4 @@ def _write(message: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    os._exit(main(FileView(**json.loads(sys.argv[1]))))  # taking torch down in order would take half a second
+    os._exit(main(FileView(**json.loads(sys.argv[1]))))  # an orderly exit of torch would take half a second

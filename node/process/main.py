@@ -1,4 +1,4 @@
-"""The life of a node's process: read the assignment, learn what to do, register, run the role, say how it ended."""
+"""The life of a node's process: load the role, register, wait for the start, run the role, report how it ended."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
 
 
 def preload() -> None:
-    """Import everything heavy, so that nodes forked from this process share it and start at once."""
+    """Import all heavy modules, so that nodes forked from this process share them and start at once."""
     for algorithm in ALGORITHMS.values():
         importlib.import_module(algorithm.module)
     importlib.import_module("node.learning.training")
@@ -47,8 +47,8 @@ def preload() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Have malloc reuse freed memory rather than return it to the kernel, which would give and clear it page by page
-    for each new tensor: half the time of some training loops. Without glibc, nothing happens."""
+    """Make malloc reuse freed memory instead of returning it to the kernel. The kernel would allocate and clear it page
+    by page for each new tensor: half the time of some training loops. Without glibc, nothing happens."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, 32 << 20)
@@ -56,8 +56,11 @@ def keep_freed_memory() -> None:
 
 
 def run_node(assignment: Assignment, incarnation: str | None = None, turn: Turn | None = None) -> int:
-    """Be the node until its end; the exit code. ``incarnation`` tells this process from those before it; it computes
-    when it is its ``turn``, where it has one."""
+    """Run the node until its end. Return the exit code.
+
+    ``incarnation`` distinguishes this process from earlier ones of the node. With a ``turn``, the node computes only
+    when it has its turn.
+    """
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.INFO,
@@ -72,7 +75,7 @@ def run_node(assignment: Assignment, incarnation: str | None = None, turn: Turn 
 
 
 def load_role(assignment: Assignment) -> type[Role]:
-    """The class that plays this node's tier. AssignmentError if there is none."""
+    """The algorithm's class for this node's tier. AssignmentError if there is none."""
     name, tier = assignment.algorithm, assignment.tier
     if name not in ALGORITHMS:
         raise AssignmentError(f"{assignment.node}: no algorithm {name!r}; known: {', '.join(ALGORITHMS)}")
@@ -83,19 +86,19 @@ def load_role(assignment: Assignment) -> type[Role]:
 
 
 async def live(assignment: Assignment, incarnation: str, turn: Turn | None = None) -> int:
-    """What `run_node` does, in a loop that is there. ControlError if the orchestrator fell silent."""
-    # 1. Reach the orchestrator, so that whatever goes wrong can be told.
+    """Run the node in the running event loop, see `run_node`. ControlError if the orchestrator fell silent."""
+    # 1. Connect to the orchestrator first, so that all errors can be reported.
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     control = ControlClient(assignment, incarnation, context)
     compute = WorkerCompute(assignment.hardware, control, turn)
     try:
-        # 2. Get ready: what is slow for the first time is done before the run begins.
+        # 2. Get ready: work that is slow the first time is done before the run begins.
         transport = ZmqTransport(assignment, incarnation, context)
         role = _make_role(assignment, transport, compute, control)
-        # 3. Register, and wait for the word to start.
+        # 3. Register.
         control.register()
         logger.info("ready, process %d, incarnation %s", os.getpid(), incarnation)
-        # 4. Run the role, beside the control plane.
+        # 4. Wait for the start message, and run the role concurrently with the control plane.
         await _run(assignment, role, transport, compute, control)
         return EXIT_DONE
     except ControlError:
@@ -105,10 +108,10 @@ async def live(assignment: Assignment, incarnation: str, turn: Turn | None = Non
         control.send({"type": "failed", "error": f"{type(error).__name__}: {error}"})
         return EXIT_FAILED
     finally:
-        # 5. Last words go out, then nothing is left.
+        # 5. Send the last messages and close everything.
         compute.close()
         control.close()
-        await asyncio.shield(asyncio.to_thread(context.destroy))  # waits for the last words
+        await asyncio.shield(asyncio.to_thread(context.destroy))  # waits for the last messages
 
 
 def _make_role(assignment: Assignment, transport: Transport, compute: WorkerCompute, control: ControlClient) -> Role:
@@ -135,7 +138,7 @@ def _restore(assignment: Assignment) -> Checkpoint | None:
 async def _run(
     assignment: Assignment, role: Role, transport: Transport, compute: WorkerCompute, control: ControlClient
 ) -> None:
-    """Perform the role from the word to start until its end; whatever fails beside it ends it too."""
+    """Perform the role from the start message until its end. An error in a concurrent task ends it, too."""
     orders = UnderOrders(role, compute)
 
     async def obey() -> None:
@@ -169,7 +172,7 @@ async def _run(
 
 
 async def _tell(beat: float, transport: Transport, control: ControlClient) -> None:
-    """For ever, tell the orchestrator that this node lives, what it uses and what it sent."""
+    """Report to the orchestrator for ever: beats with resource usage, traffic, and standstills."""
     told, standstill = None, Standstill()
     while True:
         control.send(_beat())
@@ -192,5 +195,5 @@ def _beat() -> dict[str, Any]:
 
 
 def _use_one_thread() -> None:
-    """Nodes share the host's processors; two torch threads each were slower than one."""
+    """Limit torch to one thread. Nodes share the host's processors; two threads each were slower than one."""
     importlib.import_module("torch").set_num_threads(1)

@@ -1,5 +1,5 @@
-"""The Linux calls that give a process namespaces, mounts and rights of its own, through the C library: unshare(2),
-mount(2), mount_setattr(2), pivot_root(2), prctl(2), capset(2).
+"""The Linux calls for a process's namespaces, mounts and rights, through the C library: unshare(2), mount(2),
+mount_setattr(2), pivot_root(2), prctl(2), capset(2).
 
 Python gained ``os.unshare`` and ``os.setns`` in 3.12; this module serves 3.11 too. Every function raises OSError with
 the name of the call.
@@ -67,10 +67,10 @@ def adopt_orphans() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel send SIGKILL to this process when its parent ends; ``parent`` is that parent's process id.
+    """Make the kernel send SIGKILL to this process when its parent ends. ``parent`` is the parent's process id.
 
-    Called after every change of namespaces or credentials, since those clear the setting (prctl(2)). In a new PID
-    namespace the parent is outside and getppid() is 0, so a parent that died in between shows as any other value.
+    Call it after every change of namespaces or credentials, since those clear the setting (prctl(2)). In a new PID
+    namespace the parent is outside and getppid() is 0. Any other value means that the parent died in between.
     """
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     if os.getppid() not in (parent, 0):
@@ -78,7 +78,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def name_process(name: str) -> None:
-    """Show ``name`` (its first 15 bytes) as the process's command in ps and top."""
+    """Show the first 15 bytes of ``name`` as the process's command in ps and top."""
     _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
@@ -86,7 +86,7 @@ def name_process(name: str) -> None:
 
 
 def private_mounts() -> None:
-    """Move this process into a new mount namespace, from which no mount gets out and into which none comes."""
+    """Move this process into a new mount namespace. No mounts propagate into it or out of it."""
     unshare(CLONE_NEWNS)
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE, "")
 
@@ -97,12 +97,12 @@ def mount(kind: str, target: Path, flags: int = 0, options: str = "") -> None:
 
 
 def bind(source: Path, target: Path) -> None:
-    """Show ``source``, with all that is mounted below it, at ``target`` as well."""
+    """Bind ``source``, with all mounts below it, to ``target``."""
     _mount(str(source), str(target), None, _MS_BIND | _MS_REC, "")
 
 
 def restrict(target: Path, flags: int) -> None:
-    """Set the flags MS_RDONLY, MS_NOSUID, MS_NODEV or MS_NOEXEC on ``target`` and all that is mounted below it."""
+    """Set the flags MS_RDONLY, MS_NOSUID, MS_NODEV or MS_NOEXEC on ``target`` and all mounts below it."""
     attributes = struct.pack("=QQQQ", flags, 0, 0, 0)  # these flags have the same values in both calls
     size = ctypes.c_size_t(len(attributes))
     if _libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), _AT_RECURSIVE, attributes, size) == 0:
@@ -113,14 +113,16 @@ def restrict(target: Path, flags: int) -> None:
 
 
 def remount(target: Path, flags: int) -> None:
-    """What `restrict` does, for kernels before Linux 5.12: one mount after the other, each with the flags it has, which
-    in a user namespace may not be taken away (mount_namespaces(7))."""
+    """Do the work of `restrict` on kernels before Linux 5.12: remount one mount after the other.
+
+    Each mount keeps its flags, which cannot be cleared in a user namespace (mount_namespaces(7)).
+    """
     for point, present in mounts_below(Path("/proc/self/mountinfo").read_text(), str(target.absolute())):
         _mount(None, point, None, _MS_REMOUNT | _MS_BIND | present | flags, "")
 
 
 def mounts_below(mountinfo: str, target: str) -> list[tuple[str, int]]:
-    """Where something is mounted at or below ``target``, and the flags of each mount (mountinfo in proc(5))."""
+    """The mount points at or below ``target``, and the flags of each mount (mountinfo in proc(5))."""
     found = []
     for line in mountinfo.splitlines():
         fields = line.split(" ")
@@ -132,7 +134,7 @@ def mounts_below(mountinfo: str, target: str) -> list[tuple[str, int]]:
 
 
 def change_root(target: Path) -> None:
-    """Make the mount ``target`` the root of this process's mount namespace, and let go of all others."""
+    """Make the mount ``target`` the root of this process's mount namespace, and detach the old root."""
     os.chdir(target)
     _check(_libc.pivot_root(b".", b"."), "pivot_root")  # the old root now lies over the new one, see pivot_root(2)
     _check(_libc.umount2(b".", _MNT_DETACH), "umount /")
@@ -149,14 +151,14 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, option
 
 
 def bound_capabilities() -> None:
-    """Take from this process every capability that a program it executes, as user 0 too, could gain."""
+    """Drop every capability that a program executed by this process could gain, even as user 0."""
     for capability in range(int(Path("/proc/sys/kernel/cap_last_cap").read_text()) + 1):
         _check(_libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0), f"prctl: dropping capability {capability}")
     _check(_libc.prctl(_PR_SET_SECUREBITS, _SECBIT_NOROOT | _SECBIT_NOROOT_LOCKED, 0, 0, 0), "prctl: securebits")
 
 
 def drop_capabilities() -> None:
-    """Take from this process every capability it has, and any way to a new one."""
+    """Drop every capability of this process, and every way to gain one."""
     _check(_libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0), "prctl: ambient capabilities")
     header, none = struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)
     _check(_libc.capset(header, none), "capset")

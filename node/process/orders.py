@@ -1,4 +1,4 @@
-"""What the orchestrator may tell a node to do (see `node.messaging.control`), and what the node then does."""
+"""The orchestrator's orders to a node (see `node.messaging.control`), and their execution."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class Performer(Protocol):
-    """What of a `node.role.Role` is under orders."""
+    """The part of a `node.role.Role` that orders control."""
 
     @property
     def stopped(self) -> bool: ...
@@ -28,7 +28,7 @@ class Slowable(Protocol):
 
 
 class UnderOrders:
-    """A role that is performed from the word to start on, and ends when it is told to."""
+    """A role that begins and ends by the orchestrator's orders."""
 
     def __init__(self, role: Performer, compute: Slowable) -> None:
         self._role = role
@@ -36,13 +36,13 @@ class UnderOrders:
         self._started = asyncio.Event()
 
     async def perform(self) -> None:
-        """Wait for the word to start, and perform the role unless it is over already."""
+        """Wait for the start message, and perform the role unless it is stopped already."""
         await self._started.wait()
         if not self._role.stopped:
             await self._role.perform()
 
     def obey(self, message: Mapping[str, Any]) -> None:
-        """Do what a message asks for; one of an unknown type is logged."""
+        """Execute the order in a message. A message of unknown type is logged."""
         match message.get("type"):
             case "start":
                 self._started.set()
@@ -56,6 +56,6 @@ class UnderOrders:
                 logger.warning("the orchestrator says %r, which this version does not know", other)
 
     def stop(self, *, leaving: bool = False) -> None:
-        """End the role, or see that it does not begin."""
+        """End the role, or prevent its start."""
         self._role.stop(leaving=leaving)
         self._started.set()

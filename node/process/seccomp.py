@@ -1,9 +1,9 @@
-"""Which system calls a node may make: a filter in the kernel (seccomp(2)), as container engines set one.
+"""The system calls that a node may make: a filter in the kernel (seccomp(2)), as container engines set one.
 
-The filter is a program for the kernel's packet filter over ``struct seccomp_data``. It refuses what a node never needs
-and an attacker does: making and entering namespaces, mounts, looking into other processes, loading code into the
-kernel, keys, clocks, and the calls in which most of the kernel's holes have been found. It is the list that Docker's
-default profile keeps from containers without capabilities. Calls newer than `NEWEST` do not exist for a node.
+The filter is a program for the kernel's packet filter over ``struct seccomp_data``. It refuses calls that an attacker
+needs and a node does not: creating and entering namespaces, mounts, access to other processes, loading code into the
+kernel, keys, clocks, and the calls in which most of the kernel's vulnerabilities were found. The list is the one that
+Docker's default profile denies to containers without capabilities. For a node, calls newer than `NEWEST` do not exist.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 NEWEST = 466
-"""removexattrat, of Linux 6.13: the newest call on which this list has an opinion. Numbers above 423 are the same on
-every processor."""
+"""removexattrat, of Linux 6.13: the newest call that this list considers. Numbers above 423 are the same on every
+processor."""
 
 DENIED: dict[str, tuple[int | None, int | None]] = {
     # the numbers on x86_64 and on aarch64
@@ -95,21 +95,23 @@ _PROCESSORS = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column 
 
 _LOAD, _EQUAL, _GREATER, _ANY_BIT, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_SET_MODE_FILTER, _NO_SLOWDOWN = 1, 4  # SECCOMP_FILTER_FLAG_SPEC_ALLOW: else some kernels slow down the whole process
+_SET_MODE_FILTER, _NO_SLOWDOWN = 1, 4  # SECCOMP_FILTER_FLAG_SPEC_ALLOW: without it some kernels slow the process down
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
 class Filter:
-    """The filter for one kind of processor, ready to be set."""
+    """The filter for one kind of processor."""
 
     program: bytes
     call: int  # the number of seccomp(2)
 
     def set(self) -> str | None:
-        """Filter this process's calls from now on, for ever. Why that cannot be, in words, None if it could; the
-        process needs no_new_privs."""
+        """Filter this process's calls from now on, for ever. Return why it is impossible, else None.
+
+        The process needs no_new_privs.
+        """
         held = ctypes.create_string_buffer(self.program, len(self.program))
         argument = struct.pack("@HP", len(self.program) // 8, ctypes.addressof(held))
         for flags in (_NO_SLOWDOWN, 0):  # Linux knows the flag since 4.17
@@ -119,7 +121,7 @@ class Filter:
 
 
 def filter_for(machine: str) -> Filter | None:
-    """The filter for a processor as uname(2) calls it; None where nobody wrote down its calls."""
+    """The filter for a processor, named as in uname(2). None if this module does not list its calls."""
     if machine not in _PROCESSORS:
         return None
     column, architecture = _PROCESSORS[machine]
@@ -131,13 +133,13 @@ def _program(denied: Mapping[str, int | None], column: int, architecture: int) -
     numbers = sorted(number for number in denied.values() if number is not None)
     refuse, unknown = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
     lines: list[tuple[int, int, int, int]] = [
-        (_LOAD, 0, 0, 4),  # of struct seccomp_data: the architecture, and at 0 the number
+        (_LOAD, 0, 0, 4),  # offset in struct seccomp_data: 4 is the architecture, 0 the number of the call
         (_EQUAL, 1, 0, architecture),
-        (_RETURN, 0, 0, unknown),  # calls in the manner of another architecture, such as 32 bits
+        (_RETURN, 0, 0, unknown),  # calls of another architecture, such as 32 bits
         (_LOAD, 0, 0, 0),
-        (_GREATER, 0, 1, NEWEST),  # those of x32 among them
+        (_GREATER, 0, 1, NEWEST),  # includes the calls of x32
         (_RETURN, 0, 0, unknown),
-        (_EQUAL, 0, 1, _CLONE3[column]),  # its flags lie in memory, where no filter sees them: libraries then use clone
+        (_EQUAL, 0, 1, _CLONE3[column]),  # a filter cannot see its flags, which are in memory: libraries then use clone
         (_RETURN, 0, 0, unknown),
         (_EQUAL, 0, 4, _CLONE[column]),
         (_LOAD, 0, 0, _argument(0)),
@@ -151,9 +153,9 @@ def _program(denied: Mapping[str, int | None], column: int, architecture: int) -
         (_EQUAL, 3, 0, _AF_INET6),
         (_EQUAL, 0, 3, _AF_NETLINK),
         (_LOAD, 0, 0, _argument(2)),
-        (_EQUAL, 0, 1, _NETLINK_ROUTE),  # by which libraries list interfaces
+        (_EQUAL, 0, 1, _NETLINK_ROUTE),  # libraries list interfaces with it
         (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT),  # vsock, for one, leads out of any network namespace
+        (_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT),  # vsock, for example, bypasses network namespaces
     ]
     lines += [(_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
     lines += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, refuse)]
@@ -161,5 +163,5 @@ def _program(denied: Mapping[str, int | None], column: int, architecture: int) -
 
 
 def _argument(place: int) -> int:
-    """Where the low half of an argument lies, on little-endian processors, which both are."""
+    """The offset of the low half of an argument. Both processors are little-endian."""
     return 16 + 8 * place

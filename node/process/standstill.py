@@ -1,7 +1,7 @@
-"""Tells that this process stood still: stopped (SIGSTOP, a cgroup's freezer) or on a host that was suspended.
+"""Detects standstills of this process: it was stopped (SIGSTOP, a cgroup's freezer), or the host was suspended.
 
 A process that is late because it computes, or because it waits for a processor, does not stand still. The kernel counts
-both: clock_gettime(2) and the second number of /proc/<pid>/schedstat (Documentation/scheduler/sched-stats.rst).
+both times: clock_gettime(2) and the second number of /proc/<pid>/schedstat (Documentation/scheduler/sched-stats.rst).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-LEAST = 0.5  # s; shorter standstills are not told
+LEAST = 0.5  # s; shorter standstills are not reported
 
 _SCHEDSTAT = Path("/proc/self/schedstat")
 
 
 class Times(NamedTuple):
-    """Seconds: the clock, which goes on while the host is suspended; processor time of all threads; time for which the
-    main thread was ready to run and had no processor."""
+    """Times in seconds. ``clock`` goes on while the host is suspended. ``processor``: processor time of all threads.
+    ``waited``: time in which the main thread was ready to run and had no processor."""
 
     clock: float
     processor: float
@@ -26,7 +26,7 @@ class Times(NamedTuple):
 
 
 def read() -> Times:
-    """The counters of now. Without schedstat the main thread seems never to have waited."""
+    """The present counters. Without schedstat ``waited`` is 0."""
     try:
         waited = int(_SCHEDSTAT.read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
@@ -35,15 +35,18 @@ def read() -> Times:
 
 
 class Standstill:
-    """Asked at regular times by the thread that runs the event loop."""
+    """Measures standstills. The thread of the event loop must call ``since`` at regular times."""
 
     def __init__(self, read: Callable[[], Times] = read) -> None:
         self._read = read
         self._last = read()
 
     def since(self, pause: float) -> tuple[float, float]:
-        """For a caller that meant to ask again after ``pause`` s: how late it is, and for how long of that it stood
-        still at least; seconds. What it did meanwhile, and what it waited for, is not counted as standing still."""
+        """How late this call is, and for how long of that the process stood still at least; both in seconds.
+
+        The caller intended to call again after ``pause`` s. Its processor time, and its wait for a processor, do not
+        count as standing still.
+        """
         before, self._last = self._last, self._read()
         took = self._last.clock - before.clock
         busy = self._last.processor - before.processor + self._last.waited - before.waited

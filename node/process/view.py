@@ -1,9 +1,9 @@
-"""What a node sees of the host's files: a tree of its own, in which nothing stands that it does not need.
+"""A node's view of the host's files: a private tree that holds only the files it needs.
 
-The tree is made once for all nodes of a run, in the fork server's mount namespace, and is read only: the system's
-programs and libraries, Python with all that the fork server has loaded, a few devices, and below `PLACE` what the nodes
-are given. Each node then adds its own /proc, the folder of its checkpoints and a scratch folder in memory, makes the
-tree its root and lets go of the host's. Other nodes, their keys, the run's record and home directories are not in it.
+The tree is made once for all nodes of a run, in the fork server's mount namespace. It is read-only and holds the
+system's programs and libraries, Python with all packages that the fork server has loaded, a few devices, and below
+`PLACE` the nodes' files. Each node then adds its own /proc, its checkpoint folder and a scratch folder in memory, makes
+the tree its root and detaches the host's. Other nodes, their keys, the run's record and home directories are not in it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ SETTINGS = tuple(
 )
 DEVICES = tuple(f"/dev/{name}" for name in ("full", "null", "random", "urandom", "zero"))
 PROCESSORS = ("/sys/devices/system/cpu", "/sys/devices/system/node")
-"""Of /sys a node sees no more: libraries ask which processors there are."""
+"""The only part of /sys in the tree: libraries read the list of processors."""
 
 MASKED = ("acpi", "asound", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "sysrq-trigger", "timer_list")
-"""Of /proc, what container engines hide as well: it tells of the host, not of the node."""
+"""Entries of /proc that container engines hide, too: they describe the host, not the node."""
 
 _TEMPORARY = ("tmp", "var/tmp", "dev/shm")
 _NOTHING = PLACE / "nothing"
@@ -40,8 +40,9 @@ _NOTHING = PLACE / "nothing"
 
 @dataclass(frozen=True)
 class FileView:
-    """``tree``: an empty folder, where the tree is made. ``given``: paths of the host by their names below `PLACE`.
-    ``hidden``: a folder that no node may see whatever it lies in. ``strangers``: nodes run as users who own nothing."""
+    """The files that nodes see. ``tree``: an empty folder for the tree. ``given``: paths of the host by their names
+    below `PLACE`. ``hidden``: a folder that no node may see, even inside a shown folder. ``strangers``: nodes run as
+    users who own nothing."""
 
     tree: str
     given: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +50,7 @@ class FileView:
     strangers: bool = False
 
     def make(self) -> None:
-        """Make the tree, in a mount namespace of this process's own. OSError if the kernel refuses, ConfinementError if
+        """Make the tree in a new mount namespace of this process. OSError if the kernel refuses, ConfinementError if
         nodes could not read Python."""
         shown = [*SYSTEM, *SETTINGS, *DEVICES, *PROCESSORS, *python(sys.path, sys.modules)]
         if self.strangers:
@@ -75,8 +76,10 @@ class FileView:
             os.umask(mask)
 
     def enter(self, checkpoints: str) -> None:
-        """Make the tree this process's root, in a mount namespace and a PID namespace of its own. ``checkpoints``: a
-        folder of the host, the only one that it can write to."""
+        """Make the tree this process's root. The process must have its own mount and PID namespaces.
+
+        ``checkpoints``: a folder of the host, the only one of the host that the process can write to.
+        """
         tree = Path(self.tree)
         quiet = namespaces.MS_NOSUID | namespaces.MS_NODEV
         namespaces.mount("proc", tree / "proc", quiet | namespaces.MS_NOEXEC | namespaces.MS_RDONLY)
@@ -94,9 +97,9 @@ class FileView:
 
 
 def python(path: Iterable[str], modules: Mapping[str, Any]) -> set[str]:
-    """Where Python and its packages are: the installation, and every package that is loaded from elsewhere.
+    """The folders of Python and its packages: the installation, and every package that is loaded from elsewhere.
 
-    Not the whole ``path``: the folder that Python was started in is on it, and may be a home directory.
+    The whole ``path`` would be too much: it has the folder where Python was started, which may be a home directory.
     """
     places = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
     places |= {entry for entry in path if Path(entry).name in ("site-packages", "dist-packages")}
@@ -108,9 +111,9 @@ def python(path: Iterable[str], modules: Mapping[str, Any]) -> set[str]:
 
 
 def bindings(shown: Iterable[str]) -> dict[str, str]:
-    """Where to show what, as {place: real path}: each at the path by which it is known, and at its real one.
+    """The bind mounts to make, as {place: real path}. Each path is shown at its own name and at its real path.
 
-    What does not exist is left out, and so is what lies below something that is shown.
+    Paths that do not exist are left out, and so are paths below another shown path.
     """
     there = {path: os.path.realpath(path) for path in shown if os.path.isabs(path) and os.path.exists(path)}
     found: dict[str, str] = {}
@@ -121,7 +124,7 @@ def bindings(shown: Iterable[str]) -> dict[str, str]:
 
 
 def refuse_unreadable(modules: Mapping[str, Any]) -> None:
-    """ConfinementError if a loaded module's file can be read by its owner only."""
+    """Raise ConfinementError if other users cannot read the file of a loaded module."""
     for module in list(modules.values()):
         file = getattr(module, "__file__", None)
         if file and os.path.exists(file) and not os.stat(file).st_mode & stat.S_IROTH:
@@ -142,5 +145,5 @@ def _show(source: str, tree: Path, target: str | Path) -> None:
 
 
 def _below(tree: Path, path: str | Path) -> Path:
-    """Where an absolute path lies in the tree."""
+    """The place of an absolute path in the tree."""
     return tree / str(path).lstrip("/")

@@ -1,1 +1,1 @@
-"""What several algorithms share: data, models, local training, aggregation, privacy, metrics."""
+"""Code shared by algorithms: data, models, local training, aggregation, privacy, metrics."""

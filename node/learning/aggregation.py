@@ -1,4 +1,4 @@
-"""Averaging of model states: dicts of named numpy arrays, as they travel."""
+"""Averaging of model states: dicts of named numpy arrays, as in messages."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from node.learning.errors import AggregationError
 
 State = dict[str, NDArray[Any]]
 
-STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # how batch normalisation's buffers are named
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # names of batch normalisation's buffers
 
 
 def weighted_mean(states: Sequence[Mapping[str, NDArray[Any]]], weights: Sequence[float]) -> State:
     """Σ_k (n_k / n) w_k over states w_k with weights n_k, n = Σ_k n_k (McMahan 2017, Algorithm 1).
 
-    Float entries, batch normalisation's running statistics among them, are summed in double precision in the order
-    given and returned in their own type; integer entries (counters) take the maximum. Whoever calls sorts the states,
-    so that the result does not depend on the order of arrival. Raises AggregationError naming the place of a state
-    that differs in names or shapes from the first.
+    Float entries, with batch normalisation's running statistics, are summed in double precision in the given order and
+    returned in their own type. Integer entries (counters) take the maximum. The caller sorts the states, so that the
+    result does not depend on the order of arrival. Raises AggregationError naming the place of a state that differs in
+    names, shapes or types from the first.
     """
     _check(states, weights)
     total = float(sum(weights))

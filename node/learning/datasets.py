@@ -1,7 +1,7 @@
-"""Data sets by name: found or fetched once, decoded once, kept as plain arrays that every node of a run maps.
+"""Data sets by name: found or fetched once, decoded once, and kept as plain arrays that every node of a run maps.
 
-`prepare` leaves a folder with x_train.npy, y_train.npy, x_test.npy, y_test.npy, meta.json and, where known,
-subjects.npy. Nodes map the arrays instead of loading them, so that a hundred nodes share one copy in the page cache.
+`prepare` makes a folder with x_train.npy, y_train.npy, x_test.npy, y_test.npy, meta.json and, if known, subjects.npy.
+Nodes map the arrays instead of loading them, so a hundred nodes share one copy in the page cache.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from node.learning import formats
 from node.learning.errors import DataError, DataNotFound
 from node.learning.formats import Arrays
 
-FORMAT = 2  # of the prepared folder; part of its name, so that a change leaves old ones alone
+FORMAT = 2  # version of the prepared folder; part of its name, so that a new version does not use old folders
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A data set ready for use. x / 255 (pictures only), less `mean`, divided by `std` of each channel, is the model's
-    input; both are of the training part. `sha256` is of the arrays, so that a record can say which data was used."""
+    """A data set ready for use. The model's input is (x / 255 − `mean`) / `std` per channel for pictures, without the
+    division by 255 for others. `mean` and `std` are those of the training part. `sha256` is the hash of the arrays, by
+    which a record identifies the data."""
 
     directory: Path
     name: str
@@ -60,7 +61,7 @@ class Prepared:
 
     @property
     def subjects(self) -> NDArray[np.int64] | None:
-        """The person of each training sample, where known."""
+        """The person of each training sample, if known."""
         return np.array(self.array("subjects")) if (self.directory / "subjects.npy").exists() else None
 
 
@@ -71,11 +72,11 @@ def _mapped(path: Path) -> NDArray[Any]:
 
 
 def prepare(name: str, cache: Path, search: Sequence[Path] = (), *, download: bool = True) -> Prepared:
-    """Make data set `name` ready under `cache`, or find it there; safe beside other runs doing the same.
+    """Prepare data set `name` under `cache`, or find it there. Other runs may do the same at the same time.
 
-    `search`: files or folders of the scenario, looked at first; then the folders of EDGEBED_DATA (separated as PATH
-    is), Debian's /usr/share/datasets, what was downloaded before, and, with `download`, the network.
-    Raises DataNotFound (with the places tried and the remedy) or DataError (what was found is broken).
+    The places are, in order: `search`, files or folders of the scenario; the folders of EDGEBED_DATA (separated as in
+    PATH); Debian's /usr/share/datasets; earlier downloads; and, with `download`, the network.
+    Raises DataNotFound (with the places tried and the remedy) or DataError (the files found are broken).
     """
     source, read = _find(name, cache, [Path(path).expanduser() for path in search], download)
     stem = re.sub(r"[^a-z0-9]+", "-", Path(name).stem.lower()).strip("-")
@@ -87,7 +88,7 @@ def prepare(name: str, cache: Path, search: Sequence[Path] = (), *, download: bo
 
 
 def open_prepared(directory: Path) -> Prepared:
-    """Open a folder that `prepare` made. Raises DataError if it is not one."""
+    """Open a folder that `prepare` made. Raises DataError if it is no such folder."""
     try:
         meta = json.loads((directory / "meta.json").read_text())
         values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in meta.items()}
@@ -100,7 +101,7 @@ Reader = Callable[[], Arrays]
 
 
 def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[Path | None, Reader]:
-    """Where the data set is and how to read it; the place of digits, inside scikit-learn, is None."""
+    """The place of the data set and its reader. The place is None for digits, which are inside scikit-learn."""
     if not is_dataset(name):
         forms = "; ".join(DATASET_PATHS.values())
         raise DataNotFound(f"no data set {name!r}: known are {', '.join(DATASETS)}, and {forms}")
@@ -140,7 +141,7 @@ def _fetch(name: str, cache: Path, tried: list[str], download: bool) -> tuple[Pa
     raise DataNotFound(f"no data set {name}: {DATASETS[name].where}. Looked for {names} in: {', '.join(tried)}")
 
 
-_NAMES = {  # of the files or folders that hold a data set, below a folder of data sets
+_NAMES = {  # names of the files or folders of each data set, inside a folder of data sets
     "mnist": ("mnist", "MNIST/raw"),
     "fashion-mnist": ("fashion-mnist", "FashionMNIST/raw"),
     "cifar10": ("cifar10", "cifar-10-batches-bin", "cifar-10-binary.tar.gz", "cifar10.zip", "cifar10-jpeg.zip"),
@@ -154,8 +155,8 @@ def _roots(cache: Path) -> list[Path]:
 
 
 def _candidates(name: str, roots: Sequence[Path], *, given: bool) -> Iterator[Path]:
-    """Files and folders that may hold the data set. Only a scenario (`given`) can say that a folder is the data set
-    itself, whatever its name: MNIST's files are named like Fashion-MNIST's."""
+    """Yield files and folders that may hold the data set. Only a scenario (`given`) may name a folder of any name as
+    the data set itself, since MNIST's files are named like Fashion-MNIST's."""
     for root in roots:
         if given:
             yield root
@@ -193,7 +194,7 @@ _FORMATS: dict[str, Callable[[Path], Reader | None]] = {
 
 
 def _fingerprint(name: str, source: Path | None) -> str:
-    """Short hash of the name and of the source's files: names, sizes and times, not contents."""
+    """Short hash of the data set's name and of its source's files: their names, sizes and times, not contents."""
     digest = hashlib.sha256(f"{FORMAT} {name}".encode())
     if source is not None:
         files = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
@@ -204,7 +205,7 @@ def _fingerprint(name: str, source: Path | None) -> str:
 
 
 def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
-    """Write the prepared folder beside its final place and rename it there; if another run was first, keep theirs."""
+    """Write the prepared folder next to its final place and rename it. If another run was first, keep its folder."""
     shape, classes = _check(name, arrays, source)
     mean, std = _normalisation(arrays.x_train)
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -238,7 +239,7 @@ def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
 
 
 def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
-    """Shape of a sample and number of classes. Raises DataError where the arrays do not fit together or the name."""
+    """Shape of a sample and number of classes. Raises DataError if the arrays do not fit together or fit the name."""
     pairs = (("train", arrays.x_train, arrays.y_train), ("test", arrays.x_test, arrays.y_test))
     for part, x, y in pairs:
         if len(x) != len(y) or len(y) == 0:
@@ -276,7 +277,7 @@ def _not_finite(x: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def _normalisation(x: NDArray[Any]) -> tuple[list[float], list[float]]:
-    """Mean and standard deviation of each channel, of x / 255 for pictures; in slices, to need little memory."""
+    """Mean and standard deviation of each channel, of x / 255 for pictures. Computed in slices to save memory."""
     axes = (0, *range(2, x.ndim))
     scale = 255.0 if x.dtype == np.uint8 else 1.0
     total = squares = np.zeros(x.shape[1])

@@ -1,11 +1,11 @@
-"""What can go wrong while learning.
+"""The errors of learning.
 
 LearningError
-├── DataError            a data set cannot be had or is not what its name says
-│   └── DataNotFound     it is nowhere: the message lists the places tried and the remedy
-├── PartitionError       the training data cannot be divided as asked
+├── DataError            a data set is not available or not the one its name says
+│   └── DataNotFound     it was not found: the message lists the places tried and the remedy
+├── PartitionError       the training data cannot be divided as requested
 ├── ModelError           weights that do not fit the model
-└── AggregationError     updates that cannot be averaged; the message names the sender's place in the list
+└── AggregationError     updates that cannot be averaged; the message names the update's place in the list
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ class LearningError(Exception):
 
 
 class DataError(LearningError):
-    """A data set cannot be had, or its files are not what they should be."""
+    """A data set is not available, or its files are wrong."""
 
 
 class DataNotFound(DataError):  # noqa: N818 - reads as what happened
-    """A data set is nowhere to be found."""
+    """A data set was not found."""
 
 
 class PartitionError(LearningError):
-    """The training data cannot be divided as asked."""
+    """The training data cannot be divided as requested."""
 
 
 class ModelError(LearningError):

@@ -1,7 +1,7 @@
-"""Files of data sets, read into arrays: IDX, CIFAR-10's binary version, pictures in class folders, UCI HAR, npz.
+"""Readers of data set files: IDX, CIFAR-10's binary version, pictures in class folders, UCI HAR, npz.
 
 Every reader returns `Arrays`: samples channels first, uint8 (pictures) or float32 (anything else), labels from 0 up.
-Nothing here unpickles. Readers raise DataError naming the file and what is wrong with it.
+No reader unpickles. Readers raise DataError naming the file and its fault.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PICTURES = {".jpg", ".jpeg", ".png", ".bmp"}
 
 @dataclass(frozen=True)
 class Arrays:
-    """A data set in memory: x (N, *shape), y (N,) int64, and the person of each training sample where known."""
+    """A data set in memory: x (N, *shape), y (N,) int64, and the person of each training sample if known."""
 
     x_train: NDArray[Any]
     y_train: NDArray[np.int64]
@@ -38,7 +38,7 @@ class Arrays:
 
 
 def read_digits() -> Arrays:
-    """scikit-learn's 1,797 digits, split 1,437 to 360 with every digit in proportion; the split never changes."""
+    """scikit-learn's 1,797 digits, split 1,437 to 360 with every digit in proportion. The split is fixed."""
     from sklearn.datasets import load_digits
 
     from node.learning.partition import take_in_proportion
@@ -128,9 +128,9 @@ def _cifar10_split(records: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArr
 
 
 def read_pictures(path: Path) -> Arrays:
-    """Pictures named {train,test}/<class>/<file>, in a folder or a zip; the classes are numbered in order of name.
+    """Pictures named {train,test}/<class>/<file>, in a folder or a zip. Classes are numbered in order of their names.
 
-    All have one size; grey ones (mode L) get one channel, others three.
+    All pictures must have one size. The first one sets the mode: one channel if it is grey (mode L), else three.
     """
     if path.is_dir():
         files = [file.relative_to(path) for file in sorted(path.rglob("*"))]
@@ -160,7 +160,7 @@ def _read_pictures(path: Path, names: Iterable[str], read: Callable[[str], bytes
 
 
 def _picture(path: Path, name: str, data: bytes, shape: list[tuple[str, tuple[int, int]]]) -> NDArray[np.uint8]:
-    """Decode one picture; the first one decides mode and size (kept in `shape`) for all."""
+    """Decode one picture. The first one sets mode and size for all, which `shape` keeps."""
     from PIL import Image, UnidentifiedImageError
 
     try:

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from node.parameters import Parameters, number, whole, word
 
-LABEL_BYTES = 8  # of a label that travels beside features
+LABEL_BYTES = 8  # bytes of a label that is sent with features
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalTraining(Parameters):
     """Stochastic gradient descent on a client's own data, and how results are evaluated.
 
-    optimizer, `sgd` or `adam`, new in each round; learning_rate η; momentum ρ of `sgd`; weight_decay, an L2 term added
-    to the gradient; batch_size B; epochs E, passes over the data per round; steps, mini-batch steps per round, instead
-    of epochs; evaluate_samples, evaluate on a fixed seeded subset of so many test samples instead of all, to save
-    processor time.
+    optimizer: `sgd` or `adam`, new in each round; learning_rate η; momentum ρ of `sgd`; weight_decay: an L2 term added
+    to the gradient; batch_size B; epochs E: passes over the data per round; steps: mini-batch steps per round, instead
+    of epochs; evaluate_samples: size of a fixed seeded subset of the test samples to evaluate on instead of all, to
+    save processor time.
     """
 
     optimizer: str = word("sgd", "sgd", "adam")
@@ -35,13 +35,13 @@ class LocalTraining(Parameters):
 
     @property
     def most_epochs(self) -> int:
-        """As many passes over its data, a peer's beside it included, as a client's longest round takes."""
+        """The number of passes over its data, with those over a peer's data, in a client's longest round."""
         return self.epochs
 
     def beside_model(self, samples: int, features: int) -> int:
-        """Bytes that a client of so many samples sends beside its model, which makes so many features of each."""
+        """Bytes that a client with ``samples`` samples sends with its model, which makes ``features`` of each."""
         return 0
 
     def between_clients(self, samples: int, classes: int) -> int:
-        """Bytes at most that a client of so many samples sends to another in one message and is waited for."""
+        """The most bytes that a client with ``samples`` samples sends another in a message that the other waits for."""
         return 0

@@ -1,4 +1,4 @@
-"""How well a model does, from its logits and the true labels."""
+"""Accuracy of a model from its logits and the true labels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def correct(logits: Tensor, labels: Tensor) -> int:
-    """How many of the samples get their highest logit at their label; a sample without a number counts as wrong."""
+    """The number of samples whose highest logit is at their label. A sample with a non-finite logit counts as wrong."""
     return int(((logits.argmax(dim=1) == labels) & logits.isfinite().all(dim=1)).sum())
 
 

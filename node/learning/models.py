@@ -1,7 +1,7 @@
-"""The models by name. Each is an extractor h and a classifier l, so that algorithms can treat the two apart.
+"""The models by name. Each has an extractor h and a classifier l, so that algorithms can use them separately.
 
-Papers write them Φ and Ψ or θ^g and θ^c. A model's size in closed form stands in `node.catalogue`, without torch.
-Initial weights come from a seed alone and leave torch's global generator as it was.
+Papers write them Φ and Ψ or θ^g and θ^c. `node.catalogue` has each model's size in closed form, without torch.
+Initial weights depend only on a seed and do not change torch's global generator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from node.parameters import read_parameters
 class Model(nn.Module):
     """`classifier(extractor(x))`: x (N, *shape) normalised floats, the result (N, classes) logits.
 
-    A batch may hold one sample, as the last one of an epoch does where a client's samples do not divide evenly.
+    A batch may hold one sample, as the last batch of an epoch may if a client's samples do not divide evenly.
     """
 
     def __init__(self, extractor: nn.Module, classifier: nn.Module) -> None:
@@ -49,7 +49,8 @@ class Model(nn.Module):
 
 
 def _spare_lone_values(norm: nn.Module, inputs: tuple[Tensor]) -> None:
-    """One value per channel has no variance: it is normalised by the running statistics, which stay as they are."""
+    """Normalise a batch with one value per channel, which has no variance, by the running statistics. These stay
+    unchanged."""
     (x,) = inputs
     if not norm.training or x.numel() > x.shape[1]:
         return
@@ -63,8 +64,8 @@ def _spare_lone_values(norm: nn.Module, inputs: tuple[Tensor]) -> None:
 
 
 class ModelPool:
-    """Models of one kind to work with, one for each thread that asks: learners that share a pool need no model of
-    their own. ``make`` gives a new one, always with the same weights."""
+    """A pool of equal models, one for each thread. Learners that share a pool need no model of their own. ``make``
+    returns a new model, always with the same weights."""
 
     def __init__(self, make: Callable[[], Model]) -> None:
         self._make = make
@@ -72,18 +73,18 @@ class ModelPool:
 
     @property
     def model(self) -> Model:
-        """The calling thread's, with whatever weights its last user left in it."""
+        """The model of the calling thread, with the weights of its last user."""
         if not hasattr(self._of_thread, "model"):
             self._of_thread.model = self._make()
         return cast(Model, self._of_thread.model)
 
     def initial(self) -> State:
-        """The weights that models are made with."""
+        """The weights of a new model."""
         return dict(self._make().views)
 
 
 def cnn(shape: Shape, classes: int, _: Any) -> Model:
-    """FedGen's network for MNIST, which is FEELPGen's: 26,434 parameters for 28x28.
+    """FedGen's network for MNIST, also used by FEELPGen: 26,434 parameters for 28x28.
 
     Two 3x3 convolutions of stride 2, 6 and 16 channels, batch normalisation and ReLU after each, 32 features, and no
     activation between them and the classifier. Sequences (channels, time) get convolutions of 3 along time.
@@ -134,8 +135,9 @@ def phefl_cnn(shape: Shape, classes: int, _: Any) -> Model:
 def fedfeat_cnn(shape: Shape, classes: int, _: Any) -> Model:
     """FedFeat+'s CNN (its Table I): 582,026 parameters on MNIST, 878,538 on CIFAR-10.
 
-    5x5 convolutions of 32 and 64 channels without padding, each with ReLU and 2x2 pooling, give 1024 features (1600 of
-    CIFAR-10); the classifier has two layers, 512 wide inside. Table I is silent on padding and pooling: as in PFLlib.
+    5x5 convolutions of 32 and 64 channels without padding, each with ReLU and 2x2 pooling, give 1024 features (1600 for
+    CIFAR-10). The classifier has two layers, 512 wide inside. Table I does not give padding and pooling; they are
+    PFLlib's.
     """
     features = 64 * prod(((side - 4) // 2 - 4) // 2 for side in shape[1:])
     extractor = nn.Sequential(
@@ -151,10 +153,10 @@ def fedfeat_cnn(shape: Shape, classes: int, _: Any) -> Model:
 
 
 class ResidualBlock(nn.Module):
-    """y = ReLU(x + conv(ReLU(conv(x)))) with 3x3 convolutions; x through a 1x1 convolution where the shape changes.
+    """y = ReLU(x + conv(ReLU(conv(x)))) with 3x3 convolutions; x through a 1x1 convolution if the shape changes.
 
-    Without normalisation the signal would grow with each block. The second convolution starts at zero, so that the
-    network begins as its shortcuts and stays trainable (Zhang, Dauphin, Ma 2019, "Fixup").
+    Without normalisation the signal would grow with each block. The second convolution starts at zero. So the initial
+    network consists of its shortcuts and stays trainable (Zhang, Dauphin, Ma 2019, "Fixup").
     """
 
     def __init__(self, inside: int, width: int) -> None:
@@ -178,7 +180,7 @@ def resnet18(shape: Shape, classes: int, _: Any) -> Model:
     """ResNet-18 (He 2016) for small images, without batch normalisation, as FedEDS uses it.
 
     A 3x3 stem without pooling, four stages of two blocks with 64 to 512 channels, mean pooling to 512 features.
-    Convolutions have biases, since there is no normalisation to carry them.
+    Convolutions have biases, since no normalisation has them.
     """
     blocks, inside = [], 64
     for width in (64, 128, 256, 512):
@@ -215,7 +217,7 @@ BUILDERS: dict[str, Callable[[Shape, int, Any], Model]] = {
 
 
 def build(name: str, shape: Shape, classes: int, seed: int, params: Mapping[str, Any] | None = None) -> Model:
-    """Model `name` for samples of `shape` and so many classes, its weights drawn from `seed`.
+    """Model `name` for samples of `shape` and `classes` classes, with weights drawn from `seed`.
 
     Raises ModelError for an unknown name, a wrong parameter or a shape the model cannot take.
     """

@@ -1,5 +1,6 @@
-"""What takes the steps of training, without `torch.optim`, whose first object costs every process a second of
-processor time. Each is made for its parameters, and called with a loss takes one step.
+"""Optimizers for training. An optimizer is made for its parameters; each call with a loss takes one step.
+
+`torch.optim` is not used: its first object costs every process a second of processor time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ DescentStep = Callable[[Tensor], None]
 
 
 class Descent:
-    """Steps of stochastic gradient descent, as `torch.optim.SGD` takes them: g ← ∇loss + λw, v ← ρv + g, w ← w − ηv."""
+    """Stochastic gradient descent as in `torch.optim.SGD`: g ← ∇loss + λw, v ← ρv + g, w ← w − ηv."""
 
     def __init__(self, parameters: Sequence[Tensor], params: LocalTraining) -> None:
         self.parameters = list(parameters)
@@ -44,11 +45,11 @@ class Descent:
 
 class Adam:
     """Steps m ← β₁m + (1 − β₁)g, v ← β₂v + (1 − β₂)g², w ← w − η (m / (1 − β₁ᵗ)) / (√(v / (1 − β₂ᵗ)) + ε)
-    (D. P. Kingma, J. Ba, ICLR 2015, arXiv 1412.6980, Algorithm 1), as `torch.optim.Adam` takes them.
+    (D. P. Kingma, J. Ba, ICLR 2015, arXiv 1412.6980, Algorithm 1), as in `torch.optim.Adam`.
 
-    `weight_decay` λ adds λw to the gradient g; `decay` shrinks w by η · decay before each step, beside it (AdamW:
-    I. Loshchilov, F. Hutter, ICLR 2019, Algorithm 2). `state` and `resumed` carry the moments from one optimizer of the
-    same parameters to the next.
+    `weight_decay` λ adds λw to the gradient g. `decay` shrinks w by the factor 1 − η · decay before each step,
+    independent of g (AdamW: I. Loshchilov, F. Hutter, ICLR 2019, Algorithm 2). `state` and `resumed` carry the moments
+    from one optimizer to the next for the same parameters.
     """
 
     def __init__(
@@ -83,13 +84,13 @@ class Adam:
             torch._foreach_addcdiv_(self.parameters, self.first, scale, step)
 
     def state(self) -> State:
-        """Copies of the moments, by number of their parameter, and the steps taken."""
+        """Copies of the moments, by the number of the parameter, and the number of steps taken."""
         moments = {"first": self.first, "second": self.second}
         arrays = {f"{name}.{place}": m.numpy().copy() for name, all_ in moments.items() for place, m in enumerate(all_)}
         return arrays | {"steps": np.array(self.steps)}
 
     def resumed(self, state: State) -> Adam:
-        """This optimiser, with the moments that `state` gave; as it was, if there are none."""
+        """Load the moments from `state` and return this optimizer. An empty `state` changes nothing."""
         if state:
             self.steps = int(state["steps"])
             self.first = [torch.tensor(state[f"first.{place}"]) for place in range(len(self.parameters))]
@@ -98,7 +99,7 @@ class Adam:
 
 
 def optimizer(parameters: Sequence[Tensor], params: LocalTraining) -> DescentStep:
-    """What takes the steps of local training: a new one each time, without memory of earlier rounds."""
+    """A new optimizer for local training, without moments from earlier rounds."""
     if params.optimizer == "adam":
         return Adam(parameters, params.learning_rate, weight_decay=params.weight_decay)
     return Descent(parameters, params)

@@ -1,8 +1,8 @@
 """Divide training data over clients: pure functions of labels and a seed.
 
-The conventions that go by these names differ between papers; each scheme says whose it follows. Draws are made once.
-Clients left with too few samples are topped up by a fixed rule and every move is kept in the result, where retrying
-until the draw is kind would bias it and, at small alpha, never end.
+Papers use these names for different conventions. Each scheme says which paper it follows. Draws are made once. Clients
+with too few samples are topped up by a fixed rule, and the result lists every move. Repeating the draw until it fits
+would bias it and, at small alpha, never end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Parts = list[Indices]
 
 @dataclass(frozen=True)
 class Move:
-    """A repair: `count` samples of `label` went from client number `source` to client number `target`."""
+    """A move to top up a client: `count` samples of `label` from client number `source` to client number `target`."""
 
     source: int
     target: int
@@ -37,7 +37,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Partition:
-    """Ascending sample indices of each client, in the plan's order of clients, and the repairs that were needed."""
+    """Ascending sample indices of each client, in the plan's order of clients, and the moves that were needed."""
 
     parts: tuple[Indices, ...]
     moves: tuple[Move, ...] = ()
@@ -65,8 +65,8 @@ def divide(
     """Divide samples with these `labels` (N,) over clients.
 
     `groups` holds the number of clients below each edge, in the plan's order: (4, 4, 4) is twelve devices at three
-    edges, (1, 1, 1) three edges that hold data themselves, (10,) ten devices below the cloud. `subjects` (N,) names the
-    person of each sample. Raises PartitionError where the data does not suffice.
+    edges, (1, 1, 1) three edges that hold data themselves, (10,) ten devices below the cloud. `subjects` (N,) is the
+    person of each sample. Raises PartitionError if the data does not suffice.
     """
     clients = sum(groups)
     if clients < 1 or min(groups) < 1:
@@ -130,7 +130,7 @@ def _dirichlet_by_class(alpha: float, task: _Task, random: np.random.Generator, 
         proportions = random.dirichlet(np.full(task.clients, alpha))
         if capped:
             proportions = proportions * (sizes < share)
-            if proportions.sum() == 0:  # the draw was all for clients that are full
+            if proportions.sum() == 0:  # the draw gave all samples to full clients
                 proportions = (sizes < share).astype(float)
             if proportions.sum() == 0:
                 proportions = np.ones(task.clients)
@@ -144,7 +144,7 @@ def _dirichlet_by_class(alpha: float, task: _Task, random: np.random.Generator, 
 def _dirichlet_by_client(alpha: float, task: _Task, random: np.random.Generator) -> Parts:
     """Each client draws its mix of classes from Dir(alpha, ..., alpha) and gets N / clients samples of it (Hsu 2019).
 
-    Where a class is used up, the rest is drawn from the mix over the classes that are left.
+    If a class is used up, the rest is drawn from the mix over the remaining classes.
     """
     pools = [task.shuffled(label, random) for label in range(task.classes)]
     left = np.array([len(pool) for pool in pools])
@@ -162,7 +162,7 @@ def _dirichlet_by_client(alpha: float, task: _Task, random: np.random.Generator)
 
 
 def _shards(scheme: LabelShards, task: _Task, random: np.random.Generator) -> Parts:
-    """Sort by label, cut into shards, deal shards_per_client to each client (McMahan 2017); the rest stays unused."""
+    """Sort by label, cut into shards, give shards_per_client to each client (McMahan 2017). The rest stays unused."""
     wanted = task.clients * scheme.shards_per_client
     size = len(task.labels) // wanted if scheme.shard_size == "auto" else int(scheme.shard_size)
     available = len(task.labels) // size if size else 0
@@ -176,8 +176,8 @@ def _shards(scheme: LabelShards, task: _Task, random: np.random.Generator) -> Pa
     return [np.concatenate([ordered[size * s : size * (s + 1)] for s in mine]) for mine in shards]
 
 
-MOST_SLOTS = 10_000_000  # of all edges in `labels-per-edge`
-PATTERNS: dict[str, tuple[Fraction, Fraction]] = {  # share of all labels at an edge; share of its first label at least
+MOST_SLOTS = 10_000_000  # slots of all edges together in `labels-per-edge`
+PATTERNS: dict[str, tuple[Fraction, Fraction]] = {  # share of all labels at an edge; least share of its first label
     "D1": (Fraction(1, 10), Fraction(1)),
     "D2": (Fraction(5, 10), Fraction(0)),
     "D3": (Fraction(8, 10), Fraction(3, 10)),
@@ -188,8 +188,9 @@ PATTERNS: dict[str, tuple[Fraction, Fraction]] = {  # share of all labels at an 
 def edge_proportions(pattern: str, edge: int, classes: int) -> list[Fraction]:
     """Share of each label in the data of edge number `edge`: PHE-FL's Table II, and its Table III for D3.
 
-    Edge e's labels are e, e + 1, ... counted modulo the number of classes. With ten classes these are the paper's
-    numbers; with others the number of labels is scaled and rounded. D2's window is not printed: cyclic, like D3's.
+    Edge e's labels are e, e + 1, ... modulo the number of classes. With ten classes these are the paper's numbers. With
+    other numbers of classes the number of labels is scaled and rounded. The paper does not print D2's window; it is
+    cyclic here, like D3's.
     """
     labels_share, first_share = PATTERNS[pattern]
     held = max(1, round(labels_share * classes))
@@ -203,8 +204,8 @@ def edge_proportions(pattern: str, edge: int, classes: int) -> list[Fraction]:
 def _labels_per_edge(scheme: LabelsPerEdge, task: _Task, random: np.random.Generator) -> Parts:
     """PHE-FL's D1 to D4. With ten edges of ten devices every device has one label, and ten devices share each label.
 
-    For other numbers each edge's data is a row of equal slots in its proportions and its devices take equal runs of
-    them, so that an edge of five devices has the same data as one of ten. All slots are about equally large.
+    For other numbers each edge's data is a row of equal slots in its proportions. Its devices take equal runs of slots,
+    so an edge of five devices has the same data as one of ten. All slots are about equally large.
     """
     rows = [
         _slots(edge_proportions(scheme.pattern, edge, task.classes), devices)
@@ -232,18 +233,18 @@ def _labels_per_edge(scheme: LabelsPerEdge, task: _Task, random: np.random.Gener
 
 
 def _even_split(samples: Indices, pieces: int) -> Parts:
-    """Cut into pieces whose sizes differ by at most one, the larger ones spread evenly, not first."""
+    """Cut into pieces whose sizes differ by at most one. The larger pieces are spread evenly, not put first."""
     return np.split(samples, np.arange(1, pieces) * len(samples) // pieces)
 
 
 def _slots(shares: list[Fraction], devices: int) -> NDArray[np.int64]:
-    """Labels of an edge's slots: as few as hold the shares exactly and divide evenly over its devices."""
+    """Labels of an edge's slots: the fewest that hold the shares exactly and divide evenly over its devices."""
     count = lcm(devices, *(share.denominator for share in shares))
     return np.repeat(np.arange(len(shares)), [int(share * count) for share in shares])
 
 
 def _by_subject(_: BySubject, task: _Task, random: np.random.Generator) -> Parts:
-    """People in random order, dealt out in equal numbers; a client gets all samples of each of its people."""
+    """Divide people in random order in equal numbers. A client gets all samples of each of its people."""
     assert task.subjects is not None
     people = random.permutation(np.unique(task.subjects))
     if len(people) < task.clients:
@@ -261,8 +262,8 @@ _SCHEMES: dict[type[PartitionParameters], Callable[[Any, _Task, np.random.Genera
 
 
 def top_up(parts: Parts, labels: NDArray[np.int64], min_samples: int) -> tuple[Parts, list[Move]]:
-    """Bring every client to `min_samples`, in order: take from whoever holds most of one label, at most down to
-    `min_samples` of its own. Returns the parts and the moves."""
+    """Bring every client to `min_samples`, in order. Samples come from the client that can give the most samples of one
+    label and keep `min_samples` itself. Returns the parts and the moves."""
     parts, moves = list(parts), []
     classes = int(labels.max()) + 1
     counts = np.stack([np.bincount(labels[part], minlength=classes) for part in parts])
@@ -293,8 +294,8 @@ def own_test(
 ) -> Indices:
     """Test samples for a client (or an edge: the sum over its devices) that holds `train_counts[c]` samples of class c.
 
-    Drawn with the distribution of its training labels, as many as the test set allows but at most `limit`; `balanced`
-    (PHE-FL, Table IV) draws equally from the labels it holds instead. Test sets of several clients may overlap.
+    They are drawn with the distribution of its training labels, as many as the test set allows but at most `limit`.
+    With `balanced` (PHE-FL, Table IV) they are drawn equally from its labels. Test sets of several clients may overlap.
     """
     wanted = np.zeros(int(max(test_labels.max() + 1, len(train_counts))))
     wanted[: len(train_counts)] = train_counts
@@ -318,14 +319,14 @@ def own_test(
 
 
 def set_apart(indices: Indices, share: float, seed: int) -> tuple[Indices, Indices]:
-    """A random `share` of the samples, rounded to whole ones, and the rest; both ascending. PHE-FL's PTD and ETD."""
+    """A random `share` of the samples, rounded to whole samples, and the rest; both ascending. PHE-FL's PTD and ETD."""
     chosen = np.random.default_rng(seed).permutation(len(indices))
     count = round(share * len(indices))
     return np.sort(indices[chosen[:count]]), np.sort(indices[chosen[count:]])
 
 
 def take_in_proportion(labels: NDArray[np.int64], size: int, random: np.random.Generator) -> Indices:
-    """Positions of `size` samples (all, if there are fewer), every label in its proportion; ascending."""
+    """Ascending positions of `size` samples (all, if there are fewer), with every label in its proportion."""
     if size >= len(labels):
         return np.arange(len(labels))
     counts = apportion(np.bincount(labels) / len(labels), size)

@@ -1,7 +1,7 @@
-"""Noise on what is sent, what it guarantees, and what it hides: FedFeat+'s equations 3 to 5 and 39 to 43.
+"""Noise on features, its privacy guarantee, and how much it hides: FedFeat+'s equations 3 to 5 and 39 to 43.
 
 ε, δ privacy budget and failure probability, Δ sensitivity, σ standard deviation of Gaussian noise, λ scale of Laplace
-noise. Plain numbers and numpy, no torch: whoever plans or reports a run can ask what it guarantees.
+noise. Plain numbers and numpy, no torch: plans and reports of a run compute its guarantee, too.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-BINS = 32  # of histograms; N values bias MI by about (BINS - 1)² / 2N
-VALUES = 1 << 20  # that metrics are computed from, at most: the first ones
+BINS = 32  # bins of histograms; N values bias MI by about (BINS - 1)² / 2N
+VALUES = 1 << 20  # metrics are computed from the first VALUES values at most
 
 
 def noise_scale(noise: str, epsilon: float, delta: float, sensitivity: float) -> float:
@@ -28,8 +28,8 @@ def noise_scale(noise: str, epsilon: float, delta: float, sensitivity: float) ->
 
 
 def standard_deviation(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """σ = √(2 ln(1.25 / δ)) Δ / ε of the Gaussian mechanism, for ε ≤ 1 (C. Dwork, A. Roth 2014, Theorem A.1), as
-    DFFKE and FEELPGen⁺ take it."""
+    """σ = √(2 ln(1.25 / δ)) Δ / ε of the Gaussian mechanism, for ε ≤ 1 (C. Dwork, A. Roth 2014, Theorem A.1), as in
+    DFFKE and FEELPGen⁺."""
     return math.sqrt(2 * math.log(1.25 / delta)) * sensitivity / epsilon
 
 
@@ -67,8 +67,8 @@ def gaussian_epsilon(delta: float, sigma: float, sensitivity: float) -> float:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What noise on clipped vectors guarantees: ε and δ of one vector that is sent once, and ``total_epsilon`` of one
-    that is sent in each of ``rounds`` rounds, at the same δ."""
+    """The privacy guarantee of noise on clipped vectors: ε and δ of a vector that is sent once, and ``total_epsilon``
+    of a vector that is sent in each of ``rounds`` rounds, at the same δ."""
 
     epsilon: float
     total_epsilon: float
@@ -77,12 +77,12 @@ class Guarantee:
 
 
 def guarantee(noise: str, epsilon: float, delta: float, clip_norm: float | None, rounds: int) -> Guarantee | None:
-    """What is guaranteed of vectors clipped to ``clip_norm`` and noised for Δ = 2 ``clip_norm``, the most by which two
-    of them differ; None without clipping or noise. The norm is the L2 norm for Gaussian noise, L1 for Laplace's.
+    """The guarantee for vectors clipped to ``clip_norm``, with noise for Δ = 2 ``clip_norm``, the largest difference of
+    two vectors. None without clipping or noise. The norm is the L2 norm for Gaussian noise, the L1 norm for Laplace's.
 
-    ε is computed from the scale of the noise, not taken over: equation 5 is not the least noise for (ε, δ), nor, where
-    ε is large, enough of it. Gaussian noise composes over rounds as one of sensitivity Δ √rounds (J. Dong, A. Roth,
-    W. J. Su, arXiv 1905.02383, Corollary 2), Laplace's by addition.
+    ε is computed from the scale of the noise and may differ from the parameter: equation 5 is not the least noise for
+    (ε, δ), and for large ε it is not enough. Over rounds, Gaussian noise composes as noise of sensitivity Δ √rounds
+    (J. Dong, A. Roth, W. J. Su, arXiv 1905.02383, Corollary 2), Laplace noise by addition.
     """
     if clip_norm is None or noise == "none":
         return None
@@ -96,8 +96,8 @@ def guarantee(noise: str, epsilon: float, delta: float, clip_norm: float | None,
 
 @dataclass(frozen=True)
 class Hidden:
-    """How much noised features still tell of the clean ones, in nats where they have a unit: mutual information,
-    entropy difference, Kullback-Leibler divergence and correlation (MI, ED, KL, FC of FedFeat+'s Tables IV and V)."""
+    """The information that noised features still hold about the clean ones: mutual information, entropy difference and
+    Kullback-Leibler divergence in nats, and correlation (MI, ED, KL, FC of FedFeat+'s Tables IV and V)."""
 
     mutual_information: float
     entropy_difference: float
@@ -106,8 +106,8 @@ class Hidden:
 
 
 def compare_features(clean: NDArray[np.floating], noised: NDArray[np.floating]) -> Hidden:
-    """Equations 39 to 43, of the values of all features together, in `BINS` equal bins over their common range. NaN
-    where a feature is not a number, as after training that diverged."""
+    """Equations 39 to 43, for the values of all features together, in `BINS` equal bins over their common range. All
+    NaN if a feature is not finite, as after diverged training."""
     x, y = clean.ravel()[:VALUES], noised.ravel()[:VALUES]
     low, high = float(min(x.min(), y.min())), float(max(x.max(), y.max()))
     if not math.isfinite(high - low):
@@ -130,7 +130,7 @@ def divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
 
 
 def correlation(x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
-    """E[(x − μ_x)(y − μ_y)] / (σ_x σ_y), equation 43; 0 where one of them does not vary."""
+    """E[(x − μ_x)(y − μ_y)] / (σ_x σ_y), equation 43; 0 if one of them does not vary."""
     x, y = x.astype(np.float64), y.astype(np.float64)
     spread = float(x.std() * y.std())
     return float(((x - x.mean()) * (y - y.mean())).mean()) / spread if spread > 0 else 0.0

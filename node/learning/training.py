@@ -1,8 +1,8 @@
 """A node's model and data: local training, and evaluation on the global or the node's own test set.
 
-Steps of stochastic gradient descent are taken here rather than by `torch.optim`, whose first object costs every process
-the import of torch's compiler, a second of processor time. Every random choice comes from (scenario seed, node,
-round), so that a node that was restarted or is simulated repeats exactly what it would have done.
+Training does not use `torch.optim`: its first object makes every process import torch's compiler, which takes a second
+of processor time. Every random choice comes from (scenario seed, node, round). So a restarted or simulated node makes
+exactly the same choices.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ EVALUATION_BATCH = 250
 Indices = NDArray[np.int64]
 Scope = Literal["global", "own", "personal"]
 ExtraLoss = Callable[[Model, Tensor, Tensor], Tensor]  # (model, inputs, labels) of a batch -> a term added to its loss
-Forward = Callable[[Model, Tensor], Tensor]  # (model, inputs) -> logits, where they are not just model(inputs)
+Forward = Callable[[Model, Tensor], Tensor]  # (model, inputs) -> logits, if they are not just model(inputs)
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a client's training gave: its weights, how many samples it holds, steps taken, mean loss over all steps."""
+    """The result of a client's training: weights, number of the client's samples, steps, and mean loss over steps."""
 
     weights: State
     samples: int
@@ -48,7 +48,7 @@ class TrainResult:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Accuracy (fraction) and mean cross-entropy over so many test samples."""
+    """Accuracy (fraction) and mean cross-entropy over ``samples`` test samples."""
 
     accuracy: float
     loss: float
@@ -56,11 +56,11 @@ class Evaluation:
 
 
 class Learner:
-    """What a node works with: models of its kind, and its view of the data set.
+    """A node's models, and its part of the data set.
 
-    `train` and `own_test` are the node's sample indices in the training and test part, None where it has none;
-    `personal` is what was set apart of its own test set to personalise by; `global_test` says whether it evaluates on
-    the whole test part. Data is read at first use, and only the node's own training samples stay in memory.
+    `train` and `own_test` are the node's sample indices in the training and test part, None if it has none. `personal`
+    are the samples of its own test set reserved for personalisation. `global_test` says whether the node evaluates on
+    the whole test part. Data is read at first use. Only the node's own training samples stay in memory.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Learner:
     @classmethod
     def from_assignment(cls, assignment: Assignment) -> Learner:
         """Read the node's data set and shard. Raises DataError or ModelError."""
-        torch.set_num_threads(1)  # in the whole process: nodes share processors, and threads would wait for each other
+        torch.set_num_threads(1)  # for the whole process: nodes share processors, and threads would wait for each other
         data = open_prepared(Path(assignment.data.directory))
         model_pool = model_pool_of(assignment, data)
         mine = assignment.data
@@ -117,20 +117,20 @@ class Learner:
         return available if limit is None else min(available, limit)
 
     def random(self, purpose: str, round: int) -> np.random.Generator:
-        """A generator of the node's own for one purpose in one round."""
+        """A random generator of this node for one purpose in one round."""
         return np.random.default_rng(derive_seed(self._seed, self.node, purpose, str(round)))
 
     def apply(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """``fn(self, *args)``: a step of an algorithm's own, which runs wherever the learner's methods do."""
+        """Run ``fn(self, *args)``: a step of an algorithm that runs in the same place as the learner's methods."""
         return fn(self, *args)
 
     @property
     def model(self) -> Model:
-        """The model that this thread may use; its weights are those of the last `set`, whoever did it."""
+        """The model of this thread. Its weights are those of the last `set` in this thread, by any learner."""
         return self._models.model
 
     def initial(self) -> State:
-        """The weights that every node of a run begins with."""
+        """The initial weights, equal at every node of a run."""
         return self._models.initial()
 
     def get(self) -> State:
@@ -138,7 +138,7 @@ class Learner:
         return {name: view.copy() for name, view in self.model.views.items()}
 
     def set(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Put `state` into the model. Raises ModelError where names or shapes differ."""
+        """Put `state` into the model. Raises ModelError if names or shapes differ."""
         views = self.model.views
         if state.keys() != views.keys():
             odd = ", ".join(sorted(state.keys() ^ views.keys()))
@@ -157,8 +157,9 @@ class Learner:
         extra: ExtraLoss | None = None,
         own: float = 1.0,
     ) -> TrainResult:
-        """Train from `weights` on the node's samples: w ← w − η (∇ℓ(w; b) + λw), with momentum if asked for, over
-        mini-batches b of the seeded order of `round`. ℓ is the cross-entropy, weighed by `own`; `extra` adds a term."""
+        """Train from `weights` on the node's samples: w ← w − η (∇ℓ(w; b) + λw), with momentum or by Adam if `params`
+        say so, over mini-batches b in the seeded order of `round`. ℓ is the cross-entropy, weighted by `own`. `extra`
+        adds a term."""
         self.set(weights)
         random = self.random("batches", round)
         x, y = self.train_data if self.samples else (torch.empty(0), torch.empty(0))
@@ -182,8 +183,9 @@ class Learner:
         limit: int | None = None,
         forward: Forward | None = None,
     ) -> Evaluation:
-        """Evaluate `weights` on the data set's test part or on the node's own share of it, less what was set apart to
-        personalise by, which is "personal"; with `limit`, on a seeded subset of that size, the same in every round."""
+        """Evaluate `weights` on a test set: "global", the data set's test part; "own", the node's share of it without
+        the samples reserved for personalisation; "personal", those samples. `limit`: use a seeded subset of that size,
+        the same in every round."""
         self.set(weights)
         chosen = self._chosen(which, limit)
         x, y = self.data.array("x_test"), self.data.array("y_test")
@@ -201,14 +203,14 @@ class Learner:
 
     @cached_property
     def train_data(self) -> tuple[Tensor, Tensor]:
-        """The node's training samples as they are stored (uint8 pictures stay uint8), and their labels."""
+        """The node's training samples as stored (uint8 pictures stay uint8), and their labels."""
         if self._train_indices is None:
             raise DataError(f"{self.node} holds no training data")
         x, y = self.data.array("x_train")[self._train_indices], self.data.array("y_train")[self._train_indices]
         return torch.from_numpy(np.array(x)), torch.from_numpy(np.array(y))
 
     def normalise(self, x: Tensor) -> Tensor:
-        """Stored samples as the model's input: (x / 255 − mean) / std for pictures, (x − mean) / std for others."""
+        """Convert stored samples to model input: (x / 255 − mean) / std for pictures, (x − mean) / std for others."""
         scale, shift = self._scale_and_shift
         return x.float().mul_(scale).sub_(shift) if x.dtype == torch.uint8 else x.mul(scale).sub_(shift)
 
@@ -235,7 +237,7 @@ class Learner:
 
 
 def batches(samples: int, params: LocalTraining, random: np.random.Generator) -> Iterator[Tensor]:
-    """Indices of mini-batches: `epochs` passes in new random orders, or so many passes as `steps` batches need."""
+    """Yield the indices of mini-batches: `epochs` passes, each in a new random order, or `steps` batches."""
     if samples == 0:
         return
     taken = 0
@@ -249,7 +251,7 @@ def batches(samples: int, params: LocalTraining, random: np.random.Generator) ->
 
 
 def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:
-    """The models of a run: they start alike at all of its nodes, from the scenario's seed. Raises ModelError."""
+    """The model pool of a run. Initial weights come from the scenario's seed, equal at all nodes. Raises ModelError."""
     name, params, seed = assignment.model, assignment.model_params, derive_seed(assignment.seed, "model")
     build(name, data.shape, data.classes, seed, params)
     return ModelPool(lambda: build(name, data.shape, data.classes, seed, params))

@@ -1,8 +1,8 @@
-"""torchvision, imported where it is needed, and the downloads done with it.
+"""The import of torchvision on demand, and downloads with it.
 
-PyPI's torchvision wants CUDA libraries; beside a CPU build of torch its compiled operators do not load, and then its
-import fails with "operator torchvision::nms does not exist", as it registers shapes for operators that are missing.
-Declaring the two operators first lets models, data sets and transforms work; the operators themselves stay unusable.
+PyPI's torchvision needs CUDA libraries. With a CPU build of torch its compiled operators do not load. Its import then
+fails with "operator torchvision::nms does not exist", because it registers shapes for the missing operators. If the two
+operators are declared first, models, data sets and transforms work. The operators themselves stay unusable.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def torchvision(module: str = "torchvision") -> ModuleType:
 
 
 def download(name: str, directory: Path) -> Path | None:
-    """Fetch data set `name` into `directory` and return where its files are; None if it cannot be fetched at all.
+    """Fetch data set `name` into `directory` and return the path of its files. None if there is no download for it.
 
     Raises OSError or RuntimeError (torchvision's own) when the network or the server fails.
     """
     if name == "cifar10":
-        # torchvision's own CIFAR10 class unpickles; the binary version needs no such trust.
+        # torchvision's own CIFAR10 class unpickles, which needs trust in the file; the binary version needs none.
         torchvision("torchvision.datasets.utils").download_url(CIFAR10_URL, str(directory), md5=CIFAR10_MD5)
         return directory / "cifar-10-binary.tar.gz"
     classes = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}

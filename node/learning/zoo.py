@@ -1,7 +1,7 @@
-"""Networks for clients that differ: small ones for CPUs, and torchvision's.
+"""Networks for clients with different models: small ones for CPUs, and torchvision's.
 
-Each is given as an extractor and a classifier, see `node.learning.models`; the groups that a scenario may name stand in
-`node.catalogue.models`.
+Each network is an extractor and a classifier, see `node.learning.models`. `node.catalogue.models` has the groups that a
+scenario may name.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def lenet(shape: Shape, classes: int, _: Any) -> Parts:
 
 
 def separable_cnn(shape: Shape, classes: int, _: Any) -> Parts:
-    """Depthwise separable convolutions with batch normalisation (Howard 2017, MobileNets) to 16, 32 and 48 channels,
-    each halving the picture, then mean pooling: 48 features."""
+    """Depthwise separable convolutions with batch normalisation (Howard 2017, MobileNets) to 16, 32 and 48 channels.
+    Each halves the sides of the picture. Then mean pooling: 48 features."""
     layers: list[nn.Module] = [
         nn.Conv2d(shape[0], 16, 3, stride=2, padding=1, bias=False),
         nn.BatchNorm2d(16),
@@ -60,7 +60,7 @@ def separable_cnn(shape: Shape, classes: int, _: Any) -> Parts:
 
 
 class Scaled(nn.Module):
-    """Pictures as torchvision's networks take them: scaled to a square, a grey one in three equal channels."""
+    """Pictures as input of torchvision's networks: scaled to a square; grey ones get three equal channels."""
 
     def __init__(self, image_size: int) -> None:
         super().__init__()
@@ -91,18 +91,18 @@ def _backbone(params: Torchvision) -> nn.Module:
     network = getattr(models, name.replace("-", "_").replace(".", "_"))(weights=None, **options)
     if hasattr(network, "fc"):
         network.fc = nn.Identity()
-    else:  # the last of several layers
+    else:  # the classifier has several layers: replace the last
         network.classifier[-1] = nn.Identity()
     return cast(nn.Module, network)
 
 
 def layers_of(module: nn.Module) -> list[nn.Module]:
-    """The modules without parts."""
+    """The modules without submodules."""
     return [each for each in module.modules() if not list(each.children())]
 
 
 def layer_outputs(module: nn.Module, sample: Tensor) -> list[tuple[nn.Module, int]]:
-    """The layers that a forward pass of one sample (1, ...) calls, each with how many numbers it puts out."""
+    """The layers that a forward pass of one sample (1, ...) calls, each with the number of its output values."""
     called: list[tuple[nn.Module, int]] = []
 
     def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -119,7 +119,7 @@ def layer_outputs(module: nn.Module, sample: Tensor) -> list[tuple[nn.Module, in
 
 
 def operations(layer: nn.Module, values: int) -> int:
-    """Multiply-adds by which a convolution or a linear layer puts out so many numbers; 0 for any other layer."""
+    """Multiply-adds of a convolution or linear layer for ``values`` output values. 0 for any other layer."""
     return layer.weight[0].numel() * values if isinstance(layer, (nn.Linear, nn.Conv1d, nn.Conv2d)) else 0
 
 

@@ -1,4 +1,4 @@
-"""What a scenario may name beside algorithms: models, data sets and partitions, with the parameters of each.
+"""The models, data sets and partitions that a scenario may name, with the parameters of each.
 
-Everything here is plain data: no torch, no files, no network. Whoever validates or plans a scenario reads it.
+All of it is plain data: no torch, no files, no network. Validation and planning of scenarios use it.
 """

@@ -1,4 +1,4 @@
-"""The data sets known by name, and the forms that give a path."""
+"""The data sets with a name, and the forms of names with a path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Shape = tuple[int, ...]  # of one sample, channels first: (1, 28, 28) image, (3,
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set known by name; `where` says where it comes from, for messages. `subjects`: samples name a person."""
+    """A data set with a name. `where`: its source, for messages. `subjects`: samples name a person."""
 
     name: str
     shape: Shape
@@ -66,5 +66,5 @@ DATASET_PATHS: dict[str, str] = {
 
 
 def is_dataset(name: str) -> bool:
-    """Whether `name` is a known data set or one of the forms that give a path (`npz:PATH`, `images:PATH`)."""
+    """Whether `name` is a known data set or one of the forms with a path (`npz:PATH`, `images:PATH`)."""
     return name in DATASETS or any(name.startswith(form) and name != form for form in DATASET_PATHS)

@@ -1,4 +1,4 @@
-"""The models, each with its size in closed form, and groups of models for clients that differ."""
+"""The models, each with its size in closed form, and groups of models for clients with different models."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class NoParameters(Parameters):
-    """Nothing to choose."""
+    """No parameters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MLP(Parameters):
-    """hidden: width of a hidden layer; layers: how many there are. FedFeat+'s has 2 of 512."""
+    """hidden: width of a hidden layer; layers: number of hidden layers. FedFeat+'s model has 2 of 512."""
 
     hidden: int = whole(200, low=1)
     layers: int = whole(1, low=1)
@@ -30,14 +30,14 @@ class MLP(Parameters):
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSize(Parameters):
-    """image_size: pictures are scaled to so many pixels a side before they enter the network."""
+    """image_size: pixels a side to which pictures are scaled before they enter the network."""
 
     image_size: int = whole(128, low=32)
 
 
 @dataclass(frozen=True)
 class Backbone:
-    """What a torchvision network holds without its classifier, and how many features it gives to one."""
+    """The numbers of values in a torchvision network without its classifier, and the number of its features."""
 
     parameters: int
     buffers: int
@@ -62,15 +62,15 @@ PATCH = 16  # pixels a side of ViT-Tiny's patches
 
 @dataclass(frozen=True, kw_only=True)
 class Torchvision(ImageSize):
-    """architecture: one of torchvision's networks; untrained, as the papers use them."""
+    """architecture: one of torchvision's networks, untrained as in the papers."""
 
     architecture: str = word("resnet18", *BACKBONES)
 
 
 @dataclass(frozen=True)
 class Size:
-    """What a model's state holds: trained `parameters` (float32), float `buffers` and integer `counters` (int64); and
-    how many `features` its extractor makes of a sample."""
+    """The size of a model's state: the numbers of trained `parameters` (float32), float `buffers` and integer
+    `counters` (int64); and the number of `features` that its extractor makes of a sample."""
 
     parameters: int
     buffers: int = 0
@@ -79,17 +79,17 @@ class Size:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the state as it travels, without message headers."""
+        """Bytes of the state in a message, without the header."""
         return 4 * (self.parameters + self.buffers) + 8 * self.counters
 
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A model; `measure(shape, classes, params)` gives its size in closed form, or raises ValueError for a shape it
-    cannot take.
+    """A model. `measure(shape, classes, params)` returns its size in closed form, or raises ValueError for an
+    unsupported shape.
 
-    `build(shape, classes, params)` makes its extractor and its classifier, two of torch's modules; it imports torch
-    itself, since plans are made without torch. Where there is none, `node.learning.models` builds the model.
+    `build(shape, classes, params)` makes its extractor and its classifier, two torch modules. It imports torch itself,
+    since plans are made without torch. If it is None, `node.learning.models` builds the model.
     """
 
     name: str
@@ -99,14 +99,14 @@ class ModelEntry:
     build: Callable[[Shape, int, Any], tuple[nn.Module, nn.Module]] | None = None
 
     def size(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> Size:
-        """Size for samples of `shape` and so many classes. Raises ValueError naming what the model cannot take."""
+        """Size for samples of `shape` and `classes` classes. Raises ValueError naming the unsupported value."""
         try:
             return self.measure(shape, classes, read_parameters(self.params, params or {}))
         except ValueError as error:
             raise ValueError(f"model {self.name}: {error}") from error
 
     def parameters(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> int:
-        """Number of trained parameters for samples of `shape` and so many classes."""
+        """Number of trained parameters for samples of `shape` and `classes` classes."""
         return self.size(shape, classes, params).parameters
 
 
@@ -135,7 +135,7 @@ def _mlp(shape: Shape, classes: int, params: MLP) -> Size:
 
 
 def _build_mlp(shape: Shape, classes: int, params: MLP) -> tuple[nn.Module, nn.Module]:
-    """Hidden layers with ReLU; takes any shape."""
+    """Hidden layers with ReLU, for any shape."""
     from torch import nn
 
     deeper = [nn.Sequential(nn.Linear(params.hidden, params.hidden), nn.ReLU()) for _ in range(params.layers - 1)]
@@ -244,7 +244,7 @@ MODELS: dict[str, ModelEntry] = {
 
 @dataclass(frozen=True)
 class ModelGroup:
-    """Models for clients that differ: client k has member k modulo their number. All members get ``params``."""
+    """Models for clients with different models: client k gets member k modulo their number. All get ``params``."""
 
     name: str
     summary: str
@@ -259,7 +259,7 @@ class ModelGroup:
         return name, {**shared, **own}
 
     def size(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> Size:
-        """The size of the largest member, and the most features of any. ValueError naming what one cannot take."""
+        """The size of the largest member, with the most features of any. ValueError naming an unsupported value."""
         chosen = [self.member(client, params) for client in range(len(self.members))]
         sizes = [MODELS[name].size(shape, classes, own) for name, own in chosen]
         return replace(max(sizes, key=lambda size: size.bytes), features=max(size.features for size in sizes))
@@ -285,5 +285,5 @@ MODEL_GROUPS: dict[str, ModelGroup] = {
 
 
 def model_of(name: str, params: Mapping[str, Any], client: int) -> tuple[str, dict[str, Any]]:
-    """The model of a client, counted from 0, where the scenario names a model or a group, and its parameters."""
+    """The model of a client, counted from 0, and its parameters. `name` is a model or a group."""
     return MODEL_GROUPS[name].member(client, params) if name in MODEL_GROUPS else (name, dict(params))

@@ -9,8 +9,8 @@ from node.parameters import Between, Parameters, number, whole, word
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionParameters(Parameters):
-    """min_samples: clients left with fewer are topped up from the largest holders, and every move is recorded;
-    samples_per_client: keep so many samples of each client, in the proportions of its labels, for small experiments."""
+    """min_samples: clients with fewer samples are topped up from the largest holders, and every move is recorded;
+    samples_per_client: samples that each client keeps, in the proportions of its labels, for small experiments."""
 
     min_samples: int = whole(1, low=0)
     samples_per_client: int | None = whole(None, low=1, none=True)
@@ -23,15 +23,15 @@ class PartitionParameters(Parameters):
 
 @dataclass(frozen=True, kw_only=True)
 class IID(PartitionParameters):
-    """Samples dealt out at random, in equal numbers."""
+    """Samples divided at random, in equal numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dirichlet(PartitionParameters):
     """alpha α: small is skewed, large is even. variant: `class` divides each class over clients and gives a full client
-    no more (FedGen, NIID-Bench), `class-uncapped` does without that rule, `client` draws each client's classes and
-    gives all the same number of samples (Hsu 2019). over: draws for `clients`, or for `edges`, each of which then
-    deals its samples out evenly."""
+    no more (FedGen, NIID-Bench); `class-uncapped` has no such cap; `client` draws each client's classes and gives all
+    clients the same number of samples (Hsu 2019). over: the draw is for `clients`, or for `edges`, each of which then
+    divides its samples evenly."""
 
     alpha: float = number(0.5, low=0, above=True)
     variant: str = word("class", "class", "class-uncapped", "client")
@@ -41,8 +41,8 @@ class Dirichlet(PartitionParameters):
 
 @dataclass(frozen=True, kw_only=True)
 class LabelShards(PartitionParameters):
-    """Samples sorted by label and cut into shards of shard_size, so many for each client (McMahan 2017); `auto` makes
-    the shards as large as the data allows."""
+    """Samples sorted by label and cut into shards of shard_size, shards_per_client for each client (McMahan 2017).
+    `auto` makes the shards as large as the data allows."""
 
     shard_size: int | str = word(300, "auto", number=Between(int, 1))
     shards_per_client: int = whole(2, low=1)

@@ -1,4 +1,4 @@
-"""The algorithms: one file for each paper, or one folder where its mathematics fill more than a file.
+"""The algorithms: one file for each paper, or a folder if its mathematics need more than a file.
 
-`registry` and `parameters` need no torch: whoever validates or plans a scenario reads them.
+`registry` and `parameters` need no torch: validation and planning of scenarios use them.
 """

@@ -1,4 +1,4 @@
-"""Steps that most algorithms take: train, evaluate, average what came in. All go through `Role.compute`."""
+"""Common steps of algorithms: train, evaluate, average updates. All heavy work goes through `Role.compute`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def train(role: Role, w: State, round: int, params: LocalTraining, extra: 
 
 
 async def evaluate(role: Role, w: State, round: int, forward: Forward | None = None) -> None:
-    """Report accuracy and loss of `w` on every test set that the node was given: "global", "own" or none."""
+    """Report accuracy and loss of `w` on every test set of the node: "global", "own", both or none."""
     limit = role.params.evaluate_samples
     for scope in role.learner.tests:
         samples = role.learner.test_samples(scope, limit)
@@ -30,18 +30,18 @@ async def evaluate(role: Role, w: State, round: int, forward: Forward | None = N
 
 
 def drawn(role: Role, nodes: Sequence[str], count: int, purpose: str, round: int) -> list[str]:
-    """So many of the nodes, by the node's own chance for the purpose and round."""
+    """Draw `count` of the nodes at random, seeded by this node, the purpose and the round."""
     random = role.learner.random(purpose, round)
     return [nodes[i] for i in sorted(random.permutation(len(nodes))[:count])]
 
 
 def participants(role: Role, share: float, round: int) -> list[str]:
-    """A share of the node's children, at least one of them, drawn anew in each round."""
+    """Draw a share of the node's children, at least one, anew in each round."""
     return drawn(role, role.children, needed(share, len(role.children)), "devices", round)
 
 
 def with_samples(role: Role, updates: Sequence[Message]) -> list[Message]:
-    """The updates of those who had samples to train on: only theirs count. The round is abandoned if nobody had any."""
+    """The updates of nodes with training samples. Only these count. If there are none, the round is abandoned."""
     holding = [update for update in updates if update.fields["samples"] > 0]
     if updates and not holding:
         role.abandon(updates)
@@ -49,7 +49,7 @@ def with_samples(role: Role, updates: Sequence[Message]) -> list[Message]:
 
 
 async def average(role: Role, updates: Sequence[Message], w: State) -> State:
-    """Mean of the updates' models, weighted by their field `samples`; `w` itself if nobody has any."""
+    """Mean of the updates' models, weighted by their field `samples`. `w` itself if no update has samples."""
     holding = with_samples(role, fitting(role, updates, w))
     if not holding:
         return w
@@ -59,16 +59,16 @@ async def average(role: Role, updates: Sequence[Message], w: State) -> State:
 
 
 async def average_of_devices(role: Role, updates: Sequence[Message], w: State) -> State:
-    """The same at an edge with HierFAVG's parameters, where batch normalisation's `statistics` may be left out."""
+    """`average` at an edge with HierFAVG's parameters, which may leave out batch normalisation's `statistics`."""
     mean = await average(role, updates, w)
     return mean if role.params.statistics == "averaged" else with_statistics_of(w, mean)
 
 
 def fitting(role: Role, updates: Sequence[Message], w: State, *counts: str) -> list[Message]:
-    """The updates that can be averaged: those with a round, a whole number of `samples` and of the other `counts`, and
-    unless they have no samples a model with the names, types and shapes of `w` (of the first update's if `w` is empty).
+    """The updates that can be averaged. They have a round and whole numbers for `samples` and the other `counts`. If
+    they have samples, their model has the names, types and shapes of `w` (of the first update if `w` is empty).
 
-    Any other update costs its sender an event (bad_message) and this node nothing.
+    Any other update is left out and reported (event bad_message).
     """
     fit: list[Message] = []
     for update in updates:

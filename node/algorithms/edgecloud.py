@@ -1,16 +1,16 @@
-"""EdgeCloud, the baseline of PHE-FL (its section IV-A3): HierFAVG with κ₂ = 1, scored as PHE-FL is, on what edges have.
+"""EdgeCloud, the baseline of PHE-FL (its section IV-A3): HierFAVG with κ₂ = 1, scored as PHE-FL on edges' test samples.
 
 GM the global model, EAM_k the model of edge k, |D_k| samples of its devices, |D| of all; ETD_k edge k's test samples
-less those that PHE-FL personalises by.
+without those that PHE-FL uses for personalisation.
 
     device   DM_c ← GM, then local training
     edge     EAM_k ← Σ_{c ∈ E_k} |D_c| / |D_k| DM_c
     cloud    GM ← Σ_k |D_k| / |D| EAM_k
     edge     Acc(GM, ETD_k)
 
-What the cloud learns is what `hierfavg` learns; there, edges score their own models before the cloud averages them.
+The cloud learns the same model as in `hierfavg`. There, edges score their own models before the cloud averages them.
 
-Departures: PHE-FL's, where they concern who answers. A restarted cloud or edge goes on as PHE-FL's does.
+Departures: those of PHE-FL for missing answers. A restarted cloud or edge continues as in PHE-FL.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from node.role import Role
 
 
 class Cloud(phefl.Cloud):
-    """Gives the mean of all edges' models to every edge."""
+    """Sends the mean of all edges' models to every edge."""
 
     async def aggregate(self, eams: Sequence[Message], gm: State) -> dict[str, State]:
         return dict.fromkeys(self.children, gm)
 
 
 class Edge(phefl.Edge):
-    """Takes the cloud's model as it is."""
+    """Uses the cloud's model unchanged."""
 
     async def personalise(self, eam: State, cam: State, t: int) -> State:
         return cam

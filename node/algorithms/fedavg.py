@@ -9,7 +9,7 @@ w global model, η learning rate, B batch size, E local epochs, n_k samples of c
 Clients are devices below the cloud, or edges that hold data themselves.
 
 Departures: every client is asked in every round (the paper's C = 1), and n is summed over the clients that answered.
-Batch normalisation's running statistics are averaged like weights, its counters take the maximum.
+Batch normalisation's running statistics are averaged like weights; its counters take the maximum.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from node.role import Role
 
 
 class Cloud(Role):
-    """Averages its clients; the final accuracy on the global test set is its."""
+    """Averages its clients. Its model has the final accuracy on the global test set."""
 
     async def run(self) -> None:
         w = self.restored.tensors if self.restored else self.learner.initial()
@@ -36,7 +36,7 @@ class Cloud(Role):
             await self.checkpoint(t, w)
 
     async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
-        """The next global model; `w` itself if nobody who answered has samples."""
+        """The next global model. `w` itself if no client that answered has samples."""
         return await average(self, updates, w)
 
     async def score(self, w: State, t: int) -> None:
@@ -44,7 +44,7 @@ class Cloud(Role):
 
 
 class Client(Role):
-    """Trains on its own data; where it has a test set of its own, the model it trained is evaluated on it."""
+    """Trains on its own data. Evaluates the trained model on its own test set, if it has one."""
 
     async def run(self) -> None:
         while True:
@@ -52,7 +52,7 @@ class Client(Role):
             await self.answer(model.tensors, round_of(model))
 
     async def answer(self, w: State, t: int) -> None:
-        """Send the parent what training gives that begins with `w`."""
+        """Train from `w`, and send the result to the parent."""
         assert self.parent is not None
         result = await self.train(w, t)
         self.report(round=t, scope="train", loss=result.loss)
@@ -66,11 +66,11 @@ class Client(Role):
         await evaluate(self, w, t)
 
     def update(self, result: TrainResult, t: int) -> State:
-        """The tensors that the cloud gets."""
+        """The tensors to send to the cloud."""
         return result.weights
 
     def told(self, result: TrainResult) -> dict[str, int]:
-        """What the cloud has to know of an update to weigh it."""
+        """The fields of an update that the cloud needs to weight it."""
         return {"samples": result.samples}
 
 

@@ -7,22 +7,22 @@ Y_i their labels; σ, λ scales of Gaussian and Laplace noise, Δ sensitivity, (
 
     client   E times over its mini-batches b:  F̃ ← Φ(b) + N(0, σ²) or Lap(0, λ)                                  (2, 3)
                                                M_i ← M_i − Adam's step on ∇ℓ(Y, Ψ(F̃))                                (7)
-             sends M_i, and F̃_i and Y_i of the last time
+             sends M_i, and F̃_i and Y_i of the last epoch
     cloud    M ← Σ_i |D_i| / |D| M_i                                                                                 (8)
              F_p ← F̃_1 ⊕ … ⊕ F̃_N,  Ψ ← argmin ℓ(Y, Ψ(F_p)) by Adam, Φ unchanged                               (10 to 12)
 
 Clients are devices below the cloud, or edges that hold data themselves. `retrain_epochs` 0 and `noise` none is FedAvg.
 
-Departures: equation 8 divides by N a second time, which is dropped; every client is asked in every round. Noise acts in
+Departures: equation 8 divides by N a second time, which is dropped. Every client is asked in every round. Noise acts in
 training, as the text and Algorithm 1 say; equation 7 leaves it out. σ² = 2Δ² ln(1/δ)/ε² (5), with a δ that the paper
-does not give. Its Δ = 1 bounds nothing: features may differ by any amount. `clip_norm` C scales each to ‖Φ(x)‖ ≤ C, in
-training, sending and evaluation, by the L2 norm for Gaussian noise, L1 for Laplace's; then Δ = 2C is true and
-`node.learning.privacy` says what is guaranteed, of features alone: weights and labels travel as they are. How the
-server retrains is not said: 5 epochs, mini-batches of 128, Adam at 0.001 from the averaged Ψ. Initial weights are the
-framework's, not N(μ, σ²) (1).
+does not give. Its Δ = 1 is no bound: features may differ by any amount. `clip_norm` C scales each to ‖Φ(x)‖ ≤ C, in
+training, sending and evaluation, by the L2 norm for Gaussian noise, L1 for Laplace's. Then Δ = 2C holds, and
+`node.learning.privacy` computes the guarantee for features only: weights and labels are sent unprotected. The paper
+does not say how the server retrains: here 5 epochs, mini-batches of 128, Adam at 0.001 from the averaged Ψ. Initial
+weights are the framework's, not N(μ, σ²) (1).
 
-The paper's F_i are of Φ_i, yet Ψ is put on Φ, whose features differ. `features: averaged` makes one more exchange of
-(8): the cloud sends Φ, and clients answer with F̃_i = Φ(D_i) + noise.
+The paper's F_i come from Φ_i, but Ψ is combined with Φ, whose features differ. `features: averaged` adds an exchange
+after (8): the cloud sends Φ, and clients answer with F̃_i = Φ(D_i) + noise.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ from node.learning.training import EVALUATION_BATCH, Learner, TrainResult, batch
 from node.messaging.wire import Message
 from node.role import Role
 
-SHARED = ("features", "labels")  # what an update holds beside the model
+SHARED = ("features", "labels")  # tensors of an update besides the model
 
 
 @dataclass(frozen=True)
 class Clipped:
-    """Ψ(Φ(x)) with features of at most a ``norm`` of an ``order``, 1 or 2."""
+    """Ψ(Φ(x)) with features clipped to ``norm``, in the norm of ``order`` 1 or 2."""
 
     norm: float
     order: int
@@ -63,14 +63,14 @@ class Clipped:
         return cast(Tensor, model.classifier(self.clip(model.extractor(x))))
 
     def clip(self, features: Tensor) -> Tensor:
-        """Scale each row to the norm, if it has more."""
+        """Scale each row with a larger norm to ``norm``."""
         norms = torch.linalg.vector_norm(features, self.order, dim=1, keepdim=True)
         return cast(Tensor, features * (self.norm / norms.clamp(min=self.norm)))
 
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """F̃_i (n, d) and Y_i (n,), and how much they tell of F_i, if they are noised."""
+    """F̃_i (n, d) and Y_i (n,). ``hidden``: the information that F̃_i holds about F_i, None without noise."""
 
     features: NDArray[np.float32]
     labels: NDArray[np.int64]
@@ -79,25 +79,25 @@ class Shared:
 
 @dataclass(frozen=True, eq=False)
 class ClientResult(TrainResult):
-    """M_i and how it was trained, and what the last epoch shares, if it does."""
+    """M_i, how it was trained, and the shared features of the last epoch, if any."""
 
     shared: Shared | None
 
 
 def clipping(params: FedFeat) -> Clipped | None:
-    """How features are clipped, if they are."""
+    """The clipping of features, None without."""
     if params.clip_norm is None:
         return None
     return Clipped(params.clip_norm, 1 if params.noise == "laplace" else 2)
 
 
 def sensitivity(params: FedFeat) -> float:
-    """Δ: what two clipped features can differ by, else what the scenario says."""
+    """Δ: the largest difference of two clipped features. Without clipping, the scenario's value."""
     return params.sensitivity if params.clip_norm is None else 2 * params.clip_norm
 
 
 def train_client(learner: Learner, weights: State, params: FedFeat, round: int) -> ClientResult:
-    """Lines 6 to 10 of Algorithm 1: E epochs through noised features, of which the last epoch's are kept."""
+    """Lines 6 to 10 of Algorithm 1: E epochs through noised features. Those of the last epoch are kept."""
     if learner.samples == 0:
         return ClientResult(dict(weights), 0, 0, 0.0, None)
     learner.set(weights)
@@ -145,7 +145,7 @@ def noise(features: Tensor, params: FedFeat, random: np.random.Generator) -> Ten
 
 
 def share(clean: Tensor, noised: Tensor, labels: Tensor, params: FedFeat) -> Shared:
-    """The first of the features, as many as the client's share is."""
+    """The first features and labels, as many as the client's share allows."""
     kept = math.ceil(params.share * len(labels))
     before, after = (features[:kept].numpy() for features in (clean, noised))
     hidden = compare_features(before, after) if params.noise != "none" else None
@@ -160,7 +160,7 @@ def retrain(
     params: FedFeat,
     round: int,
 ) -> State:
-    """Equations 10 to 12: train the classifier on the features of all clients; the extractor stays as it is."""
+    """Equations 10 to 12: train the classifier on the features of all clients. The extractor stays unchanged."""
     learner.set(weights)
     x, y = torch.from_numpy(np.concatenate(features)), torch.from_numpy(np.concatenate(labels))
     classifier, random = learner.model.classifier.train(), learner.random("retrain", round)
@@ -173,13 +173,13 @@ def retrain(
 
 
 def of_models(updates: Sequence[Message]) -> list[Message]:
-    """The updates with nothing but their models."""
+    """The updates with their models only."""
     models = ({name: values for name, values in update.tensors.items() if name not in SHARED} for update in updates)
     return [replace(update, tensors=model) for update, model in zip(updates, models, strict=True)]
 
 
 class Cloud(fedavg.Cloud):
-    """Averages its clients and retrains the classifier; the final accuracy on the global test set is its."""
+    """Averages its clients and retrains the classifier. Its model has the final accuracy on the global test set."""
 
     async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
         w = await average(self, of_models(updates), w)
@@ -195,7 +195,7 @@ class Cloud(fedavg.Cloud):
         await evaluate(self, w, t, clipping(self.params))
 
     async def retrain(self, updates: Sequence[Message], w: State, t: int) -> State:
-        """`w` with a classifier retrained on what the updates share, if any does."""
+        """`w` with a classifier retrained on the shared features. `w` itself if no update shares features."""
         features, labels = ([update.tensors[name] for update in updates] for name in SHARED)
         if not features:
             return w
@@ -207,7 +207,7 @@ class Cloud(fedavg.Cloud):
 
 
 class Client(fedavg.Client):
-    """Trains on its own data and shares noised features; where it has a test set of its own, its model is scored."""
+    """Trains on its own data and shares noised features. Evaluates its model on its own test set, if it has one."""
 
     async def run(self) -> None:
         while True:
@@ -225,12 +225,12 @@ class Client(fedavg.Client):
         await evaluate(self, w, t, clipping(self.params))
 
     def update(self, result: TrainResult, t: int) -> State:
-        """The model, and what the last epoch shares."""
+        """The model, and the shared features of the last epoch."""
         shared = result.shared if isinstance(result, ClientResult) and self.params.retrain_epochs else None
         return result.weights | (self.features_of(shared, t) if shared else {})
 
     async def extract(self, w: State, t: int) -> None:
-        """Answer with features by the extractor in `w`."""
+        """Answer with features from the extractor in `w`."""
         assert self.parent is not None
         shared: Shared = await self.compute(
             self.learner.apply, extract, w, self.params, t, samples=self.learner.samples, mode="evaluate"
@@ -238,7 +238,7 @@ class Client(fedavg.Client):
         await self.send(self.parent, "features", self.features_of(shared, t), round=t)
 
     def features_of(self, shared: Shared, t: int) -> State:
-        """What travels of what is shared; how much noise hides is reported."""
+        """The tensors to send. Reports how much the noise hides."""
         if shared.hidden is not None:
             self.report(round=t, scope="privacy", **asdict(shared.hidden))
         return {"features": shared.features, "labels": shared.labels}

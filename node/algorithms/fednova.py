@@ -4,16 +4,16 @@ Heterogeneous Federated Optimization", NeurIPS 2020, arXiv 2007.07481, equations
 w global model, w_i the model client i trained from it, τ_i its optimizer steps, ρ momentum, p_i = n_i / n its share of
 the samples, a_i how often its gradients count in w − w_i, so that (w − w_i) / a_i is its mean step.
 
-    client   w_i ← w, then τ_i steps of SGD with momentum ρ, which starts from rest
+    client   w_i ← w, then τ_i steps of SGD with momentum ρ, whose velocity starts at 0
     cloud    a_i = (τ_i − ρ (1 − ρ^τ_i) / (1 − ρ)) / (1 − ρ)
              τ_eff = Σ_i p_i a_i
              w ← w − τ_eff Σ_i p_i (w − w_i) / a_i
 
-Equal τ_i is FedAvg; unequal ones no longer pull w towards the clients that took more steps.
+Equal τ_i is FedAvg. Unequal τ_i do not pull w towards the clients that took more steps.
 
 Departures: every client is asked in every round, and n is summed over the clients that answered. Only trained
-parameters take the normalised step: batch normalisation's running statistics, which are no sums of steps and would
-leave their range, are averaged as in FedAvg, its counters take the maximum.
+parameters take the normalised step. Batch normalisation's running statistics are averaged as in FedAvg, since they are
+no sums of steps and would leave their range. Its counters take the maximum.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def accumulated(tau: int, rho: float) -> float:
 def normalised_average(
     learner: Learner, w: State, states: Sequence[State], samples: Sequence[int], a: Sequence[float]
 ) -> State:
-    """w − τ_eff Σ_i p_i (w − w_i) / a_i for the model's parameters, Σ_i p_i w_i for what else is in its state."""
+    """w − τ_eff Σ_i p_i (w − w_i) / a_i for the model's parameters, Σ_i p_i w_i for the rest of its state."""
     p = [n / sum(samples) for n in samples]
     tau_eff = sum(share * steps for share, steps in zip(p, a, strict=True))
     average = weighted_mean(states, samples)
@@ -51,7 +51,7 @@ def normalised_average(
 
 
 class Cloud(fedavg.Cloud):
-    """Averages its clients' mean steps; the final accuracy on the global test set is its."""
+    """Averages its clients' mean steps. Its model has the final accuracy on the global test set."""
 
     async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
         holding = with_samples(self, fitting(self, updates, w, "steps"))
@@ -64,7 +64,7 @@ class Cloud(fedavg.Cloud):
 
 
 class Client(fedavg.Client):
-    """Trains as FedAvg's and tells its optimizer steps."""
+    """Trains as FedAvg's client, and reports its optimizer steps."""
 
     def told(self, result: TrainResult) -> dict[str, int]:
         return {**super().told(result), "steps": result.steps}

@@ -8,13 +8,13 @@ edge rounds, κ₂ edge rounds between two cloud rounds, |D_i| samples of device
     edge     w^ℓ ← Σ_i |D_i| w_i / |D^ℓ|, κ₂ times
     cloud    w ← Σ_ℓ |D^ℓ| w^ℓ / |D|, as FedAvg's over the edges
 
-κ₂ = 1 is the baseline that PHE-FL calls EdgeCloud; one edge, or equal devices at κ₂ = 1, is FedAvg.
+κ₂ = 1 is the baseline that PHE-FL calls EdgeCloud. One edge, or equal devices at κ₂ = 1, is FedAvg.
 
-Departures: |D^ℓ| and |D| count the samples of those who took part, summed over the edge rounds, where the authors' code
-counts all devices of an edge whether sampled or not. Every device takes part in every edge round, unless
-`participation` asks for fewer. Without κ₁ a device trains for `epochs` passes. Batch normalisation's running statistics
-are averaged like weights; `statistics: left-out` is the mistake of averaging parameters alone, which is easily made. An
-edge that is restarted begins its current cloud round again.
+Departures: |D^ℓ| and |D| count the samples of the devices that took part, summed over the edge rounds. The authors'
+code counts all devices of an edge, sampled or not. Every device takes part in every edge round, unless `participation`
+asks for fewer. Without κ₁ a device trains for `epochs` passes. Batch normalisation's running statistics are averaged
+like weights; `statistics: left-out` reproduces the common mistake of averaging parameters only. A restarted edge begins
+its current cloud round again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from node.role import Role
 
 
 def edge_rounds(t: int, kappa2: int) -> range:
-    """Numbers of the edge rounds in cloud round t: each is unique in the run, so that late updates are told apart."""
+    """Numbers of the edge rounds in cloud round t. Each is unique in the run, so that late updates are recognised."""
     return range((t - 1) * kappa2 + 1, t * kappa2 + 1)
 
 
@@ -41,10 +41,10 @@ def local_training(params: HierFAVG) -> LocalTraining:
 
 
 class Edge(Role):
-    """Averages its devices κ₂ times between two models of the cloud, with whoever answers.
+    """Averages its devices that answer, κ₂ times between two models of the cloud.
 
-    Its own model, before the cloud averages it with others, is evaluated on the edge's own test set. An edge that heard
-    from no device answers without a model, so that the cloud need not wait for it.
+    Its own model is evaluated on the edge's own test set before the cloud averages it with others. An edge that heard
+    from no device answers without a model, so that the cloud does not wait for it.
     """
 
     async def run(self) -> None:

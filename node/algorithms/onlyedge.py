@@ -5,11 +5,11 @@ EAM_k the model of edge k, E_k its devices, DM_c the model of device c, |D_c| it
     device   DM_c ← EAM_k, then local training
     edge     EAM_k ← Σ_{c ∈ E_k} (|D_c| / |D_k|) DM_c
 
-The cloud gives the first model and is not met again; without a cloud, or where it cannot be reached before the
+The cloud sends the first model and takes no further part. Without a cloud, or if it cannot be reached before the
 deadline, edges start from the same seeded model.
 
-Departures: `kappa2` edge rounds make one reported round, so that curves line up with HierFAVG's; |D_k| counts the
-devices that answered. An edge tells the cloud when it is done, in a message without a model.
+Departures: `kappa2` edge rounds make one reported round, so that curves are comparable with HierFAVG's. |D_k| counts
+the devices that answered. An edge tells the cloud when it is done, in a message without a model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from node.role import Role
 
 
 class Cloud(Role):
-    """Gives the first model and waits until all edges are done."""
+    """Sends the first model and waits until all edges are done."""
 
     async def run(self) -> None:
         await self.publish(self.children, "model", self.learner.initial(), round=0)
@@ -33,7 +33,7 @@ class Cloud(Role):
 
 
 class Edge(Role):
-    """Averages its own devices; its model is evaluated on every test set that the edge was given."""
+    """Averages its own devices. Evaluates its model on every test set of the edge."""
 
     async def run(self) -> None:
         w = await self.first_model()

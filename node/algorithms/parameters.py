@@ -1,4 +1,4 @@
-"""Parameters of the algorithms that are one file each, under the symbols of their papers."""
+"""Parameters of the algorithms with one file each, with the symbols of their papers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class FedAvg(LocalTraining):
 
 @dataclass(frozen=True, kw_only=True)
 class FedProx(LocalTraining):
-    """mu μ: the weight of the proximal term, half the squared distance to the round's global model; 0 is FedAvg."""
+    """mu μ: the weight of the proximal term, half the squared distance to the round's global model. 0 is FedAvg."""
 
     mu: float = number(0.1, low=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedNova(LocalTraining):
-    """momentum ρ also says how much each of a client's steps weighs in its update."""
+    """momentum ρ also determines the weight of each of a client's steps in its update."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -35,8 +35,8 @@ class FedNova(LocalTraining):
 class HierFAVG(LocalTraining):
     """kappa1 κ₁: mini-batch steps of a device per edge round (nothing: `epochs` passes); kappa2 κ₂: edge rounds per
     cloud round. kappa2 = 1 is the baseline that PHE-FL calls EdgeCloud. participation: the share of an edge's devices
-    that it draws for each edge round. statistics, batch normalisation's running ones: `averaged` as weights are, or
-    `left-out` of averages, as where only parameters are sent: the model of all keeps those it began with."""
+    that it draws for each edge round. statistics: batch normalisation's running statistics are `averaged` like weights,
+    or `left-out` of averages, as if only parameters were sent: the global model keeps its initial statistics."""
 
     kappa1: int | None = whole(None, low=1, none=True)
     kappa2: int = whole(2, low=1)
@@ -55,7 +55,7 @@ class HierFAVG(LocalTraining):
 
 @dataclass(frozen=True, kw_only=True)
 class OnlyEdge(LocalTraining):
-    """kappa2 κ₂: edge rounds per reported round, so that curves line up with HierFAVG's."""
+    """kappa2 κ₂: edge rounds per reported round, so that curves are comparable with HierFAVG's."""
 
     kappa2: int = whole(1, low=1)
 
@@ -66,7 +66,7 @@ class OnlyEdge(LocalTraining):
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeCloud(HierFAVG):
-    """PHE-FL's baseline: its local training and edge rounds, and one model of the cloud for all."""
+    """PHE-FL's baseline: PHE-FL's local training and edge rounds, and one cloud model for all edges."""
 
     kappa2: int = whole(1, low=1)
     learning_rate: float = number(0.1, low=0, above=True)
@@ -75,8 +75,8 @@ class EdgeCloud(HierFAVG):
 
 @dataclass(frozen=True, kw_only=True)
 class PHEFL(HierFAVG):
-    """alpha α: `accuracy` weighs an edge's own model by how well it does beside the cloud's (equation 8); a number is
-    taken instead, 1 is OnlyEdge. Local training as in the paper's experiments."""
+    """alpha α: `accuracy` weights an edge's own model by its accuracy relative to the cloud's (equation 8). A number is
+    a fixed α; 1 is OnlyEdge. Local training as in the paper's experiments."""
 
     alpha: float | str = word("accuracy", "accuracy", number=Between(float, 0, 1))
     kappa2: int = whole(1, low=1)
@@ -86,11 +86,11 @@ class PHEFL(HierFAVG):
 
 @dataclass(frozen=True, kw_only=True)
 class FedFeat(LocalTraining):
-    """noise on the features, `gaussian`, `laplace` or `none`, of a scale made from epsilon ε, delta δ (of `gaussian`)
-    and sensitivity Δ (equation 5); clip_norm: features are scaled to this norm at most, and Δ is twice it; features
-    that are shared: of the client's own extractor in its `last-epoch`, or of the `averaged` one, for which the cloud
-    asks again, and the share of them that is sent; retrain_epochs of the cloud's classifier (0: FedAvg), with
-    retrain_learning_rate and retrain_batch_size. Local training as in the paper's experiments."""
+    """noise on the features: `gaussian`, `laplace` or `none`, with a scale from epsilon ε, delta δ (for `gaussian`) and
+    sensitivity Δ (equation 5); clip_norm: the largest norm of features, and Δ is twice it; features: the shared ones
+    come from the client's own extractor in its `last-epoch`, or from the `averaged` extractor, which takes one more
+    request by the cloud; share: the fraction of the features that is sent; retrain_epochs of the cloud's classifier
+    (0: FedAvg), with retrain_learning_rate and retrain_batch_size. Local training as in the paper's experiments."""
 
     optimizer: str = word("adam", "adam", "sgd")
     epochs: int = whole(5, low=1)

@@ -2,8 +2,8 @@
 Federated Learning for Hierarchical Edge Networks with Non-IID Data", Algorithms 1 to 3 and equations 6 to 9.
 
 K edges, E_k devices of edge k, DM_c device model, EAM_k edge-aggregated model, CAM_k cloud-aggregated model for edge k,
-PEAM_k personalised model, |D_c|, |D_k| samples of a device, of an edge; PTD_k and ETD_k parts of edge k's test set to
-personalise by and to score on.
+PEAM_k personalised model, |D_c|, |D_k| samples of a device, of an edge; PTD_k and ETD_k parts of edge k's test set for
+personalisation and for scores.
 
     device   DM_c ← PEAM_k, then local training
     edge     EAM_k ← Σ_{c ∈ E_k} |D_c| / |D_k| DM_c
@@ -13,11 +13,11 @@ personalise by and to score on.
 
 α = 1 is OnlyEdge; α = 1/K with edges of equal size is EdgeCloud.
 
-Departures: α is 1/2 where both models score nothing. |D_k| counts the devices that answered, CAM the edges that did; an
-edge that nobody else answered beside keeps its own model (α = 1), one that has no model yet starts from the cloud's.
-An edge that misses a round takes part again with the last model it has, and α tells what that is still worth. Round
-t + 1 begins with the CAM of round t: there edges make and score PEAM^t. κ₂ edge rounds make a round (figure 4c; 1 in
-Algorithm 3). The cloud scores the mean of all EAM on the global test set; it is given to nobody.
+Departures: α is 1/2 if both models have accuracy 0. |D_k| counts the devices that answered, CAM the edges that
+answered. If no other edge answered, an edge keeps its own model (α = 1). An edge without a model starts from the
+cloud's. An edge that missed a round takes part again with its last model, and α weights that model by its accuracy.
+Round t + 1 begins with the CAM of round t: edges then make and score PEAM^t. κ₂ edge rounds make a round (figure 4c; 1
+in Algorithm 3). The cloud scores the mean of all EAM on the global test set, but does not send it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from node.role import Role
 
 
 def cloud_model(e: str, updates: Sequence[Message]) -> State:
-    """CAM_e, equations 6 and 7: the mean of all edges' models but that of edge `e`; empty if there is no other."""
+    """CAM_e, equations 6 and 7: the mean of all edges' models except that of edge `e`. Empty if there is no other."""
     others = [update for update in updates if update.sender != e]
     if not others:
         return {}
@@ -40,7 +40,7 @@ def cloud_model(e: str, updates: Sequence[Message]) -> State:
 
 
 def personal_weight(accuracy_eam: float, accuracy_cam: float) -> float:
-    """α_k, equation 8; 1/2 where both are 0."""
+    """α_k, equation 8; 1/2 if both are 0."""
     total = accuracy_eam + accuracy_cam
     return accuracy_eam / total if total > 0 else 0.5
 
@@ -51,7 +51,7 @@ def personal_model(alpha: float, eam: State, cam: State) -> State:
 
 
 class Cloud(Role):
-    """Makes a model for each edge from those of the others (Algorithm 1)."""
+    """Makes a model for each edge from the models of the other edges (Algorithm 1)."""
 
     async def run(self) -> None:
         t = self.restored.round if self.restored else 0
@@ -107,7 +107,7 @@ class Edge(hierfavg.Edge):
             await self.send(self.parent, "update", eam if samples else None, round=t, samples=samples)
 
     async def personalise(self, eam: State, cam: State, t: int) -> State:
-        """PEAM_k of round t; what there is, if there is only one of the two models."""
+        """PEAM_k of round t. If one of the two models is missing, the other one."""
         if not eam or not cam:
             return eam or cam
         alpha = self.params.alpha
@@ -126,7 +126,7 @@ class Edge(hierfavg.Edge):
 
 
 class Device(hierfavg.Device):
-    """Trains on its own data; the paper's test sets are at the edges."""
+    """Trains on its own data. It does not evaluate: the paper's test sets are at the edges."""
 
     async def score(self, w: State, t: int) -> None:
         pass

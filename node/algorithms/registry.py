@@ -19,10 +19,11 @@ Need = Literal["required", "optional", "none"]
 class Algorithm:
     """An algorithm: its module under `node.algorithms`, its parameters, and the tiers it needs.
 
-    `leader` is the tier whose rounds count as the rounds of the run; where it has several nodes, the first leads.
-    `flat`: one layer of clients, edges that hold data or devices without edges. `meshed`: edges talk to one another.
-    `personal`: each client has a model of its own, which may be of a kind of its own and does the global test too.
-    `personalises`: edges need a part of their own test sets to personalise by.
+    `leader` is the tier whose rounds count as the rounds of the run. If it has several nodes, the first leads.
+    `flat`: one layer of clients, either edges that hold data or devices without edges.
+    `meshed`: edges exchange messages with each other.
+    `personal`: each client has its own model, possibly of its own architecture, and also evaluates it globally.
+    `personalises`: edges need a part of their own test sets for personalisation.
     `levels`: each edge gathers the answers of all other edges.
     """
 
@@ -41,7 +42,7 @@ class Algorithm:
     levels: bool = False
 
     def problem(self, *, cloud: bool, edges: int, devices: int) -> str | None:
-        """Say why the algorithm cannot run on a topology with so many nodes of each tier, or None if it can."""
+        """Why the algorithm cannot run on a topology with these numbers of nodes per tier. None if it can."""
         needs = (("cloud", self.cloud, int(cloud)), ("edges", self.edges, edges), ("devices", self.devices, devices))
         for tier, need, count in needs:
             if need == "required" and count == 0:

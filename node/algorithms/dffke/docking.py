@@ -1,4 +1,4 @@
-"""One embedding space for clients whose models have spaces of their own: DFFKE's section 3.1, equations 10 and 11.
+"""A common embedding space for clients whose models have different spaces: DFFKE's section 3.1, equations 10 and 11.
 
 E_k embeddings (n_k, h_k) of client k with labels Y_k, z(·; θ_k^z) its docking layer, linear from h_k to the common
 dimension, Ẽ_k = z(E_k; θ_k^z) the translated embeddings, l(·; θ_global) a linear classifier of all of them.
@@ -26,7 +26,7 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Docked:
-    """Docking layers and translated embeddings of each client; ``accuracy`` of the temporary head on the latter."""
+    """Docking layers and translated embeddings of each client. ``accuracy`` of the temporary head on the latter."""
 
     layers: dict[str, State]
     translated: dict[str, Embeddings]
@@ -42,9 +42,9 @@ def dock(
     seed: int,
 ) -> Docked:
     """Train docking layers and a head together, min Σ_k CE(l(z(E_k; θ_k^z); θ_global), Y_k), by Adam, and discard the
-    head. A client that ``layers`` has a layer of its size for goes on from that, any other begins anew.
+    head. A client's layer continues from that in ``layers`` if it has the right size. Otherwise it begins anew.
 
-    Each step takes a mini-batch of every client, so that all weigh alike; who has fewer begins his again.
+    Each step takes a mini-batch of every client, so all have equal weight. Clients with fewer mini-batches repeat them.
     """
     random = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):

@@ -23,12 +23,12 @@ from node.learning.aggregation import State
 from node.learning.models import Model, build
 from node.learning.optimizers import Adam
 
-BATCH = 250  # of pictures that are made without learning
+BATCH = 250  # pictures at once in passes without training
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """What is known to all of the pictures of a run: their shape, classes, and each channel's mean and deviation."""
+    """Public facts of a run's pictures: their shape, classes, and each channel's mean and standard deviation."""
 
     shape: Shape
     classes: int
@@ -36,7 +36,7 @@ class Pictures:
     std: tuple[float, ...]
 
     def normalised(self, x: Tensor) -> Tensor:
-        """Pictures with values from 0 to 1 as a model's input."""
+        """Convert pictures with values from 0 to 1 to a model's input."""
         mean, std = (torch.tensor(values).reshape(-1, 1, 1) for values in (self.mean, self.std))
         return (x - mean) / std
 
@@ -50,7 +50,7 @@ class ClientModel:
     state: State
 
     def made(self, pictures: Pictures) -> Model:
-        """The model itself, frozen, as it evaluates. Raises ModelError if it is none for such pictures."""
+        """The model itself, frozen, in evaluation mode. Raises ModelError if it does not support these pictures."""
         model = build(self.name, pictures.shape, pictures.classes, 0, self.params)
         model.load_state_dict({name: torch.tensor(values) for name, values in self.state.items()})
         return model.eval().requires_grad_(False)
@@ -60,7 +60,7 @@ class Decoder(nn.Module):
     """Embeddings (N, dimension) to pictures (N, *shape) with values from 0 to 1.
 
     A linear layer to 2·width channels of a quarter of the sides, two times nearest-neighbour doubling, convolution,
-    batch normalisation and LeakyReLU, and a last convolution. Sides that 4 does not divide are scaled to at the end.
+    batch normalisation and LeakyReLU, and a last convolution. If 4 does not divide the sides, the result is scaled.
     """
 
     def __init__(self, dimension: int, shape: Shape, width: int) -> None:
@@ -90,7 +90,7 @@ class Decoder(nn.Module):
 
 
 def new_decoder(pictures: Pictures, params: DFFKE, seed: int) -> State:
-    """The weights that a decoder begins with."""
+    """The initial weights of a decoder."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return _state(Decoder(params.dimension, pictures.shape, params.width))
@@ -105,10 +105,10 @@ def train_decoder(
     params: DFFKE,
     seed: int,
 ) -> tuple[State, float]:
-    """Go on training the decoder, min Σ_k MSE(z(h(Dec(Ẽ_k); θ_k^h); θ_k^z), Ẽ_k), by Adam over ``decoder_epochs``.
+    """Continue training the decoder, min Σ_k MSE(z(h(Dec(Ẽ_k); θ_k^h); θ_k^z), Ẽ_k), by Adam over ``decoder_epochs``.
 
-    A mini-batch mixes the embeddings of all clients, each of which is compared by its own client's encoder, frozen and
-    with the running statistics of its batch normalisation. Returns the weights and the last pass's mean loss.
+    A mini-batch mixes the embeddings of all clients. Each embedding is compared by the encoder of its own client, which
+    is frozen and uses its running statistics of batch normalisation. Returns the weights and the last pass's mean loss.
     """
     random = torch.Generator().manual_seed(seed)
     dec = _opened(decoder, pictures, params).train()
@@ -134,8 +134,8 @@ def train_decoder(
 
 
 def synthesise(decoder: State, embeddings: Embeddings, pictures: Pictures, params: DFFKE) -> Tensor:
-    """D̂ = Dec(Ẽ) as a model's input (N, *shape). Every picture depends on its embedding alone, so that whoever holds
-    both makes the same."""
+    """D̂ = Dec(Ẽ) as a model's input (N, *shape). A picture depends only on the decoder and its own embedding, so all
+    nodes that hold both make the same picture."""
     dec = _opened(decoder, pictures, params).eval()
     with torch.inference_mode():
         parts = [pictures.normalised(dec(part)) for part in torch.split(torch.tensor(embeddings), BATCH)]

@@ -2,9 +2,9 @@
 
     M(x) = f(x) + N(0, σ² I),  σ = √(2 ln(1.25 / δ)) Δf / ε,  ε ≤ 1     (C. Dwork, A. Roth 2014, Theorem A.1)
 
-holds what it promises only if Δf bounds ‖f(x) − f(x′)‖₂ for all x and x′ that one sample's change can lead to. Two ways
-to a Δf: `clip` scales each row to a norm of C at most, so that Δf = 2C is a bound for a sample that becomes another;
-`empirical` is the paper's, the largest change that one random pixel made in each of these samples: no bound at all.
+is private only if Δf bounds ‖f(x) − f(x′)‖₂ for all x and x′ that differ in one sample. There are two ways to set Δf:
+`clip` scales each row to a norm of C at most, so that Δf = 2C is a bound for the replacement of a sample. `empirical`
+is the paper's: the largest change by one random pixel in each of these samples, which is no bound.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from node.learning.privacy import standard_deviation
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """Rows (n, d) as they are sent, and the Δf, δ and σ of their noise; zeros where there is none."""
+    """Rows (n, d) as sent, and the Δf, δ and σ of their noise; zeros without noise."""
 
     values: NDArray[np.float32]
     sensitivity: float = 0.0
@@ -32,7 +32,7 @@ class Release:
 
 
 def clip_rows(x: Tensor, norm: float) -> Tensor:
-    """Rows (n, d) scaled to this L2 norm, where they have more."""
+    """Scale rows (n, d) with a larger L2 norm to ``norm``."""
     norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
     clipped: Tensor = x * (norm / norms.clamp(min=norm))
     return clipped
@@ -41,8 +41,9 @@ def clip_rows(x: Tensor, norm: float) -> Tensor:
 def release(
     values: Tensor, changed: Callable[[], Tensor], params: DFFKE, samples: int, random: torch.Generator
 ) -> Release:
-    """Make ``values`` (n, d) of a client that holds so many ``samples`` ready to be sent, as ``privacy`` says.
-    ``changed`` gives the values of the same samples with one pixel changed. δ is 1 / samples unless it is given."""
+    """Clip ``values`` (n, d) and add noise as ``privacy`` says, before they are sent. ``samples``: number of the
+    client's samples. ``changed`` returns the values of the same samples with one pixel changed. δ is 1 / samples unless
+    it is given."""
     if params.privacy == "none":
         return Release(values.numpy())
     if params.privacy == "clip":

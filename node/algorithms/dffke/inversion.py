@@ -1,15 +1,16 @@
-"""What embeddings give away of the pictures they are of: the model inversion attack of DFFKE's appendix C, figure 6.
+"""The reconstruction of pictures from their embeddings: the model inversion attack of DFFKE's appendix C, figure 6.
 
-Who knows a client's encoder h(·; θ^h) and the embeddings E of its private pictures x, as DFFKE's coordinator does,
-trains an inversion model G on pictures x′ of his own, and reads E with it:
+The attacker knows a client's encoder h(·; θ^h) and the embeddings E of its private pictures x, as DFFKE's coordinator
+does. It trains an inversion model G on its own pictures x′, and applies G to E:
 
     G ← min MSE(G(h(x′; θ^h) + noise), x′),   x̂ = G(E)
 
-x′ are of the test part of the data set, which no client trains on. G is a `Decoder` that takes E. The noise is as much
-as E has more variance than h(x′; θ^h), if E was noised. The paper names the idea; x′, G and the noise are ours.
+x′ are from the test part of the data set, on which no client trains. G is a `Decoder` with the input E. If E was
+noised, the variance of the noise is the excess of E's variance over that of h(x′; θ^h). The paper only names the idea;
+x′, G and the noise are this implementation's choice.
 
-The owner compares x̂ with x, beside two guesses that take no attack: the class mean, of all x′ with the label of x,
-which travels in clear, and the synthetic picture Dec(Ẽ) of x, which every client can make.
+The owner compares x̂ with x, and also two guesses that need no attack: the class mean of all x′ with the label of x,
+which is sent in clear, and the synthetic picture Dec(Ẽ) of x, which every client can make.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from node.learning.optimizers import Adam
 from node.learning.training import Learner
 
 Bytes = NDArray[np.uint8]  # pictures (samples, channels, height, width)
-LARGEST = 1 << 20  # bytes of pictures that one client puts into the record at most
+LARGEST = 1 << 20  # bytes of pictures that one client records at most
 
 
 @dataclass(frozen=True)
 class Score:
-    """How near guesses come to n private pictures, whose values go from 0 to 1: the mean squared error, and the share
-    of them that are nearer to their own picture than to any other of the n; by chance that is 1 / n."""
+    """The quality of guesses at n private pictures with values from 0 to 1: the mean squared error, and the share of
+    guesses that are nearer to their own picture than to any other of the n. By chance this share is 1 / n."""
 
     mse: float
     recognised: float
@@ -50,8 +51,8 @@ class Score:
 def invert(
     learner: Learner, client: ClientModel, embeddings: Embeddings, synthetic: Transfer, params: DFFKE, seed: int
 ) -> dict[str, Bytes]:
-    """What the coordinator, whose ``learner`` this is, makes of what a client told: the pictures behind ``embeddings``
-    (n, d), "reconstructed", and the client's "synthetic" ones; each (n, *shape)."""
+    """Attack a client at the coordinator, whose ``learner`` this is. Return "reconstructed", the pictures guessed from
+    ``embeddings`` (n, d), and "synthetic", the client's synthetic pictures; each (n, *shape)."""
     pictures = pictures_of(learner)
     random = torch.Generator().manual_seed(seed)
     mine = torch.from_numpy(np.array(learner.data.array("x_test")))
@@ -73,8 +74,8 @@ def invert(
 
 
 def noise_deviation(sent: Tensor, known: Tensor) -> float:
-    """The standard deviation of the noise in embeddings (n, d), by those of other pictures (m, d) without noise, since
-    variances add up."""
+    """Estimate the standard deviation of the noise in embeddings (n, d) from embeddings (m, d) of other pictures
+    without noise: variances add up."""
     more = sent.var(dim=0, correction=0).mean() - known.var(dim=0, correction=0).mean()
     return float(more.clamp(min=0).sqrt())
 
@@ -95,11 +96,11 @@ def train_inversion(known: Tensor, mine: Tensor, noise: float, params: DFFKE, se
 
 
 def judge(learner: Learner, guesses: Mapping[str, Bytes], params: DFFKE, seed: int) -> dict[str, Any]:
-    """What the record says of guesses at the pictures whose embeddings a client, whose ``learner`` this is, shared with
-    this ``seed``: how many ``samples`` they are, the `Score` of each kind of guess and of the class means, and as many
-    as ``inversion`` asks for of the ``private`` pictures and of the guesses, in base64, with their ``shape``.
+    """Score guesses at the pictures whose embeddings the client, whose ``learner`` this is, shared with this ``seed``.
 
-    Private pictures leave the client by this alone, for the record of the run.
+    Return the fields for the record: the number of ``samples``, the `Score` of each kind of guess and of the class
+    means, and ``inversion`` of the ``private`` pictures and of the guesses, in base64, with their ``shape``.
+    Only here do private pictures leave the client, for the record of the run.
     """
     x, y = learner.train_data
     chosen = embedded(len(y), params, torch.Generator().manual_seed(seed))
@@ -118,7 +119,7 @@ def judge(learner: Learner, guesses: Mapping[str, Bytes], params: DFFKE, seed: i
 
 
 def class_means(learner: Learner) -> Bytes:
-    """The mean test picture of each class (classes, *shape), that of all where a class has none."""
+    """The mean test picture of each class (classes, *shape). The mean of all pictures for a class without pictures."""
     x, y = np.array(learner.data.array("x_test")), np.array(learner.data.array("y_test"))
     means = [
         x[y == label].mean(axis=0) if (y == label).any() else x.mean(axis=0) for label in range(learner.data.classes)
@@ -127,7 +128,7 @@ def class_means(learner: Learner) -> Bytes:
 
 
 def score(guesses: Bytes, private: Bytes) -> Score:
-    """Compare guesses with the pictures that they are of, both (n, *shape)."""
+    """Compare guesses with the private pictures, both (n, *shape)."""
     ours, theirs = (
         torch.from_numpy(values.reshape(len(values), -1) / np.float32(255)) for values in (guesses, private)
     )

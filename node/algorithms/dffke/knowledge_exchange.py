@@ -1,8 +1,8 @@
-"""What a client does with its model in DFFKE: local training (equation 9), embeddings, and the exchange of knowledge on
-synthetic pictures (equations 13 and 14), each with the noise of equation 15 where that is asked for.
+"""A client's steps in DFFKE: local training (equation 9), embeddings, and the exchange of knowledge on synthetic
+pictures (equations 13 and 14). Embeddings and logits get the noise of equation 15 if it is requested.
 
-Every function begins with the `Learner` of the client, see `Learner.apply`. The memory of past rounds is kept as
-decoders and embeddings; its pictures are made again whenever they are reviewed.
+The first argument of every step is the client's `Learner`, see `Learner.apply`. The memory of past rounds holds
+decoders and embeddings; the pictures are made again for each review.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NOTHING: Taught = torch.empty(0), torch.empty(0)
 
 @dataclass(frozen=True, eq=False)
 class Epoch:
-    """What one pass over a client's data gave; ``accuracy`` on its mini-batches as they were trained."""
+    """The result of one pass over a client's data. ``accuracy`` is that on its mini-batches as they were trained."""
 
     state: State
     moments: State
@@ -43,7 +43,7 @@ class Epoch:
 
 @dataclass(frozen=True, eq=False)
 class Exchanged:
-    """A student's model after the exchange, and its mean divergence from current and past lessons on the way."""
+    """A student's model after the exchange, and its mean divergence from current and past lessons during it."""
 
     state: State
     loss: float
@@ -51,20 +51,20 @@ class Exchanged:
 
 
 def pictures_of(learner: Learner) -> Pictures:
-    """What the data set says of its pictures."""
+    """The data set's facts about its pictures."""
     data = learner.data
     return Pictures(data.shape, data.classes, data.mean, data.std)
 
 
 def train_epoch(learner: Learner, state: State, moments: State, params: DFFKE, seed: int) -> Epoch:
-    """One pass of Adam over the client's data, min CE(f(x; θ_k), y); ``moments`` are those of the pass before."""
+    """Make one pass of Adam over the client's data, min CE(f(x; θ_k), y). ``moments``: those of the previous pass."""
     learner.set(state)
     model = learner.model.train()
     x, y = learner.train_data
     step = Adam(list(model.parameters()), params.learning_rate).resumed(moments)
     loss, hits = 0.0, 0
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)  # of dropout too
+        torch.manual_seed(seed)  # seeds dropout, too
         for batch in torch.split(torch.randperm(len(y)), params.batch_size):
             logits = model(learner.normalise(x[batch]))
             error = cross_entropy(logits, y[batch])
@@ -75,7 +75,7 @@ def train_epoch(learner: Learner, state: State, moments: State, params: DFFKE, s
 
 
 def embed(learner: Learner, state: State, params: DFFKE, seed: int) -> tuple[Release, Labels]:
-    """E_k = h(X_k; θ_k^h) (n, h_k) and Y_k (n,) of n random samples of the client's, ``embeddings`` at most."""
+    """E_k = h(X_k; θ_k^h) (n, h_k) and Y_k (n,) of n random samples of the client, at most ``embeddings``."""
     learner.set(state)
     model = learner.model.eval()
     random = torch.Generator().manual_seed(seed)
@@ -91,7 +91,7 @@ def embed(learner: Learner, state: State, params: DFFKE, seed: int) -> tuple[Rel
 
 
 def embedded(count: int, params: DFFKE, random: torch.Generator) -> Tensor:
-    """Which of ``count`` samples are embedded, in order; the first draw of `embed`."""
+    """The ascending indices of the samples to embed among ``count``: the first draw of `embed`."""
     return torch.randperm(count, generator=random)[: params.embeddings].sort().values
 
 
@@ -112,15 +112,15 @@ def teach(learner: Learner, state: State, transfers: Sequence[Transfer], params:
 def exchange(
     learner: Learner, state: State, lessons: Sequence[Lesson], reviews: Sequence[Lesson], params: DFFKE, seed: int
 ) -> Exchanged:
-    """Learn from the others, by lessons on the current synthetic pictures and reviews of the memory's."""
+    """Learn from the other clients: lessons are on the current synthetic pictures, reviews on those of the memory."""
     return learn(learner, state, _joined(learner, lessons, params), _joined(learner, reviews, params), params, seed)
 
 
 def learn(learner: Learner, state: State, current: Taught, past: Taught, params: DFFKE, seed: int) -> Exchanged:
-    """In each of ``exchange_epochs`` passes, every step on current pictures, min KL[Ŷ_i ‖ f(D̂_i; θ_k)], is followed by
-    a step on past ones, min KL[Ŷ_i ‖ f(B_i; θ_k)]; steps of Adam.
+    """Train in ``exchange_epochs`` passes. Every step of Adam on current pictures, min KL[Ŷ_i ‖ f(D̂_i; θ_k)], is
+    followed by a step on past pictures, min KL[Ŷ_i ‖ f(B_i; θ_k)].
 
-    Pictures of all owners are shuffled together. Past ones go round as often as there are current ones.
+    Pictures of all owners are shuffled together. Past mini-batches repeat until each current one has had one.
     """
     learner.set(state)
     model = learner.model
@@ -144,7 +144,7 @@ def learn(learner: Learner, state: State, current: Taught, past: Taught, params:
 
 def divergence(teacher: Tensor, student: Tensor, direction: str) -> Tensor:
     """KL between the softmax of logits (N, classes), in nats, the mean over samples: "teacher" KL(teacher ‖ student),
-    equation 8, or "student" KL(student ‖ teacher), as equation 13 is printed."""
+    equation 8, or "student" KL(student ‖ teacher), equation 13 as printed."""
     p, q = log_softmax(teacher, dim=1), log_softmax(student, dim=1)
     if direction == "student":
         p, q = q, p
@@ -161,7 +161,7 @@ def _made(learner: Learner, transfer: Transfer, params: DFFKE) -> Tensor:
 
 
 def _joined(learner: Learner, lessons: Sequence[Lesson], params: DFFKE) -> Taught:
-    """Those of all lessons, one after the other."""
+    """The pictures and logits of all lessons, one lesson after the other."""
     if not lessons:
         return NOTHING
     made = torch.cat([_made(learner, each.transfer, params) for each in lessons])
@@ -169,7 +169,7 @@ def _joined(learner: Learner, lessons: Sequence[Lesson], params: DFFKE) -> Taugh
 
 
 def with_another_pixel(x: Tensor, lowest: float, highest: float, random: torch.Generator) -> Tensor:
-    """Pictures (N, channels, height, width) with one random pixel of each at a random value, appendix G."""
+    """Set one random pixel of each picture (N, channels, height, width) to a random value, appendix G."""
     changed = x.clone()
     rows, columns = (torch.randint(side, (len(x),), generator=random) for side in x.shape[2:])
     values = lowest + (highest - lowest) * torch.rand(len(x), x.shape[1], generator=random)

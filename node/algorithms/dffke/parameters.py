@@ -1,4 +1,4 @@
-"""DFFKE's parameters, under the symbols of its paper."""
+"""DFFKE's parameters, with the symbols of its paper."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from node.parameters import number, whole, word
 
 @dataclass(frozen=True, kw_only=True)
 class DFFKE(LocalTraining):
-    """profile `paper` or `fast`, for processors; participation ρ: share of the clients that a round asks.
+    """profile: `paper`, or `fast` for CPUs; participation ρ: share of the clients that a round asks.
 
-    Local training, by Adam with learning_rate and batch_size as everything else, lasts until train_accuracy τ, for
-    first_epochs in a client's first round and `epochs` later at most. embeddings: of so many samples at most that a
-    client shares; dimension and width of the decoder; docking_epochs T_Tran, decoder_epochs T_Dec, exchange_epochs
-    T_FKE (0: no exchange, local training alone). memory_rounds R: past rounds that are reviewed. divergence:
-    `teacher` KL(teacher ‖ student), `student` KL(student ‖ teacher). exchange_statistics: batch normalisation uses
-    those of each `batch` in the exchange, and goes on to learn them, or keeps the `running` ones. privacy of embeddings
-    and logits: `none`, `clip` (rows clipped to clip_norm) or `empirical`, at epsilon ε and delta δ (nothing: one by
-    the client's samples). inversion: so many pictures of each client, reconstructed from its embeddings by an attack
-    after the last round, are shown in the report beside the private ones (0: no attack); the attack's model learns from
+    All training is by Adam with learning_rate and batch_size. Local training lasts until train_accuracy τ, for at most
+    first_epochs in a client's first round and `epochs` later. embeddings: the most samples whose embeddings a client
+    shares; dimension and width of the decoder; docking_epochs T_Tran, decoder_epochs T_Dec, exchange_epochs T_FKE (0:
+    no exchange, local training only). memory_rounds R: past rounds that are reviewed. divergence: `teacher` KL(teacher
+    ‖ student), `student` KL(student ‖ teacher). exchange_statistics: in the exchange, batch normalisation uses the
+    statistics of each `batch` and updates the running ones, or uses the `running` ones unchanged. privacy of embeddings
+    and logits: `none`, `clip` (rows clipped to clip_norm) or `empirical`, at epsilon ε and delta δ (nothing: 1 / the
+    client's samples). inversion: the number of pictures of each client that an attack reconstructs from its embeddings
+    after the last round and the report shows with the private ones (0: no attack). The attack's model learns from
     inversion_samples test pictures in inversion_epochs passes.
     """
 

@@ -1,35 +1,35 @@
 """DFFKE. "Aggregation-Free Heterogeneous Federated Learning with Data-Free Knowledge Exchange" (anonymous authors,
 under review), Algorithm 1 and equations 8 to 15.
 
-θ_k = [θ_k^h, θ_k^l] model of client k, encoder and classifier, of an architecture of its own; D_k = (X_k, Y_k) its
-data; E_k = h(X_k; θ_k^h) its embeddings, Ẽ_k = z(E_k; θ_k^z) the translated ones; Dec decoder; D̂_k = Dec(Ẽ_k) synthetic
+θ_k = [θ_k^h, θ_k^l] model of client k, encoder and classifier, of its own architecture; D_k = (X_k, Y_k) its data;
+E_k = h(X_k; θ_k^h) its embeddings, Ẽ_k = z(E_k; θ_k^z) the translated embeddings; Dec decoder; D̂_k = Dec(Ẽ_k) synthetic
 pictures; Ŷ_k = f(D̂_k; θ_k) the owner's logits on them; B_k^t a sample of those of past rounds, as many as D̂_k has.
 
-    client        trains θ_k on D_k until τ of it is right                                                           (9)
-                  → coordinator: θ_k, E_k (noised if asked for, 15), Y_k
+    client        trains θ_k on D_k until its accuracy is τ                                                          (9)
+                  → coordinator: θ_k, E_k (noised if requested, 15), Y_k
     coordinator   {θ_k^z}, θ_global ← min Σ_k CE(l(z(E_k)), Y_k), θ_global is discarded                         (10, 11)
                   Dec ← min Σ_k MSE(z(h(Dec(Ẽ_k); θ_k^h); θ_k^z), Ẽ_k)                                              (12)
                   → clients: Dec, {Ẽ_k}
     client        D̂_i = Dec(Ẽ_i) for all i; → peers: Ŷ_k on D̂_k and on B_k^t
-                  T_FKE times, by turns: θ_k ← min Σ_{i ≠ k} KL[Ŷ_i ‖ f(D̂_i; θ_k)]                              (8, 13)
-                                         θ_k ← min Σ_{i ≠ k} KL[Ŷ_i^B ‖ f(B_i^t; θ_k)]                              (14)
+                  T_FKE times, alternating: θ_k ← min Σ_{i ≠ k} KL[Ŷ_i ‖ f(D̂_i; θ_k)]                           (8, 13)
+                                            θ_k ← min Σ_{i ≠ k} KL[Ŷ_i^B ‖ f(B_i^t; θ_k)]                           (14)
                   keeps (Dec, {Ẽ_i}) in its memory
 
-The coordinator is the cloud, clients are edges that hold data and reach one another. `exchange_epochs: 0` is local
-training alone: then nothing but accuracies leaves a client.
+The coordinator is the cloud. Clients are edges that hold data and reach each other. `exchange_epochs: 0` is local
+training only: then only accuracies leave a client.
 
-Departures: KL is that of equation 8, (13) prints the other (`divergence`). Mini-batches mix all owners, where (12) to
-(14) sum over them. The first Dec and docking layers are random, later ones go on from the round before. A client shares
-`embeddings` random samples a round (750 fits the paper's 14.7 MB); τ is reached by mini-batches as they are trained.
-With `participation` below 1, clients that are not asked still take Dec and {Ẽ_k} into their memories. Who drops out
-misses what happens meanwhile and takes part in the next phase; who comes back without having shared his model learns
-from the others. A client that is restarted keeps its model and begins with an empty memory. A coordinator that is
-restarted begins the round again, or the next one if the exchange has begun. It holds the
-models of the clients while it trains, and none between rounds, unless `gathering.late` has it keep late ones.
+Departures: KL is that of equation 8; (13) prints the reverse (`divergence`). Mini-batches mix all owners; (12) to (14)
+sum over them. The first Dec and docking layers are random, later ones continue from the previous round. A client shares
+`embeddings` random samples a round (750 fits the paper's 14.7 MB). τ is measured on mini-batches as they are trained.
+With `participation` below 1, clients that are not asked still take Dec and {Ẽ_k} into their memories. A client that
+drops out misses the phases meanwhile and takes part in the next one. A client that comes back and has not shared its
+model learns from the others. A restarted client keeps its model and begins with an empty memory. A restarted
+coordinator begins the round again, or the next one if the exchange has begun. It holds the clients' models while it
+trains, and none between rounds, unless `gathering.late` makes it keep late ones.
 
-`inversion` adds the attack of appendix C by a coordinator that is curious: it keeps what the clients last shared, and
-when all rounds are over makes of it what it can (`node.algorithms.dffke.inversion`). Each client gets its own
-reconstructions back, and puts them into the record beside its private pictures.
+`inversion` adds the attack of appendix C by a curious coordinator. It keeps the clients' last shared knowledge and
+attacks it after all rounds (`node.algorithms.dffke.inversion`). Each client gets its own reconstructions back, and
+records them with its private pictures.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ from node.role import Role
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
-    """What clients shared in a round, by name: models θ_k, embeddings E_k, labels Y_k, and the round that they are of,
-    an earlier one if they are late and `gathering.late` keeps them."""
+    """The clients' shared knowledge of a round, by client: models θ_k, embeddings E_k, labels Y_k, and their round,
+    which is an earlier one if they are late and `gathering.late` keeps them."""
 
     models: dict[str, ClientModel]
     embeddings: dict[str, Embeddings]
@@ -69,7 +69,7 @@ class Knowledge:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What a coordinator that is curious keeps of a round."""
+    """The data of a round that a curious coordinator keeps."""
 
     round: int
     knowledge: Knowledge
@@ -77,10 +77,10 @@ class Seen:
 
 
 class Party(Role):
-    """What both tiers need: what a step on other networks than the node's own model is worth of its time."""
+    """The common part of both tiers: the cost of steps on networks other than the node's own model."""
 
     def worth(self, operations: int) -> float:
-        """How many samples of the node's own model take as many multiply-adds."""
+        """The number of samples of the node's own model that take as many multiply-adds."""
         return operations / forward_operations(self.learner.model, torch.zeros(1, *self.learner.data.shape))
 
     def decoder_operations(self) -> int:
@@ -89,7 +89,7 @@ class Party(Role):
 
 
 class Coordinator(Party):
-    """Trains docking layers and the decoder; reports the mean accuracy of the clients' models."""
+    """Trains docking layers and the decoder. Reports the mean accuracy of the clients' models."""
 
     async def run(self) -> None:
         kept = self.kept()
@@ -100,7 +100,7 @@ class Coordinator(Party):
             if self.params.exchange_epochs:
                 kept = await self.enable_exchange(kept, asked, t)
             await self.checkpoint(t, kept.to_tensors(), past=list(kept.past))
-            # Clients wait for one another, so that they may take twice as long as each of them waits.
+            # Clients wait for each other, so they may take twice the deadline of each wait.
             deadline = 2 * self.gathering.deadline
             finished = await self.gather("finished", asked, round=t, quorum=0, deadline=deadline)
             self.report_mean(finished, t)
@@ -108,13 +108,13 @@ class Coordinator(Party):
             await self.invert(self.seen)
 
     def kept(self) -> Auxiliary:
-        """The state after the last round that was finished, else the first."""
+        """The state after the last finished round, else the initial state."""
         if self.restored is not None:
             return Auxiliary.of_tensors(self.restored.tensors, self.restored.fields["past"])
         return Auxiliary(new_decoder(pictures_of(self.learner), self.params, self.seed("decoder")))
 
     async def enable_exchange(self, kept: Auxiliary, asked: list[str], t: int) -> Auxiliary:
-        """Sections 3.1 and 3.2: from what the clients share to what they exchange knowledge by."""
+        """Sections 3.1 and 3.2: make Dec and {Ẽ_k} from the clients' shared knowledge, and publish them."""
         knowledge = shared(await self.gather("knowledge", asked, round=t))
         if not knowledge.models:
             return kept
@@ -150,12 +150,12 @@ class Coordinator(Party):
         return docked, decoder
 
     def effort(self, operations: Mapping[str, int], embeddings: Mapping[str, Embeddings], epochs: int) -> int:
-        """So many samples of the node's own model take as long as all of these."""
+        """The number of samples of the node's own model that take as long as all of these operations."""
         total = sum(operations[owner] * len(values) for owner, values in embeddings.items())
         return round(epochs * self.worth(total))
 
     async def invert(self, seen: Seen) -> None:
-        """Appendix C. A check from outside, so that it takes none of the system's time under `sim`: mode "other"."""
+        """Appendix C. The attack is no part of the system, so it takes no time under `sim`: mode "other"."""
         guesses = {}
         for owner, model in seen.knowledge.models.items():
             seed, embeddings = self.seed("inversion", owner), seen.knowledge.embeddings[owner]
@@ -172,7 +172,7 @@ class Coordinator(Party):
 
 
 class Client(Party):
-    """Keeps a model of its own, and is teacher and student of its peers."""
+    """Keeps its own model, and is teacher and student of its peers."""
 
     async def run(self) -> None:
         assert self.parent is not None
@@ -195,7 +195,7 @@ class Client(Party):
                     await self.judge(message, round_of(message))
 
     async def learn_alone(self, t: int, participants: list[str]) -> None:
-        """Lines 3 to 7 of Algorithm 1. Who was interrupted after the training shares once more."""
+        """Lines 3 to 7 of Algorithm 1. A client that was interrupted after the training shares once more."""
         self.begun = t
         if self.name not in participants:
             return
@@ -225,7 +225,7 @@ class Client(Party):
         self.report(round=t, scope="train", loss=done.loss, accuracy=done.accuracy, epochs=epoch)
 
     async def share(self, t: int) -> None:
-        """θ_k, E_k and Y_k to the coordinator; nothing but word, if the client has no data."""
+        """Send θ_k, E_k and Y_k to the coordinator. A client without data sends an empty message."""
         assert self.parent is not None
         if not self.learner.samples:
             await self.send(self.parent, "knowledge", round=t, samples=0)
@@ -252,7 +252,7 @@ class Client(Party):
         await self.send(self.parent, "knowledge", tensors, round=t, samples=count, **model)
 
     async def learn_together(self, message: Message, t: int) -> None:
-        """Lines 14 to 21. An exchange of a round that is over is only kept in memory."""
+        """Lines 14 to 21. The exchange of an earlier round is only kept in memory."""
         now, participants = Synthetic.of_tensors(message.tensors), message.fields["participants"]
         past = {r: self.memory[r] for r in message.fields["past"] if r in self.memory}
         if self.params.memory_rounds:
@@ -270,8 +270,8 @@ class Client(Party):
         await self.conclude(t)
 
     def reviewed(self, synthetic: Synthetic, r: int, t: int, share: float) -> Synthetic:
-        """B^t of round r: the same random share of each owner's embeddings at every client, so much of each past round
-        that all are together as many as those of one."""
+        """B^t of round r: a random share of each owner's embeddings, the same at every client. The shares of all past
+        rounds together have the size of one round."""
         chosen = {}
         for owner, values in synthetic.embeddings.items():
             random = np.random.default_rng(derive_seed(self.shared_seed("review"), str(t), str(r), owner))
@@ -282,7 +282,7 @@ class Client(Party):
     async def exchange_knowledge(
         self, now: Synthetic, past: Mapping[int, Synthetic], participants: list[str], identity: str, t: int
     ) -> None:
-        """Lines 16 to 20: tell the peers Ŷ_k, hear theirs, learn from these by turns with those of the past."""
+        """Lines 16 to 20: send Ŷ_k to the peers, gather theirs, and learn from current and past ones alternately."""
         sets = {t: now, **past}
         peers = [each for each in self.neighbours if each in participants]
         if self.name in now.embeddings:
@@ -321,7 +321,7 @@ class Client(Party):
         return {str(r): each.values for r, each in zip(own, released, strict=True)}
 
     async def conclude(self, t: int) -> None:
-        """Evaluate θ_k on the global and the own test set, and say so."""
+        """Evaluate θ_k on the global and the own test set, and report the accuracies."""
         assert self.parent is not None
         accuracies: dict[str, Any] = {scope: await self.accuracy(scope) for scope in self.learner.tests}
         for scope, accuracy in accuracies.items():
@@ -329,7 +329,7 @@ class Client(Party):
         await self.send(self.parent, "finished", round=t, **accuracies)
 
     async def judge(self, inverted: Message, t: int) -> None:
-        """Compare what the coordinator made of this client's embeddings with the pictures they are of."""
+        """Compare the coordinator's reconstructions with this client's private pictures."""
         assert self.parent is not None
         shared = inverted.fields["shared"][self.name]
         found = await self.compute(
@@ -350,7 +350,7 @@ class Client(Party):
 
 
 def shared(messages: Sequence[Message]) -> Knowledge:
-    """What the clients that have data shared."""
+    """The shared knowledge of the clients that have data."""
     holding = [each for each in messages if each.fields["samples"]]
     return Knowledge(
         {

@@ -1,4 +1,4 @@
-"""What travels and is kept instead of synthetic pictures in DFFKE: decoders, translated embeddings, logits."""
+"""The data that DFFKE sends and keeps instead of synthetic pictures: decoders, translated embeddings, logits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Logits = NDArray[np.float32]  # (samples, classes)
 
 @dataclass(frozen=True, eq=False)
 class Transfer:
-    """Synthetic pictures as they travel and are kept: a decoder and embeddings that were translated for it."""
+    """Synthetic pictures as sent and kept: a decoder, and embeddings that were translated for it."""
 
     decoder: State
     embeddings: Embeddings
@@ -27,7 +27,7 @@ class Transfer:
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """Synthetic pictures and what their owners' models say of them."""
+    """Synthetic pictures, and the logits of their owners' models on them."""
 
     transfer: Transfer
     logits: Logits
@@ -35,13 +35,13 @@ class Lesson:
 
 @dataclass(frozen=True, eq=False)
 class Synthetic:
-    """Everybody's synthetic pictures of a round, unmade: Dec and {Ẽ_k}."""
+    """The synthetic pictures of all clients in a round, not yet decoded: Dec and {Ẽ_k}."""
 
     decoder: State
     embeddings: dict[str, Embeddings]
 
     def of(self, owners: Iterable[str]) -> Transfer:
-        """Those of some owners, one after the other."""
+        """The pictures of some owners, one owner after the other."""
         return Transfer(self.decoder, np.concatenate([self.embeddings[owner] for owner in owners]))
 
     def to_tensors(self) -> State:
@@ -54,8 +54,7 @@ class Synthetic:
 
 @dataclass(frozen=True, eq=False)
 class Auxiliary:
-    """All that the coordinator keeps between rounds: Dec, docking layers by client, and the rounds that came to an
-    exchange."""
+    """The coordinator's state between rounds: Dec, docking layers by client, and the rounds with an exchange."""
 
     decoder: State
     layers: dict[str, State] = field(default_factory=dict)
@@ -73,7 +72,7 @@ class Auxiliary:
 
 
 def lesson(synthetic: Synthetic, key: str, teachers: Mapping[str, Tensors]) -> Lesson | None:
-    """The synthetic pictures of the teachers who told their logits on them under ``key``; None without any."""
+    """The synthetic pictures of the teachers that sent logits on them under ``key``. None if there are none."""
     owners = [each for each in sorted(teachers) if key in teachers[each] and each in synthetic.embeddings]
     if not owners:
         return None
@@ -81,18 +80,18 @@ def lesson(synthetic: Synthetic, key: str, teachers: Mapping[str, Tensors]) -> L
 
 
 def flat(prefix: str, tensors: Mapping[str, Any]) -> State:
-    """``prefix/name`` for each name."""
+    """The tensors with the names ``prefix/name``."""
     return {f"{prefix}/{name}": values for name, values in tensors.items()}
 
 
 def under(prefix: str, tensors: Tensors) -> State:
-    """What `flat` gave the prefix, without it."""
+    """The tensors with the prefix, under their names without it. The inverse of `flat`."""
     start = f"{prefix}/"
     return {name.removeprefix(start): values for name, values in tensors.items() if name.startswith(start)}
 
 
 def fingerprint(tensors: Tensors) -> str:
-    """The same for equal tensors alone: SHA-256."""
+    """SHA-256 of names, types, shapes and values: equal only for equal tensors."""
     digest = hashlib.sha256()
     for name, values in sorted(tensors.items()):
         digest.update(f"{name}\0{values.dtype.str}{values.shape}".encode())

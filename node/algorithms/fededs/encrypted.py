@@ -1,7 +1,7 @@
-"""FedEDS' encrypted sets: what they hold, how they travel in parts, and how a model learns from them.
+"""FedEDS' encrypted sets: their content, their parts in messages, and how a model learns from them.
 
-Between a model's extractor and its classifier stands the owner's frozen *stochastic layer*, a random matrix that turns
-the features. Whoever has the layer can learn from the pictures that were encrypted against it, through it.
+The owner's frozen *stochastic layer* is put between a model's extractor and its classifier. It is a random matrix that
+transforms the features. A node that has the layer can learn through it from the pictures encrypted against it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Part = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class EncryptedSet:
-    """D_k^F (equation 4) as it travels: `images` (N, *shape), uint8 steps between `low` and `high` or the float32
-    numbers themselves; `outputs` (N, classes), the softmax of the owner's model on them; its `layer` (d, d)."""
+    """D_k^F (equation 4) as sent: `images` (N, *shape), uint8 steps between `low` and `high` or the float32 numbers
+    themselves; `outputs` (N, classes), the softmax of the owner's model on them; the owner's `layer` (d, d)."""
 
     images: NDArray[Any]
     outputs: Floats
@@ -41,7 +41,7 @@ class EncryptedSet:
         return len(self.images)
 
     def parts(self) -> list[Part]:
-        """The samples, in pieces of `PART_BYTES` of pictures, or of one sample each where that is larger."""
+        """The samples in parts of `PART_BYTES` of pictures, or of one sample each if a sample is larger."""
         size = max(1, PART_BYTES // max(1, self.images[:1].nbytes))
         cuts = [slice(start, start + size) for start in range(0, len(self), size)]
         return [{"images": self.images[cut], "outputs": self.outputs[cut]} for cut in cuts]
@@ -56,7 +56,7 @@ NOTHING = EncryptedSet(np.empty(0, np.uint8), np.empty(0, np.float32), np.empty(
 
 @dataclass(eq=False)
 class Incoming:
-    """A set on its way: so many `parts`, of which some are `here`, by number."""
+    """A set that is being received: it has `parts` parts; those `here` have arrived, by number."""
 
     layer: Floats
     parts: int
@@ -98,7 +98,7 @@ def to_bytes(x: Floats) -> tuple[NDArray[np.uint8], float, float]:
 
 
 def to_input(images: Tensor, low: float, high: float) -> Tensor:
-    """Pictures as they travelled, as the model's input."""
+    """Convert received pictures to the model's input."""
     return low + images.float() * ((high - low) / 255) if images.dtype == torch.uint8 else images
 
 
@@ -109,8 +109,8 @@ def knowledge_loss(outputs: Tensor, logits: Tensor, reduction: str) -> Tensor:
 
 @dataclass(eq=False)
 class Distillation:
-    """λ_dis L_dis (equation 8) as a term of each mini-batch's loss: local epoch e goes through lesson e in its order.
-    Lessons have as many samples as the node's own set."""
+    """λ_dis L_dis (equation 8) as a term of each mini-batch's loss. Local epoch e goes through lesson e in its order.
+    Each lesson has as many samples as the node's own set."""
 
     lessons: tuple[EncryptedSet, ...]
     lambda_dis: float
@@ -132,7 +132,7 @@ class Distillation:
 
 @contextlib.contextmanager
 def unrecorded(model: Model) -> Iterator[None]:
-    """Meanwhile batch normalisation normalises by the batch, and its running statistics stay as they are."""
+    """Make batch normalisation use the batch's statistics meanwhile. The running statistics stay unchanged."""
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     for norm in norms:
         norm.track_running_stats = False

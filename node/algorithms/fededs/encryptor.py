@@ -1,7 +1,8 @@
-"""FedEDS' data encryptor: a U-Net g(x; φ) whose pictures one frozen model recognises, through its stochastic layer.
+"""FedEDS' data encryptor: a U-Net g(x; φ) whose pictures one frozen model recognises through its stochastic layer.
 
 It learns to change a picture so that the model classifies it with the layer between extractor and classifier (equation
-3). This hides, it does not encrypt: the layer travels beside the pictures, and the cloud made it (docs/fededs.md).
+3). This obscures pictures but does not encrypt them: the cloud makes the layer, and the layer is sent with the pictures
+(docs/fededs.md).
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from node.learning.local_training import LocalTraining
 from node.learning.optimizers import Adam, DescentStep, optimizer
 from node.learning.training import EVALUATION_BATCH, Learner, batches
 
-ADAMW_DECAY = 0.01  # of torch.optim.AdamW
-VALUE = 110  # multiply-adds that take as long as one number put out, by the rates of simulated training
+ADAMW_DECAY = 0.01  # as in torch.optim.AdamW
+VALUE = 110  # multiply-adds that take as long as one output value, by the rates of simulated training
 
 
 class DoubleConvolution(nn.Sequential):
@@ -42,7 +43,7 @@ class DoubleConvolution(nn.Sequential):
 
 class UNet(nn.Module):
     """O. Ronneberger, P. Fischer, T. Brox, MICCAI 2015, with two levels and `width`, 2 and 4 times `width` channels, as
-    section VI-A2 of FedEDS tells: pooling down, transposed convolutions up, a 1x1 convolution at the end."""
+    in section VI-A2 of FedEDS: pooling down, transposed convolutions up, a 1x1 convolution at the end."""
 
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
@@ -69,7 +70,7 @@ class UNet(nn.Module):
 
 
 def unet(shape: Shape, width: int, seed: int) -> UNet:
-    """An encryptor for pictures of `shape`, its weights drawn from `seed`. ModelError if these are no pictures."""
+    """An encryptor for pictures of `shape`, with weights drawn from `seed`. ModelError if these are no pictures."""
     if len(shape) != 3 or min(shape[1:]) < 8:
         raise ModelError(f"fededs encrypts pictures of at least 8x8, not samples of shape {shape}; set exchange: false")
     with torch.random.fork_rng(devices=[]):
@@ -78,8 +79,8 @@ def unet(shape: Shape, width: int, seed: int) -> UNet:
 
 
 def encrypt(learner: Learner, theta: State, layer: Floats, params: FedEDS) -> EncryptedSet:
-    """Equations 3 and 4: E_g epochs of φ_k on the node's pictures with its model `theta` frozen and its `layer` active,
-    then the pictures' encryption and what the model makes of it, in the order of the node's samples."""
+    """Equations 3 and 4: train φ_k for E_g epochs on the node's pictures, with its model `theta` frozen and its `layer`
+    active. Return the encrypted pictures and the model's outputs on them, in the order of the node's samples."""
     learner.set(theta)
     model, turn = learner.model.eval(), torch.tensor(layer)
     x, y = learner.train_data
@@ -100,7 +101,7 @@ def encrypt(learner: Learner, theta: State, layer: Floats, params: FedEDS) -> En
 
 
 def worth(learner: Learner, width: int) -> float:
-    """How many samples of the model's own training one sample of the encryptor's takes as long as."""
+    """The cost of one sample in the encryptor's training, in samples of the model's own training."""
     shape = learner.data.shape
     model = _effort(learner.model.eval(), shape)
     return (model + _effort(unet(shape, width, seed=0).eval(), shape)) / model
@@ -113,7 +114,7 @@ def _optimizer(parameters: Sequence[Tensor], name: str, training: LocalTraining)
 
 
 def _effort(module: nn.Module, shape: Shape) -> float:
-    """Multiply-adds of one sample's forward pass, and `VALUE` for each number that a layer puts out."""
+    """Multiply-adds of one sample's forward pass, plus `VALUE` for each output value of a layer."""
     total = 0
 
     def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:

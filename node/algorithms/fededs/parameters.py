@@ -1,4 +1,4 @@
-"""FedEDS's parameters, under the symbols of its paper."""
+"""FedEDS's parameters, with the symbols of its paper."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from typing import Any, ClassVar
 from node.learning.local_training import LocalTraining
 from node.parameters import flag, number, whole, word
 
-PART_BYTES = 1 << 20  # of pictures that travel in one message
+PART_BYTES = 1 << 20  # bytes of pictures in one message
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedEDS(LocalTraining):
-    """profile: `paper`, our reading; `literal` takes equation 6, Algorithm 4 and the encryptor's optimizer as printed;
-    `fast` has a small encryptor, for processors.
+    """profile: `paper` is the interpretation in `roles`; `literal` takes equation 6, Algorithm 4 and the encryptor's
+    optimizer as printed; `fast` has a small encryptor, for CPUs.
 
-    base: what is combined with it, `fedprox` with mu μ. annealing (the paper's S1): epochs_max E_max passes until round
-    turn_start T_α, `epochs` (E_min) from round turn_end T_β. exchange (S2) of encrypted sets, whose weight λ_dis falls
-    at the rate m until it is below epsilon ε; distillation, their loss's `mean` or `sum` over samples; images travel as
-    `uint8` or `float32`. The encryptor, of so many channels (encryptor_width), is trained for encryptor_epochs E_g
-    passes against a model that was trained for model_epochs E_c; layer: false leaves the stochastic layer out of it.
-    normalisation, of base fednova: by `steps`, or as in `algorithm-4`. Local training as in the paper's experiments.
+    base: the algorithm that FedEDS extends; `fedprox` with mu μ. annealing (the paper's S1): epochs_max E_max passes
+    until round turn_start T_α, `epochs` (E_min) from round turn_end T_β. exchange (S2) of encrypted sets, whose weight
+    λ_dis falls at the rate m until it is below epsilon ε; distillation: their loss is the `mean` or `sum` over samples;
+    images are sent as `uint8` or `float32`. The encryptor has encryptor_width channels and is trained for
+    encryptor_epochs E_g passes against a model that was trained for model_epochs E_c passes. layer: false leaves out
+    the stochastic layer. normalisation of base fednova: by `steps`, or as in `algorithm-4`. Local training as in the
+    paper's experiments.
     """
 
     profile: str = word("paper", "paper", "literal", "fast")
@@ -67,12 +68,12 @@ class FedEDS(LocalTraining):
     @property
     def most_epochs(self) -> int:
         longest = self.epochs_max if self.annealing else self.epochs
-        return 2 * longest if self.exchange else longest  # an epoch sees a peer's pictures beside the own
+        return 2 * longest if self.exchange else longest  # an epoch sees a peer's pictures and the own
 
     def between_clients(self, samples: int, classes: int) -> int:
         return PART_BYTES + 4 * samples * classes if self.exchange else 0
 
     def training(self, epochs: int, learning_rate: float | None = None) -> LocalTraining:
-        """So many epochs of local training, of the model or, with a rate of its own, of the encryptor."""
+        """Local training for `epochs` epochs: of the model or, with `learning_rate`, of the encryptor."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(LocalTraining)} | {"epochs": epochs}
         return LocalTraining(**values | ({} if learning_rate is None else {"learning_rate": learning_rate}))

@@ -1,8 +1,8 @@
 """FedEDS. H. Li, H. Wu, G. Fan, Z. Zhang, S. Chen, Z. Feng, "Efficient Federated Learning with Encrypted Data Sharing
 for Data-Heterogeneous Edge Devices", Algorithms 1 to 4 and equations 2 to 12.
 
-K clients, which are edges with data of their own; θ = (θ^g, θ^c) extractor and classifier, θ^l_k the frozen stochastic
-layer of client k between them, φ_k its encryptor g, D_k its data, D_k^F its encrypted set, E_t local epochs of round t.
+K clients, which are edges with data; θ = (θ^g, θ^c) extractor and classifier, θ^l_k the frozen stochastic layer of
+client k between them, φ_k its encryptor g, D_k its data, D_k^F its encrypted set, E_t local epochs of round t.
 
     cloud    makes θ_0 and every θ^l_k
     edge     θ_k ← θ_0, E_c epochs on D_k                                                                           (2)
@@ -10,25 +10,25 @@ layer of client k between them, φ_k its encryptor g, D_k its data, D_k^F its en
              D_k^F = {(x' = g(x; φ_k), f(x'; θ_k, θ^l_k))}, which it shares with all others, edge to edge           (4)
     then, in each round t
     edge     θ_k ← θ, E_t epochs (5) of λ_c CE(D_k) + λ_dis KL(D_i^F through θ^l_i), i drawn for each epoch    (6 to 10)
-             with μ/2 ‖θ_k − θ‖² where the base is FedProx                                                         (11)
+             with μ/2 ‖θ_k − θ‖² if the base is FedProx                                                            (11)
     cloud    θ ← the base's average: FedAvg's, FedProx' or FedNova's
 
-Without annealing (`annealing: false`, E_t = E_min) and exchange (`exchange: false`) it is its base.
+Without annealing (`annealing: false`, E_t = E_min) and exchange (`exchange: false`) it equals its base.
 
-How sets travel: an edge that has made its set *offers* it with its layer to its neighbours, who *request* one part
-after another; so after a break only what is missing travels, and who comes late is served. Round 1 begins when all
-edges that are there have made their sets, or the scenario's deadline after the first one has; an edge trains when it
-has the sets of all neighbours that are there, or has waited so long for them.
+Exchange of sets: an edge that has made its set *offers* it with its layer to its neighbours. They *request* one part
+after another. So after a break only missing parts are sent, and late edges are served, too. Round 1 begins when all
+present edges have made their sets, or the scenario's deadline after the first edge has. An edge trains when it has the
+sets of all present neighbours, or has waited for them until the deadline.
 
 Departures: equation 6's factor |D|/|D| is read as a mean over samples, and KL as KL(peer's output ‖ own output).
-FedNova counts optimizer steps and takes its own average, where Algorithm 4 counts epochs, weighs clients alike and
-steps the wrong way (`normalisation: algorithm-4`, `distillation: sum`; profile `literal` has both). The encryptor
-learns with AdamW, as section VI-A3 says at first, not SGD. D_k^F holds the model's outputs on the pictures as they
-travel, rounded to bytes. An epoch sees |D_k| samples of D_i^F, in random order, and again from the first if there are
-fewer. Batch normalisation, which the paper's model does not have, keeps no statistics of encrypted pictures. Who has
-nobody's set trains with λ_c = 1. θ_0 is the run's first model, which every node can make, so that it travels once, in
-round 1. Who comes when the rounds have begun learns from the others' sets and makes none; a set that comes later
-serves from the next round on.
+FedNova counts optimizer steps and takes its own average. Algorithm 4 counts epochs, weights clients equally and steps
+in the wrong direction (`normalisation: algorithm-4`, `distillation: sum`; profile `literal` has both). The encryptor
+learns with AdamW, as section VI-A3 says first, not SGD. D_k^F holds the model's outputs on the pictures as sent, that
+is rounded to bytes. An epoch sees |D_k| samples of D_i^F in random order, and repeats them if there are fewer. Batch
+normalisation, which the paper's model does not have, keeps no statistics of encrypted pictures. An edge without any
+peer's set trains with λ_c = 1. θ_0 is the run's first model. Every node can make it, so it is sent once, in round 1.
+An edge that joins after the first round has begun learns from the others' sets and makes none. A set that arrives later
+is used from the next round on.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ def local_epochs(t: int, p: FedEDS) -> int:
 
 
 def scaling_factors(t: int, p: FedEDS) -> tuple[float, float]:
-    """λ_c and λ_dis, equations 9 and 10: one half each at first; 1 and 0 as soon as λ_dis is below ε."""
+    """λ_c and λ_dis, equations 9 and 10: one half each at first, 1 and 0 as soon as λ_dis is below ε."""
     lambda_dis = 1 - 1 / (1 + math.exp(-p.m * (t - 1)))
     return (1.0, 0.0) if lambda_dis < p.epsilon else (1 - lambda_dis, lambda_dis)
 
 
 def algorithm_4(w: State, states: Sequence[State], a: Sequence[float], eta: float) -> State:
-    """Lines 21 and 22 as printed: θ − (Σ_k ‖a_k‖₁ / K) (Σ_k Δθ_k / K) with Δθ_k = (θ_k − θ) / (η ‖a_k‖₁), a step away
-    from the clients' models and 1/η times as long. Integer counters take the maximum."""
+    """Lines 21 and 22 as printed: θ − (Σ_k ‖a_k‖₁ / K) (Σ_k Δθ_k / K) with Δθ_k = (θ_k − θ) / (η ‖a_k‖₁). This steps
+    away from the clients' models, 1/η times as far. Integer counters take the maximum."""
     result, mean_a = weighted_mean(states, [1.0] * len(states)), sum(a) / len(a)
     for name, values in w.items():
         if values.dtype.kind == "f":
@@ -92,7 +92,7 @@ def algorithm_4(w: State, states: Sequence[State], a: Sequence[float], eta: floa
 
 @dataclass(frozen=True, eq=False)
 class Sum:
-    """Several terms of a loss."""
+    """The sum of several terms of a loss."""
 
     terms: tuple[ExtraLoss, ...]
 
@@ -101,18 +101,18 @@ class Sum:
 
 
 class Cloud(fednova.Cloud):
-    """Makes the stochastic layers, waits for the exchange (Algorithm 3, lines 1 to 7), then averages as its base."""
+    """Makes the stochastic layers, waits for the exchange (Algorithm 3, lines 1 to 7), then averages like its base."""
 
     async def run(self) -> None:
         if self.params.exchange and self.restored is None:
             await self.publish_each("layer", {edge: {"layer": self.layer(edge)} for edge in self.children})
             first = await self.receive("ready")
             await self.gather("ready", set(self.children) - {first.sender}, round=0, quorum=0)
-            await self.publish_each("layer", {})  # who comes now makes no set
+            await self.publish_each("layer", {})  # edges that join from now on make no set
         await super().run()
 
     def layer(self, edge: str) -> Floats:
-        """θ^l of an edge; the identity, which changes nothing, where the layer is switched off."""
+        """θ^l of an edge. The identity matrix if the layer is switched off."""
         features = self.learner.initial()["classifier.weight"].shape[1]
         seed = self.shared_seed(f"stochastic layer of {edge}")
         return stochastic_layer(features, seed) if self.params.layer else np.eye(features, dtype=np.float32)
@@ -128,7 +128,7 @@ class Cloud(fednova.Cloud):
 
 
 class Edge(Role):
-    """Shares an encryption of its data with its neighbours, then trains on its own data and learns from theirs."""
+    """Shares an encrypted set with its neighbours, then trains on its own data and learns from their sets."""
 
     async def run(self) -> None:
         if not self.params.exchange:
@@ -145,7 +145,7 @@ class Edge(Role):
             await self.learn(await self.prepare())
 
     async def learn(self, model: Message | None = None) -> None:
-        """Rounds without end; `model` is that of the first one, if it is here already."""
+        """Take part in rounds for ever. `model` is the message of the first round, if it has arrived already."""
         assert self.parent is not None
         while True:
             model = model or await self.receive("model", sender=self.parent)
@@ -165,7 +165,7 @@ class Edge(Role):
         if p.exchange and lambda_dis > 0:
             lessons = await self.lessons(t, epochs)
         elif p.exchange:
-            self.sets.clear()  # nobody learns from them any more
+            self.sets.clear()  # they are not used any more
         terms: list[ExtraLoss] = [ProximalTerm(w, p.mu)] if p.base == "fedprox" else []
         if lessons:
             terms.append(Distillation(lessons, lambda_dis, p.batch_size, p.distillation))
@@ -178,7 +178,7 @@ class Edge(Role):
         return result
 
     async def lessons(self, t: int, epochs: int) -> tuple[EncryptedSet, ...]:
-        """For each local epoch the set of i* ~ U({1, …, K} \\ {k}), of those that are here: |D_k| of its samples."""
+        """For each local epoch, |D_k| samples of the set of i* ~ U({1, …, K} \\ {k}), among the sets that are here."""
         await self.collect()
         known = [self.sets[i] for i in self.neighbours if i in self.sets]
         here = [each for each in known if each.complete and each.parts]
@@ -191,7 +191,7 @@ class Edge(Role):
     # Before the first round
 
     async def prepare(self) -> Message | None:
-        """Algorithm 1, and the exchange. Returns the model of a round, if rounds have begun without this edge."""
+        """Algorithm 1, and the exchange. Returns the model message of a round if the rounds began without this edge."""
         if self.restored is not None:
             tensors, ends = self.restored.tensors, self.restored.fields
             await self.offer(EncryptedSet(tensors["images"], tensors["outputs"], tensors["layer"], **ends))
@@ -205,7 +205,7 @@ class Edge(Role):
         return None
 
     async def generate(self, layer: Floats) -> EncryptedSet:
-        """FedEncryptedDataGenerate, Algorithm 1: D_k^F, kept for a restart."""
+        """FedEncryptedDataGenerate, Algorithm 1: D_k^F, saved for a restart."""
         p, samples = self.params, self.learner.samples
         if not samples:
             return NOTHING
@@ -224,7 +224,7 @@ class Edge(Role):
         return made
 
     async def offer(self, made: EncryptedSet) -> None:
-        """Tell the neighbours that the set can be requested, or that there is none to wait for; and the cloud."""
+        """Tell the neighbours that the set can be requested, or that there is none; and tell the cloud."""
         assert self.parent is not None
         self.own = made.parts()
         fields = {"parts": len(self.own), "low": made.low, "high": made.high}
@@ -232,10 +232,10 @@ class Edge(Role):
         await self.publish(self.parent, "ready")
 
     async def collect(self) -> None:
-        """Fetch what is missing of the neighbours' sets, a part of each at a time.
+        """Fetch the missing parts of the neighbours' sets, one part of each set at a time.
 
-        The first time it waits for the offers of all that are there, until the scenario's deadline, and so for each
-        part; who does not keep the deadline is not asked again this time.
+        The first call waits for the offers of all present neighbours until the scenario's deadline. Each part has the
+        same deadline. A neighbour that misses the deadline is not asked again in this call.
         """
         missing = [i for i in self.neighbours if i not in self.sets or not self.sets[i].complete]
         patience = 0.0 if self.collected else None
@@ -253,7 +253,7 @@ class Edge(Role):
         self.collected = True
 
     async def fetch(self, part: int, asked: set[str]) -> None:
-        """Request a part of several neighbours' sets, and wait for it."""
+        """Request one part of several neighbours' sets, and wait for the answers."""
         await self.send(sorted(asked), "request", round=part)
         async with self.beside(self.ask_again(part, asked)):
             for answer in await self.gather("encrypted", asked, round=part, quorum=0):
@@ -261,7 +261,7 @@ class Edge(Role):
                     self.sets[answer.sender].here[part] = answer.tensors
 
     async def ask_again(self, part: int, asked: set[str]) -> None:
-        """Who offers its set again, since it was away for a moment, may have missed the request."""
+        """Repeat the request to neighbours that offer their set again: they were away and may have missed it."""
         while True:
             offer = await self.receive("offer")
             self.take_offer(offer)
@@ -269,13 +269,13 @@ class Edge(Role):
                 await self.send(offer.sender, "request", round=part)
 
     def take_offer(self, offer: Message) -> None:
-        """What is here stays: an edge that was restarted offers the same set, since all that makes it is seeded."""
+        """Note an offer. Parts that are here stay: a restarted edge offers the same set, since its making is seeded."""
         known, parts = self.sets.get(offer.sender), offer.fields["parts"]
         if known is None or (not known.complete and known.parts != parts):
             self.sets[offer.sender] = Incoming(np.array(offer.tensors["layer"]), **offer.fields)
 
     async def serve(self) -> None:
-        """Give neighbours the parts that they ask for; nothing, if there are none any more."""
+        """Answer the neighbours' requests for parts, with nothing if the part does not exist."""
         while True:
             request = await self.receive("request")
             p = round_of(request)

@@ -1,11 +1,11 @@
-"""A generator G of features for labels, which learns what a group of models has in common without seeing their data.
+"""A generator G of features for labels. It learns the common knowledge of a group of models without their data.
 
 Z. Zhu, J. Hong, J. Zhou, "Data-Free Knowledge Distillation for Heterogeneous Federated Learning", ICML 2021 (FedGen);
 the loss of its training is FEELPGen's equation 9.
 
 ω̂ state of the generator, z ~ G(· | y) a feature vector as long as the model's features, h(z; ω_i) logits of model i's
-classifier, b* labels in a batch. G is one hidden layer with batch normalisation, fed with uniform noise and the label.
-Everything here is a function of its arguments: states are arrays that travel, and randomness comes from seeds.
+classifier, b* labels in a batch. G is one hidden layer with batch normalisation; its input is uniform noise and the
+label. All functions depend on their arguments only: states are arrays, as in messages, and randomness comes from seeds.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from node.learning.errors import ModelError
 from node.learning.models import Model
 from node.learning.optimizers import Adam
 
-NOISE = 32  # numbers of noise beside the label, as FedGen has for MNIST
+NOISE = 32  # numbers of noise in the input, as in FedGen for MNIST
 TRAINED = ("hidden.weight", "hidden.bias", "norm.weight", "norm.bias", "output.weight", "output.bias")
 CLASSIFIER = ("classifier.weight", "classifier.bias")
-AHEAD = 20  # batches of features that are generated in one go
+AHEAD = 20  # batches of features that are generated at once
 
 TorchTensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Extraction:
-    """How a generator is trained (knowledge extraction): mini-batch ``steps`` of ``batch`` labels b*, by Adam with
-    ``learning_rate`` η̂; ``regularisation`` λ holds it near where it began, by the squared distance or, ``by_norm``, the
-    plain one; ``latent_noise`` standard deviation of the Gaussian ε added to the noise it is fed with; ``diversity``
-    weight of FedGen's term that keeps features of different noise apart."""
+    """The training of a generator (knowledge extraction): mini-batch ``steps`` of ``batch`` labels b*, by Adam with
+    ``learning_rate`` η̂. ``regularisation`` λ keeps it near its first state, by the squared distance or, with
+    ``by_norm``, by the distance. ``latent_noise``: standard deviation of the Gaussian ε added to the input noise.
+    ``diversity``: weight of FedGen's term that separates features of different noise."""
 
     steps: int = 50
     batch: int = 32
@@ -58,7 +58,7 @@ def dimensions(model: Mapping[str, np.ndarray]) -> tuple[int, int]:
 
 
 def new_generator(classes: int, features: int, hidden: int, seed: int) -> State:
-    """The state that a generator begins with; layers start as torch's do, uniform within 1 / √inputs."""
+    """The initial state of a generator. Layers are initialised as in torch, uniformly within 1 / √inputs."""
     random = torch.Generator().manual_seed(seed)
 
     def uniform(inputs: int, *shape: int) -> Tensor:
@@ -79,8 +79,8 @@ def new_generator(classes: int, features: int, hidden: int, seed: int) -> State:
 
 
 def generate(g: TorchTensors, noise: Tensor, labels: Tensor, *, training: bool = False) -> Tensor:
-    """Features (b*, features) for `noise` (b*, 32) and `labels` (b*). Training uses the batch's own statistics and
-    moves the running ones, which are used otherwise."""
+    """Features (b*, features) for `noise` (b*, 32) and `labels` (b*). With `training` the batch's own statistics are
+    used and the running ones updated; otherwise the running statistics are used."""
     classes = g["hidden.weight"].shape[1] - NOISE
     inputs = torch.cat([noise, one_hot(labels, classes).to(noise.dtype)], dim=1)
     hidden = linear(inputs, g["hidden.weight"], g["hidden.bias"])
@@ -90,11 +90,11 @@ def generate(g: TorchTensors, noise: Tensor, labels: Tensor, *, training: bool =
 
 
 def extract(generator: State, models: Sequence[Mapping[str, np.ndarray]], params: Extraction, seed: int) -> State:
-    """Train ω̂ against the received `models` (equations 9 to 11); the new state.
+    """Train ω̂ against the received `models` (equations 9 to 11). Return the new state.
 
         L(ω̂) = f((1/N) Σ_i h(z; ω_i), y) + λ ‖ω̂ − ω̂_before‖²,   z ~ G(· | y) from noise + ε, y uniform
 
-    The mean of logits that linear classifiers give is what the mean of the classifiers gives, so it is taken once.
+    The mean of the logits of linear classifiers equals the logits of their mean, so the classifiers are averaged once.
     """
     random = torch.Generator().manual_seed(seed)
     classes, _ = dimensions(models[0])
@@ -120,7 +120,7 @@ def extract(generator: State, models: Sequence[Mapping[str, np.ndarray]], params
 
 
 def distance(w: Sequence[Tensor], before: Sequence[Tensor], *, by_norm: bool) -> Tensor:
-    """‖w − before‖² over all of them, or ‖w − before‖; the gradient of the latter where both are equal is 0."""
+    """‖w − before‖² over all tensors, or ‖w − before‖, whose gradient at w = before is set to 0."""
     squared = torch.stack([torch.sum((now - then) ** 2) for now, then in zip(w, before, strict=True)]).sum()
     if not by_norm:
         return squared
@@ -136,8 +136,8 @@ def alikeness(noise: Tensor, z: Tensor) -> Tensor:
 
 
 def sample_features(generator: State, labels: int, seed: int) -> np.ndarray:
-    """Z (labels, features): what the generator gives for the labels and the noise that follow from `seed`, so that
-    nodes with the same seed can compare their generators."""
+    """Z (labels, features): the generator's features for labels and noise drawn from `seed`. Nodes with the same seed
+    can compare their generators by it."""
     g = {name: torch.tensor(values) for name, values in generator.items()}
     return _draw(g, labels, torch.Generator().manual_seed(seed))[0].numpy()
 
@@ -162,7 +162,8 @@ class Reinforcement:
 
 
 def _endless_batches(generator: State, batch: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Not a method: an object that keeps a generator that knows the object would outlive its use."""
+    """Yield batches of features and labels. Not a method: an object and its Python generator would refer to each other
+    and stay in memory after their use."""
     g = {name: torch.tensor(values) for name, values in generator.items()}
     random = torch.Generator().manual_seed(seed)
     while True:

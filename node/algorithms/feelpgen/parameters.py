@@ -1,4 +1,4 @@
-"""The parameters of FEELPGen and its two variants, under the symbols of their paper."""
+"""The parameters of FEELPGen and its two variants, with the symbols of their paper."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from node.parameters import number, whole, word
 
 @dataclass(frozen=True, kw_only=True)
 class FEELPGenMinus(LocalTraining):
-    """Inside a silo: inner_rounds T before silos meet; participation, the share of an edge's devices in each of them;
-    generated_batch b*, generated samples per mini-batch, whose loss is weighed by b* over the `batch` or over the
-    client's `data` (generated_weight); aggregation `mean`, or `literal` as Algorithm 1 prints it.
+    """Inside a silo: inner_rounds T between two exchanges of silos; participation: the share of an edge's devices in
+    each inner round; generated_batch b*: generated samples per mini-batch; generated_weight: their loss is weighted by
+    b* over the `batch` or over the client's `data`; aggregation: `mean`, or `literal` as Algorithm 1 prints it.
 
-    The generator: generator_hidden width; generator_steps per inner round; generator_learning_rate, times
+    The generator: generator_hidden width; generator_steps per inner round; generator_learning_rate, multiplied by
     generator_decay after each inner round; generator_lambda λ of equation 9, on the `squared` distance or its `norm`
-    (generator_distance); latent_noise, standard deviation of ε; diversity, weight of FedGen's loss of that name.
+    (generator_distance); latent_noise: standard deviation of ε; diversity: weight of FedGen's diversity loss.
 
-    profile: `paper`; `literal` takes the equations as printed; `fast` does a third of the work, for a first look.
+    profile: `paper`; `literal` takes the equations as printed; `fast` does a third of the work, for first tests.
     """
 
     profile: str = word("paper", "paper", "literal", "fast")
@@ -56,11 +56,11 @@ class FEELPGenMinus(LocalTraining):
 
 @dataclass(frozen=True, kw_only=True)
 class FEELPGen(FEELPGenMinus):
-    """Between silos: features, rows of Z; refreshed K′, peers whose Z an edge looks at anew each time; aggregated 𝒦,
-    peers whose models it asks for, and patience, how many seconds it waits for them at most; eta_agg η, how far it goes
-    towards them; gamma γ, weight of likeness against freshness; staleness_constant C and staleness_penalty φ of the
-    latter; max_age, rounds without a word after which an edge that is gone is forgotten; likeness `similarity`,
-    exp(−KL), or `literal`, KL itself as equation 17 prints it."""
+    """Between silos: features: rows of Z; refreshed K′: peers whose Z an edge updates each round; aggregated 𝒦: peers
+    whose models it requests, and patience: the most seconds it waits for them; eta_agg η: the step size towards them;
+    gamma γ: weight of likeness against freshness; staleness_constant C and staleness_penalty φ of the freshness;
+    max_age: rounds of silence after which an absent edge is forgotten; likeness: `similarity`, exp(−KL), or `literal`,
+    KL itself as equation 17 prints it."""
 
     features: int = whole(320, low=1)
     refreshed: int = whole(4, low=1)
@@ -81,8 +81,8 @@ class FEELPGen(FEELPGenMinus):
 
 @dataclass(frozen=True, kw_only=True)
 class FEELPGenPlus(FEELPGen):
-    """epsilon ε and delta δ of the principal components, so many components d′, and what of them is released: Z seen
-    through them (`projection`), or the components themselves (`basis`, Algorithm 3)."""
+    """epsilon ε and delta δ of the principal components; components d′: their number; released: Z projected on them
+    (`projection`), or the components themselves (`basis`, Algorithm 3)."""
 
     epsilon: float = number(1.0, low=0, above=True, high=1)
     delta: float = number(0.001, low=0, above=True, high=1, below=True)

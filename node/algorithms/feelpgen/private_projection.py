@@ -1,11 +1,11 @@
-"""A few principal components of a matrix under differential privacy, and the matrix seen through them.
+"""A few principal components of a matrix under differential privacy, and the projection of the matrix on them.
 
 C. Dwork, K. Talwar, A. Thakurta, L. Zhang, "Analyze Gauss: Optimal Bounds for Privacy-Preserving Principal Component
 Analysis", STOC 2014, Algorithm 1; FEELPGen's equation 18. M (n, d) rows, A = MᵀM, E symmetric Gaussian noise, B (d, d′)
 the first d′ eigenvectors of A + E.
 
-What is private: B, for the addition or removal of one row, since rows are scaled to norm 1 at most, so that A changes
-by at most 1 in Frobenius norm. M B is not: a row shows in it. Nor does it matter how M was made.
+B is private for the addition or removal of one row: rows are scaled to norm 1 at most, so A changes by at most 1 in
+Frobenius norm. M B is not private: it shows each row. The way in which M was made does not matter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Matrix = NDArray[np.floating]
 
 
 def clip_rows(m: Matrix) -> NDArray[np.float64]:
-    """Rows longer than 1 are scaled to norm 1."""
+    """Scale rows with a norm above 1 to norm 1."""
     rows = np.asarray(m, np.float64)
     clipped: NDArray[np.float64] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
     return clipped
@@ -34,8 +34,8 @@ def symmetric_noise(size: int, scale: float, random: np.random.Generator) -> NDA
 def private_basis(
     m: Matrix, components: int, epsilon: float, delta: float, random: np.random.Generator
 ) -> NDArray[np.float64]:
-    """B (d, components) of `m` (n, d), whose rows are clipped first. The entry of each column that is largest in
-    absolute value is made positive, since eigenvectors are known but for their sign."""
+    """B (d, components) of `m` (n, d), whose rows are clipped first. The sign of an eigenvector is arbitrary, so each
+    column gets the sign that makes its entry of largest absolute value positive."""
     clipped = clip_rows(m)
     covariance = clipped.T @ clipped + symmetric_noise(m.shape[1], standard_deviation(epsilon, delta), random)
     _, vectors = np.linalg.eigh(covariance)  # eigenvalues ascend

@@ -12,23 +12,23 @@ labels Y that all edges share, v_k version of (ω_k, Z_k), M queue of the (Z_j, 
              s_j = exp(−KL(Z_k ‖ Z_j)) over their sum in M; pull the models of the 𝒦 largest σ_j;
              ω_k ← ω_k + η Σ_j (σ_j / Σσ) (ω_j − ω_k)
 
-Inside a silo rounds are synchronous. Between edges nobody waits for another's progress: an edge answers requests for
-its model while it trains, ranks those it has heard of, and takes what arrives within `patience`. FEELPGen⁻: edges
-average one another's models instead, each with all. FEELPGen⁺: Z travels as its private projection.
+Inside a silo rounds are synchronous. Between silos they are asynchronous: an edge answers requests for its model while
+it trains, ranks the edges it has heard of, and takes the models that arrive within `patience`. FEELPGen⁻: instead each
+edge averages its model with those of all others. FEELPGen⁺: edges send the private projection of Z.
 
-Departures, of which `profile: literal` takes the printed text where it can be run:
+Departures (`profile: literal` takes the printed text if it can be executed):
 - Equation 4, Algorithm 1 line 17 and Algorithm 2 line 19 subtract models from models: ω shrinks and learns nothing.
-- Equation 17 adds KL and takes the largest weights, though the text wants small KL.
-- Equation 13 weighs by b*/|D|; b*/B is FedGen's. Equation 16 is infinite at age 0. Equation 3 divides by N twice.
+- Equation 17 adds KL and takes the largest weights, but the text requires small KL.
+- Equation 13 weights by b*/|D|; b*/B is FedGen's. Equation 16 is infinite at age 0. Equation 3 divides by N twice.
 - Equation 9's second term has no gradient in ω̂_k: ε is added to the generator's noise instead. Its third term is
-  squared, since a norm has no gradient where training begins. How long a generator trains is not said; Adam starts
-  afresh each time.
-- KL is that of softmaxes over a row's features, averaged over rows. Age counts the receiver's rounds since it heard.
-- Algorithm 3 releases the components (32 x 2). The paper's bytes are those of the projection (320 x 2): the default,
-  to which the privacy of the components does not extend.
-- E = 20 are mini-batches, as in FedGen. An edge hears all that is published (Algorithm 2, line 6) and looks at K′ of
-  it. Who is not there is not asked, and is forgotten `max_age` rounds after it was last heard.
-- An edge that is done serves on until the others are. FEELPGen⁻ weighs edges by the samples that took part.
+  squared, since a norm has no gradient where training begins. The paper does not say how long a generator trains; Adam
+  starts afresh each time.
+- KL is that of softmaxes over a row's features, averaged over rows. Age counts the receiver's rounds since it heard Z.
+- Algorithm 3 releases the components (32 x 2). The paper's bytes are those of the projection (320 x 2). The projection
+  is the default, but the privacy of the components does not extend to it.
+- E = 20 are mini-batches, as in FedGen. An edge receives all published Z (Algorithm 2, line 6) and uses K′ of them.
+  An absent edge is not asked, and is forgotten `max_age` rounds after it was last heard.
+- An edge that is done serves on until the others are done. FEELPGen⁻ weights edges by the samples that took part.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ EPSILON = 1e-8  # keeps the logarithm of equation 15 finite
 
 @dataclass(frozen=True)
 class Heard:
-    """What an edge knows of another: its Z, of which version, and the own round in which it was heard."""
+    """An edge's knowledge of another edge: its Z, the version of Z, and the own round ``at`` which it was heard."""
 
     z: NDArray[np.float32]
     version: int
@@ -71,7 +71,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class Ranked:
-    """An entry of the queue with its sub-weights and weight."""
+    """An entry of the queue with its age, KL and weight."""
 
     peer: str
     version: int
@@ -81,7 +81,7 @@ class Ranked:
 
 
 def inner_rounds(t: int, T: int) -> range:
-    """Numbers of the inner rounds of round t: each is unique in the run."""
+    """Numbers of the inner rounds of round t. Each is unique in the run."""
     return range((t - 1) * T + 1, t * T + 1)
 
 
@@ -108,7 +108,7 @@ def weights(kl: Sequence[float], ages: Sequence[int], p: FEELPGen) -> list[float
 
 
 def rank(z: NDArray[Any], queue: Mapping[str, Heard], t: int, p: FEELPGen) -> list[Ranked]:
-    """The queue, the largest weight first; of equal ones in the order of names."""
+    """The queue sorted by weight, the largest first. Equal weights are in the order of names."""
     peers = sorted(queue)
     kl = [divergence(z, queue[peer].z) for peer in peers]
     ages = [t - queue[peer].at for peer in peers]
@@ -127,7 +127,7 @@ def aggregate(w: State, others: Sequence[Mapping[str, Any]], sigma: Sequence[flo
 
 
 def normalised(sigma: Sequence[float]) -> list[float]:
-    """σ̂ = σ / Σσ; equal shares where all are 0."""
+    """σ̂ = σ / Σσ; equal shares if all are 0."""
     total = sum(sigma)
     return [each / total if total else 1 / len(sigma) for each in sigma]
 
@@ -138,7 +138,7 @@ def subtracted(w: State, mean: State, eta: float) -> State:
 
 
 def published(generator: State, p: FEELPGen, labels: int, noise: int) -> NDArray[np.float32]:
-    """Z of a generator, or what FEELPGen⁺ releases of it (Algorithm 3, lines 16 to 18); `labels`, `noise` are seeds."""
+    """Z of a generator, or FEELPGen⁺'s release of it (Algorithm 3, lines 16 to 18). `labels`, `noise` are seeds."""
     z = sample_features(generator, p.features, labels)
     if not isinstance(p, FEELPGenPlus):
         return z
@@ -147,7 +147,7 @@ def published(generator: State, p: FEELPGen, labels: int, noise: int) -> NDArray
 
 
 def guarantee(p: FEELPGenPlus) -> str:
-    """What may be said about the privacy of what FEELPGen⁺ sends, for the record."""
+    """The privacy guarantee of FEELPGen⁺'s messages, as text for the record."""
     budget = f"({p.epsilon:g}, {p.delta:g})-differentially private for one row of Z"
     if p.released == "basis":
         return f"each release of principal components is {budget}; releases add up, generators learn without privacy"
@@ -155,7 +155,7 @@ def guarantee(p: FEELPGenPlus) -> str:
 
 
 def extraction(p: FEELPGenMinus, r: int) -> Extraction:
-    """How the generator is trained in inner round r."""
+    """The generator's training in inner round r."""
     rate = p.generator_learning_rate * p.generator_decay ** (r - 1)
     return Extraction(
         steps=p.generator_steps,
@@ -169,20 +169,20 @@ def extraction(p: FEELPGenMinus, r: int) -> Extraction:
 
 
 def parted(tensors: Mapping[str, NDArray[Any]], part: str) -> State:
-    """The tensors whose names begin with `part` and a slash, without that."""
+    """The tensors whose names begin with `part` and a slash, under their names without this prefix."""
     return {name.removeprefix(f"{part}/"): each for name, each in tensors.items() if name.startswith(f"{part}/")}
 
 
 def joined(**parts: Mapping[str, NDArray[Any]]) -> State:
-    """The opposite."""
+    """Join parts into one state, with `part/` before each name. The inverse of `parted`."""
     return {f"{part}/{name}": each for part, state in parts.items() for name, each in state.items()}
 
 
 class Edge(Role):
-    """A silo's edge. What it publishes and serves is its model of the end of the inner rounds, before aggregation."""
+    """A silo's edge. It publishes and serves its model as after the inner rounds, before aggregation."""
 
     t = 0  # the own round
-    samples = 0  # that took part in it
+    samples = 0  # samples that took part in it
 
     async def run(self) -> None:
         self.begin()
@@ -204,7 +204,7 @@ class Edge(Role):
             await self.gather("done", self.neighbours, round=self.t, quorum=0, deadline=math.inf)
 
     def begin(self) -> None:
-        """State: model and generator, the queue M, and what was heard and not looked at yet."""
+        """Set the first state: model, generator, queue M, and heard Z that are not in the queue yet."""
         self.heard: dict[str, Heard] = {}
         self.queue: dict[str, Heard] = {}
         if self.restored is None:
@@ -219,7 +219,7 @@ class Edge(Role):
         self.served = self.w
 
     async def evaluate_trained(self, t: int) -> None:
-        """Before silos meet: beside what a silo has of the meeting, what it has by itself."""
+        """Report the accuracy before silos exchange models, to show the gain of the exchange."""
         if "own" in self.learner.tests:
             limit = self.params.evaluate_samples
             samples = self.learner.test_samples("own", limit)
@@ -251,7 +251,7 @@ class Edge(Role):
     # Algorithm 2: between silos
 
     async def serve(self) -> None:
-        """Beside everything else: hear what others publish, and answer who asks for this edge's model."""
+        """Take in what other edges publish, and answer requests for this edge's model. Runs concurrently with `run`."""
         while True:
             message = await self.receive("features", "request")
             if message.kind == "request":
@@ -261,7 +261,7 @@ class Edge(Role):
                 self.heard[message.sender] = Heard(z, round_of(message), self.t)
 
     async def announce(self, t: int) -> NDArray[np.float32]:
-        """Publish (Z, version), and serve the model that goes with it; a version is the round it was made in."""
+        """Publish (Z, version), and serve the model of this version. A version is the round in which it was made."""
         labels, noise = self.shared_seed("labels"), int(self.learner.random("projection", t).integers(2**63))
         z: NDArray[np.float32] = await self.compute(published, self.g, self.params, labels, noise, mode="other")
         self.served = self.w
@@ -285,7 +285,7 @@ class Edge(Role):
         self.tell(t, ranked, asked, shares)
 
     def refresh(self, t: int) -> None:
-        """Lines 8 to 12: look at what K′ random peers published; forget who has been gone for long."""
+        """Lines 8 to 12: take the published Z of K′ random peers into the queue; forget peers absent for long."""
         p = self.params
         for peer in drawn(self, sorted(self.heard.keys() & self.present), p.refreshed, "refresh", t):
             self.queue[peer] = self.heard[peer]
@@ -294,7 +294,7 @@ class Edge(Role):
             self.queue = {peer: each for peer, each in self.queue.items() if peer in there or each.at >= oldest}
 
     async def average_all(self, t: int) -> None:
-        """FEELPGen⁻: every edge sends to every other, and takes the mean of what it has."""
+        """FEELPGen⁻: every edge sends its model to all others, and takes the mean of the models it has."""
         await self.send(self.neighbours, "silo", self.w if self.samples else None, round=t, samples=self.samples)
         patience = (self.params.inner_rounds + 1) * self.gathering.deadline  # others may need theirs T times
         answers = await self.gather("silo", self.neighbours, round=t, deadline=patience)
@@ -306,13 +306,13 @@ class Edge(Role):
         self.tell(t, [], [each.sender for each in answers], shares)
 
     def tell(self, t: int, ranked: Sequence[Ranked], asked: Sequence[str], shares: Mapping[str, float]) -> None:
-        """Into the record: the queue as it was ranked, whom this edge asked, and their shares of its new model."""
+        """Record the ranked queue, the edges that this edge asked, and their shares of its new model."""
         queue = {row.peer: [row.version, row.age, row.kl, row.weight] for row in ranked}
         self.note("peers", round=t, queue=queue, asked=list(asked), shares=dict(shares))
 
 
 class Device(Role):
-    """Trains on its own data and on what the silo's generator makes."""
+    """Trains on its own data and on features of the silo's generator."""
 
     async def run(self) -> None:
         assert self.parent is not None

@@ -143,7 +143,7 @@ class Background:
     def helper(self, part: str) -> int | None:
         """The process of the switch, the anchor ("hub") or the fork server ("node"), None if there is none now."""
         found = [each for each in run_processes(self.directory.run) if each.part == part]
-        return min((each.pid for each in found if each.command.startswith("python")), default=None)
+        return min((each.pid for each in found if each.command.startswith(("python", "forkserver"))), default=None)
 
     def result(self, timeout: float = 120.0) -> Result:
         output, errors = self.process.communicate(timeout=timeout)

@@ -10,6 +10,7 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,21 +126,27 @@ async def _links(possible: bool) -> list[Finding]:
     if not possible:
         reason = "not tried, since commands or namespaces are missing"
         return [Finding(*veth, False, reason), Finding(*netem, None, reason)]
-    hub = await Hub.open("doctor", Path.cwd())
-    try:
+    with tempfile.TemporaryDirectory() as folder:
+        hub = await Hub.open("doctor", Path(folder))
         try:
-            await hub.run(["ip", "link", "add", "try0", "type", "veth", "peer", "name", "try1"])
-            made = Finding(*veth, True, "made a pair")
-        except OrchestratorError as error:
-            made = Finding(*veth, False, str(error), "load the kernel module, as root", ("modprobe veth",))
-        tried = json.loads(await hub.run(python.module("orchestrator.fabric.probe_kernel")))
-        if tried["netem"]:
-            return [made, Finding(*netem, True, "works")]
-        detail = f"{tried['reason']}; the link engine `userspace` shapes the links instead"
-        remedy = "load the kernel module, as root, or use a kernel that has it"
-        return [made, Finding(*netem, None, detail, remedy, ("modprobe sch_netem",))]
-    finally:
-        await hub.close()
+            return await _tried(hub, veth, netem)
+        finally:
+            await hub.close()
+
+
+async def _tried(hub: Hub, veth: tuple[str, str], netem: tuple[str, str]) -> list[Finding]:
+    """Make a pair of veth interfaces in the hub, and try netem there."""
+    try:
+        await hub.run(["ip", "link", "add", "try0", "type", "veth", "peer", "name", "try1"])
+        made = Finding(*veth, True, "made a pair")
+    except OrchestratorError as error:
+        made = Finding(*veth, False, str(error), "load the kernel module, as root", ("modprobe veth",))
+    tried = json.loads(await hub.run(python.module("orchestrator.fabric.probe_kernel")))
+    if tried["netem"]:
+        return [made, Finding(*netem, True, "works")]
+    detail = f"{tried['reason']}; the link engine `userspace` shapes the links instead"
+    remedy = "load the kernel module, as root, or use a kernel that has it"
+    return [made, Finding(*netem, None, detail, remedy, ("modprobe sch_netem",))]
 
 
 def _tcp() -> Finding:

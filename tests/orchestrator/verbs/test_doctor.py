@@ -57,3 +57,9 @@ async def test_an_ordinary_users_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _places(name: str) -> list[Path]:
     return [path for folder in os.environ["PATH"].split(":") if (path := Path(folder, name)).exists()][:1]
+
+
+async def test_nothing_is_left_where_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    await examine()
+    assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -59,7 +60,8 @@ def _places(name: str) -> list[Path]:
     return [path for folder in os.environ["PATH"].split(":") if (path := Path(folder, name)).exists()][:1]
 
 
-async def test_nothing_is_left_where_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.netns
+def test_nothing_is_left_where_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    await examine()
+    asyncio.run(examine())
     assert list(tmp_path.iterdir()) == []

@@ -21,7 +21,7 @@ import click
 from orchestrator import text
 from orchestrator.errors import OrchestratorError, PlaceError, PlanError, RecordError, RunError, ScenarioError
 from orchestrator.layout import open_console, write_table
-from orchestrator.scenario.drivers import DRIVERS, listed
+from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
 from orchestrator.scenario.engines import ENGINES
 
 if TYPE_CHECKING:
@@ -414,8 +414,7 @@ def _check_places(runs: Path, junit: Path | None = None) -> None:
 
 
 def _check_workers(workers: int | None, driver: str) -> None:
-    kind = DRIVERS.get(driver)
-    if workers is not None and not (kind is not None and kind.simulated):
+    if workers is not None and not kind_of(driver).simulated:
         raise click.UsageError(
             f"--workers is for --driver {listed(simulated=True)}; under {driver} every node has a process"
         )

@@ -35,7 +35,7 @@ from orchestrator.results.rows import (
     Round,
     State,
 )
-from orchestrator.scenario.drivers import DRIVERS
+from orchestrator.scenario.drivers import kind_of
 
 _DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, sqlite3.Error)
 
@@ -144,8 +144,7 @@ class History:
     @property
     def simulated(self) -> bool:
         """Whether nodes, links and time were modelled."""
-        kind = DRIVERS.get(self.driver)
-        return kind is not None and kind.simulated
+        return kind_of(self.driver).simulated
 
     @property
     def engine(self) -> str:

@@ -16,7 +16,7 @@ from orchestrator.fabric.anchor import remove
 from orchestrator.host import cgroups, processes
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.history import History
-from orchestrator.scenario.drivers import DRIVERS
+from orchestrator.scenario.drivers import kind_of
 
 ORDERLY = 20.0  # s for a living orchestrator to end its run by itself
 CGROUP_PATIENCE = 5.0
@@ -110,8 +110,7 @@ def _had_containers(directory: RunDirectory) -> bool:
     """Whether a run may have left containers: it ended without an outcome, for example when it was killed."""
     try:
         with History.open(directory.path) as history:
-            kind = DRIVERS.get(history.driver)
-            return kind is not None and kind.images and history.outcome is None
+            return kind_of(history.driver).images and history.outcome is None
     except RecordError:
         return False
 

@@ -38,6 +38,12 @@ else:
     DriverName = Literal[tuple(DRIVERS)]
 
 
+def kind_of(driver: str) -> DriverKind:
+    """The driver of this name. A name from a damaged record, or from another version, stands for a driver that can do
+    nothing."""
+    return DRIVERS.get(driver, DriverKind(driver, module=""))
+
+
 def listed(*, simulated: bool = False, images: bool = False) -> str:
     """The names of the drivers with these capabilities, for messages."""
     return " or ".join(k.name for k in DRIVERS.values() if k.simulated >= simulated and k.images >= images)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.scenario.drivers import DRIVERS, listed
+from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
 from orchestrator.scenario.schema import json_schema
 
 ROOT = Path(__file__).parents[3]
@@ -49,3 +49,9 @@ def test_every_driver_may_be_named_and_has_a_module() -> None:
 
 def test_the_drivers_that_can_something() -> None:
     assert (listed(simulated=True), listed(images=True)) == ("sim", "docker")
+
+
+def test_an_unknown_driver_can_do_nothing() -> None:
+    assert kind_of("sim") is DRIVERS["sim"]
+    unknown = kind_of("of another version")
+    assert (unknown.simulated, unknown.images) == (False, False)

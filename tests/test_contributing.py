@@ -57,6 +57,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", EXAMPLES)
 def test_a_worked_example_runs(tree: Path, title: str) -> None:
     carry_out(title, tree)

@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_the_report_of_a_few_tests() -> None:
     options = ("-q", "-p", "no:cacheprovider", "-p", "tests.covered")
     done = subprocess.run(

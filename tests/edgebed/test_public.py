@@ -57,6 +57,7 @@ def test_the_packages_are_typed_and_shipped(package: str) -> None:
     assert f"{package}*" in setuptools["packages"]["find"]["include"]
 
 
+@pytest.mark.slow
 def test_the_example_of_the_readme(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(first_scenario())
     section = README.partition("\n## Python\n")[2].partition("\n## ")[0]

@@ -97,6 +97,7 @@ build("cnn", (1, 28, 28), 10, seed=1)(torch.zeros(2, 1, 28, 28)).sum().backward(
 """
 
 
+@pytest.mark.slow
 def test_a_node_trains_with_nothing_else() -> None:
     present = {
         module

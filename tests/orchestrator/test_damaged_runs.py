@@ -123,6 +123,7 @@ def damage_file(run: Path, rng: random.Random) -> None:
 DAMAGES: list[Callable[[Path, random.Random], None]] = [damage_json, damage_rows, damage_tables, damage_file]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_no_verb_ends_in_a_traceback(
     whole: Path,

@@ -9,6 +9,7 @@ import pytest
 from node.learning import vision
 
 
+@pytest.mark.slow
 def test_torchvision_imports_with_or_without_its_operators() -> None:
     """In a process of its own, since only a first import can fail."""
     code = (

@@ -238,6 +238,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "absent.json: cannot be read" in absent.stderr
 
 
+@pytest.mark.slow
 def test_a_process_says_why_it_ends(tmp_path: Path, data: Path) -> None:
     assignment = Nodes("cloud").assignment(
         "cloud",

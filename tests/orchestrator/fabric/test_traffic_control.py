@@ -57,6 +57,7 @@ async def test_batches_do_not_mix(control: TrafficControl) -> None:
     ]
 
 
+@pytest.mark.slow
 async def test_more_than_a_pipe_holds(control: TrafficControl) -> None:
     """Both ways: tc is written 400 kB, and says 2 MB of it in the meantime."""
     results = await control.attempt([ELSEWHERE, REFUSED] * 10_000)

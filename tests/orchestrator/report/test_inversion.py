@@ -90,6 +90,7 @@ def test_a_run_shows_what_its_clients_gave_away(tmp_path: Path) -> None:
     assert json.loads((run.directory / "summary.json").read_text())["inversion"] == said
 
 
+@pytest.mark.slow
 def test_it_changes_nothing_else_and_without_it_there_is_nothing(tmp_path: Path) -> None:
     """The same metrics at the same times, and but for the attack's own messages the same bytes."""
     runs = {}

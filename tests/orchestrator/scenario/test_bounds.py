@@ -62,5 +62,6 @@ def test_only_the_rule_that_makes_them_too_many_is_told() -> None:
     assert str(caught.value) == "f.yaml:6: faults.2: makes about 40,000 faults; a run may have 100,000 in all"
 
 
+@pytest.mark.slow
 def test_many_nodes_and_rounds_are_no_mistake() -> None:
     parse("algorithm: {name: fedavg, rounds: 1000000}\ntopology: {devices: 60000}", "f.yaml")

@@ -106,6 +106,7 @@ def test_anchors_are_counted_before_they_are_written_out(text: str) -> None:
     assert peak < 10e6
 
 
+@pytest.mark.slow
 def test_too_many_values_are_refused_where_they_become_too_many() -> None:
     text = "a:\n" + "- 1\n" * (MAX_VALUES + 5)
     assert refused(text)[0].startswith(f"f.yaml:{MAX_VALUES + 1}: a.{MAX_VALUES - 1}: with this it has more than ")

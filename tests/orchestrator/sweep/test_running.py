@@ -54,6 +54,7 @@ def swept(tmp_path: Path, text: str = SWEEP, *arguments: str) -> Swept:
     return Swept(done.exit_code, json.loads(done.stdout), done.stderr.splitlines())
 
 
+@pytest.mark.slow
 def test_every_combination_is_run_once(tmp_path: Path) -> None:
     first = swept(tmp_path)
     assert first.code == 0

@@ -49,6 +49,7 @@ def test_normalisation_by_hand() -> None:
     assert set(made.flatten().tolist()) == {1}
 
 
+@pytest.mark.slow
 def test_a_picture_depends_on_its_embedding_alone() -> None:
     decoder = new_decoder(PICTURES, SMALL, seed=3)
     embeddings = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)

@@ -49,6 +49,7 @@ def bytes_of(made: Tensor) -> inversion.Bytes:
 # The attack
 
 
+@pytest.mark.slow
 def test_a_linear_encoder_is_inverted(digits: Prepared) -> None:
     """E = Q x with an orthogonal Q hides nothing: x = Qᵀ E. What is left is a small part of the pictures' variance, and
     pictures that the attacker never saw are told apart."""
@@ -61,6 +62,7 @@ def test_a_linear_encoder_is_inverted(digits: Prepared) -> None:
     assert found.recognised > 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "noise"), [(0.0, 0.0), (1.0, 1000.0)])
 def test_embeddings_that_tell_nothing_lead_to_the_mean(digits: Prepared, scale: float, noise: float) -> None:
     """The constant with the least mean squared error is the mean, and that error is the variance."""
@@ -95,6 +97,7 @@ def exposed(learner: Learner, params: DFFKE) -> tuple[dict[str, inversion.Bytes]
     return made, judge(learner, made, params, seed=9)
 
 
+@pytest.mark.slow
 def test_a_client_without_noise_is_recognised_and_one_with_noise_is_not(learner: Learner) -> None:
     variance = float((learner.train_data[0].float() / 255).var(dim=0, correction=0).mean())
     _, found = exposed(learner, PARAMS)
@@ -107,6 +110,7 @@ def test_a_client_without_noise_is_recognised_and_one_with_noise_is_not(learner:
     assert noised["scores"]["reconstructed"]["recognised"] < 0.1
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_reconstructions(learner: Learner) -> None:
     made, again = (exposed(learner, replace(PARAMS, inversion_epochs=1))[0] for _ in range(2))
     assert made.keys() == again.keys() == {"reconstructed", "synthetic"}

@@ -102,6 +102,7 @@ def test_teachers_say_what_their_models_say_of_the_pictures(learner: Learner) ->
         np.testing.assert_allclose(second.values, learner.model.eval()(made), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_student_comes_near_its_teacher_now_and_in_review(digits: Prepared, learner: Learner) -> None:
     teacher = learner_of(digits, np.arange(100), "cnn", seed=9)
     theta = teacher.initial()

@@ -326,6 +326,7 @@ def inverted(digits: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Mesh
     return mesh(digits, tmp_path_factory.mktemp("inverted") / "run", params=CURIOUS).run()
 
 
+@pytest.mark.slow
 def test_the_attack_comes_after_all_rounds_and_changes_nothing(calm: Mesh, inverted: Mesh) -> None:
     attack = ("inverted", "judged")
     before = [each for each in inverted.sent if each.message.kind not in (*attack, "finish")]
@@ -488,6 +489,7 @@ def test_nobody_waits_for_ever_for_a_slow_client(digits: Prepared, tmp_path: Pat
     assert series(run, "edge-1", "teachers") == {1: 1, 2: 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("node", ["cloud", "edge-1"])
 def test_a_crash_in_local_training_changes_nothing(digits: Prepared, tmp_path: Path, calm: Mesh, node: str) -> None:
     """Without a memory, which a restarted client lacks. The coordinator begins its round again, and clients that have
@@ -575,6 +577,7 @@ links: {edge-edge: {latency: 5ms, rate: 50mbit}, edge-cloud: {latency: 20ms, rat
 """
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_record_with_one_worker_or_two(tmp_path: Path) -> None:
     runs = [simulate(tmp_path, SCENARIO, "--workers", workers) for workers in ("1", "2")]
     for run in runs:

@@ -263,6 +263,7 @@ def test_an_edge_that_never_delivers_costs_only_the_deadline(digits: Prepared, t
     assert ends[1] - ends[0] < 3 * FEW.deadline + 5  # of the exchange, and of each round
 
 
+@pytest.mark.slow
 def test_the_same_record_whatever_the_number_of_workers(tmp_path: Path) -> None:
     one, two = (simulate(tmp_path, SCENARIO, "--workers", str(workers)) for workers in (1, 2))
     assert one.code == two.code == 0, one.errors

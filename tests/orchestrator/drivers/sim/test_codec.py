@@ -68,7 +68,11 @@ def test_records_and_functions_of_node() -> None:
     np.testing.assert_array_equal(term.w_t["n"], 2)
 
 
-@pytest.mark.parametrize("value", [lambda: 1, object(), print, np.array([None]), Any], ids=str)
+@pytest.mark.parametrize(
+    "value",
+    [lambda: 1, object(), print, np.array([None]), Any],
+    ids=["lambda", "object", "builtin", "array of objects", "type form"],
+)
 def test_what_cannot_cross_says_so(value: Any) -> None:
     with pytest.raises(CannotCrossError):
         cross([value])

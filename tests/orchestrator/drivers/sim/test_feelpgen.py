@@ -35,6 +35,7 @@ def test_one_seed_gives_one_record_on_any_number_of_workers(tmp_path: Path) -> N
     assert one.record() == two.record()
 
 
+@pytest.mark.slow
 def test_a_run_without_a_cloud(tmp_path: Path) -> None:
     done = simulate(tmp_path, SCENARIO)
     assert (done.summary["rounds"], done.summary["ended"]) == (3, "rounds")

@@ -67,6 +67,7 @@ def test_the_same_record_whatever_the_number_of_workers(tmp_path: Path) -> None:
     assert one.record() == two.record()
 
 
+@pytest.mark.slow
 def test_nodes_that_wait_for_ever_are_named_although_links_go_on_changing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,7 +164,7 @@ def judge_bursts(chain: GilbertElliott, direction: OneWay) -> Judgement:
     low, high = max(1.0, asked - margin), asked + margin
     detail = f"{direction.bursts} bursts"
     if direction.bursts < BURSTS or (chain.loss_good, chain.loss_bad) != (0.0, 1.0):
-        return Judgement("burst", asked, measured, low, high, "unknown", f"{detail} say too little")
+        return Judgement("burst", asked, measured, low, high, "unknown", f"{detail} are too few for a judgement")
     return Judgement("burst", asked, measured, low, high, _within(low, measured, high), detail)
 
 
@@ -188,7 +188,7 @@ def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) 
         return Judgement("rate", asked, measured, low, high, "unknown", f"{saturation.transport} did not fill the link")
     detail = f"{saturation.transport} for {saturation.seconds:.3g} s"
     if saturation.seconds < JITTERS * profile.jitter:
-        return Judgement("rate", asked, measured, low, high, "unknown", f"{detail} is too short beside so much jitter")
+        return Judgement("rate", asked, measured, low, high, "unknown", f"{detail} is too short for so much jitter")
     return Judgement("rate", asked, measured, low, high, _within(low, measured, high), detail)
 
 

@@ -95,7 +95,7 @@ class Role:
 
     async def run(self) -> None:
         """Run the algorithm's part. The class of each tier implements it."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it does")
+        raise NotImplementedError(f"{type(self).__name__} does not implement run()")
 
     # For algorithms
 

@@ -151,7 +151,7 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
 @runs_option
 @click.option("--driver", type=click.Choice(list(DRIVERS)), help="Overrides the scenario's driver.")
 @click.option("--workers", type=click.IntRange(1), help="As for `up`.")
-@click.option("--again", is_flag=True, help="Run also what is complete.")
+@click.option("--again", is_flag=True, help="Repeat complete runs too.")
 @json_option
 def sweep_runs(file: Path, runs: Path, driver: str | None, workers: int | None, again: bool, as_json: bool) -> None:
     """Run a scenario in every case of the sweep FILE, with every seed, and compare; what was run before is kept."""

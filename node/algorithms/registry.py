@@ -119,7 +119,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             "feelpgen",
             "node.algorithms.feelpgen.roles",
             FEELPGen,
-            "the same, and each edge asynchronously takes in the models of edges that resemble it",
+            "FEELPGen⁻ whose edges also average the models of similar edges, asynchronously (FEELPGen)",
         ),
         _mesh(
             "feelpgen-plus",

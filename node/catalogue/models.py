@@ -219,7 +219,7 @@ MODELS: dict[str, ModelEntry] = {
             NoParameters,
             _phefl_cnn,
         ),
-        ModelEntry("mlp", "hidden layers, one unless more are asked for", MLP, _mlp, _build_mlp),
+        ModelEntry("mlp", "hidden layers, one by default", MLP, _mlp, _build_mlp),
         ModelEntry(
             "fedfeat-cnn",
             "two 5x5 convolutions with pooling, and a classifier of two layers (FedFeat+)",

@@ -231,7 +231,7 @@ class Association:
         events: list[Event] = []
         if not restarted:
             if self.state == "present" and heard != self.outbound.stream:
-                events = self._lose("it had lost this node")
+                events = self._lose("the peer had lost this node")
         elif self._incarnation is not None:
             self._predecessors.append(self._incarnation)
             events = self._lose("it was restarted") if self.state == "present" else []

@@ -210,7 +210,7 @@ class Exchange:
             return
         if untold:
             self._reporter.event(
-                "bad_message", peer=peer, reason=f"{untold} more events {name!r} came too fast to be told"
+                "bad_message", peer=peer, reason=f"{untold} more events {name!r} came too fast to be recorded"
             )
         self._reporter.event(name, **self._edge_rounds.numbers(round, peer), peer=peer, **fields)
 

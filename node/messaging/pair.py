@@ -241,7 +241,7 @@ class NodePair:
         assert other is not None
         for end, peer in ((one, other), (other, one)):
             restarted = bool(before) and peer not in before
-            end.meet(peer.node, "it was restarted" if restarted else "it had lost this node")
+            end.meet(peer.node, "it was restarted" if restarted else "the peer had lost this node")
 
     def _lose(self) -> None:
         now = asyncio.get_running_loop().time()

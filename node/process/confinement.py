@@ -61,7 +61,7 @@ def confine(confinement: Confinement, view: FileView, calls: Filter | None) -> l
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
     namespaces.drop_capabilities()
-    problem = f"nobody wrote down those of {os.uname().machine}" if calls is None else calls.set()
+    problem = f"their numbers are not known for {os.uname().machine}" if calls is None else calls.set()
     return lacking if problem is None else [*lacking, f"the system calls of nodes are not filtered: {problem}"]
 
 

@@ -149,7 +149,7 @@ class ForkServer:
             os.waitpid(between, 0)
             line = answers.readline().decode().strip()
             if not line.isdigit():
-                raise OSError(line or "the process in between was killed")
+                raise OSError(line or "the intermediate process was killed")
             pid = int(line)
             with contextlib.suppress(BrokenPipeError):
                 permission.write(b"go")
@@ -168,7 +168,7 @@ class ForkServer:
             if pid == 0:
                 return
             if pid not in self.nodes:
-                continue  # the node never went on: the process in between was killed
+                continue  # the node never went on: the intermediate process was killed
             node, turn = self.nodes[pid]
             turn.give_back()
             if os.WIFSTOPPED(status):

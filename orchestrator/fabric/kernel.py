@@ -311,8 +311,8 @@ class KernelFabric(Coalescing):
 
 
 _LATE_RATE = (
-    "schedules that change a rate: netem decides when a packet leaves as it comes, so what waits at a change leaves at "
-    "the rate before it; the userspace engine lets it leave at the new one"
+    "schedules that change a rate: netem sets the departure of a packet when the packet arrives, so packets queued "
+    "at a change leave at the old rate; the userspace engine sends them at the new rate"
 )
 # drawn: packets whose loss netem has decided; the other offered packets came during a cut.
 _COUNTERS = ("offered", "offered_bytes", "delivered", "delivered_bytes", "lost", "cut_dropped", "drawn")

@@ -28,7 +28,7 @@ def try_netem() -> dict[str, bool | str]:
     _tc("tc", "qdisc", "del", "dev", "lo", "root")
     duplicate = _duplicates_in_tree()
     works = took >= DELAY * 0.9
-    reason = "" if works else f"tc took a delay of {DELAY * 1000:.0f} ms and a packet needed {took * 1000:.2f} ms"
+    reason = "" if works else f"tc accepted a delay of {DELAY * 1000:.0f} ms, but a packet took {took * 1000:.2f} ms"
     return {"netem": works, "seed": seed, "duplicate_in_tree": duplicate, "reason": reason}
 
 

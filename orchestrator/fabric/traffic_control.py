@@ -64,7 +64,7 @@ class TrafficControl:
                     return "".join(said[:-2])  # the last two are the error of the END line
         except ConnectionError:
             pass  # tc has ended; its output so far goes into the error
-        raise HostError(f"tc ended before its commands did: {''.join(said).strip() or 'without a word'}")
+        raise HostError(f"tc ended before it had run all commands: {''.join(said).strip() or 'it printed nothing'}")
 
     async def _end(self) -> None:
         process, self._process, self._lines = self._process, None, 0

@@ -23,7 +23,7 @@ LONGEST = 5.0  # s after which an ongoing overload is recorded, so that it is no
 
 LATE_PACKETS = "packets left late"
 LOST_PACKETS = "packets lost that nobody asked for"
-FULL_BACKLOG = "packets lost in this host's backlog, perhaps ours"
+FULL_BACKLOG = "packets lost in this host's backlog, possibly of this run"
 SATURATED = "processors saturated"
 
 

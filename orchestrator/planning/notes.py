@@ -14,10 +14,10 @@ def of_data(unheld: Sequence[int], empty: Sequence[str]) -> Iterator[str]:
     """Notes on gaps in the division of the data: test classes without training samples, and clients without samples."""
     if unheld:
         classes = f"{'class' if len(unheld) == 1 else 'classes'} {', '.join(str(label) for label in unheld)}"
-        yield f"nobody holds training samples of {classes} of the test set: nobody can learn to tell them"
+        yield f"no client holds training samples of {classes} of the test set: no model can learn to recognise them"
     if empty:
         one = len(empty) == 1
-        verb, what = ("holds", "it trains nothing and counts") if one else ("hold", "they train nothing and count")
+        verb, what = ("holds", "it does not train and counts") if one else ("hold", "they do not train and count")
         yield f"{text.some(empty, limit=SHOWN_NAMES)} {verb} no training samples: {what} in no average"
 
 

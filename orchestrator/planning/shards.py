@@ -127,7 +127,10 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
         personal[edge], tests[edge] = set_apart(tests[edge], scenario.personalisation, seed)
         if ALGORITHMS[algorithm].personalises and len(personal[edge]) == 0:
             share = f"{scenario.personalisation:.0%} of {edge}'s own test samples ({len(tests[edge])})"
-            raise PlanError(("data", "personalisation"), f"{share} is none, and {algorithm} needs some: raise it")
+            raise PlanError(
+                ("data", "personalisation"),
+                f"{share} rounds to no sample, and {algorithm} needs at least one: raise it",
+            )
     personal = {edge: indices for edge, indices in personal.items() if len(indices)}
     moves = tuple((names[move.source], names[move.target], move.label, move.count) for move in partition.moves)
     parts = dict(zip(names, partition.parts, strict=True))

@@ -25,7 +25,7 @@ def keep_files(links: Iterable[LinkPlan], base: Path, directory: Path) -> None:
         try:
             text = (base / name).read_text(encoding="utf-8")
             if _hash(text) != sha256:
-                raise RunError(f"{name} has been changed since the scenario was read: begin again")
+                raise RunError(f"{name} was changed after the scenario was read: start again")
             place = _place(directory, name, sha256)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, encoding="utf-8")

@@ -67,7 +67,7 @@ def finished(history: History) -> Assessment:
     done, planned = history.rounds_done(), history.rounds_planned
     rounds = f"{done} of {text.count(planned, 'round')}" if planned is not None else text.count(done, "round")
     abandoned = len({each.round for each in history.rounds() if each.abandoned and each.node in history.leaders})
-    rounds += f" ({abandoned} abandoned for want of answers)" if abandoned else ""
+    rounds += f" ({abandoned} abandoned for lack of answers)" if abandoned else ""
     remedy = f"; `resume {history.run}` goes on from there" if done else ""
     outcome = history.outcome
     if outcome is None:
@@ -85,7 +85,7 @@ def finished(history: History) -> Assessment:
         case "after":
             return "pass", f"the time given was over after {rounds} and {text.duration(outcome.t)}"
         case "calibrated":
-            return "pass", "the links were measured, and nobody trained"
+            return "pass", "the links were measured; there was no training"
         case "interrupted":
             return "fail", f"interrupted after {rounds}{remedy}"
         case _:
@@ -114,10 +114,10 @@ def links_as_asked(history: History) -> Assessment:
     if failed := [probe for probe in probes if probe.verdict == "fail"]:
         return "fail", f"{len(failed)} of {text.count(len(probes), 'probe')} failed: {_worst(failed)}"
     if missing := [each for each in classes if each not in {probe.link_class for probe in probes}]:
-        return "unknown", f"no probe of {text.some(missing)}, so what those links do is not known"
+        return "unknown", f"no probe of {text.some(missing)}: those links were not measured"
     if tally["unknown"]:
         which = text.some(_name(probe) for probe in probes if probe.verdict == "unknown")
-        return "unknown", f"{tally['unknown']} of {text.count(len(probes), 'probe')} could not tell: {which}"
+        return "unknown", f"{tally['unknown']} of {text.count(len(probes), 'probe')} were inconclusive: {which}"
     return "pass", f"{text.count(len(probes), 'probe')} of {_classes(len(classes))} agree with their profiles"
 
 
@@ -139,7 +139,7 @@ def faults_took_effect(history: History) -> Assessment:
         return "fail", f"{summary}; never made: {text.some(f'{span.action} {span.target}' for span in missed)}"
     if leaks := [leak for span in made for leak in _leaks(history, span)]:
         return "fail", f"{summary}, but packets crossed a link while it was cut: {text.some(leaks)}"
-    summary += f", {len(moot)} found the node away already" if moot else ""
+    summary += f", {len(moot)} met a node that was already away" if moot else ""
     summary += f"; the run ended before {len(not_reached)} of them" if not_reached else ""
     return "pass", summary
 
@@ -152,7 +152,7 @@ def links_followed(history: History) -> Assessment:
     courses = [event.data for event in history.events("schedule ended")]
     if not courses:
         running = history.status == "running"
-        return "unknown", "the run is going on" if running else "the run ended before it could be said"
+        return "unknown", "the run is going on" if running else "the run ended before this was recorded"
     changes, overtaken = (sum(course[key] for course in courses) for key in ("changes", "overtaken"))
     latest = max(courses, key=lambda course: course["late_p99"])
     summary = (
@@ -163,7 +163,7 @@ def links_followed(history: History) -> Assessment:
         errors = dict.fromkeys(str(event.data.get("error")) for event in history.events("schedule failed"))
         return "fail", f"{summary}; {failures} could not be made: {text.some(errors, 2)}"
     if overtaken > OVERTAKEN_SHARE * (changes + overtaken):
-        return "fail", f"{summary}; {overtaken:,} were left out because the next one was due: this host is too slow"
+        return "fail", f"{summary}; {overtaken:,} were skipped because the next change was due: this host is too slow"
     if latest["late_p99"] > SCHEDULE_LATE:
         return "fail", f"{summary}, in {latest['links']}: this host is too slow for so many changes"
     return "pass", summary
@@ -185,11 +185,13 @@ def kept_pace(history: History) -> Assessment:
         lost[event.node or "?"] += (event.data.get("taken") or 0.0) - (event.data.get("asked") or 0.0)
     node, seconds = max(lost.items(), key=lambda item: item[1])
     share = seconds / max(history.training_ended - began, 1e-9)
-    steps = f"{text.count(len(overruns), 'step')} on {text.count(len(lost), 'node')} took longer than hardware would"
+    steps = (
+        f"{text.count(len(overruns), 'step')} on {text.count(len(lost), 'node')} took longer than their hardware needs"
+    )
     worst = f"the latest is {node}, by {text.duration(seconds)} or {share:.1%} of the training"
     if share <= LATE_SHARE:
         return "pass", f"{steps}; {worst}"
-    remedy = "take fewer or slower ones, or --driver sim, which waits for none"
+    remedy = "use fewer or slower nodes, or `--driver sim`, whose time is virtual"
     return "fail", f"{steps}; {worst}: this host is too slow for so many or so fast nodes; {remedy}"
 
 
@@ -202,14 +204,14 @@ def links_kept_up(history: History) -> Assessment:
         packets = sum(link.delivered for link in history.link_counters())
         return judge_overloads(overloads, began, history.training_ended - began, packets)
     if history.engine == "kernel":
-        return "pass", "the kernel shapes the links itself, and nothing was lost before them"
+        return "pass", "the kernel shapes the links itself, and no packet was lost before the links"
     if not history.link_classes:
         return "pass", "the plan has no links"
     if not history.link_counters():
         if history.outcome is not None and history.outcome.ended == "calibrated":
             return "pass", "see what was measured"
         return "unknown", "the link engine's counters were never read"
-    return "pass", "every packet left on time (at most 50 ms late), and none was lost that was not to be"
+    return "pass", "every packet left on time (at most 50 ms late), and no packet was lost beyond what was asked"
 
 
 def links_looked_at(history: History) -> Assessment:
@@ -222,7 +224,7 @@ def links_looked_at(history: History) -> Assessment:
     if not looks:
         if history.outcome is not None and history.outcome.ended == "calibrated":
             return "pass", "see what was measured"
-        return "unknown", "no look was taken at the links while the run went on"
+        return "unknown", "the links were not sampled during the run"
     began = history.training_began or 0.0
     return judge_losses([(look.t - began, look.data) for look in looks])
 
@@ -245,7 +247,7 @@ def nodes_answered(history: History) -> Assessment:
     outcome = history.outcome
     if outcome is None:
         running = history.status == "running"
-        return "unknown", "the run is going on" if running else "the orchestrator ended before it could ask them"
+        return "unknown", "the run is going on" if running else "the orchestrator ended before it could ask the nodes"
     excused = {node for span in history.faults() if _takes_away(span, outcome.t) for node in span.nodes}
     excused |= _joining_later(history)
     states = history.current_states()

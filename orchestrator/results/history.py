@@ -83,7 +83,7 @@ class History:
             found = f"{type(error).__name__}: {error}; {Path(place.filename).name}, line {place.lineno}"
             raise RecordError(
                 f"{self.directory} cannot be read ({found}): a file in it is damaged or was changed; restore it from a"
-                " copy, or `up` its scenario anew"
+                " copy, or start its scenario again with `up`"
             ) from error
 
     # The plan

@@ -55,11 +55,11 @@ def learned(history: History) -> Assessment | None:
     shares = abandoned(history.events("round"))
     listed = text.some(f"{of} of {every} at {node}" for node, (of, every) in shares.items())
     if any(of > limit * every for of, every in shares.values()):
-        return "fail", f"rounds came to nothing for want of answers: {listed}; at most {limit:.0%} may"
+        return "fail", f"rounds were abandoned for lack of answers: {listed}; at most {limit:.0%} may"
     if not history.rounds_done():
-        return "unknown", "no round was finished, so nobody can have learned"
+        return "unknown", "no round was finished, so no model can have learned"
     verdict, detail = judged(list(_scores(history)))
-    return verdict, f"{detail}; rounds came to nothing for want of answers: {listed}" if listed else detail
+    return verdict, f"{detail}; rounds were abandoned for lack of answers: {listed}" if listed else detail
 
 
 def diverged(events: Iterable[Event]) -> str | None:
@@ -96,19 +96,19 @@ def abandoned(events: Iterable[Event]) -> dict[str, tuple[int, int]]:
 def judged(scores: Sequence[BestAccuracy]) -> Assessment:
     """Judge the accuracies: one of them must exceed the limit of chance."""
     if not scores:
-        return "unknown", "no accuracy was reported, so nobody can say"
+        return "unknown", "no accuracy was reported"
     above = next((score for score in scores if score.accuracy > score.chance.limit), None)
     if above is None:
         best = text.some(
-            f"{each.accuracy:.1%} {each.where}, where a guess reaches {each.chance.accuracy:.1%}, "
+            f"{each.accuracy:.1%} {each.where}; guessing reaches {each.chance.accuracy:.1%}, "
             f"by luck {each.chance.limit:.1%}"
             for each in scores
         )
-        return "unknown", f"no accuracy was better than a guess: at best {best}"
+        return "unknown", f"no accuracy was above guessing: at best {best}"
     when = "" if above.round is None else f" in round {above.round}"
     return (
         "pass",
-        f"accuracy {above.accuracy:.1%} {above.where}{when}, where a guess reaches {above.chance.accuracy:.1%}",
+        f"accuracy {above.accuracy:.1%} {above.where}{when}; guessing reaches {above.chance.accuracy:.1%}",
     )
 
 

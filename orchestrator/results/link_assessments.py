@@ -39,7 +39,7 @@ def judge_overloads(overloads: Sequence[Overload], began: float, training: float
             f"for {text.duration(held_up)}, {held_up / training:.1%} of the training"
         )
     if others:
-        said.append(f"{text.count(others, 'packet')} lost in this host's backlog, perhaps ours")
+        said.append(f"{text.count(others, 'packet')} lost in this host's backlog, possibly of this run")
     if busy := sum(each.end - each.start for each in overloads if each.processors >= FULL_HOST):
         said.append(f"this host's processors were saturated for {text.duration(busy)}")
     if lost or late or others:
@@ -60,7 +60,7 @@ def judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Assessment
         first = next(seconds for seconds, each in looks if each["astray_count"])
         worst = max(astray, key=lambda each: abs(each["measured"] - each["asked"]) / max(each["asked"], 1e-4))
         return "fail", (
-            f"{carried}; {found['astray_count']} of them lost what was not asked, first seen at {first:.0f} s: "
+            f"{carried}; {found['astray_count']} of them did not lose as asked, first seen at {first:.0f} s: "
             f"{worst['link']} lost {worst['lost']:,} of {worst['packets']:,}, {text.loss(worst['measured'])}, "
             f"asked {text.loss(worst['asked'])}"
         )
@@ -68,11 +68,14 @@ def judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Assessment
         listed = text.some(
             f"{each['class']} lost {text.loss(each['measured'])}, asked {text.loss(each['asked'])}" for each in wrong
         )
-        return "fail", f"{carried}; each by itself may be as asked, but all of a class together are not: {listed}"
+        return (
+            "fail",
+            f"{carried}; each link alone may be as asked, but the links of a class together are not: {listed}",
+        )
     lossy = [each for each in found["classes"] if each["asked"]]
     listed = "; ".join(
         f"{each['class']} lost {text.loss(each['measured'])}, asked {text.loss(each['asked'])}" for each in lossy
     )
     few = found["links"] - found["told"]
-    unsure = f"; {few} carried too few to tell by themselves" if few else ""
+    unsure = f"; {few} carried too few packets to be judged alone" if few else ""
     return "pass", f"{carried}: {listed or 'nothing was lost, as asked'}{unsure}"

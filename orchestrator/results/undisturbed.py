@@ -51,11 +51,11 @@ def undisturbed(history: History) -> Assessment | None:
     if gaps:
         longest = max(gaps, key=lambda each: each.data["seconds"])
         said.append(
-            f"this host was too busy for the orchestrator to look {text.count(len(gaps), 'time')}, at most for "
+            f"this host was so busy that the orchestrator took no sample {text.count(len(gaps), 'time')}, at most for "
             f"{text.duration(longest.data['seconds'])} until {longest.t - began:.1f} s"
         )
     if not said:
-        return "pass", "no node ended and nothing stood still but as planned"
+        return "pass", "no node ended and nothing stood still except as planned"
     training = max(history.training_ended - began, 1e-9)
     fails = bool(ends) or _most(own + nodes) > SMALL_SHARE * training
     return "fail" if fails else "unknown", "; ".join(said)

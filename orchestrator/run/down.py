@@ -64,7 +64,7 @@ def down(run: str, directory: RunDirectory | None) -> Removed:
                 _wait_released(directory, 5.0)
     result = clear(run, directory, stopped=stopped)
     if directory is not None and (holder := directory.holder()) is not None:
-        result.left.append(f"process {holder}, which {directory.lock} names and somebody holds")
+        result.left.append(f"process {holder}, which holds {directory.lock}")
     return result
 
 
@@ -103,7 +103,7 @@ def _remove_containers(run: str, directory: RunDirectory | None, result: Removed
             result.containers = [each.node for each in found]
             result.left += [f"container of {each.node}" for each in engine.remove(found)]
         elif directory is not None and _had_containers(directory):
-            result.left.append("containers, which the Docker Engine lists only when it runs")
+            result.left.append("containers: the Docker Engine, which lists them, is not running")
 
 
 def _had_containers(directory: RunDirectory) -> bool:

@@ -158,7 +158,7 @@ def _plan_of(directory: RunDirectory) -> Plan:
     if differing := [key for key, value in plan.recorded.items() if planned.get(key) != value]:
         raise RunError(
             f"{directory.run} cannot be continued: this version, or the data on this host, makes another plan of its "
-            f"scenario ({', '.join(differing)}); `up` it anew, or use what it was run with"
+            f"scenario ({', '.join(differing)}); start it again with `up`, or use the version and data of its first run"
         )
     return plan
 

@@ -204,7 +204,7 @@ async def _carry_out(
         if error.errno not in HOST_REFUSES:
             return _defect(run.directory, error)
         what = f"{error.filename}: " if error.filename else ""
-        return Ending("failed", f"{what}{error.strerror}: this host has no more of what {run.directory.run} asks for")
+        return Ending("failed", f"{what}{error.strerror}: this host has run out of what {run.directory.run} asks for")
     except Exception as error:
         return _defect(run.directory, error)
 

@@ -44,7 +44,7 @@ class Past:
         rounds = f"round {first}" if first == last else f"rounds {first} to {last} of the leading nodes"
         return [
             f"continued after {rounds}, at {self.seconds:.1f} s, where {_ENDINGS[self.ended]}: nodes without "
-            "a checkpoint began anew, and what was on its way was lost"
+            "a checkpoint began again, and messages in transit were lost"
         ]
 
     @property
@@ -94,6 +94,7 @@ def _kept(directory: RunDirectory, leaders: tuple[str, ...], rounds: int | None)
         raise RunError(f"{directory.run} cannot be continued: {error}") from None
     if not any(checkpoints):
         raise RunError(
-            f"{directory.run} cannot be continued: {text.some(leaders)} had no checkpoint yet; `up` its scenario anew"
+            f"{directory.run} cannot be continued: {text.some(leaders)} had no checkpoint yet; start its scenario "
+            "again with `up`"
         )
     return tuple(0 if checkpoint is None else checkpoint.round for checkpoint in checkpoints)

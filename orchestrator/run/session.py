@@ -43,7 +43,7 @@ class NodeState:
 
     plan: NodePlan
     state: str = "planned"
-    handle: Handle | None = None  # None: it has no process now
+    handle: Handle | None = None  # None: it has no running process
     restarts: int = 0
     expected_end: bool = False  # a fault or the end of the run ends its process, not the node itself
     settled: asyncio.Event = field(default_factory=asyncio.Event)  # its latest process has registered, or ended
@@ -277,7 +277,7 @@ class Session:
 
     async def _hear_driver(self) -> None:
         await self._driver.lost.wait()
-        self.finish("failed", f"what runs the nodes has ended: {self._driver.breakdown}")
+        self.finish("failed", f"the process that runs the nodes has ended: {self._driver.breakdown}")
 
     async def _hear_exits(self) -> None:
         while True:

@@ -117,7 +117,7 @@ class PlainView:
             self._write(_round_line(snapshot))
         failed, fails = (each is not None and each.verdict == "fail" for each in (last, snapshot))
         if fails and not failed:
-            self._write("a check fails: as it stands, this run is not to be trusted")
+            self._write("a check fails: do not rely on the results of this run")
         elif failed and not fails:
             self._write("no check fails any more")
 

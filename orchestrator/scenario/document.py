@@ -34,7 +34,7 @@ def read(text: str, name: str) -> Document:
     data, places = read_yaml(text, name)
     if not isinstance(data, dict):
         found = "nothing" if data is None else describe(data)
-        raise ScenarioError([Problem(name, "", f"a scenario is a mapping (key: value), here is {found}")])
+        raise ScenarioError([Problem(name, "", f"a scenario is a mapping (key: value), not {found}")])
     return Document(name, data, places)
 
 

@@ -63,7 +63,11 @@ class MetricSpec(Strict):
     """Bounds of a metric at the end of the run: of one node, or the mean of all nodes that report it."""
 
     name: str = Field(examples=["accuracy", "loss"])
-    scope: str = Field(default="global", examples=["global", "own", "train"], description="of which data, or of what")
+    scope: str = Field(
+        default="global",
+        examples=["global", "own", "train"],
+        description="of what: of the global test set, own test sets or the training",
+    )
     node: str | None = None
     at_least: Number | None = None
     at_most: Number | None = None
@@ -72,7 +76,7 @@ class MetricSpec(Strict):
     def _check_bounds(self) -> MetricSpec:
         low, high = self.at_least, self.at_most
         if low is None and high is None:
-            raise ValueError("say how much, with at_least, at_most or both")
+            raise ValueError("give a bound: at_least, at_most or both")
         if low is not None and high is not None and low > high:
             raise ValueError(f"at_least: {low:g} is more than at_most, {high:g}")
         return self
@@ -82,14 +86,14 @@ class ExpectSpec(Strict):
     """The expected results of the run. If one is missed, the check fails and the run ends with exit code 3."""
 
     accuracy: Fraction | None = Field(default=None, gt=0, description="at least, on the global test set, at the end")
-    rounds: int | None = Field(default=None, ge=1, description="at least so many done")
+    rounds: int | None = Field(default=None, ge=1, description="lowest number of finished rounds")
     duration: Duration | None = Field(default=None, gt=0, description="at most, of the training")
     bytes: BytesSpec = BytesSpec()
     abandoned: Fraction | None = Field(
-        default=None, description="at most, of any node's rounds, for want of answers; default: 50%"
+        default=None, description="at most, of any node's rounds, for lack of answers; default: 50%"
     )
     metrics: list[MetricSpec] = Field(default=[], description="figures that nodes report, the algorithm's own included")
-    checks: list[CheckName] = Field(default=[], description="that must pass: not to know is not enough")
+    checks: list[CheckName] = Field(default=[], description="that must pass; unknown is not a pass")
 
     def asks(self) -> bool:
         """Whether any result is expected, ``abandoned`` aside: it is a limit of the check "learned"."""

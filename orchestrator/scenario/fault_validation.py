@@ -80,7 +80,7 @@ def _targets(topology: Topology, fault: FaultSpec, links: Set[Ends]) -> Iterator
 def _times(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
     after = scenario.stop.after
     if fault.round is not None and fault.round > scenario.rounds:
-        yield "round", f"the run has {scenario.rounds} rounds, it never comes to round {fault.round}"
+        yield "round", f"the run has {scenario.rounds} rounds and never reaches round {fault.round}"
     if fault.at is not None and after is not None and fault.at >= after:
         yield "at", f"the run is over by then: stop.after is {format_duration(after)}"
     if fault.random is not None and fault.random.until is None and after is None:

@@ -138,7 +138,7 @@ class Scenario(Strict):
     faults: list[FaultSpec] = Field(default=[], description="what goes wrong, and when")
     gathering: GatheringSpec = GatheringSpec()
     timeouts: TimeoutsSpec = TimeoutsSpec()
-    restart: Literal["on-failure", "never"] = Field(default="on-failure", description="of nodes that fail unasked")
+    restart: Literal["on-failure", "never"] = Field(default="on-failure", description="of nodes that end unplanned")
     stop: StopSpec = StopSpec()
     expect: ExpectSpec = ExpectSpec()
     driver: DriverName = "namespaces"

@@ -86,7 +86,7 @@ class _Reader:
             refused = _Refused(line, (), f"not readable as YAML: it has the character U+{int(error.character):04X}")
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            refused = _Refused(mark.line + 1 if mark else None, (), f"not readable as YAML: {_in_our_words(error)}")
+            refused = _Refused(mark.line + 1 if mark else None, (), f"not readable as YAML: {_plainly(error)}")
         except _Refused as error:
             refused = error
         where = self._name if refused.line is None else f"{self._name}:{refused.line}"
@@ -219,10 +219,10 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def _in_our_words(error: yaml.MarkedYAMLError) -> str:
+def _plainly(error: yaml.MarkedYAMLError) -> str:
     problem = str(error.problem or error.context)
     if "'\\t'" in problem:
         return "a tab where blanks are needed: indent with blanks"
     if problem == "but found another document":
-        return "a scenario is one document, and here begins another (---)"
+        return "a scenario is one document, and another begins here (---)"
     return problem

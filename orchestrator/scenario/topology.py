@@ -99,7 +99,7 @@ class Topology(Strict):
             if self.devices is None:
                 raise ValueError("edges: without edges give devices, the number of devices below the cloud")
             if not self.cloud:
-                raise ValueError("cloud: without edges and without a cloud nobody connects the devices")
+                raise ValueError("cloud: without edges and without a cloud nothing connects the devices")
         elif self.devices is not None:
             raise ValueError("devices: devices attach to the cloud only without edges; give devices_per_edge")
         if isinstance(self.devices_per_edge, list) and len(self.devices_per_edge) != self.edges:
@@ -108,7 +108,7 @@ class Topology(Strict):
         if self.mesh and self.edges < 2:
             raise ValueError(f"mesh: takes two edges or more, here {'is' if self.edges == 1 else 'are'} {self.edges}")
         if (total := int(self.cloud) + self.edges + self.device_count) > MAX_NODES:
-            raise ValueError(f"edges: {total} nodes are more than there are addresses for, {MAX_NODES}")
+            raise ValueError(f"edges: {total} nodes are more than the addresses of a run, {MAX_NODES}")
         return self
 
     @property

@@ -71,7 +71,7 @@ def markdown(sweep: Sweep, results: Sequence[Result]) -> str:
     lines = [headings, ["---", *["---:"] * (len(headings) - 2), "---"], *rows]
     parts = [f"# {sweep.name}", _legend(sweep), "\n".join(f"| {' | '.join(line)} |" for line in lines)]
     if failures := _failures(results):
-        parts.append("Failed, and in no figure:\n\n" + "\n".join(f"- {each}" for each in failures))
+        parts.append("Failed, and not part of any figure:\n\n" + "\n".join(f"- {each}" for each in failures))
     return "\n\n".join(parts) + "\n"
 
 

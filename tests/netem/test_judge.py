@@ -133,7 +133,7 @@ class TestRate:
         assert saturation is not None
         assert saturation.seconds == 20
         verdict = judge_rate(profile, direction(250, rate=5e6, queue_delay=1.0), saturation)
-        assert (verdict.verdict, verdict.detail) == ("unknown", "udp for 20 s is too short beside so much jitter")
+        assert (verdict.verdict, verdict.detail) == ("unknown", "udp for 20 s is too short for so much jitter")
 
     def test_a_link_that_was_not_filled_says_nothing_if_slow_and_fails_if_fast(self) -> None:
         assert self.SATURATION is not None

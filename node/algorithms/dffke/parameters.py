@@ -74,10 +74,10 @@ class DFFKE(LocalTraining):
             raise ValueError(f"inversion: {self.inversion} finds no embeddings, since exchange_epochs: 0 shares none")
         if self.steps is not None:
             raise ValueError(
-                f"steps: {self.steps} means nothing here: training lasts until train_accuracy; give epochs"
+                f"steps: {self.steps} has no effect here: training lasts until train_accuracy; give epochs"
             )
         if self.weight_decay:
-            raise ValueError(f"weight_decay: {self.weight_decay} means nothing here: leave it out")
+            raise ValueError(f"weight_decay: {self.weight_decay} has no effect here: leave it out")
 
     @property
     def most_epochs(self) -> int:

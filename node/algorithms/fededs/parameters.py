@@ -57,9 +57,9 @@ class FedEDS(LocalTraining):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.optimizer != "sgd":
-            raise ValueError(f"optimizer: {self.optimizer} is not what fededs is made for; take sgd")
+            raise ValueError(f"optimizer: {self.optimizer} is not supported by fededs; take sgd")
         if self.steps is not None and (self.annealing or self.exchange):
-            raise ValueError(f"steps: {self.steps} makes no epochs, which annealing and exchange count; give epochs")
+            raise ValueError(f"steps: {self.steps} counts steps, but annealing and exchange count epochs; give epochs")
         if self.annealing and self.epochs_max < self.epochs:
             raise ValueError(f"epochs_max: {self.epochs_max} is below epochs, {self.epochs}: annealing goes down")
         if self.annealing and self.turn_end <= self.turn_start:

@@ -135,7 +135,7 @@ class Edge(Role):
             return await self.learn()
         if not self.neighbours:
             raise NodeError(
-                f"{self.name}: fededs shares sets with other edges, and here are none: set topology.edges "
+                f"{self.name}: fededs shares sets with other edges, and there are none: set topology.edges "
                 "to 2 or more, or algorithm.exchange to false"
             )
         self.own: list[Part] = []

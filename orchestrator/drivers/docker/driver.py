@@ -217,7 +217,7 @@ class DockerDriver:
 
     def _find(self, node: str) -> Container:
         if node not in self._containers:
-            raise DriverError(f"{node} has no container now")
+            raise DriverError(f"{node} has no running container")
         return self._containers[node]
 
 

@@ -38,11 +38,11 @@ def problem(
         return HostError(f"the Docker Engine has no image '{name}'", f"name another {elsewhere}, or {build}", [command])
     wanted, found = ARCHITECTURES.get(machine, machine), image["Architecture"]
     if found != wanted and found not in (emulated or ()):
-        remedy = build if emulated is None else f"have it emulate {found} ({REMEDY}), or {build}"
+        remedy = build if emulated is None else f"let the Engine emulate {found} ({REMEDY}), or {build}"
         return HostError(f"the image '{name}' is for {found}, this host is {wanted}", remedy, [command])
     protocol = _labels(image).get(PROTOCOL_LABEL)
     if protocol is None:
-        return HostError(f"'{name}' is not an image of nodes, it has no label {PROTOCOL_LABEL}", build, [command])
+        return HostError(f"'{name}' is not a node image: it has no label {PROTOCOL_LABEL}", build, [command])
     if protocol != str(PROTOCOL):
         return HostError(
             f"the nodes in the image '{name}' speak protocol {protocol}, the orchestrator {PROTOCOL}",

@@ -161,7 +161,7 @@ class NamespacesDriver:
     def _signal(self, node: str, number: signal.Signals) -> None:
         pid = self._pids.get(node)
         if pid is None:
-            raise HostError(f"{node} has no process now")
+            raise HostError(f"{node} has no running process")
         with contextlib.suppress(ProcessLookupError):  # the process has ended, and its Exit follows
             os.kill(pid, number)
 

@@ -79,7 +79,7 @@ class _Writer:
             return msgpack.ExtType(_RECORD, self.pack([*_name(type(value)), values]))
         if isinstance(value, FunctionType):
             return msgpack.ExtType(_FUNCTION, self.pack(_name(value)))
-        raise CannotCrossError(f"a {type(value).__name__} cannot cross")
+        raise CannotCrossError(f"a {type(value).__name__} cannot be sent to a worker")
 
     def _place_all(self, arrays: Mapping[str, NDArray[Any]]) -> bytes:
         packed, places, size = _placed(tuple((name, each.dtype.str, each.shape) for name, each in arrays.items()))
@@ -128,7 +128,7 @@ def _placed(layout: Layout) -> tuple[bytes, list[tuple[str, np.dtype[Any], tuple
     for name, code, shape in layout:
         dtype = np.dtype(code)
         if dtype.hasobject:
-            raise CannotCrossError(f"an array of {dtype} cannot cross")
+            raise CannotCrossError(f"an array of {dtype} cannot be sent to a worker")
         places.append((name, dtype, shape, end))
         end += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
     return msgpack.packb(layout), places, end
@@ -141,7 +141,7 @@ def _layout(packed: bytes) -> Layout:
 
 def _name(thing: Callable[..., Any]) -> list[str]:
     if not thing.__module__.startswith("node.") or "<" in thing.__qualname__:
-        raise CannotCrossError(f"{thing.__module__}.{thing.__qualname__} is not of `node`, or has no name of its own")
+        raise CannotCrossError(f"{thing.__module__}.{thing.__qualname__} is not a named function or class of `node`")
     return [thing.__module__, thing.__qualname__]
 
 

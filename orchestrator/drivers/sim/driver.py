@@ -82,5 +82,5 @@ class SimDriver:
 
     def _find(self, node: str) -> tuple[SimulatedNode, asyncio.Task[int]]:
         if node not in self._alive:
-            raise DriverError(f"{node} does not run now")
+            raise DriverError(f"{node} is not running")
         return self._alive[node]

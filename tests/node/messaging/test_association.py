@@ -136,7 +136,11 @@ def test_whoever_was_lost_loses_in_turn() -> None:
     a, b = meet()
     assert kinds(a.association.tick(9.0, 0.0)) == [Lost]
     b.association.put(outgoing(sender="b"))
-    assert b.hear(a.packets(9.0), 9.0) == [Lost("a", "it had lost this node"), Undelivered("a", 1, "lost"), Joined("a")]
+    assert b.hear(a.packets(9.0), 9.0) == [
+        Lost("a", "the peer had lost this node"),
+        Undelivered("a", 1, "lost"),
+        Joined("a"),
+    ]
     assert a.hear(b.packets(9.0), 9.0) == [Joined("b")]
     assert b.hear(a.packets(9.1), 9.1) == []  # no further loss: the two agree again
     a.association.put(outgoing())

@@ -43,7 +43,7 @@ def test_bad_messages_beyond_some_are_counted() -> None:
     events: list[Event] = [*[BadMessage("a", "odd")] * 5000, BadMessage("b", "odd")]
     said = told([*events, BadMessage("a", "odd")], 1.0)
     assert said.count(("bad_message", {"peer": "b", "reason": "odd"})) == 1  # each peer by itself
-    reason = f"{5001 - TOLD_AT_ONCE} more events 'bad_message' came too fast to be told"
+    reason = f"{5001 - TOLD_AT_ONCE} more events 'bad_message' came too fast to be recorded"
     assert said[-2:] == [
         ("bad_message", {"peer": "a", "reason": reason}),
         ("bad_message", {"peer": "a", "reason": "odd"}),

@@ -156,13 +156,13 @@ def test_a_node_frozen_for_long_is_lost_and_learns_it_when_it_goes_on() -> None:
         assert await a.receive() == Lost("b", "silent for 8.0 s")
         network.freeze("b", False)
         assert await a.receive() == Joined("b")
-        assert await b.receive() == Lost("a", "it had lost this node")
+        assert await b.receive() == Lost("a", "the peer had lost this node")
         assert await b.receive() == Joined("a")
 
     run(work())
 
 
-@pytest.mark.parametrize("flush", [None, 1.0], ids=["without a word", "in order"])
+@pytest.mark.parametrize("flush", [None, 1.0], ids=["it printed nothing", "in order"])
 def test_a_frozen_node_whose_peer_ended_meanwhile_notices_the_silence(flush: float | None) -> None:
     async def work() -> None:
         network = MemoryNetwork(lambda source, target: Delay(0.1))

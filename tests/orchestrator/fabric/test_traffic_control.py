@@ -74,7 +74,7 @@ async def test_a_killed_one_is_told_and_replaced(control: TrafficControl) -> Non
     await control.run([SHOW])
     killed = pid(control)
     os.kill(killed, signal.SIGKILL)
-    with pytest.raises(HostError, match="tc ended before its commands did: without a word"):
+    with pytest.raises(HostError, match="tc ended before it had run all commands: it printed nothing"):
         await control.run([SHOW])
     assert await control.run([SHOW]) == "[]"
     assert pid(control) != killed

@@ -100,7 +100,10 @@ def test_images_are_those_of_the_hardware_and_only_docker_has_a_use_for_them() -
 def test_a_class_that_nobody_holds_is_noted() -> None:
     """D1: edge e has the label e alone, so that three edges hold 0, 1 and 2 of ten."""
     made = plan("algorithm: hierfavg\ndata: {partition: labels-per-edge}\ntopology: {edges: 3}")
-    said = "nobody holds training samples of classes 3, 4, 5, 6, 7, 8, 9 of the test set: nobody can learn to tell them"
+    said = (
+        "no client holds training samples of classes 3, 4, 5, 6, 7, 8, 9 of the test set: no model can learn to "
+        "recognise them"
+    )
     assert made.data.unheld == (3, 4, 5, 6, 7, 8, 9)
     assert made.notes() == made.recorded["notes"] == [said]
     assert plan("algorithm: hierfavg\ntopology: {edges: 3}").notes() == []
@@ -124,9 +127,9 @@ def test_a_class_without_test_samples_is_not_missed() -> None:
 def test_clients_with_nothing_are_noted_by_name() -> None:
     text = "algorithm: fedavg\ntopology: {devices: %d}\ndata: {partition: {iid: {min_samples: 0}}}"
     few = make_plan(parse(text % 5, "f.yaml"), prepared(train=3))
-    assert few.notes()[1] == "device-3, device-4 hold no training samples: they train nothing and count in no average"
+    assert few.notes()[1] == "device-3, device-4 hold no training samples: they do not train and count in no average"
     one = make_plan(parse(text % 4, "f.yaml"), prepared(train=3))
-    assert one.notes()[1] == "device-3 holds no training samples: it trains nothing and counts in no average"
+    assert one.notes()[1] == "device-3 holds no training samples: it does not train and counts in no average"
     many = make_plan(parse(text % 60, "f.yaml"), prepared(train=3)).notes()[1]
     assert many.startswith("device-3, device-4, ")
     assert "device-21 and 38 more hold no training samples" in many

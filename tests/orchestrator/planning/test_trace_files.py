@@ -54,7 +54,7 @@ def test_what_was_kept_and_changed_is_not_taken(tmp_path: Path) -> None:
 
 def test_a_file_that_changed_since_it_was_read(tmp_path: Path) -> None:
     (tmp_path / "up.txt").write_text("2\n")
-    with pytest.raises(RunError, match="has been changed since"):
+    with pytest.raises(RunError, match="was changed after"):
         keep_files([link(Trace.read(TRACE, "up.txt"))], tmp_path, tmp_path / "run")
 
 

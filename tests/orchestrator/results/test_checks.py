@@ -181,7 +181,7 @@ def test_links_that_differ_from_what_was_asked_fail(tmp_path: Path) -> None:
 def test_links_that_were_not_probed_are_unknown(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.record.probe(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass")
-    assert run.verdict("links as asked") == ("unknown", "no probe of device-edge, so what those links do is not known")
+    assert run.verdict("links as asked") == ("unknown", "no probe of device-edge: those links were not measured")
 
 
 def test_a_probe_that_could_not_tell_is_unknown(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_fault_of_a_node_that_is_away_already_is_moot(tmp_path: Path) -> None:
     run.record.fault(3.0, 1, "pause", "edge-0", "skipped", 1, "edge-0 is not running but crashed")
     verdict, detail = run.ended().verdict("faults took effect")
     assert verdict == "pass"
-    assert "1 found the node away already" in detail
+    assert "1 met a node that was already away" in detail
 
 
 @pytest.mark.parametrize(("at", "expected"), [(5.0, "fail"), (18.5, "pass"), (500.0, "pass")])
@@ -322,8 +322,8 @@ OVERLOADED: list[tuple[list[Overload], str, str]] = [
     (
         [replace(SATURATED, lost={FULL_BACKLOG: 3})],
         "unknown",
-        "3 packets lost in this host's backlog, perhaps ours; this host's processors were saturated for 1 s; the worst "
-        "at 1.0 s for 1 s: the switch was held up",
+        "3 packets lost in this host's backlog, possibly of this run; this host's processors were saturated for 1 s; "
+        "the worst at 1.0 s for 1 s: the switch was held up",
     ),
     # Recorded in two pieces, it was one stretch; busy processors by themselves harm no packet.
     ([SATURATED, replace(SATURATED, start=3.0, end=5.5)], "pass", "this host's processors were saturated for 3.5 s"),
@@ -363,27 +363,28 @@ LOOKS: list[tuple[list[dict[str, Any]], str, str]] = [
     (
         [looked(0.01, 0.0103, "pass")],
         "pass",
-        "2 link directions carried 20,000 packets: device-edge lost 1.03%, asked 1%; 1 carried too few to tell by "
-        "themselves",
+        "2 link directions carried 20,000 packets: device-edge lost 1.03%, asked 1%; 1 carried too few packets to "
+        "be judged alone",
     ),
     (
         [looked(0.0, 0.0, "pass")],
         "pass",
-        "2 link directions carried 20,000 packets: nothing was lost, as asked; 1 carried too few to tell by themselves",
+        "2 link directions carried 20,000 packets: nothing was lost, as asked; 1 carried too few packets to be judged "
+        "alone",
     ),
     (
         [looked(0.01, 0.03, "fail", 1), looked(0.01, 0.0301, "fail", 1)],
         "fail",
-        "2 link directions carried 20,000 packets; 1 of them lost what was not asked, first seen at 9 s: device-0-0 → "
+        "2 link directions carried 20,000 packets; 1 of them did not lose as asked, first seen at 9 s: device-0-0 → "
         "edge-0 lost 301 of 10,000, 3.01%, asked 1%",
     ),
     (
         [looked(0.01, 0.013, "fail")],
         "fail",
-        "2 link directions carried 20,000 packets; each by itself may be as asked, but all of a class together are "
-        "not: device-edge lost 1.3%, asked 1%",
+        "2 link directions carried 20,000 packets; each link alone may be as asked, but the links of a class "
+        "together are not: device-edge lost 1.3%, asked 1%",
     ),
-    ([], "unknown", "no look was taken at the links while the run went on"),
+    ([], "unknown", "the links were not sampled during the run"),
 ]
 
 
@@ -469,11 +470,11 @@ SCHEDULED: list[tuple[list[dict[str, Any]], str, str]] = [
     (
         [{"overtaken": 2}],
         "fail",
-        "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms; 2 were left out because the "
-        "next one was due: this host is too slow",
+        "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms; 2 were skipped because the "
+        "next change was due: this host is too slow",
     ),
     ([{"overtaken": 1}], "pass", "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms"),
-    ([], "unknown", "the run ended before it could be said"),
+    ([], "unknown", "the run ended before this was recorded"),
 ]
 
 

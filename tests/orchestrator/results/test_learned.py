@@ -35,9 +35,9 @@ def test_the_mean_over_several_test_sets_strays_less() -> None:
     ("accuracies", "verdict", "words"),
     [
         ([], "unknown", "no accuracy was reported"),
-        ([0.1], "unknown", "at best 10.0% here, where a guess reaches 10.0%, by luck 13.0%"),
-        ([0.13], "unknown", "no accuracy was better than a guess"),
-        ([0.131], "pass", "accuracy 13.1% here in round 2, where a guess reaches 10.0%"),
+        ([0.1], "unknown", "at best 10.0% here; guessing reaches 10.0%, by luck 13.0%"),
+        ([0.13], "unknown", "no accuracy was above guessing"),
+        ([0.131], "pass", "accuracy 13.1% here in round 2; guessing reaches 10.0%"),
         ([0.1, 0.5], "pass", "accuracy 50.0% here in round 2"),
     ],
 )
@@ -99,10 +99,10 @@ class Run:
 
 def test_a_run_that_learned_passes(tmp_path: Path) -> None:
     found = Run(tmp_path).rounds().accuracy(0.1, 0.5, 0.8, 0.7).assessment()
-    assert found == ("pass", "accuracy 80.0% on the global test set in round 3, where a guess reaches 10.0%")
+    assert found == ("pass", "accuracy 80.0% on the global test set in round 3; guessing reaches 10.0%")
 
 
-@pytest.mark.parametrize(("reported", "words"), [((), "no accuracy was reported"), ((0.1, 0.105), "than a guess")])
+@pytest.mark.parametrize(("reported", "words"), [((), "no accuracy was reported"), ((0.1, 0.105), "above guessing")])
 def test_silence_and_a_model_at_chance_are_unknown(tmp_path: Path, reported: tuple[float, ...], words: str) -> None:
     found = Run(tmp_path).rounds().accuracy(*reported).assessment()
     assert found is not None
@@ -131,7 +131,7 @@ def test_coordinators_with_labels_of_their_own_learned_though_nobody_knows_all_l
     silo = Run(tmp_path / "silo", nodes=nodes).rounds().accuracy(0.1).accuracy(0.95, node="edge-0", scope="own")
     assert silo.assessment() == (
         "pass",
-        "accuracy 95.0% on coordinators' own test sets in round 1, where a guess reaches 50.0%",
+        "accuracy 95.0% on coordinators' own test sets in round 1; guessing reaches 50.0%",
     )
     device = Run(tmp_path / "device", nodes=nodes).rounds().accuracy(0.1).accuracy(0.95, node="device-0-0", scope="own")
     assert (device.assessment() or "")[0] == "unknown"  # it trained alone, whatever became of the federation
@@ -153,10 +153,10 @@ def test_rounds_may_come_to_nothing_as_often_as_the_scenario_says(
     found = Run(tmp_path, {"expect": expect}).rounds().rounds("edge-0", abandoned=count).accuracy(0.9).assessment()
     assert found is not None
     assert found[0] == verdict
-    assert f"rounds came to nothing for want of answers: {count} of 4 at edge-0" in found[1]
+    assert f"rounds were abandoned for lack of answers: {count} of 4 at edge-0" in found[1]
 
 
 def test_who_did_not_train_did_not_learn(tmp_path: Path) -> None:
     assert Run(tmp_path / "calibrated").assessment("calibrated") is None
     early = Run(tmp_path / "early").assessment("after")
-    assert early == ("unknown", "no round was finished, so nobody can have learned")
+    assert early == ("unknown", "no round was finished, so no model can have learned")

@@ -101,5 +101,5 @@ def test_a_run_that_sets_nothing_apart_is_not_about_it(tmp_path: Path) -> None:
 
 
 def test_an_algorithm_that_personalises_needs_samples_for_it(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match=r"data.personalisation: 0% of edge-0's own .* is none.*raise it"):
+    with pytest.raises(ScenarioError, match=r"data.personalisation: 0% of edge-0's own .* no sample.*raise it"):
         simulate(tmp_path, SCENARIO.replace("evaluate_samples: 60", "personalisation: 0%"))

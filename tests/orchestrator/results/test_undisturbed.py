@@ -20,7 +20,7 @@ def run(tmp_path: Path) -> Run:
 
 def test_a_quiet_run_passes(run: Run) -> None:
     run.record.state(5.0, "device-0-0", "crashed", "fault")
-    assert run.verdict(NAME) == ("pass", "no node ended and nothing stood still but as planned")
+    assert run.verdict(NAME) == ("pass", "no node ended and nothing stood still except as planned")
 
 
 def test_nothing_is_said_without_training(tmp_path: Path) -> None:

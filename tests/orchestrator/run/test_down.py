@@ -85,7 +85,7 @@ def test_a_process_that_does_not_hold_the_lock_is_left_alone(tmp_path: Path) -> 
         directory.lock.write_text(f"{bystander.pid}\n")
         with process(HOLD, str(directory.lock)):
             removed = down(directory.run, directory)
-        assert removed.left == [f"process {bystander.pid}, which {directory.lock} names and somebody holds"]
+        assert removed.left == [f"process {bystander.pid}, which holds {directory.lock}"]
         assert bystander.poll() is None
 
 

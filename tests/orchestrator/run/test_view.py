@@ -102,7 +102,7 @@ def test_plain_view_tells_when_a_check_fails() -> None:
     for snapshot in (START, failed, failed, START, START):
         view.update(snapshot)
     assert stream.getvalue().splitlines() == [
-        "[    1.0 s] a check fails: as it stands, this run is not to be trusted",
+        "[    1.0 s] a check fails: do not rely on the results of this run",
         "[    2.0 s] no check fails any more",
     ]
 

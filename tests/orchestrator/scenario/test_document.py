@@ -55,7 +55,7 @@ def test_anchors_and_merge_keys_are_plain_data() -> None:
 
 @pytest.mark.parametrize(("text", "found"), [("", "nothing"), ("# no more\n", "nothing"), ("- a\n", "a list")])
 def test_what_is_no_mapping_is_no_scenario(text: str, found: str) -> None:
-    assert refused(text) == [f"demo.yaml: a scenario is a mapping (key: value), here is {found}"]
+    assert refused(text) == [f"demo.yaml: a scenario is a mapping (key: value), not {found}"]
 
 
 def test_overrides_set_values_read_as_yaml() -> None:

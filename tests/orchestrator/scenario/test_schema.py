@@ -242,7 +242,7 @@ MISTAKES = [
             "f.yaml:7: expect.checks.0: 'links keptup' is not one of: finished, learned, links as asked, faults took "
             "effect, links over time, links during the run, rates during the run, nodes kept pace, links kept up, "
             "nodes answered, undisturbed; did you mean 'links kept up'?",
-            "f.yaml:9: expect.metrics.0: say how much, with at_least, at_most or both",
+            "f.yaml:9: expect.metrics.0: give a bound: at_least, at_most or both",
             "f.yaml:10: expect.metrics.1.at_least: 3 is more than at_most, 2",
             "f.yaml:11: expect.metrics.2: 'name' is missing",
             "f.yaml:11: expect.metrics.2.at_most: write a number, not the text 'much'",
@@ -393,7 +393,7 @@ def test_mistakes_are_told_with_place_and_remedy(text: str, expected: list[str])
 
 TOPOLOGIES = [
     ("{edges: 0}", "topology.edges: without edges give devices, the number of devices below the cloud"),
-    ("{devices: 2, cloud: false}", "topology.cloud: without edges and without a cloud nobody connects the devices"),
+    ("{devices: 2, cloud: false}", "topology.cloud: without edges and without a cloud nothing connects the devices"),
     (
         "{edges: 2, devices: 2}",
         "topology.devices: devices attach to the cloud only without edges; give devices_per_edge",
@@ -406,7 +406,7 @@ TOPOLOGIES = [
     ("{devices_per_edge: many}", "topology.devices_per_edge: write a whole number, not the text 'many'"),
     ("{devices_per_edge: [1, -2]}", "topology.devices_per_edge: must be at least 0, not -2"),
     ("{edges: 1, mesh: true}", "topology.mesh: takes two edges or more, here is 1"),
-    ("{edges: 300, devices_per_edge: 300}", "topology.edges: 90301 nodes are more than there are addresses for, 65000"),
+    ("{edges: 300, devices_per_edge: 300}", "topology.edges: 90301 nodes are more than the addresses of a run, 65000"),
 ]
 
 
@@ -470,7 +470,7 @@ FAULTS = [
         ": on the link edge-0 -> cloud: reorder: needs a latency: a packet can only overtake others that are on their "
         "way",
     ),
-    ("{round: 40, node: cloud, action: crash}", ".round: the run has 10 rounds, it never comes to round 40"),
+    ("{round: 40, node: cloud, action: crash}", ".round: the run has 10 rounds and never reaches round 40"),
     ("{at: 10min, node: cloud, action: crash}", ".at: the run is over by then: stop.after is 5min"),
     (
         "{at: 1s, node: device-0-0, action: join, for: 5s}",

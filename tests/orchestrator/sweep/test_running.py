@@ -101,7 +101,7 @@ def test_a_failure_does_not_end_the_sweep(tmp_path: Path) -> None:
     assert "data.partition" in many["runs"][0]["error"]
     assert small["runs"][0]["verdict"] == "pass"
     assert "[1/2] many, seed 1: failed: " in result.lines[0]
-    assert "Failed, and in no figure:\n\n- many, seed 1" in (tmp_path / "runs/mine/sweep.md").read_text()
+    assert "Failed, and not part of any figure:\n\n- many, seed 1" in (tmp_path / "runs/mine/sweep.md").read_text()
 
 
 def test_a_mistake_is_told_before_anything_is_run(tmp_path: Path) -> None:

@@ -196,4 +196,4 @@ def test_names_and_paths_stay_whole_in_a_narrow_terminal(width: int, tmp_path: P
 
 def test_what_the_data_leaves_out_is_shown() -> None:
     shown = "\n".join(printed(plan(DOZEN, "data.partition=labels-per-edge"), 80))
-    assert "note: nobody holds training samples of classes 3, 4, 5, 6, 7, 8, 9 of the test" in shown
+    assert "note: no client holds training samples of classes 3, 4, 5, 6, 7, 8, 9 of the" in shown

@@ -134,8 +134,8 @@ def test_profiles_give_defaults_and_explicit_parameters_win() -> None:
         ({"base": "scaffold"}, "base: 'scaffold' is not fedavg or fedprox or fednova"),
         ({"epochs": 6}, "epochs_max: 5 is below epochs, 6"),
         ({"turn_start": 3}, "turn_end: round 3 is not after turn_start, round 3"),
-        ({"steps": 5}, "steps: 5 makes no epochs"),
-        ({"optimizer": "adam", "momentum": 0.0}, "optimizer: adam is not what fededs is made for"),
+        ({"steps": 5}, "steps: 5 counts steps"),
+        ({"optimizer": "adam", "momentum": 0.0}, "optimizer: adam is not supported by fededs"),
     ],
 )
 def test_wrong_parameters_are_refused(values: dict[str, Any], message: str) -> None:

@@ -304,7 +304,9 @@ async def test_a_nodes_image_that_does_not_fit_is_refused_before_anything_starts
 ) -> None:
     monkeypatch.setattr("orchestrator.drivers.docker.driver.emulated", set)
     client.known |= known
-    with pytest.raises(HostError, match="have it emulate arm64" if known else "no image 'board'.* in the scenario"):
+    with pytest.raises(
+        HostError, match="let the Engine emulate arm64" if known else "no image 'board'.* in the scenario"
+    ):
         await DockerDriver(Engine(client), directory, prepared_in(directory), ["board"]).open()  # type: ignore[arg-type]
     assert client.made == []
 
@@ -320,7 +322,7 @@ async def test_exits_are_told_with_code_or_signal(
     await driver.kill("device-0")
     assert await exit_of(driver) == Exit("device-0", Handle(pid), -9)
     assert [each.name[-2:] for each in client.made] == ["-1", "-2", "-3", "-4"]
-    with pytest.raises(DriverError, match="device-0 has no container now"):
+    with pytest.raises(DriverError, match="device-0 has no running container"):
         await driver.kill("device-0")
 
 
@@ -431,7 +433,7 @@ async def test_an_engine_that_does_not_fit_is_refused_before_anything_starts(
     [
         ({"Architecture": "arm64"}, "is for arm64, this host is amd64"),
         ({"Config": {"Labels": {"org.edgebed.protocol": "0"}}}, f"speak protocol 0, the orchestrator {PROTOCOL}"),
-        ({"Config": {"Labels": None}}, "not an image of nodes"),
+        ({"Config": {"Labels": None}}, "not a node image"),
     ],
 )
 def test_images_that_do_not_fit(change: dict[str, Any], said: str) -> None:
@@ -447,7 +449,10 @@ def test_a_nodes_own_image_may_be_for_a_processor_that_is_emulated() -> None:
     assert problem("mine", board, "x86_64", {"arm64"}) is None
     assert problem("mine", IMAGE, "x86_64", set()) is None
     said = str(problem("mine", board, "x86_64", set()))
-    assert "'mine' is for arm64, this host is amd64: have it emulate arm64 (`apt-get install qemu-user-static" in said
+    assert (
+        "'mine' is for arm64, this host is amd64: let the Engine emulate arm64 (`apt-get install qemu-user-static"
+        in said
+    )
     assert emulation_note("mine", board, "aarch64") is emulation_note("mine", IMAGE, "x86_64") is None
 
 

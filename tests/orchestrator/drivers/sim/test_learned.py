@@ -31,7 +31,7 @@ def test_rounds_without_a_device_fail(tmp_path: Path) -> None:
     assert run.code == 3
     assert learned(run) == (
         "fail",
-        "rounds came to nothing for want of answers: 3 of 3 at edge-0, 3 of 3 at edge-1, 3 of 3 at cloud; "
+        "rounds were abandoned for lack of answers: 3 of 3 at edge-0, 3 of 3 at edge-1, 3 of 3 at cloud; "
         "at most 50% may",
     )
 

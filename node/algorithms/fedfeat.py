@@ -104,9 +104,8 @@ def train_client(learner: Learner, weights: State, params: FedFeat, round: int) 
     x, y = learner.train_data
     model, step = learner.model.train(), optimizer(list(learner.model.parameters()), params)
     noising, clip = learner.random("noise", round), clipping(params)
-    last_epoch = (params.epochs - 1) * math.ceil(learner.samples / params.batch_size)
     losses, clean, noised, labels = [], [], [], []
-    for place, batch in enumerate(batches(learner.samples, params, learner.random("batches", round))):
+    for epoch, _, batch in batches(learner.samples, params, learner.random("batches", round)):
         features = model.extractor(learner.normalise(x[batch]))
         if clip is not None:
             features = clip.clip(features)
@@ -114,7 +113,7 @@ def train_client(learner: Learner, weights: State, params: FedFeat, round: int) 
         loss = cross_entropy(model.classifier(through), y[batch])
         step(loss)
         losses.append(loss.detach())
-        if params.features == "last-epoch" and place >= last_epoch:
+        if params.features == "last-epoch" and epoch == params.epochs - 1:
             clean.append(features.detach())
             noised.append(through.detach())
             labels.append(y[batch])

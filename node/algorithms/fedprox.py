@@ -24,7 +24,7 @@ from node.algorithms import fedavg
 from node.algorithms.common import train
 from node.learning.aggregation import State
 from node.learning.models import Model
-from node.learning.training import TrainResult
+from node.learning.training import MiniBatch, TrainResult
 from node.role import Role
 
 
@@ -35,7 +35,7 @@ class ProximalTerm:
     w_t: State
     mu: float
 
-    def __call__(self, model: Model, x: Tensor, y: Tensor) -> Tensor:
+    def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
         distances = [torch.sum((w - self._anchors[name]) ** 2) for name, w in model.named_parameters()]
         return self.mu / 2 * torch.stack(distances).sum()
 

@@ -32,8 +32,20 @@ from node.learning.optimizers import optimizer
 EVALUATION_BATCH = 250
 Indices = NDArray[np.int64]
 Scope = Literal["global", "own", "personal"]
-ExtraLoss = Callable[[Model, Tensor, Tensor], Tensor]  # (model, inputs, labels) of a batch -> a term added to its loss
+ExtraLoss = Callable[[Model, "MiniBatch"], Tensor]  # a term added to the loss of a mini-batch
 Forward = Callable[[Model, Tensor], Tensor]  # (model, inputs) -> logits, if they are not just model(inputs)
+
+
+@dataclass(frozen=True)
+class MiniBatch:
+    """A mini-batch of a client's training: inputs ``x``, labels ``y`` and the model's ``logits`` for x. It is number
+    ``place`` of local epoch ``epoch``; both count from 0."""
+
+    x: Tensor
+    y: Tensor
+    logits: Tensor
+    epoch: int = 0
+    place: int = 0
 
 
 @dataclass(frozen=True)
@@ -166,11 +178,12 @@ class Learner:
         model = self.model.train()
         step = optimizer(list(model.parameters()), params)
         total, steps = torch.zeros(()), 0
-        for batch in batches(self.samples, params, random):
-            inputs, labels = self.normalise(x[batch]), y[batch]
-            loss = own * cross_entropy(model(inputs), labels)
+        for epoch, place, chosen in batches(self.samples, params, random):
+            inputs, labels = self.normalise(x[chosen]), y[chosen]
+            logits = model(inputs)
+            loss = own * cross_entropy(logits, labels)
             if extra is not None:
-                loss = loss + extra(model, inputs, labels)
+                loss = loss + extra(model, MiniBatch(inputs, labels, logits, epoch, place))
             step(loss)
             total += loss.detach()
             steps += 1
@@ -236,15 +249,16 @@ class Learner:
         return np.sort(random.permutation(chosen)[:limit])
 
 
-def batches(samples: int, params: LocalTraining, random: np.random.Generator) -> Iterator[Tensor]:
-    """Yield the indices of mini-batches: `epochs` passes, each in a new random order, or `steps` batches."""
+def batches(samples: int, params: LocalTraining, random: np.random.Generator) -> Iterator[tuple[int, int, Tensor]]:
+    """Yield epoch, place in the epoch and sample indices of each mini-batch: `epochs` passes, each in a new random
+    order, or `steps` mini-batches."""
     if samples == 0:
         return
     taken = 0
-    for _ in range(params.epochs) if params.steps is None else itertools.count():
+    for epoch in range(params.epochs) if params.steps is None else itertools.count():
         order = torch.from_numpy(random.permutation(samples))
-        for start in range(0, samples, params.batch_size):
-            yield order[start : start + params.batch_size]
+        for place, start in enumerate(range(0, samples, params.batch_size)):
+            yield epoch, place, order[start : start + params.batch_size]
             taken += 1
             if taken == params.steps:
                 return

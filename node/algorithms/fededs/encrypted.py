@@ -21,6 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from node.algorithms.fededs.parameters import PART_BYTES
 from node.learning.models import Model
+from node.learning.training import MiniBatch
 
 Floats = NDArray[np.float32]
 Part = dict[str, NDArray[Any]]
@@ -107,7 +108,7 @@ def knowledge_loss(outputs: Tensor, logits: Tensor, reduction: str) -> Tensor:
     return kl_div(log_softmax(logits, dim=1), outputs, reduction="batchmean" if reduction == "mean" else "sum")
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Distillation:
     """λ_dis L_dis (equation 8) as a term of each mini-batch's loss. Local epoch e goes through lesson e in its order.
     Each lesson has as many samples as the node's own set."""
@@ -116,14 +117,12 @@ class Distillation:
     lambda_dis: float
     batch_size: int
     reduction: str
-    step: int = 0
 
-    def __call__(self, model: Model, x: Tensor, y: Tensor) -> Tensor:
-        epoch, place = divmod(self.step, math.ceil(len(self.lessons[0]) / self.batch_size))
-        self.step += 1
-        lesson, batch = self.lessons[epoch], slice(place * self.batch_size, (place + 1) * self.batch_size)
+    def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
+        lesson, start = self.lessons[batch.epoch], batch.place * self.batch_size
+        taken = slice(start, start + self.batch_size)
         images, outputs, layer = (
-            torch.tensor(each) for each in (lesson.images[batch], lesson.outputs[batch], lesson.layer)
+            torch.tensor(each) for each in (lesson.images[taken], lesson.outputs[taken], lesson.layer)
         )
         with unrecorded(model):
             logits = through(model, layer, to_input(images, lesson.low, lesson.high))

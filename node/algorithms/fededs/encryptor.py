@@ -88,7 +88,7 @@ def encrypt(learner: Learner, theta: State, layer: Floats, params: FedEDS) -> En
     g = unet(learner.data.shape, params.encryptor_width, int(random.integers(2**63)))
     training = params.training(params.encryptor_epochs, params.encryptor_learning_rate)
     step = _optimizer(list(g.train().parameters()), params.encryptor_optimizer, training)
-    for batch in batches(learner.samples, training, random):
+    for _, _, batch in batches(learner.samples, training, random):
         step(cross_entropy(through(model, turn, g(learner.normalise(x[batch]))), y[batch]))
     g.eval()
     with torch.inference_mode():

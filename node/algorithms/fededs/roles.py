@@ -58,7 +58,7 @@ from node.algorithms.fedprox import ProximalTerm
 from node.errors import NodeError
 from node.learning.aggregation import State, weighted_mean
 from node.learning.models import Model
-from node.learning.training import ExtraLoss, TrainResult
+from node.learning.training import ExtraLoss, MiniBatch, TrainResult
 from node.messaging.wire import Message
 from node.role import Role
 
@@ -96,8 +96,8 @@ class Sum:
 
     terms: tuple[ExtraLoss, ...]
 
-    def __call__(self, model: Model, x: Tensor, y: Tensor) -> Tensor:
-        return torch.stack([term(model, x, y) for term in self.terms]).sum()
+    def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
+        return torch.stack([term(model, batch) for term in self.terms]).sum()
 
 
 class Cloud(fednova.Cloud):

@@ -18,12 +18,13 @@ from functools import cached_property
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import batch_norm, cross_entropy, linear, one_hot, relu
+from torch.nn.functional import batch_norm, cross_entropy, kl_div, linear, log_softmax, nll_loss, one_hot, relu, softmax
 
 from node.learning.aggregation import State, weighted_mean
 from node.learning.errors import ModelError
 from node.learning.models import Model
 from node.learning.optimizers import Adam
+from node.learning.training import MiniBatch
 
 NOISE = 32  # numbers of noise in the input, as in FedGen for MNIST
 TRAINED = ("hidden.weight", "hidden.bias", "norm.weight", "norm.bias", "output.weight", "output.bias")
@@ -38,7 +39,8 @@ class Extraction:
     """The training of a generator (knowledge extraction): mini-batch ``steps`` of ``batch`` labels b*, by Adam with
     ``learning_rate`` η̂. ``regularisation`` λ keeps it near its first state, by the squared distance or, with
     ``by_norm``, by the distance. ``latent_noise``: standard deviation of the Gaussian ε added to the input noise.
-    ``diversity``: weight of FedGen's term that separates features of different noise."""
+    ``diversity``: weight of FedGen's term that separates features of different noise. ``probabilities``: h includes
+    the softmax, so that the models' probabilities are averaged instead of their logits."""
 
     steps: int = 50
     batch: int = 32
@@ -47,6 +49,7 @@ class Extraction:
     by_norm: bool = False
     latent_noise: float = 0.1
     diversity: float = 0.0
+    probabilities: bool = False
 
 
 def dimensions(model: Mapping[str, np.ndarray]) -> tuple[int, int]:
@@ -94,12 +97,14 @@ def extract(generator: State, models: Sequence[Mapping[str, np.ndarray]], params
 
         L(ω̂) = f((1/N) Σ_i h(z; ω_i), y) + λ ‖ω̂ − ω̂_before‖²,   z ~ G(· | y) from noise + ε, y uniform
 
-    The mean of the logits of linear classifiers equals the logits of their mean, so the classifiers are averaged once.
+    The mean of the logits of linear classifiers equals the logits of their mean, so the classifiers are averaged once,
+    unless h includes the softmax.
     """
     random = torch.Generator().manual_seed(seed)
     classes, _ = dimensions(models[0])
     heads = [{name: model[name] for name in CLASSIFIER} for model in models]
-    weight, bias = (torch.from_numpy(values) for values in weighted_mean(heads, [1.0] * len(heads)).values())
+    taught = heads if params.probabilities else [weighted_mean(heads, [1.0] * len(heads))]
+    weights, biases = (torch.stack([torch.from_numpy(head[name]) for head in taught]) for name in CLASSIFIER)
     g = {name: torch.tensor(values) for name, values in generator.items()}
     trained = [g[name].requires_grad_() for name in TRAINED]
     before = [values.detach().clone() for values in trained]
@@ -110,13 +115,21 @@ def extract(generator: State, models: Sequence[Mapping[str, np.ndarray]], params
         if params.latent_noise:
             noise = noise + params.latent_noise * torch.randn(noise.shape, generator=random)
         z = generate(g, noise, y, training=True)
-        loss = cross_entropy(linear(z, weight, bias), y)
+        loss = ensemble_loss(z, y, weights, biases)
         if params.regularisation:
             loss = loss + params.regularisation * distance(trained, before, by_norm=params.by_norm)
         if params.diversity:
             loss = loss + params.diversity * alikeness(noise, z)
         step(loss)
     return {name: values.detach().numpy() for name, values in g.items()}
+
+
+def ensemble_loss(z: Tensor, y: Tensor, weights: Tensor, biases: Tensor) -> Tensor:
+    """Cross-entropy of the mean probability that N classifiers, (N, classes, features) and (N, classes), give y."""
+    if len(weights) == 1:
+        return cross_entropy(linear(z, weights[0], biases[0]), y)
+    log_probabilities = log_softmax(torch.einsum("bd,ncd->nbc", z, weights) + biases[:, None], dim=2)
+    return nll_loss(torch.logsumexp(log_probabilities, dim=0) - math.log(len(weights)), y)
 
 
 def distance(w: Sequence[Tensor], before: Sequence[Tensor], *, by_norm: bool) -> Tensor:
@@ -144,27 +157,48 @@ def sample_features(generator: State, labels: int, seed: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Reinforcement:
-    """Knowledge reinforcement as a term of each mini-batch's loss: `weight` · f(h(z; ω), y) for z ~ G(· | y) and
-    `batch` uniform labels y (equations 12 and 13). The generator itself does not learn from it."""
+    """Knowledge reinforcement as a term of each mini-batch's loss, which is FedGen's for a client:
+
+        weight · f(h(z*; ω), y*) + agreement · KL(h(z; ω) ‖ h(x; ω)),   z* ~ G(· | y*), z ~ G(· | y)
+
+    for `batch` uniform labels y* (equations 12 and 13), and for the samples x of the mini-batch with their labels y.
+    KL is between softmaxes, and h(z; ω) is a constant target. The generator itself does not learn from the term."""
 
     generator: State
     weight: float
     batch: int
     seed: int
+    agreement: float = 0.0
 
-    def __call__(self, model: Model, x: Tensor, y: Tensor) -> Tensor:
+    def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
         z, labels = next(self._batches)
-        return self.weight * cross_entropy(model.classifier(z), labels)
+        loss = self.weight * cross_entropy(model.classifier(z), labels)
+        if not self.agreement:
+            return loss
+        with torch.no_grad():
+            target = softmax(model.classifier(self._features_of(batch.y)), dim=1)
+        return loss + self.agreement * kl_div(log_softmax(batch.logits, dim=1), target, reduction="batchmean")
+
+    def _features_of(self, labels: Tensor) -> Tensor:
+        state, random = self._generator, self._random
+        return generate(state, torch.rand(len(labels), NOISE, generator=random), labels)
+
+    @cached_property
+    def _generator(self) -> TorchTensors:
+        return {name: torch.tensor(values) for name, values in self.generator.items()}
+
+    @cached_property
+    def _random(self) -> torch.Generator:
+        return torch.Generator().manual_seed(self.seed + 1)  # not the noise of `_batches`
 
     @cached_property
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        return _endless_batches(self.generator, self.batch, self.seed)
+        return _endless_batches(self._generator, self.batch, self.seed)
 
 
-def _endless_batches(generator: State, batch: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _endless_batches(g: TorchTensors, batch: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield batches of features and labels. Not a method: an object and its Python generator would refer to each other
     and stay in memory after their use."""
-    g = {name: torch.tensor(values) for name, values in generator.items()}
     random = torch.Generator().manual_seed(seed)
     while True:
         z, labels = _draw(g, AHEAD * batch, random)

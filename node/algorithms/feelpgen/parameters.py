@@ -14,21 +14,28 @@ from node.parameters import number, whole, word
 class FEELPGenMinus(LocalTraining):
     """Inside a silo: inner_rounds T between two exchanges of silos; participation: the share of an edge's devices in
     each inner round; generated_batch b*: generated samples per mini-batch; generated_weight: their loss is weighted by
-    b* over the `batch` or over the client's `data`; aggregation: `mean`, or `literal` as Algorithm 1 prints it.
+    b* over the `batch` or over the client's `data`, times generated_factor; agreement_factor: weight of the KL between
+    the outputs for a sample and for generated features of its label; factor_decay: multiplies both factors after each
+    inner round; aggregation: `mean`, or `literal` as Algorithm 1 prints it.
 
     The generator: generator_hidden width; generator_steps per inner round; generator_learning_rate, multiplied by
     generator_decay after each inner round; generator_lambda λ of equation 9, on the `squared` distance or its `norm`
-    (generator_distance); latent_noise: standard deviation of ε; diversity: weight of FedGen's diversity loss.
+    (generator_distance); generator_teacher: the mean of the models' `logits`, or of their `probabilities`;
+    latent_noise: standard deviation of ε; diversity: weight of FedGen's diversity loss.
 
-    profile: `paper`; `literal` takes the equations as printed; `fast` does a third of the work, for first tests.
+    profile: `fedgen` has the client loss of FedGen, on which the paper builds; `paper` has only the term that the paper
+    prints; `literal` takes all equations as printed; `fast` is `fedgen` with a third of the work, for first tests.
     """
 
-    profile: str = word("paper", "paper", "literal", "fast")
+    profile: str = word("fedgen", "fedgen", "paper", "literal", "fast")
     steps: int | None = whole(20, low=1, none=True)
     inner_rounds: int = whole(5, low=1)
     participation: float = number(0.5, low=0, above=True, high=1)
     generated_batch: int = whole(32, low=2)
     generated_weight: str = word("batch", "batch", "data")
+    generated_factor: float = number(10.0, low=0)
+    agreement_factor: float = number(10.0, low=0)
+    factor_decay: float = number(0.98, low=0, above=True, high=1)
     aggregation: str = word("mean", "mean", "literal")
     generator_hidden: int = whole(256, low=1)
     generator_steps: int = whole(50, low=1)
@@ -36,11 +43,16 @@ class FEELPGenMinus(LocalTraining):
     generator_decay: float = number(0.98, low=0, above=True, high=1)
     generator_lambda: float = number(0.1, low=0)
     generator_distance: str = word("squared", "squared", "norm")
+    generator_teacher: str = word("logits", "logits", "probabilities")
     latent_noise: float = number(0.1, low=0)
     diversity: float = number(0.0, low=0)
 
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": {"generated_factor": 1.0, "agreement_factor": 0.0, "factor_decay": 1.0},
         "literal": {
+            "generated_factor": 1.0,
+            "agreement_factor": 0.0,
+            "factor_decay": 1.0,
             "aggregation": "literal",
             "generated_weight": "data",
             "generator_distance": "norm",
@@ -74,6 +86,7 @@ class FEELPGen(FEELPGenMinus):
     likeness: str = word("similarity", "similarity", "literal")
 
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": FEELPGenMinus.profiles["paper"],
         "literal": {**FEELPGenMinus.profiles["literal"], "likeness": "literal", "eta_agg": 0.01},
         "fast": {**FEELPGenMinus.profiles["fast"], "features": 80},
     }
@@ -90,6 +103,7 @@ class FEELPGenPlus(FEELPGen):
     released: str = word("projection", "projection", "basis")
 
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": FEELPGen.profiles["paper"],
         "literal": {**FEELPGen.profiles["literal"], "released": "basis"},
         "fast": FEELPGen.profiles["fast"],
     }

@@ -5,7 +5,8 @@ Journal 2025, doi 10.1109/JIOT.2025.3619561, Algorithms 1 to 3. There is no clou
 ω_k model of silo k, ω_k^i of its device i, |D_k^i| samples of that, G_k generator with state ω̂_k, Z_k what it gives for
 labels Y that all edges share, v_k version of (ω_k, Z_k), M queue of the (Z_j, v_j) that an edge keeps, t round.
 
-    device   ω_k^i ← ω_k − η′ ∇(CE(own) + (b*/B) CE(h(G_k(z|y)), y))                    knowledge reinforcement
+    device   ω_k^i ← ω_k − η′ ∇(CE(own) + a (b*/B) CE(h(G_k(·|y*)), y*)                 knowledge reinforcement
+                                + a KL(h(G_k(·|y)) ‖ h(x))),   a = 10 · 0.98^(inner rounds before)
     edge     train ω̂_k on the mean of the logits of the ω_k^i (equation 9);             knowledge extraction
              ω_k ← Σ_i |D_k^i| ω_k^i / |D_k|, T times
     edges    publish (Z_k, v_k); refresh K′ entries of M; σ_j = γ s_j + C (1 − γ) (1 + age_j)^−φ,
@@ -19,7 +20,9 @@ edge averages its model with those of all others. FEELPGen⁺: edges send the pr
 Departures (`profile: literal` takes the printed text if it can be executed):
 - Equation 4, Algorithm 1 line 17 and Algorithm 2 line 19 subtract models from models: ω shrinks and learns nothing.
 - Equation 17 adds KL and takes the largest weights, but the text requires small KL.
-- Equation 13 weights by b*/|D|; b*/B is FedGen's. Equation 16 is infinite at age 0. Equation 3 divides by N twice.
+- Equation 13 weights by b*/|D|. The factor a, b*/B and the KL term are those of FedGen's published code, on which the
+  paper builds: without a and KL the generator hardly changes the training (`profile: paper`).
+- Equation 16 is infinite at age 0. Equation 3 divides by N twice.
 - Equation 9's second term has no gradient in ω̂_k: ε is added to the generator's noise instead. Its third term is
   squared, since a norm has no gradient where training begins. The paper does not say how long a generator trains; Adam
   starts afresh each time.
@@ -110,10 +113,10 @@ def weights(kl: Sequence[float], ages: Sequence[int], p: FEELPGen) -> list[float
 def rank(z: NDArray[Any], queue: Mapping[str, Heard], t: int, p: FEELPGen) -> list[Ranked]:
     """The queue sorted by weight, the largest first. Equal weights are in the order of names."""
     peers = sorted(queue)
-    kl = [divergence(z, queue[peer].z) for peer in peers]
-    ages = [t - queue[peer].at for peer in peers]
-    sigma = weights(kl, ages, p)
-    rows = [Ranked(j, queue[j].version, *of) for j, of in zip(peers, zip(ages, kl, sigma, strict=True), strict=True)]
+    kl = {j: divergence(z, queue[j].z) for j in peers}
+    ages = {j: t - queue[j].at for j in peers}
+    sigma = dict(zip(peers, weights(list(kl.values()), list(ages.values()), p), strict=True))
+    rows = [Ranked(peer=j, version=queue[j].version, age=ages[j], kl=kl[j], weight=sigma[j]) for j in peers]
     return sorted(rows, key=lambda row: -row.weight)
 
 
@@ -165,7 +168,16 @@ def extraction(p: FEELPGenMinus, r: int) -> Extraction:
         by_norm=p.generator_distance == "norm",
         latent_noise=p.latent_noise,
         diversity=p.diversity,
+        probabilities=p.generator_teacher == "probabilities",
     )
+
+
+def reinforcement(p: FEELPGenMinus, generator: State, r: int, samples: int, seed: int) -> Reinforcement:
+    """Knowledge reinforcement in inner round r, for a client with `samples` samples."""
+    b = p.generated_batch
+    beside = p.batch_size if p.generated_weight == "batch" else max(samples, 1)
+    decay = p.factor_decay ** (r - 1)
+    return Reinforcement(generator, p.generated_factor * decay * b / beside, b, seed, p.agreement_factor * decay)
 
 
 def parted(tensors: Mapping[str, NDArray[Any]], part: str) -> State:
@@ -321,10 +333,8 @@ class Device(Role):
             message = await self.receive("model", sender=self.parent)
             r = round_of(message)
             w, generator = (parted(message.tensors, part) for part in ("model", "generator"))
-            beside = p.batch_size if p.generated_weight == "batch" else max(self.learner.samples, 1)
             seed = int(self.learner.random("generated", r).integers(2**63))
-            reinforcement = Reinforcement(generator, p.generated_batch / beside, p.generated_batch, seed)
-            result = await train(self, w, r, p, reinforcement)
+            result = await train(self, w, r, p, reinforcement(p, generator, r, self.learner.samples, seed))
             t, more = divmod(r, p.inner_rounds)
             if not more:  # the last inner round of round t
                 self.report(round=t, scope="train", loss=result.loss)

@@ -19,7 +19,7 @@ from node.learning.errors import DataError, ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.models import Model, ModelPool, build
 from node.learning.partition import divide
-from node.learning.training import Learner, batches
+from node.learning.training import Learner, MiniBatch, batches
 
 PARAMS = LocalTraining(learning_rate=0.1, batch_size=32, epochs=2)
 
@@ -83,14 +83,21 @@ def test_one_step_by_hand(digits: Prepared) -> None:
 def test_an_extra_loss_is_added(digits: Prepared) -> None:
     one = learner(digits, model="mlp")
     start = one.get()
-    pull: Callable[[Model, torch.Tensor, torch.Tensor], torch.Tensor] = lambda model, x, y: 1.5 + 0 * x.sum()  # noqa: E731
+    pull: Callable[[Model, MiniBatch], torch.Tensor] = lambda model, batch: 1.5 + 0 * batch.logits.sum()  # noqa: E731
     plain, added = one.train(start, PARAMS, 1), one.train(start, PARAMS, 1, pull)
     assert added.loss == pytest.approx(plain.loss + 1.5, rel=1e-5)
     assert np.array_equal(added.weights["classifier.weight"], plain.weights["classifier.weight"])
 
 
 def seen(samples: int, params: LocalTraining) -> list[list[int]]:
-    return [batch.tolist() for batch in batches(samples, params, np.random.default_rng(0))]
+    return [chosen.tolist() for _, _, chosen in batches(samples, params, np.random.default_rng(0))]
+
+
+def test_batches_are_numbered_in_their_epoch() -> None:
+    """Five samples in batches of two: three batches an epoch; `steps` ends within the second."""
+    for params, last in ((LocalTraining(batch_size=2, epochs=2), 2), (LocalTraining(batch_size=2, steps=5), 1)):
+        numbers = [(epoch, place) for epoch, place, _ in batches(5, params, np.random.default_rng(0))]
+        assert numbers == [(0, 0), (0, 1), (0, 2), *((1, place) for place in range(last + 1))]
 
 
 def test_batches_cover_every_sample_once_an_epoch() -> None:

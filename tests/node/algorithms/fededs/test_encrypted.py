@@ -21,6 +21,7 @@ from node.algorithms.fededs.encrypted import (
 )
 from node.learning.datasets import Prepared
 from node.learning.models import Model, build
+from node.learning.training import MiniBatch
 
 
 def encrypted_set(samples: int, seed: int = 0) -> EncryptedSet:
@@ -99,13 +100,15 @@ def test_distillation_goes_through_its_lessons(digits: Prepared) -> None:
     lessons = (encrypted_set(5, 1), encrypted_set(5, 2))
     term = Distillation(lessons, 0.25, 2, "mean")
     none = torch.empty(0)
-    for lesson in lessons:
-        for start in (0, 2, 4):
+    for epoch, lesson in enumerate(lessons):
+        for place, start in enumerate((0, 2, 4)):
             images = to_input(torch.from_numpy(lesson.images[start : start + 2]), lesson.low, lesson.high)
             logits = through(model, torch.from_numpy(lesson.layer), images)
             outputs = torch.from_numpy(lesson.outputs[start : start + 2])
             expected = (outputs * (outputs / logits.softmax(1)).log()).sum(1).mean() / 4
-            assert term(model, none, none).item() == pytest.approx(expected.item(), rel=1e-3)
+            assert term(model, MiniBatch(none, none, none, epoch, place)).item() == pytest.approx(
+                expected.item(), rel=1e-3
+            )
 
 
 def test_statistics_of_encrypted_pictures_are_not_kept(digits: Prepared) -> None:

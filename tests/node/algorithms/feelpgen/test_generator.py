@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import weakref
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from node.algorithms.feelpgen.generator import (
+    CLASSIFIER,
     NOISE,
     TRAINED,
     Extraction,
@@ -16,6 +18,7 @@ from node.algorithms.feelpgen.generator import (
     alikeness,
     dimensions,
     distance,
+    ensemble_loss,
     extract,
     generate,
     new_generator,
@@ -24,8 +27,10 @@ from node.algorithms.feelpgen.generator import (
 from node.learning.aggregation import State
 from node.learning.errors import ModelError
 from node.learning.models import Model, build
+from node.learning.training import MiniBatch
 
 CLASSES, FEATURES, HIDDEN = 3, 4, 8
+NOTHING = MiniBatch(torch.zeros(2, FEATURES), torch.zeros(2).long(), torch.zeros(2, CLASSES))
 
 
 @pytest.fixture
@@ -177,8 +182,7 @@ def test_reinforcement_is_a_weighed_loss_of_the_classifier(generator: State) -> 
     """Equation 12 times its weight, with features that the same seed draws again; the extractor has no part in it."""
     model = model_of(head(1))
     term = Reinforcement(generator, weight=0.5, batch=6, seed=4)
-    x, y = torch.zeros(2, FEATURES), torch.zeros(2).long()
-    losses = [term(model, x, y) for _ in range(25)]  # more than are generated in one go
+    losses = [term(model, NOTHING) for _ in range(25)]  # more than are generated in one go
     assert len({loss.item() for loss in losses}) == 25
     again = Reinforcement(generator, weight=1.0, batch=6, seed=4)
     z, labels = next(again._batches)
@@ -188,10 +192,40 @@ def test_reinforcement_is_a_weighed_loss_of_the_classifier(generator: State) -> 
     assert gradient.abs().sum() > 0
 
 
+def test_agreement_is_the_divergence_from_the_output_for_generated_features(generator: State) -> None:
+    """FedGen's KL(p ‖ q) = Σ p log(p / q), the mean over the mini-batch; p, the output for features that are generated
+    for the samples' labels, is a constant. With equal outputs nothing is to be learned."""
+    model = model_of(head(1))
+    x = torch.randn(3, FEATURES, generator=torch.Generator().manual_seed(1))
+    y, weights = torch.tensor([0, 2, 2]), [model.get_parameter(name) for name in CLASSIFIER]
+    term, again = (Reinforcement(generator, weight=0.0, batch=6, seed=4, agreement=2.0) for _ in range(2))
+    loss = term(model, MiniBatch(x, y, model(x)))
+    z = again._features_of(y)
+    p, q = model.classifier(z).softmax(1).detach(), model(x).softmax(1)
+    by_hand = 2.0 * (p * (p / q).log()).sum(1).mean()
+    assert loss.item() == pytest.approx(by_hand.item(), rel=1e-4)
+    for found, expected in zip(torch.autograd.grad(loss, weights), torch.autograd.grad(by_hand, weights), strict=True):
+        assert torch.allclose(found, expected, atol=1e-6)
+    third = Reinforcement(generator, weight=0.0, batch=6, seed=4, agreement=2.0)
+    assert third(model, MiniBatch(x, y, model.classifier(z))).item() == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_teacher_is_the_mean_of_logits_or_of_probabilities() -> None:
+    """Two classifiers give label 0 the logits (z, 0) and (slope · z, 0), at z = ln 3. Slope −1: the mean logits are
+    (0, 0), the probabilities 3/4 and 1/4; both means say 1/2. Slope 0: the mean logits (ln √3, 0) say √3 / (1 + √3),
+    the probabilities 3/4 and 1/2 have the mean 5/8."""
+    z, y = torch.tensor([[math.log(3)]]), torch.tensor([0])
+    for slope, logits, probabilities in ((-1.0, 0.5, 0.5), (0.0, math.sqrt(3) / (1 + math.sqrt(3)), 5 / 8)):
+        weights, biases = torch.tensor([[[1.0], [0.0]], [[slope], [0.0]]]), torch.zeros(2, 2)
+        mean = weights.mean(0, keepdim=True), biases.mean(0, keepdim=True)
+        assert ensemble_loss(z, y, *mean).exp().item() == pytest.approx(1 / logits)
+        assert ensemble_loss(z, y, weights, biases).exp().item() == pytest.approx(1 / probabilities)
+
+
 def test_reinforcement_goes_with_the_last_who_has_it(generator: State) -> None:
     """Thousands are made in a run, each with its generator: they must not wait for the collector of cycles."""
     term = Reinforcement(generator, weight=1.0, batch=6, seed=4)
-    term(model_of(head(1)), torch.zeros(2, FEATURES), torch.zeros(2).long())
+    term(model_of(head(1)), NOTHING)
     known = weakref.ref(term)
     gc.disable()
     try:
@@ -211,7 +245,8 @@ def test_reinforcement_teaches_labels_that_a_client_has_not(generator: State) ->
         model, term = model_of(teacher), Reinforcement(taught, weight, batch=32, seed=4)
         for _ in range(400):
             y = torch.zeros(32).long()
-            loss = cross_entropy(model(own), y) + term(model, own, y)
+            logits = model(own)
+            loss = cross_entropy(logits, y) + term(model, MiniBatch(own, y, logits))
             for w, g in zip(model.parameters(), torch.autograd.grad(loss, list(model.parameters())), strict=True):
                 w.data.add_(g, alpha=-0.1)
         found[weight] = accuracy(taught, {name: values.copy() for name, values in model.views.items()})

@@ -196,14 +196,18 @@ def test_numbers_of_inner_rounds_do_not_meet_again() -> None:
 
 
 def test_profiles_set_defaults_and_what_is_given_wins() -> None:
-    paper, literal, fast = (read_parameters(FEELPGenPlus, {"profile": name}) for name in ("paper", "literal", "fast"))
-    assert paper == FEELPGenPlus()
+    fedgen, paper, literal, fast = (
+        read_parameters(FEELPGenPlus, {"profile": name}) for name in ("fedgen", "paper", "literal", "fast")
+    )
+    assert fedgen == FEELPGenPlus()
+    assert (fedgen.generated_factor, fedgen.agreement_factor, fedgen.factor_decay) == (10, 10, 0.98)
+    assert (paper.generated_factor, paper.agreement_factor, paper.factor_decay) == (1, 0, 1)
     assert (paper.steps, paper.inner_rounds, paper.refreshed, paper.aggregated) == (20, 5, 4, 5)
     assert (literal.aggregation, literal.likeness, literal.released) == ("literal", "literal", "basis")
     assert fast.steps is not None
     assert fast.steps * fast.inner_rounds < 100
     assert read_parameters(FEELPGen, {"profile": "fast", "steps": 7}).steps == 7
-    with pytest.raises(ValueError, match="'quick' is not paper or literal or fast"):
+    with pytest.raises(ValueError, match="'quick' is not fedgen or paper or literal or fast"):
         read_parameters(FEELPGen, {"profile": "quick"})
 
 
@@ -238,7 +242,8 @@ def test_two_inner_rounds_are_algorithm_1(digits: Prepared, tmp_path: Path) -> N
         updates = []
         for name in ("device-0-0", "device-0-1"):
             seed = int(learners[name].random("generated", r).integers(2**63))
-            updates.append(learners[name].train(w, p, r, Reinforcement(g, 8 / 16, 8, seed)))
+            a = 10 * 0.98 ** (r - 1)
+            updates.append(learners[name].train(w, p, r, Reinforcement(g, a * 8 / 16, 8, seed, a)))
         heads = [{name: update.weights[name] for name in CLASSIFIER} for update in updates]
         seed = int(learners["edge-0"].random("extraction", r).integers(2**63))
         g = extract(g, heads, extraction(p, r), seed)
@@ -465,7 +470,7 @@ def test_what_is_said_about_privacy(digits: Prepared, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [FEELPGenMinus, FEELPGen, FEELPGenPlus])
 def test_accuracy_floor(digits: Prepared, tmp_path: Path, kind: type[FEELPGenMinus]) -> None:
     values = MINUS if kind is FEELPGenMinus else QUICK
-    p = kind(**values | {"steps": 12, "momentum": 0.9, "participation": 1.0})
+    p = kind(**values | {"steps": 12, "learning_rate": 0.05, "participation": 1.0})
     run = silos(digits, tmp_path, [2, 2, 2], p, partition=IID(samples_per_client=200))
     assert all(run.journals[f"edge-{k}"].series("global")[3] > 0.85 for k in range(3))
     assert all(run.journals[f"edge-{k}"].series("own")[3] > 0.85 for k in range(3))

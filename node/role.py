@@ -163,6 +163,10 @@ class Role:
         messages = {peer: self._message(kind, own, round, fields) for peer, own in tensors.items()}
         await self._exchange.publish_each(kind, messages)
 
+    def withdraw(self, kind: str) -> None:
+        """Drop the standing message of a kind: peers that join from now on do not get it."""
+        self._exchange.withdraw(kind)
+
     async def gather(
         self, kind: str, peers: Iterable[str], *, round: int, quorum: float | None = None, deadline: float | None = None
     ) -> list[Message]:

@@ -1,8 +1,13 @@
-"""Common steps of algorithms: train, evaluate, average updates. All heavy work goes through `Role.compute`."""
+"""Common steps of algorithms: train, evaluate, average updates, join and part the tensors of messages.
+
+All heavy work goes through `Role.compute`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
 
 from node.learning.aggregation import State, weighted_mean, with_statistics_of
 from node.learning.local_training import LocalTraining
@@ -97,3 +102,13 @@ def round_of(message: Message) -> int:
     if message.round is None:
         raise ValueError(f"message {message.kind!r} of {message.sender} has no round")
     return message.round
+
+
+def parted(tensors: Mapping[str, NDArray[Any]], part: str) -> State:
+    """The tensors whose names begin with `part` and a slash, under their names without this prefix."""
+    return {name.removeprefix(f"{part}/"): each for name, each in tensors.items() if name.startswith(f"{part}/")}
+
+
+def joined(**parts: Mapping[str, NDArray[Any]]) -> State:
+    """Join parts into one state, with `part/` before each name. The inverse of `parted`."""
+    return {f"{part}/{name}": each for part, state in parts.items() for name, each in state.items()}

@@ -67,6 +67,16 @@ class Torchvision(ImageSize):
     architecture: str = word("resnet18", *BACKBONES)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ResNet(Parameters):
+    """width: the channels of the first stage; the others have 2, 4 and 8 times as many. initialisation of the
+    convolutions: `fixup`, whose blocks begin as their shortcuts; `kaiming`; or `torch`, torch's default, with which a
+    network without normalisation first stays at chance for some rounds."""
+
+    width: int = whole(64, low=1)
+    initialisation: str = word("fixup", "fixup", "kaiming", "torch")
+
+
 @dataclass(frozen=True)
 class Size:
     """The size of a model's state: the numbers of trained `parameters` (float32), float `buffers` and integer
@@ -151,15 +161,15 @@ def _fedfeat_cnn(shape: Shape, classes: int, _: Any) -> Size:
     return Size(parameters, features=features)
 
 
-def _resnet18(shape: Shape, classes: int, _: Any) -> Size:
+def _resnet18(shape: Shape, classes: int, params: ResNet) -> Size:
     if len(shape) != 3 or min(shape[1:]) < 8:
         raise ValueError(f"takes images of at least 8x8, not samples of shape {shape}")
-    total, inside = (shape[0] * 9 + 1) * 64, 64
-    for width in (64, 128, 256, 512):
+    total, inside = (shape[0] * 9 + 1) * params.width, params.width
+    for width in (params.width * growth for growth in (1, 2, 4, 8)):
         total += (inside * 9 + 1) * width + 3 * (width * 9 + 1) * width
         total += (inside + 1) * width if inside != width else 0  # the 1x1 shortcut of a stage that narrows
         inside = width
-    return Size(total + 513 * classes, features=512)
+    return Size(total + (inside + 1) * classes, features=inside)
 
 
 def _lenet(shape: Shape, classes: int, _: Any) -> Size:
@@ -226,9 +236,7 @@ MODELS: dict[str, ModelEntry] = {
             NoParameters,
             _fedfeat_cnn,
         ),
-        ModelEntry(
-            "resnet18", "ResNet-18 for small images, without batch normalisation (FedEDS)", NoParameters, _resnet18
-        ),
+        ModelEntry("resnet18", "ResNet-18 for small images, without batch normalisation (FedEDS)", ResNet, _resnet18),
         ModelEntry("lenet", "LeNet-5 (LeCun 1998): 84 features", NoParameters, _lenet),
         ModelEntry(
             "separable-cnn",

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from node.catalogue.datasets import Shape
-from node.catalogue.models import MODELS
+from node.catalogue.models import MODELS, ResNet
 from node.learning import zoo
 from node.learning.aggregation import State
 from node.learning.errors import ModelError
@@ -155,40 +155,53 @@ def fedfeat_cnn(shape: Shape, classes: int, _: Any) -> Model:
 class ResidualBlock(nn.Module):
     """y = ReLU(x + conv(ReLU(conv(x)))) with 3x3 convolutions; x through a 1x1 convolution if the shape changes.
 
-    Without normalisation the signal would grow with each block. The second convolution starts at zero. So the initial
-    network consists of its shortcuts and stays trainable (Zhang, Dauphin, Ma 2019, "Fixup").
+    Without normalisation the signal would grow with each block. With the `initialisation` "fixup" the second
+    convolution starts at zero. So the initial network consists of its shortcuts and stays trainable (Zhang, Dauphin, Ma
+    2019, "Fixup").
     """
 
-    def __init__(self, inside: int, width: int) -> None:
+    def __init__(self, inside: int, width: int, initialisation: str = "fixup") -> None:
         super().__init__()
         stride = 1 if inside == width else 2
         self.first = nn.Conv2d(inside, width, 3, stride=stride, padding=1)
         self.second = nn.Conv2d(width, width, 3, padding=1)
         self.shortcut = nn.Identity() if inside == width else nn.Conv2d(inside, width, 1, stride=stride)
-        nn.init.kaiming_normal_(self.first.weight, mode="fan_out", nonlinearity="relu")
-        nn.init.zeros_(self.second.weight)
-        for convolution in (self.first, self.second):
-            assert convolution.bias is not None
-            nn.init.zeros_(convolution.bias)
+        if initialisation == "fixup":
+            he_normal(self.first)
+            nn.init.zeros_(self.second.weight)
+            assert self.second.bias is not None
+            nn.init.zeros_(self.second.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         branch = self.second(torch.relu(self.first(x)))
         return torch.relu(self.shortcut(x) + branch)
 
 
-def resnet18(shape: Shape, classes: int, _: Any) -> Model:
+def he_normal(convolution: nn.Conv2d) -> None:
+    """Initialise a convolution before a ReLU as He 2015 does, with the variance of gradients kept; its bias is 0."""
+    nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
+    assert convolution.bias is not None
+    nn.init.zeros_(convolution.bias)
+
+
+def resnet18(shape: Shape, classes: int, params: ResNet) -> Model:
     """ResNet-18 (He 2016) for small images, without batch normalisation, as FedEDS uses it.
 
-    A 3x3 stem without pooling, four stages of two blocks with 64 to 512 channels, mean pooling to 512 features.
-    Convolutions have biases, since no normalisation has them.
+    A 3x3 stem without pooling, four stages of two blocks with 64 to 512 channels (1 to 8 times `width`), mean pooling
+    to 512 features. Convolutions have biases, since no normalisation has them.
     """
-    blocks, inside = [], 64
-    for width in (64, 128, 256, 512):
-        blocks += [ResidualBlock(inside, width), ResidualBlock(width, width)]
+    blocks, inside = [], params.width
+    for width in (params.width * growth for growth in (1, 2, 4, 8)):
+        blocks += [ResidualBlock(before, width, params.initialisation) for before in (inside, width)]
         inside = width
-    stem = nn.Conv2d(shape[0], 64, 3, padding=1)
+    stem = nn.Conv2d(shape[0], params.width, 3, padding=1)
     extractor = nn.Sequential(stem, nn.ReLU(), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    return Model(extractor, nn.Linear(512, classes))
+    model = Model(extractor, nn.Linear(inside, classes))
+    if params.initialisation == "kaiming":
+        for module in extractor.modules():
+            if isinstance(module, nn.Conv2d):
+                he_normal(module)
+    return model
 
 
 def tiny_resnet(shape: Shape, classes: int, _: Any) -> Model:

@@ -70,6 +70,10 @@ class Exchange:
         for peer in sorted(messages.keys() & self.membership.present):
             await self._transport.send([peer], messages[peer], replace=True)
 
+    def withdraw(self, kind: str) -> None:
+        """Drop the standing message of ``kind``."""
+        self._standing.pop(kind, None)
+
     async def gather(
         self, kind: str, peers: Iterable[str], round: int, quorum: float | None = None, deadline: float | None = None
     ) -> list[Message]:

@@ -551,6 +551,32 @@ def test_each_peer_can_be_given_tensors_of_its_own_at_once_or_when_it_comes() ->
     run(work)
 
 
+def test_a_withdrawn_message_does_not_go_to_who_comes_later() -> None:
+    class Publisher(Role):
+        async def run(self) -> None:
+            await self.publish(DEVICES[:2], "layer")
+            await self.publish(DEVICES[:2], "model", round=1)
+            self.withdraw("layer")
+            await self.gather("update", ["device-1"], round=1)
+
+    class Reader(Role):
+        async def run(self) -> None:
+            self.got = [(await self.receive("layer", "model")).kind]
+            if self.name == "device-0":
+                self.got.append((await self.receive("layer", "model")).kind)
+            await self.send("cloud", "update", round=1)
+
+    async def work(world: World) -> None:
+        here: Any = world.start(world.role(Reader, "device-0"))
+        world.start(world.role(Publisher, "cloud"))
+        await asyncio.sleep(10)
+        late: Any = world.start(world.role(Reader, "device-1"))
+        await world.over("cloud", "device-0", "device-1")
+        assert (here.got, late.got) == (["layer", "model"], ["model"])
+
+    run(work)
+
+
 def test_told_to_stop_a_role_ends_wherever_it_waits() -> None:
     class Waiter(Role):
         async def run(self) -> None:

@@ -1,7 +1,8 @@
 """FedEDS' encrypted sets: their content, their parts in messages, and how a model learns from them.
 
 The owner's frozen *stochastic layer* is put between a model's extractor and its classifier. It is a random matrix that
-transforms the features. A node that has the layer can learn through it from the pictures encrypted against it.
+transforms the features, or noise that is added to them at each pass. A node that has the layer can learn through it
+from the pictures encrypted against it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -80,15 +82,40 @@ class Incoming:
         return EncryptedSet(images, outputs, self.layer, self.low, self.high)
 
 
-def stochastic_layer(features: int, seed: int) -> Floats:
-    """θ^l: a (d, d) matrix of independent N(0, 1/d), which keeps the length of features on average."""
+def stochastic_layer(features: int, seed: int, kind: str) -> Floats:
+    """The (d, d) matrix θ^l of a kind of layer. R has independent N(0, 1/d), which keep the length of features on
+    average. `gauss`: R; `near-identity`: I + R/2; `noise` and `none`: I."""
+    identity: Floats = np.eye(features, dtype=np.float32)
+    if kind in ("noise", "none"):
+        return identity
     matrix = np.random.default_rng(seed).standard_normal((features, features)) / math.sqrt(features)
-    return matrix.astype(np.float32)
+    r: Floats = matrix.astype(np.float32)
+    return r if kind == "gauss" else identity + r / np.float32(2)
 
 
-def through(model: Model, layer: Tensor, x: Tensor) -> Tensor:
+class FeatureNoise:
+    """Adds fresh Gaussian noise to features, which has the standard deviation of the features of the batch."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = torch.Generator().manual_seed(seed)
+
+    def __call__(self, features: Tensor) -> Tensor:
+        sigma = features.detach().std(correction=0)
+        return features + sigma * torch.randn(features.shape, generator=self._random)
+
+
+def through(model: Model, layer: Tensor, x: Tensor, noise: FeatureNoise | None = None) -> Tensor:
     """f(x; θ^g, θ^c, θ^l): logits with the stochastic layer between extractor and classifier."""
-    return cast(Tensor, model.classifier(model.extractor(x) @ layer.T))
+    features = model.extractor(x) @ layer.T
+    return cast(Tensor, model.classifier(features if noise is None else noise(features)))
+
+
+def resemblance(x: Tensor, images: Tensor) -> float:
+    """How much of the pictures `x` (N, *shape) is left in `images`, the pictures as sent: the median over the samples
+    of the absolute correlation over a picture's values, from 0 to 1. A picture of one value everywhere counts as 0."""
+    a, b = (each.flatten(1) - each.flatten(1).mean(1, keepdim=True) for each in (x, images))
+    correlation = (a * b).sum(1) / (a.norm(dim=1) * b.norm(dim=1)).clamp_min(1e-9)
+    return float(correlation.abs().median())
 
 
 def to_bytes(x: Floats) -> tuple[NDArray[np.uint8], float, float]:
@@ -117,6 +144,7 @@ class Distillation:
     lambda_dis: float
     batch_size: int
     reduction: str
+    noise_seed: int | None = None  # of the layer `noise`
 
     def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
         lesson, start = self.lessons[batch.epoch], batch.place * self.batch_size
@@ -125,8 +153,12 @@ class Distillation:
             torch.tensor(each) for each in (lesson.images[taken], lesson.outputs[taken], lesson.layer)
         )
         with unrecorded(model):
-            logits = through(model, layer, to_input(images, lesson.low, lesson.high))
+            logits = through(model, layer, to_input(images, lesson.low, lesson.high), self._noise)
         return self.lambda_dis * knowledge_loss(outputs, logits, self.reduction)
+
+    @cached_property
+    def _noise(self) -> FeatureNoise | None:
+        return None if self.noise_seed is None else FeatureNoise(self.noise_seed)
 
 
 @contextlib.contextmanager

@@ -10,11 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
-from node.algorithms.fededs.encrypted import EncryptedSet, Floats, through, to_bytes, to_input
+from node.algorithms.fededs.encrypted import (
+    EncryptedSet,
+    FeatureNoise,
+    Floats,
+    resemblance,
+    through,
+    to_bytes,
+    to_input,
+)
 from node.algorithms.fededs.parameters import FedEDS
 from node.catalogue.datasets import Shape
 from node.learning.aggregation import State
@@ -86,18 +95,26 @@ def encrypt(learner: Learner, theta: State, layer: Floats, params: FedEDS) -> En
     x, y = learner.train_data
     random = learner.random("encryptor", 0)
     g = unet(learner.data.shape, params.encryptor_width, int(random.integers(2**63)))
+    noise = FeatureNoise(int(random.integers(2**63))) if params.layer == "noise" else None
     training = params.training(params.encryptor_epochs, params.encryptor_learning_rate)
     step = _optimizer(list(g.train().parameters()), params.encryptor_optimizer, training)
     for _, _, batch in batches(learner.samples, training, random):
-        step(cross_entropy(through(model, turn, g(learner.normalise(x[batch]))), y[batch]))
+        step(cross_entropy(through(model, turn, g(learner.normalise(x[batch])), noise), y[batch]))
     g.eval()
     with torch.inference_mode():
         chunks = [g(learner.normalise(chunk)) for chunk in torch.split(x, EVALUATION_BATCH)]
         floats: Floats = torch.cat(chunks).numpy()
         images, low, high = to_bytes(floats) if params.images == "uint8" else (floats, 0.0, 0.0)
         travelled = torch.split(torch.from_numpy(images), EVALUATION_BATCH)
-        outputs = [through(model, turn, to_input(chunk, low, high)).softmax(1) for chunk in travelled]
+        outputs = [through(model, turn, to_input(chunk, low, high), noise).softmax(1) for chunk in travelled]
     return EncryptedSet(images, torch.cat(outputs).numpy(), layer, low, high)
+
+
+def recognised(learner: Learner, made: EncryptedSet) -> tuple[float, float]:
+    """The share of the node's samples whose label is the largest output, and the resemblance of the pictures sent."""
+    x, y = learner.train_data
+    images = to_input(torch.from_numpy(made.images), made.low, made.high)
+    return float(np.mean(made.outputs.argmax(1) == y.numpy())), resemblance(learner.normalise(x), images)
 
 
 def worth(learner: Learner, width: int) -> float:

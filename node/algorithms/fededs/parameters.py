@@ -21,8 +21,9 @@ class FedEDS(LocalTraining):
     until round turn_start T_α, `epochs` (E_min) from round turn_end T_β. exchange (S2) of encrypted sets, whose weight
     λ_dis falls at the rate m until it is below epsilon ε; distillation: their loss is the `mean` or `sum` over samples;
     images are sent as `uint8` or `float32`. The encryptor has encryptor_width channels and is trained for
-    encryptor_epochs E_g passes against a model that was trained for model_epochs E_c passes. layer: false leaves out
-    the stochastic layer. normalisation of base fednova: by `steps`, or as in `algorithm-4`. Local training as in the
+    encryptor_epochs E_g passes against a model that was trained for model_epochs E_c passes. restore: false begins
+    round 1 from that model instead of θ_0. layer θ^l: a random matrix, `gauss` or `near-identity`; fresh `noise` at
+    each pass; or `none`. normalisation of base fednova: by `steps`, or as in `algorithm-4`. Local training as in the
     paper's experiments.
     """
 
@@ -42,7 +43,8 @@ class FedEDS(LocalTraining):
     epsilon: float = number(0.01, low=0, high=0.5)
     distillation: str = word("mean", "mean", "sum")
     images: str = word("uint8", "uint8", "float32")
-    layer: bool = flag(True)
+    layer: str = word("gauss", "gauss", "near-identity", "noise", "none")
+    restore: bool = flag(True)
     model_epochs: int = whole(5, low=1)
     encryptor_epochs: int = whole(20, low=1)
     encryptor_width: int = whole(64, low=1)
@@ -64,6 +66,9 @@ class FedEDS(LocalTraining):
             raise ValueError(f"epochs_max: {self.epochs_max} is below epochs, {self.epochs}: annealing goes down")
         if self.annealing and self.turn_end <= self.turn_start:
             raise ValueError(f"turn_end: round {self.turn_end} is not after turn_start, round {self.turn_start}")
+
+        if not self.restore and not self.exchange:
+            raise ValueError("restore: false goes with exchange, which trains the model that round 1 begins from")
 
     @property
     def most_epochs(self) -> int:

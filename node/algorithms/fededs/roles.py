@@ -20,15 +20,22 @@ after another. So after a break only missing parts are sent, and late edges are 
 present edges have made their sets, or the scenario's deadline after the first edge has. An edge trains when it has the
 sets of all present neighbours, or has waited for them until the deadline.
 
-Departures: equation 6's factor |D|/|D| is read as a mean over samples, and KL as KL(peer's output ‖ own output).
-FedNova counts optimizer steps and takes its own average. Algorithm 4 counts epochs, weights clients equally and steps
-in the wrong direction (`normalisation: algorithm-4`, `distillation: sum`; profile `literal` has both). The encryptor
-learns with AdamW, as section VI-A3 says first, not SGD. D_k^F holds the model's outputs on the pictures as sent, that
-is rounded to bytes. An epoch sees |D_k| samples of D_i^F in random order, and repeats them if there are fewer. Batch
-normalisation, which the paper's model does not have, keeps no statistics of encrypted pictures. An edge without any
-peer's set trains with λ_c = 1. θ_0 is the run's first model. Every node can make it, so it is sent once, in round 1.
-An edge that joins after the first round has begun learns from the others' sets and makes none. A set that arrives later
-is used from the next round on.
+Departures (profile `literal` takes equation 6, Algorithm 4 and SGD as printed):
+- Equation 6's factor |D|/|D| is read as a mean over samples (`distillation: sum` has none), and KL as KL(peer's output
+  ‖ own output).
+- FedNova counts optimizer steps and takes its own average. Algorithm 4 counts epochs, weights clients equally and steps
+  in the wrong direction (`normalisation: algorithm-4`).
+- The encryptor learns with AdamW, as section VI-A3 says first, not SGD.
+- The paper does not give θ^l. The caption of its Fig. 2 says that the layer adds noise to features that remain
+  consistent. `layer` has four readings.
+- E_c is not given. Algorithm 1 restores θ_0 (line 9); `restore: false` does not.
+- D_k^F holds the model's outputs on the pictures as sent, that is rounded to bytes.
+- An epoch sees |D_k| samples of D_i^F in random order, and repeats them if there are fewer.
+- Batch normalisation, which the paper's model does not have, keeps no statistics of encrypted pictures.
+- An edge without any peer's set trains with λ_c = 1.
+- θ_0 is the run's first model. Every node can make it, so it is sent once, in round 1.
+- An edge that joins after the first round has begun learns from the others' sets and makes none. A set that arrives
+  later is used from the next round on.
 """
 
 from __future__ import annotations
@@ -42,7 +49,7 @@ import torch
 from torch import Tensor
 
 from node.algorithms import fednova
-from node.algorithms.common import average, evaluate, round_of, with_samples
+from node.algorithms.common import average, evaluate, joined, parted, round_of, with_samples
 from node.algorithms.fededs.encrypted import (
     NOTHING,
     Distillation,
@@ -52,7 +59,7 @@ from node.algorithms.fededs.encrypted import (
     Part,
     stochastic_layer,
 )
-from node.algorithms.fededs.encryptor import encrypt, worth
+from node.algorithms.fededs.encryptor import encrypt, recognised, worth
 from node.algorithms.fededs.parameters import FedEDS
 from node.algorithms.fedprox import ProximalTerm
 from node.errors import NodeError
@@ -108,14 +115,14 @@ class Cloud(fednova.Cloud):
             await self.publish_each("layer", {edge: {"layer": self.layer(edge)} for edge in self.children})
             first = await self.receive("ready")
             await self.gather("ready", set(self.children) - {first.sender}, round=0, quorum=0)
-            await self.publish_each("layer", {})  # edges that join from now on make no set
+            self.withdraw("layer")  # edges that join from now on make no set
         await super().run()
 
     def layer(self, edge: str) -> Floats:
-        """θ^l of an edge. The identity matrix if the layer is switched off."""
+        """The matrix θ^l of an edge."""
         features = self.learner.initial()["classifier.weight"].shape[1]
         seed = self.shared_seed(f"stochastic layer of {edge}")
-        return stochastic_layer(features, seed) if self.params.layer else np.eye(features, dtype=np.float32)
+        return stochastic_layer(features, seed, self.params.layer)
 
     async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
         if self.params.base != "fednova":
@@ -129,6 +136,8 @@ class Cloud(fednova.Cloud):
 
 class Edge(Role):
     """Shares an encrypted set with its neighbours, then trains on its own data and learns from their sets."""
+
+    theta_k: State | None = None  # the model of Algorithm 1, if round 1 begins from it
 
     async def run(self) -> None:
         if not self.params.exchange:
@@ -168,12 +177,14 @@ class Edge(Role):
             self.sets.clear()  # they are not used any more
         terms: list[ExtraLoss] = [ProximalTerm(w, p.mu)] if p.base == "fedprox" else []
         if lessons:
-            terms.append(Distillation(lessons, lambda_dis, p.batch_size, p.distillation))
+            noise = int(self.learner.random("layer noise", t).integers(2**63)) if p.layer == "noise" else None
+            terms.append(Distillation(lessons, lambda_dis, p.batch_size, p.distillation, noise))
         extra = Sum(tuple(terms)) if len(terms) > 1 else next(iter(terms), None)
         training = p.training(epochs)
         samples = self.learner.work(training) + sum(len(lesson) for lesson in lessons)
+        start = self.theta_k if t == 1 and self.theta_k is not None else w
         result: TrainResult = await self.compute(
-            self.learner.train, w, training, t, extra, lambda_c if lessons else 1.0, samples=samples, mode="train"
+            self.learner.train, start, training, t, extra, lambda_c if lessons else 1.0, samples=samples, mode="train"
         )
         return result
 
@@ -194,6 +205,7 @@ class Edge(Role):
         """Algorithm 1, and the exchange. Returns the model message of a round if the rounds began without this edge."""
         if self.restored is not None:
             tensors, ends = self.restored.tensors, self.restored.fields
+            self.theta_k = parted(tensors, "model") or None
             await self.offer(EncryptedSet(tensors["images"], tensors["outputs"], tensors["layer"], **ends))
             return None
         first = await self.receive("layer", "model", sender=self.parent)
@@ -217,10 +229,11 @@ class Edge(Role):
         made: EncryptedSet = await self.compute(
             self.learner.apply, encrypt, theta_k.weights, layer, p, samples=round(samples * p.encryptor_epochs * each)
         )
-        right = made.outputs.argmax(1) == self.learner.train_data[1].numpy()
-        self.note("encrypted", round=0, samples=samples, accuracy=float(right.mean()))
+        accuracy, correlation = await self.compute(self.learner.apply, recognised, made, mode="other")
+        self.note("encrypted", round=0, samples=samples, accuracy=accuracy, resemblance=correlation)
+        self.theta_k = None if p.restore else theta_k.weights
         tensors = {"images": made.images, "outputs": made.outputs, "layer": made.layer}
-        await self.checkpoint(0, tensors, low=made.low, high=made.high)
+        await self.checkpoint(0, tensors | joined(model=self.theta_k or {}), low=made.low, high=made.high)
         return made
 
     async def offer(self, made: EncryptedSet) -> None:

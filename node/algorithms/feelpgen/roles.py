@@ -44,7 +44,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from node.algorithms.common import average, drawn, evaluate, participants, round_of, train, with_samples
+from node.algorithms.common import (
+    average,
+    drawn,
+    evaluate,
+    joined,
+    parted,
+    participants,
+    round_of,
+    train,
+    with_samples,
+)
 from node.algorithms.feelpgen.generator import (
     CLASSIFIER,
     Extraction,
@@ -178,16 +188,6 @@ def reinforcement(p: FEELPGenMinus, generator: State, r: int, samples: int, seed
     beside = p.batch_size if p.generated_weight == "batch" else max(samples, 1)
     decay = p.factor_decay ** (r - 1)
     return Reinforcement(generator, p.generated_factor * decay * b / beside, b, seed, p.agreement_factor * decay)
-
-
-def parted(tensors: Mapping[str, NDArray[Any]], part: str) -> State:
-    """The tensors whose names begin with `part` and a slash, under their names without this prefix."""
-    return {name.removeprefix(f"{part}/"): each for name, each in tensors.items() if name.startswith(f"{part}/")}
-
-
-def joined(**parts: Mapping[str, NDArray[Any]]) -> State:
-    """Join parts into one state, with `part/` before each name. The inverse of `parted`."""
-    return {f"{part}/{name}": each for part, state in parts.items() for name, each in state.items()}
 
 
 class Edge(Role):

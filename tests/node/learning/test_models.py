@@ -98,7 +98,23 @@ def test_resnet_without_normalisation_starts_calm() -> None:
     assert logits.abs().max() < 3
 
 
-def test_a_workshop_has_a_model_for_each_thread_and_remembers_the_beginning() -> None:
+def test_resnet_by_width_and_initialisation() -> None:
+    """A narrow one has the topology of the wide one. A block of `fixup` ends in zeros, those of the others do not; He's
+    variance is 2 / (9 · 16) for a 3x3 convolution to 16 channels, torch's 1 / (3 · 9 · inputs)."""
+    found = {}
+    for name in ("fixup", "kaiming", "torch"):
+        params = {"width": 8, "initialisation": name}
+        model = build("resnet18", (1, 28, 28), 10, 0, params)
+        assert sum(each.numel() for each in model.parameters()) == MODELS["resnet18"].parameters(
+            (1, 28, 28), 10, params
+        )
+        found[name] = model.views["extractor.4.second.weight"].var()  # 16 channels, from 16
+    assert found["fixup"] == 0
+    assert found["kaiming"] == pytest.approx(2 / (9 * 16), rel=0.1)
+    assert found["torch"] == pytest.approx(1 / (3 * 9 * 16), rel=0.1)
+
+
+def test_a_pool_has_a_model_for_each_thread_and_remembers_the_beginning() -> None:
     model_pool = ModelPool(lambda: build("mlp", (1, 8, 8), 10, seed=3))
     mine = model_pool.model
     assert model_pool.model is mine

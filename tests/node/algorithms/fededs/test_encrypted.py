@@ -11,8 +11,10 @@ from node.algorithms.fededs.encrypted import (
     NOTHING,
     Distillation,
     EncryptedSet,
+    FeatureNoise,
     Incoming,
     knowledge_loss,
+    resemblance,
     stochastic_layer,
     through,
     to_bytes,
@@ -28,7 +30,7 @@ def encrypted_set(samples: int, seed: int = 0) -> EncryptedSet:
     random = np.random.default_rng(seed)
     images = random.integers(0, 256, (samples, 1, 8, 8), np.uint8)
     outputs = random.dirichlet(np.ones(10), samples).astype(np.float32)
-    return EncryptedSet(images, outputs, stochastic_layer(32, seed), -1.0, 2.0)
+    return EncryptedSet(images, outputs, stochastic_layer(32, seed, "gauss"), -1.0, 2.0)
 
 
 def test_knowledge_loss_by_hand() -> None:
@@ -40,12 +42,41 @@ def test_knowledge_loss_by_hand() -> None:
 
 
 def test_the_layer_keeps_lengths_and_depends_on_the_seed() -> None:
-    layer = stochastic_layer(512, 3)
-    assert np.array_equal(layer, stochastic_layer(512, 3))
-    assert not np.array_equal(layer, stochastic_layer(512, 4))
+    layer = stochastic_layer(512, 3, "gauss")
+    assert np.array_equal(layer, stochastic_layer(512, 3, "gauss"))
+    assert not np.array_equal(layer, stochastic_layer(512, 4, "gauss"))
     assert layer.var() == pytest.approx(1 / 512, rel=0.02)
     features = np.ones(512)
     assert np.linalg.norm(layer @ features) == pytest.approx(np.linalg.norm(features), rel=0.1)
+
+
+def test_layers_of_the_other_kinds() -> None:
+    """I + R/2 has the mean 1 and the variance 1/(4d) on its diagonal; without a layer, and with noise, it is I."""
+    near = stochastic_layer(512, 3, "near-identity")
+    assert np.diag(near).mean() == pytest.approx(1, abs=0.01)
+    assert (near - np.eye(512)).var() == pytest.approx(1 / 4 / 512, rel=0.02)
+    for kind in ("noise", "none"):
+        assert np.array_equal(stochastic_layer(512, 3, kind), np.eye(512))
+
+
+def test_noise_is_fresh_and_as_large_as_the_features() -> None:
+    """Features of standard deviation 3: what is added has it too, and is uncorrelated with what is added next."""
+    features = 3 * torch.randn(64, 512, generator=torch.Generator().manual_seed(0))
+    noise, again = FeatureNoise(5), FeatureNoise(5)
+    first, second = noise(features) - features, noise(features) - features
+    assert first.std().item() == pytest.approx(3, rel=0.02)
+    assert abs(torch.corrcoef(torch.stack([first.flatten(), second.flatten()]))[0, 1].item()) < 0.02
+    assert torch.equal(again(features) - features, first)
+
+
+def test_resemblance_by_hand() -> None:
+    """Correlations 1, −1 (a negative shows as much) and, for values (0, 1, 2, 3) and (1, 0, 1, 0), −1/√5; the median of
+    their absolute values is 1. A picture of one value shows nothing."""
+    x = torch.tensor([[0.0, 1, 2, 3]] * 3).reshape(3, 1, 2, 2)
+    sent = torch.tensor([[5.0, 7, 9, 11], [3, 2, 1, 0], [1, 0, 1, 0]]).reshape(3, 1, 2, 2)
+    assert resemblance(x, sent) == pytest.approx(1)
+    assert resemblance(x[2:], sent[2:]) == pytest.approx(1 / math.sqrt(5))
+    assert resemblance(x[:1], torch.ones(1, 1, 2, 2)) == 0
 
 
 def test_through_the_layer_by_hand() -> None:

@@ -135,6 +135,7 @@ def test_profiles_give_defaults_and_explicit_parameters_win() -> None:
         ({"epochs": 6}, "epochs_max: 5 is below epochs, 6"),
         ({"turn_start": 3}, "turn_end: round 3 is not after turn_start, round 3"),
         ({"steps": 5}, "steps: 5 counts steps"),
+        ({"restore": False, "exchange": False}, "restore: false goes with exchange"),
         ({"optimizer": "adam", "momentum": 0.0}, "optimizer: adam is not supported by fededs"),
     ],
 )
@@ -217,6 +218,18 @@ def test_a_crash_of_an_edge_changes_nothing(digits: Prepared, tmp_path: Path, at
     assert same(calm.state("cloud"), crash.state("cloud"))
     assert len(crash.journals["edge-1"].rounds("encrypted")) == 1
     assert exchanged(crash, "edge-0") == {"sets": 2, "missing": []}
+
+
+def test_round_1_begins_where_it_is_told_to(digits: Prepared, tmp_path: Path) -> None:
+    """From θ_0, or from the model that was trained to make the set. A crash between the two changes nothing."""
+    params = replace(SMALL, model_epochs=20, annealing=False)
+    anew = mesh(digits, tmp_path / "anew", params, rounds=1).run()
+    params = replace(params, restore=False)
+    on = mesh(digits, tmp_path / "on", params, rounds=1).run()
+    for edge in ("edge-0", "edge-1", "edge-2"):
+        assert on.journals[edge].series("train", "loss")[1] < 0.7 * anew.journals[edge].series("train", "loss")[1]
+    crash = mesh(digits, tmp_path / "crash", params, rounds=1, crash={"edge-1": (0.5, 1.0)}).run()
+    assert same(on.state("cloud"), crash.state("cloud"))
 
 
 def test_a_crash_of_the_cloud_changes_nothing(digits: Prepared, tmp_path: Path) -> None:

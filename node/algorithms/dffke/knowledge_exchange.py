@@ -7,7 +7,7 @@ decoders and embeddings; the pictures are made again for each review.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
@@ -26,7 +26,7 @@ from node.learning.optimizers import Adam
 from node.learning.training import Learner
 
 Taught = tuple[Tensor, Tensor]
-"""Pictures (n, channels, height, width) and their owners' logits (n, classes)."""
+"""Pictures (n, channels, height, width) with their owners' logits (n, classes) or, if private, their labels (n,)."""
 
 NOTHING: Taught = torch.empty(0), torch.empty(0)
 
@@ -105,7 +105,8 @@ def teach(learner: Learner, state: State, transfers: Sequence[Transfer], params:
         made = _made(learner, transfer, params)
         lowest, highest = float(made.min()), float(made.max())
         changed = lambda: _in_batches(model, with_another_pixel(made, lowest, highest, random))  # noqa: E731, B023
-        released.append(release(_in_batches(model, made), changed, params, learner.samples, random))
+        noising = params.noising_of_logits()
+        released.append(release(_in_batches(model, made), changed, noising, learner.samples, random))
     return released
 
 
@@ -118,7 +119,8 @@ def exchange(
 
 def learn(learner: Learner, state: State, current: Taught, past: Taught, params: DFFKE, seed: int) -> Exchanged:
     """Train in ``exchange_epochs`` passes. Every step of Adam on current pictures, min KL[Ŷ_i ‖ f(D̂_i; θ_k)], is
-    followed by a step on past pictures, min KL[Ŷ_i ‖ f(B_i; θ_k)].
+    followed by a step on past pictures, min KL[Ŷ_i ‖ f(B_i; θ_k)], and by ``private_steps`` steps on the client's own
+    data, min CE(f(X_k; θ_k), Y_k).
 
     Pictures of all owners are shuffled together. Past mini-batches repeat until each current one has had one.
     """
@@ -128,6 +130,7 @@ def learn(learner: Learner, state: State, current: Taught, past: Taught, params:
     model.train() if params.exchange_statistics == "batch" else model.eval()
     step = Adam(list(model.parameters()), params.learning_rate)
     losses, review_losses = [], []
+    own, own_steps = _private_batches(learner, params), params.private_steps if learner.samples else 0
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for _ in range(params.exchange_epochs):
@@ -139,7 +142,17 @@ def learn(learner: Learner, state: State, current: Taught, past: Taught, params:
                 for review in islice(reviewed, 1):
                     loss = divergence(past_y[review], model(past_x[review]), params.divergence)
                     review_losses.append(_take(step, loss))
+                for pictures, labels in islice(own, own_steps):
+                    step(cross_entropy(model(pictures), labels))
     return Exchanged(learner.get(), _mean(losses), _mean(review_losses))
+
+
+def _private_batches(learner: Learner, params: DFFKE) -> Iterator[Taught]:
+    """Yield mini-batches of the client's own data without end, in passes of random order."""
+    x, y = learner.train_data
+    while True:
+        for batch in torch.split(torch.randperm(len(y)), params.batch_size):
+            yield learner.normalise(x[batch]), y[batch]
 
 
 def divergence(teacher: Tensor, student: Tensor, direction: str) -> Tensor:

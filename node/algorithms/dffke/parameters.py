@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from node.learning.local_training import LABEL_BYTES, LocalTraining
@@ -17,13 +17,18 @@ class DFFKE(LocalTraining):
     All training is by Adam with learning_rate and batch_size. Local training lasts until train_accuracy τ, for at most
     first_epochs in a client's first round and `epochs` later. embeddings: the most samples whose embeddings a client
     shares; dimension and width of the decoder; docking_epochs T_Tran, decoder_epochs T_Dec, exchange_epochs T_FKE (0:
-    no exchange, local training only). memory_rounds R: past rounds that are reviewed. divergence: `teacher` KL(teacher
-    ‖ student), `student` KL(student ‖ teacher). exchange_statistics: in the exchange, batch normalisation uses the
-    statistics of each `batch` and updates the running ones, or uses the `running` ones unchanged. privacy of embeddings
-    and logits: `none`, `clip` (rows clipped to clip_norm) or `empirical`, at epsilon ε and delta δ (nothing: 1 / the
-    client's samples). inversion: the number of pictures of each client that an attack reconstructs from its embeddings
-    after the last round and the report shows with the private ones (0: no attack). The attack's model learns from
-    inversion_samples test pictures in inversion_epochs passes.
+    no exchange, local training only). private_steps: steps on a client's own data after each step of the exchange.
+    memory_rounds R: past rounds that are reviewed. divergence: `teacher` KL(teacher ‖ student), `student` KL(student ‖
+    teacher). exchange_statistics: in the exchange, batch normalisation uses the statistics of each `batch` and updates
+    the running ones, or uses the `running` ones unchanged.
+
+    privacy of embeddings and logits: `none`, `clip` (rows clipped to clip_norm) or `empirical`, at epsilon ε and delta
+    δ (nothing: 1 / the client's samples). logits_clip_norm: the norm for logits (nothing: clip_norm). noised: `both`,
+    or `embeddings` alone, as in Algorithm 1.
+
+    inversion: the number of pictures of each client that an attack reconstructs from its embeddings after the last
+    round and the report shows with the private ones (0: no attack). The attack's model learns from inversion_samples
+    test pictures in inversion_epochs passes.
     """
 
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -57,6 +62,7 @@ class DFFKE(LocalTraining):
     docking_epochs: int = whole(100, low=1)
     decoder_epochs: int = whole(6, low=1)
     exchange_epochs: int = whole(4, low=0)
+    private_steps: int = whole(0, low=0)
     exchange_statistics: str = word("batch", "batch", "running")
     memory_rounds: int = whole(50, low=0)
     divergence: str = word("teacher", "teacher", "student")
@@ -64,6 +70,8 @@ class DFFKE(LocalTraining):
     epsilon: float = number(1.0, low=0, above=True, high=1)
     delta: float | None = number(None, low=0, above=True, high=1, below=True, none=True)
     clip_norm: float = number(1.0, low=0, above=True)
+    logits_clip_norm: float | None = number(None, low=0, above=True, none=True)
+    noised: str = word("both", "both", "embeddings")
     inversion: int = whole(0, low=0)
     inversion_samples: int = whole(10_000, low=1)
     inversion_epochs: int = whole(20, low=1)
@@ -78,6 +86,11 @@ class DFFKE(LocalTraining):
             )
         if self.weight_decay:
             raise ValueError(f"weight_decay: {self.weight_decay} has no effect here: leave it out")
+
+    def noising_of_logits(self) -> DFFKE:
+        """These parameters, with the privacy that applies to logits."""
+        norm = self.clip_norm if self.logits_clip_norm is None else self.logits_clip_norm
+        return replace(self, clip_norm=norm, privacy="none" if self.noised == "embeddings" else self.privacy)
 
     @property
     def most_epochs(self) -> int:

@@ -18,14 +18,19 @@ pictures; Ŷ_k = f(D̂_k; θ_k) the owner's logits on them; B_k^t a sample of th
 The coordinator is the cloud. Clients are edges that hold data and reach each other. `exchange_epochs: 0` is local
 training only: then only accuracies leave a client.
 
-Departures: KL is that of equation 8; (13) prints the reverse (`divergence`). Mini-batches mix all owners; (12) to (14)
-sum over them. The first Dec and docking layers are random, later ones continue from the previous round. A client shares
-`embeddings` random samples a round (750 fits the paper's 14.7 MB). τ is measured on mini-batches as they are trained.
-With `participation` below 1, clients that are not asked still take Dec and {Ẽ_k} into their memories. A client that
-drops out misses the phases meanwhile and takes part in the next one. A client that comes back and has not shared its
-model learns from the others. A restarted client keeps its model and begins with an empty memory. A restarted
-coordinator begins the round again, or the next one if the exchange has begun. It holds the clients' models while it
-trains, and none between rounds, unless `gathering.late` makes it keep late ones.
+Departures:
+- KL is that of equation 8; (13) prints the reverse (`divergence`). Mini-batches mix all owners; (12) to (14) sum over
+  them.
+- Equation 13 learns from the pictures of others alone, so a client forgets its own labels meanwhile. `private_steps`
+  adds steps on its own data.
+- The first Dec and docking layers are random, later ones continue from the previous round.
+- A client shares `embeddings` random samples a round (750 fits the paper's 14.7 MB). τ is measured on mini-batches as
+  they are trained.
+- With `participation` below 1, clients that are not asked still take Dec and {Ẽ_k} into their memories.
+- A client that drops out misses the phases meanwhile and takes part in the next one. A client that comes back and has
+  not shared its model learns from the others. A restarted client keeps its model and begins with an empty memory.
+- A restarted coordinator begins the round again, or the next one if the exchange has begun. It holds the clients'
+  models while it trains, and none between rounds, unless `gathering.late` makes it keep late ones.
 
 `inversion` adds the attack of appendix C by a curious coordinator. It keeps the clients' last shared knowledge and
 attacks it after all rounds (`node.algorithms.dffke.inversion`). Each client gets its own reconstructions back, and
@@ -39,11 +44,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from node.algorithms.common import participants, round_of
+from node.algorithms.dffke.cost import Cost
 from node.algorithms.dffke.docking import Docked, Embeddings, Labels, dock
-from node.algorithms.dffke.embedding_decoder import ClientModel, Decoder, Pictures, new_decoder, train_decoder
+from node.algorithms.dffke.embedding_decoder import ClientModel, Pictures, new_decoder, train_decoder
 from node.algorithms.dffke.inversion import invert, judge
 from node.algorithms.dffke.knowledge_exchange import embed, exchange, pictures_of, teach, train_epoch
 from node.algorithms.dffke.synthetic import Auxiliary, Synthetic, Transfer, fingerprint, flat, lesson, under
@@ -51,7 +56,6 @@ from node.assignment import derive_seed
 from node.errors import NodeError
 from node.learning.aggregation import State
 from node.learning.training import Scope
-from node.learning.zoo import forward_operations
 from node.messaging.wire import Message
 from node.role import Role
 
@@ -76,19 +80,7 @@ class Seen:
     synthetic: Synthetic
 
 
-class Party(Role):
-    """The common part of both tiers: the cost of steps on networks other than the node's own model."""
-
-    def worth(self, operations: int) -> float:
-        """The number of samples of the node's own model that take as many multiply-adds."""
-        return operations / forward_operations(self.learner.model, torch.zeros(1, *self.learner.data.shape))
-
-    def decoder_operations(self) -> int:
-        decoder = Decoder(self.params.dimension, self.learner.data.shape, self.params.width)
-        return forward_operations(decoder, torch.zeros(1, self.params.dimension))
-
-
-class Coordinator(Party):
+class Coordinator(Role):
     """Trains docking layers and the decoder. Reports the mean accuracy of the clients' models."""
 
     async def run(self) -> None:
@@ -132,27 +124,16 @@ class Coordinator(Party):
     async def unify(self, kept: Auxiliary, knowledge: Knowledge, pictures: Pictures, t: int) -> tuple[Docked, State]:
         """Equations 11 and 12."""
         params, embeddings = self.params, knowledge.embeddings
-        docking = {owner: values.shape[1] * params.dimension for owner, values in embeddings.items()}
-        seed, samples = self.seed("docking", str(t)), self.effort(docking, embeddings, params.docking_epochs)
+        cost = Cost(self.learner.model, pictures, params)
+        seed, samples = self.seed("docking", str(t)), cost.docking(embeddings)
         docked: Docked = await self.compute(
             dock, embeddings, knowledge.labels, kept.layers, pictures.classes, params, seed, samples=samples
         )
-        nothing = torch.zeros(1, *pictures.shape)
-        dec = self.decoder_operations()
-        decoding = {
-            owner: dec + docking[owner] + forward_operations(model.made(pictures).extractor, nothing)
-            for owner, model in knowledge.models.items()
-        }
-        seed, samples = self.seed("decoding", str(t)), self.effort(decoding, embeddings, params.decoder_epochs)
+        seed, samples = self.seed("decoding", str(t)), cost.decoding(embeddings, knowledge.models)
         transfer = (kept.decoder, knowledge.models, docked.layers, docked.translated, pictures)
         decoder, loss = await self.compute(train_decoder, *transfer, params, seed, samples=samples)
         self.report(round=t, scope="train", docking_accuracy=docked.accuracy, decoder_loss=loss)
         return docked, decoder
-
-    def effort(self, operations: Mapping[str, int], embeddings: Mapping[str, Embeddings], epochs: int) -> int:
-        """The number of samples of the node's own model that take as long as all of these operations."""
-        total = sum(operations[owner] * len(values) for owner, values in embeddings.items())
-        return round(epochs * self.worth(total))
 
     async def invert(self, seen: Seen) -> None:
         """Appendix C. The attack is no part of the system, so it takes no time under `sim`: mode "other"."""
@@ -171,7 +152,7 @@ class Coordinator(Party):
                 self.report(round=t, scope=scope, accuracy=sum(accuracies) / len(accuracies))
 
 
-class Client(Party):
+class Client(Role):
     """Keeps its own model, and is teacher and student of its peers."""
 
     async def run(self) -> None:
@@ -298,10 +279,7 @@ class Client(Party):
             return
         reviews = [lessons[r] for r in sorted(lessons) if r != t]
         new, old = len(lessons[t].logits), sum(len(each.logits) for each in reviews)
-        steps = self.params.exchange_epochs * (2 * new if old else new)
-        made = self.worth(self.decoder_operations() * (new + old)) / 3  # learning takes about three times as long
-        seed = self.seed("exchange", str(t))
-        samples = round(steps + made)
+        seed, samples = self.seed("exchange", str(t)), self.cost.exchange(new, old)
         done = await self.compute(
             self.learner.apply, exchange, self.theta, [lessons[t]], reviews, self.params, seed, samples=samples
         )
@@ -312,9 +290,8 @@ class Client(Party):
 
     async def teach(self, own: Mapping[int, Transfer], t: int) -> State:
         """Ŷ_k on the client's own synthetic pictures, by round."""
-        count = sum(len(each.embeddings) for each in own.values())
         seed, transfers = self.seed("logits", str(t)), list(own.values())
-        samples = round(count + self.worth(self.decoder_operations() * count))
+        samples = self.cost.teaching(sum(len(each.embeddings) for each in transfers))
         released = await self.compute(
             self.learner.apply, teach, self.theta, transfers, self.params, seed, samples=samples, mode="evaluate"
         )
@@ -337,6 +314,10 @@ class Client(Party):
         )
         self.note("inversion", round=shared, **found)
         await self.send(self.parent, "judged", round=t)
+
+    @property
+    def cost(self) -> Cost:
+        return Cost(self.learner.model, pictures_of(self.learner), self.params)
 
     async def accuracy(self, scope: Scope) -> float:
         limit = self.params.evaluate_samples

@@ -129,6 +129,42 @@ def test_a_student_comes_near_its_teacher_now_and_in_review(digits: Prepared, le
         np.testing.assert_array_equal(values, again.state[name])
 
 
+def test_private_steps_keep_what_a_client_knows(learner: Learner) -> None:
+    """A teacher of nothing, whose logits are all equal, makes a client forget its own data; steps on these data do not
+    let it."""
+    start = learner.initial()
+    for seed in range(5):
+        start = train_epoch(learner, start, {}, PARAMS, seed).state
+    lesson = Lesson(transfer_of(learner, 1), np.zeros((60, 10), np.float32))
+    losses = {}
+    for steps in (0, 1):
+        params = replace(PARAMS, exchange_epochs=20, private_steps=steps)
+        learned = exchange(learner, start, [lesson], [], params, seed=4).state
+        losses[steps] = train_epoch(learner, learned, {}, replace(PARAMS, learning_rate=1e-9), 1).loss
+    assert losses[1] < 0.5 * losses[0]
+
+
+def test_a_client_without_data_makes_no_private_steps(digits: Prepared) -> None:
+    empty = learner_of(digits, np.arange(0))
+    lesson = Lesson(transfer_of(empty, 1), np.zeros((60, 10), np.float32))
+    without, asked = (
+        exchange(empty, empty.initial(), [lesson], [], replace(PARAMS, private_steps=steps), 1).state
+        for steps in (0, 1)
+    )
+    assert all(np.array_equal(values, asked[name]) for name, values in without.items())
+
+
+def test_logits_have_a_noise_of_their_own(learner: Learner) -> None:
+    """Clipped to the norm of embeddings, to one of their own, or sent as they are."""
+    state, transfers = learner.initial(), [transfer_of(learner, 1)]
+    both = replace(PARAMS, privacy="clip", clip_norm=0.5)
+    [same] = teach(learner, state, transfers, both, 3)
+    [wide] = teach(learner, state, transfers, replace(both, logits_clip_norm=2.0), 3)
+    [clean] = teach(learner, state, transfers, replace(both, noised="embeddings"), 3)
+    assert (same.sensitivity, wide.sensitivity, clean.sensitivity) == (1.0, 4.0, 0.0)
+    assert embed(learner, state, replace(both, logits_clip_norm=2.0, noised="embeddings"), 3)[0].sensitivity == 1.0
+
+
 def test_running_statistics_are_kept_if_asked_for(digits: Prepared) -> None:
     student = learner_of(digits, np.arange(100), "cnn")
     start, lesson = student.initial(), Lesson(transfer_of(student, 1), np.zeros((60, 10), np.float32))

@@ -13,16 +13,18 @@ Y_i their labels; σ, λ scales of Gaussian and Laplace noise, Δ sensitivity, (
 
 Clients are devices below the cloud, or edges that hold data themselves. `retrain_epochs` 0 and `noise` none is FedAvg.
 
-Departures: equation 8 divides by N a second time, which is dropped. Every client is asked in every round. Noise acts in
-training, as the text and Algorithm 1 say; equation 7 leaves it out. σ² = 2Δ² ln(1/δ)/ε² (5), with a δ that the paper
-does not give. Its Δ = 1 is no bound: features may differ by any amount. `clip_norm` C scales each to ‖Φ(x)‖ ≤ C, in
-training, sending and evaluation, by the L2 norm for Gaussian noise, L1 for Laplace's. Then Δ = 2C holds, and
-`node.learning.privacy` computes the guarantee for features only: weights and labels are sent unprotected. The paper
-does not say how the server retrains: here 5 epochs, mini-batches of 128, Adam at 0.001 from the averaged Ψ. Initial
-weights are the framework's, not N(μ, σ²) (1).
-
-The paper's F_i come from Φ_i, but Ψ is combined with Φ, whose features differ. `features: averaged` adds an exchange
-after (8): the cloud sends Φ, and clients answer with F̃_i = Φ(D_i) + noise.
+Departures:
+- Equation 8 divides by N a second time, which is dropped. Every client is asked in every round.
+- Noise acts in training, as the text and Algorithm 1 say. Equation 7 leaves it out: `noise_in: sent` noises only the
+  features that are sent.
+- σ² = 2Δ² ln(1/δ)/ε² (5), with a δ that the paper does not give. Its Δ = 1 is no bound: features may differ by any
+  amount. `clip_norm` C scales each to ‖Φ(x)‖ ≤ C, in training, sending and evaluation, by the L2 norm for Gaussian
+  noise, L1 for Laplace's. Then Δ = 2C holds, and `node.learning.privacy` computes the guarantee for features only:
+  weights and labels are sent unprotected.
+- The paper does not say how the server retrains: here by Adam from the averaged Ψ, in `retrain_epochs` passes.
+- Initial weights are the framework's, not N(μ, σ²) (1).
+- The paper's F_i come from Φ_i, but Ψ is combined with Φ, whose features differ. `features: averaged` adds an exchange
+  after (8): the cloud sends Φ, and clients answer with F̃_i = Φ(D_i) + noise.
 """
 
 from __future__ import annotations
@@ -109,13 +111,14 @@ def train_client(learner: Learner, weights: State, params: FedFeat, round: int) 
         features = model.extractor(learner.normalise(x[batch]))
         if clip is not None:
             features = clip.clip(features)
-        through = noise(features, params, noising)
+        through = noise(features, params, noising) if params.noise_in == "training" else features
         loss = cross_entropy(model.classifier(through), y[batch])
         step(loss)
         losses.append(loss.detach())
         if params.features == "last-epoch" and epoch == params.epochs - 1:
+            sent = through if params.noise_in == "training" else noise(features, params, noising)
             clean.append(features.detach())
-            noised.append(through.detach())
+            noised.append(sent.detach())
             labels.append(y[batch])
     shared = share(torch.cat(clean), torch.cat(noised), torch.cat(labels), params) if clean else None
     return ClientResult(learner.get(), learner.samples, len(losses), float(torch.stack(losses).mean()), shared)

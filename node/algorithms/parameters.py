@@ -87,10 +87,11 @@ class PHEFL(HierFAVG):
 @dataclass(frozen=True, kw_only=True)
 class FedFeat(LocalTraining):
     """noise on the features: `gaussian`, `laplace` or `none`, with a scale from epsilon ε, delta δ (for `gaussian`) and
-    sensitivity Δ (equation 5); clip_norm: the largest norm of features, and Δ is twice it; features: the shared ones
-    come from the client's own extractor in its `last-epoch`, or from the `averaged` extractor, which takes one more
-    request by the cloud; share: the fraction of the features that is sent; retrain_epochs of the cloud's classifier
-    (0: FedAvg), with retrain_learning_rate and retrain_batch_size. Local training as in the paper's experiments."""
+    sensitivity Δ (equation 5); noise_in: the noise acts in `training` too, or only on what is `sent`; clip_norm: the
+    largest norm of features, and Δ is twice it; features: the shared ones come from the client's own extractor in its
+    `last-epoch`, or from the `averaged` extractor, which takes one more request by the cloud; share: the fraction of
+    the features that is sent; retrain_epochs of the cloud's classifier (0: FedAvg), with retrain_learning_rate and
+    retrain_batch_size. Local training as in the paper's experiments."""
 
     optimizer: str = word("adam", "adam", "sgd")
     epochs: int = whole(5, low=1)
@@ -98,6 +99,7 @@ class FedFeat(LocalTraining):
     epsilon: float = number(2.0, low=0, above=True)
     delta: float = number(1e-5, low=0, above=True, high=1, below=True)
     sensitivity: float = number(1.0, low=0, above=True)
+    noise_in: str = word("training", "training", "sent")
     clip_norm: float | None = number(None, low=0, above=True, none=True)
     features: str = word("last-epoch", "last-epoch", "averaged")
     share: float = number(1.0, low=0, above=True, high=1)

@@ -147,6 +147,20 @@ def test_shared_features_are_noised_as_asked(learner: Learner) -> None:
     assert (laplace.features - clean.features).std() == pytest.approx(np.sqrt(2) / 2, rel=0.01)  # λ = 1/2
 
 
+def test_noise_may_act_on_what_is_sent_alone(learner: Learner) -> None:
+    """Equation 7 as printed: the model is trained as without noise, and what is sent has it."""
+    clean, sent, both = (
+        train_client(learner, learner.initial(), params, 1)
+        for params in (FedFeat(epochs=2, noise="none"), FedFeat(epochs=2, noise_in="sent"), FedFeat(epochs=2))
+    )
+    assert same(sent.weights, clean.weights)
+    assert not same(both.weights, clean.weights)
+    assert sent.shared is not None
+    assert clean.shared is not None
+    np.testing.assert_array_equal(sent.shared.labels, clean.shared.labels)
+    assert (sent.shared.features - clean.shared.features).std() == pytest.approx(2.399, rel=0.01)
+
+
 def test_features_of_the_averaged_extractor(digits: Prepared, tmp_path: Path) -> None:
     """The cloud's model of round 1, step by step; features are those of the samples, by the average's extractor."""
     run = fedfeat(digits, tmp_path, clients=2, rounds=1, features="averaged", noise="none").run()

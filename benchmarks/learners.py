@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from node.algorithms.registry import ALGORITHMS
@@ -14,7 +15,7 @@ from node.assignment import derive_seed
 from node.learning.datasets import open_prepared
 from node.learning.local_training import LocalTraining
 from node.learning.models import ModelPool, build
-from node.learning.training import Learner
+from node.learning.training import Indices, Learner
 from orchestrator.planning.plan import NodePlan
 from orchestrator.run.launch import prepared_plan
 from orchestrator.scenario.reading import load
@@ -28,6 +29,13 @@ class LearningNode:
 
     node: NodePlan
     learner: Learner
+    models: ModelPool
+    train_indices: Indices
+    seed: int
+
+    def with_data(self, train_indices: Indices) -> Learner:
+        """A learner with the same kind of model and other training samples."""
+        return Learner(self.models, self.learner.data, self.seed, self.node.name, train_indices)
 
 
 def learning_nodes(scenario: str, overrides: Sequence[str]) -> tuple[dict[str, LearningNode], LocalTraining]:
@@ -39,5 +47,7 @@ def learning_nodes(scenario: str, overrides: Sequence[str]) -> tuple[dict[str, L
     for node in plan.nodes:
         model_pool = ModelPool(partial(build, node.model, data.shape, data.classes, seed, node.model_params))
         part = plan.shards.train.get(node.name)
-        found[node.name] = LearningNode(node, Learner(model_pool, data, plan.seed, node.name, part))
+        learner = Learner(model_pool, data, plan.seed, node.name, part)
+        mine = np.empty(0, np.int64) if part is None else part
+        found[node.name] = LearningNode(node, learner, model_pool, mine, plan.seed)
     return found, ALGORITHMS[plan.algorithm].params(**plan.params)

@@ -46,21 +46,23 @@ faults:
 
 DIGITS = ("data.dataset=digits",)
 FEW = (*DIGITS, "data.samples_per_client=40")
+HETEROGENEOUS = (
+    "data.dataset=npz:{colours}",
+    "topology.edges=4",
+    "data.partition=iid",
+    "data.samples_per_client=20",
+    "model.image_size=32",
+    "algorithm.profile=fast",
+    "algorithm.rounds=1",
+    "algorithm.decoder_epochs=1",
+    "algorithm.exchange_epochs=1",
+    "algorithm.first_epochs=1",
+)
 SHORTER = {
     "dffke-small": (*DIGITS, "data.samples_per_client=60", "algorithm.rounds=1"),
-    "dffke-htfe10": (
-        "data.dataset=npz:{colours}",
-        "topology.edges=4",
-        "data.partition=iid",
-        "data.samples_per_client=20",
-        "model.name=htfe-2",
-        "model.image_size=32",
-        "algorithm.profile=fast",
-        "algorithm.rounds=1",
-        "algorithm.decoder_epochs=1",
-        "algorithm.exchange_epochs=1",
-        "algorithm.first_epochs=1",
-    ),
+    "dffke-htfe1": HETEROGENEOUS,
+    "dffke-htfe5": (*HETEROGENEOUS, "model.name=htfe-2"),
+    "dffke-htfe10": (*HETEROGENEOUS, "model.name=htfe-2"),
     "fededs-ablation": (*FEW, "algorithm.rounds=2"),
     "fededs-near-edges": (*FEW, "algorithm.rounds=2"),
     "fedfeat-shards": (

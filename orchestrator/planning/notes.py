@@ -25,4 +25,4 @@ def of_images(images: Sequence[str], driver: str) -> Iterator[str]:
     """A note on images that the driver does not use."""
     if images and not DRIVERS[driver].images:
         names, makers = ", ".join(images), listed(images=True)
-        yield f"nodes are not made from their images ({names}), but from this host's Python: only {makers} makes them"
+        yield f"nodes run this host's Python and not their images ({names}): only the driver {makers} uses images"

@@ -94,7 +94,7 @@ def test_images_are_those_of_the_hardware_and_only_docker_has_a_use_for_them() -
     assert made.notes() == []
     assert plan().notes() == []
     (said,) = plan(IMAGES, "driver=sim").notes()
-    assert "not made from their images (jetson, pi)" in said
+    assert "not their images (jetson, pi)" in said
 
 
 def test_a_class_that_nobody_holds_is_noted() -> None:

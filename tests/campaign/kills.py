@@ -24,7 +24,7 @@ import pytest
 import yaml
 
 from orchestrator.drivers.docker import leftovers
-from orchestrator.host.directory import RunDirectory
+from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.processes import run_processes
 from orchestrator.results.rows import COMPLETE
 from tests.campaign.dice import Dice
@@ -129,6 +129,8 @@ def _carried_out(kill: Kill) -> list[str] | None:
             result = run.result(timeout=LIMIT)
         except subprocess.TimeoutExpired:
             return [f"it did not end within {LIMIT:.0f} s"]
+        if not known_runs(run.runs):
+            return [f"it ended before it had a directory: exit code {result.code}: {result.errors[-600:]}"]
         directory = run.directory
         found = []
         if result.code not in kill.expected:

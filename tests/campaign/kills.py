@@ -130,7 +130,7 @@ def _carried_out(kill: Kill) -> list[str] | None:
         except subprocess.TimeoutExpired:
             return [f"it did not end within {LIMIT:.0f} s"]
         if not known_runs(run.runs):
-            return [f"it ended before it had a directory: exit code {result.code}: {result.errors[-600:]}"]
+            return _never_began(run, result, before)
         directory = run.directory
         found = []
         if result.code not in kill.expected:
@@ -142,6 +142,17 @@ def _carried_out(kill: Kill) -> list[str] | None:
         if result.code is None or ended not in COMPLETE:
             found += _resumed(directory, resume(directory), before)
         return found if found or struck else None
+
+
+def _never_began(run: Background, result: Result, before: set[str]) -> list[str]:
+    """Findings on a run that could not be set up: it says why, and it leaves nothing, not even a directory."""
+    found = [] if result.code == 1 and "error: " in result.errors else [f"exit code {result.code}: {result.errors}"]
+    name = run.directory.run
+    with contextlib.suppress(AssertionError):
+        wait_for(lambda: not traces_of(name) or None, "the end of every trace", GONE)
+    if traces_of(name) or leftovers.listed(name) or interfaces() != before:
+        found.append(f"left on the host: {traces_of(name)} {leftovers.listed(name)} {interfaces() ^ before}")
+    return found
 
 
 def interfaces() -> set[str]:

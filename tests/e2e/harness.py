@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -107,8 +108,9 @@ class Background:
                 command("down", directory.run, "--runs", self.runs), cwd=ROOT, capture_output=True, check=False
             )
 
-    @property
+    @cached_property
     def directory(self) -> RunDirectory:
+        """The run's directory, which may be gone again if the run could not be set up."""
         return wait_for(lambda: next(iter(known_runs(self.runs)), None), "the run's directory")
 
     def history(self) -> History:

@@ -33,7 +33,17 @@ def packets_per_second(lab: Wiring, source: str = "a", target: str = "b") -> flo
             for _ in range(50):
                 near.send(bytes(60))
         took = time.monotonic() - began
-        return (received(lab, target) - before) / took
+        rate = (received(lab, target) - before) / took
+        drain(lab, target)
+        return rate
+
+
+def drain(lab: Wiring, node: str) -> None:
+    """Wait until no packet has arrived at the node for a while: what is queued would delay the next measurement."""
+    before = -1
+    while (now := received(lab, node)) != before:
+        before = now
+        time.sleep(0.2)
 
 
 def received(lab: Wiring, node: str) -> int:

@@ -8,6 +8,7 @@ blocks another. CURVE encrypts and authenticates. Unknown keys are refused (`nod
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,7 +19,7 @@ from node.assignment import Assignment
 from node.errors import TransportError
 from node.messaging.association import Association, Event, Traffic
 from node.messaging.chunks import LARGEST_CHUNK
-from node.messaging.gate import Gate
+from node.messaging.gate import CONNECTIONS, Gate
 from node.messaging.peers import Peers
 from node.messaging.sockets import Authenticator, sender, set_client_keys, set_server_keys, watch
 from node.messaging.wire import LIMITS, Message, MessageLimits
@@ -103,7 +104,8 @@ class ZmqTransport:
         for host in sorted({peer.host for peer in self._assignment.peers}):
             socket.setsockopt(zmq.TCP_ACCEPT_FILTER, host.encode())
         set_server_keys(socket, self._assignment.keys)
-        self._gate = Gate(self._context, socket)
+        sharing = Counter(peer.host for peer in self._assignment.peers)  # peers of one address share its connections
+        self._gate = Gate(self._context, socket, CONNECTIONS * max(sharing.values(), default=1))
         self._listener = _Connection(socket, watch(socket, self._read))
         await self._bind(socket)
         self._peers.start()

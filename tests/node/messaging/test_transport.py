@@ -12,6 +12,7 @@ import zmq
 
 from node.errors import TransportError
 from node.messaging.association import BadMessage, Joined, Received
+from node.messaging.gate import CONNECTIONS, Gate
 from node.messaging.sockets import set_client_keys
 from node.messaging.transport import ZmqTransport
 from node.messaging.wire import Message
@@ -82,6 +83,28 @@ async def test_junk_of_a_peer_costs_an_event(world: World) -> None:
     assert all(isinstance(event, BadMessage) and event.peer == "edge-1" for event in events)
     junk.close(0)
     await a.close()
+
+
+async def test_peers_at_one_address_keep_their_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than one peer may have connections."""
+    ended: list[int] = []
+    monkeypatch.setattr(Gate, "_end", lambda gate, descriptor: ended.append(descriptor))
+    devices = [f"device-{place}" for place in range(CONNECTIONS + 2)]
+    nodes, contexts = Nodes("cloud", *devices), [zmq.Context[zmq.Socket[bytes]]() for _ in range(len(devices) + 1)]
+    below = nodes.assignment("cloud", {name: "child" for name in devices})
+    assignments = [below, *(nodes.assignment(name, {"cloud": "parent"}) for name in devices)]
+    cloud, *others = [ZmqTransport(each, "first", own) for each, own in zip(assignments, contexts, strict=True)]
+    async with asyncio.timeout(PATIENCE):
+        for each in (cloud, *others):
+            await each.start()
+        assert {await cloud.receive() for _ in devices} == {Joined(name) for name in devices}
+        for each in others:
+            assert await each.receive() == Joined("cloud")
+    for each in (cloud, *others):
+        await each.close()
+    for context in contexts:
+        context.destroy(linger=0)
+    assert not ended
 
 
 async def test_the_last_words_of_a_transport_that_closes_arrive(world: World) -> None:

@@ -117,7 +117,7 @@ def links_as_asked(history: History) -> Assessment:
         return "unknown", f"no probe of {text.some(missing)}: those links were not measured"
     if tally["unknown"]:
         which = text.some(_name(probe) for probe in probes if probe.verdict == "unknown")
-        return "unknown", f"{tally['unknown']} of {text.count(len(probes), 'probe')} were inconclusive: {which}"
+        return "unknown", f"{tally['unknown']} of {text.count(len(probes), 'probe')} gave no clear result: {which}"
     return "pass", f"{text.count(len(probes), 'probe')} of {_classes(len(classes))} agree with their profiles"
 
 

@@ -201,7 +201,7 @@ def test_profiles_set_defaults_and_what_is_given_wins() -> None:
     )
     assert fedgen == FEELPGenPlus()
     assert (fedgen.generated_factor, fedgen.agreement_factor, fedgen.factor_decay) == (10, 10, 0.98)
-    assert (paper.generated_factor, paper.agreement_factor, paper.factor_decay) == (1, 0, 1)
+    assert all((p.generated_factor, p.agreement_factor, p.factor_decay) == (1, 0, 1) for p in (paper, literal, fast))
     assert (paper.steps, paper.inner_rounds, paper.refreshed, paper.aggregated) == (20, 5, 4, 5)
     assert (literal.aggregation, literal.likeness, literal.released) == ("literal", "literal", "basis")
     assert fast.steps is not None

@@ -44,6 +44,14 @@ def counted(stage: Stage, source: str, target: str, before: dict[str, int] | Non
     return {key: now[key] - (before[key] if before else 0) for key in COUNTERS}
 
 
+def wait_offered(stage: Stage, way: tuple[str, str], before: dict[str, int], number: int) -> None:
+    """Wait until ``number`` packets have come to the link since ``before``."""
+    deadline = time.monotonic() + 10
+    while stage.counters(*way)["offered"] - before["offered"] < number:
+        assert time.monotonic() < deadline, f"fewer than {number} packets were sent"
+        time.sleep(0.01)
+
+
 def send(stage: Stage, source: str, target: str, number: int, size: int = 60) -> None:
     with stage.bound(source, socket.SOCK_DGRAM) as near:
         for _ in range(number):
@@ -55,7 +63,7 @@ def test_a_change_in_place_keeps_what_is_on_its_way(stage: Stage, note: Note) ->
     stage.shape(*UP, LinkProfile(latency=0.3))
     before = counted(stage, *UP)
     going = Background(stage, *UP, count=50, spacing=0.002, settle=0.5)
-    time.sleep(0.15)  # all have been sent and none has arrived
+    wait_offered(stage, UP, before, 50)  # none has arrived yet
     stage.do(stage.fabric.change(*UP, LinkProfile(latency=0.02, loss=0.5, rate=1e6)))
     kept = going.result()
     assert kept.lost == 0
@@ -70,11 +78,12 @@ def test_nothing_crosses_a_cut_link(stage: Stage, note: Note, latency: float) ->
     stage.shape(*UP, LinkProfile(latency=latency), LinkProfile(latency=latency))
     before = {way: counted(stage, *way) for way in both}
     going = {way: Background(stage, *way, count=1200, spacing=0.002, settle=0.5) for way in both}
-    time.sleep(0.4)
+    for way in both:
+        wait_offered(stage, way, before[way], 150)
     for way in both:
         stage.do(stage.fabric.cut(*way))
     cut = time.time()
-    time.sleep(0.3)
+    time.sleep(0.3)  # the length of the cut
     restored = time.time()
     for way in both:
         stage.do(stage.fabric.restore(*way))
@@ -119,7 +128,7 @@ def test_counters_are_exact(stage: Stage, note: Note) -> None:
     stage.shape(*UP, LinkProfile(latency=0.6, loss=0.2))
     before = stage.counters(*UP)
     going = Background(stage, *UP, count=500, spacing=0, size=58, settle=0.8)
-    time.sleep(0.2)
+    wait_offered(stage, UP, before, 500)
     on_the_way = stage.counters(*UP)
     arrived = going.result().counts()["received"]
     after = stage.counters(*UP)

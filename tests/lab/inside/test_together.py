@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -37,7 +38,8 @@ def test_changes_of_several_interfaces(stage: Stage) -> None:
     assert statistics.median(stream(stage, *UP, count=20).delays) == pytest.approx(0.02, abs=0.001)
 
 
-def test_one_that_the_kernel_refuses_leaves_the_others(stage: Stage) -> None:
+def test_one_that_the_kernel_refuses_leaves_the_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netem.profile.LONGEST", math.inf)  # a profile allows nothing that the kernel refuses
     beyond = LinkProfile(latency=1e6)  # more than the kernel's clock of ns holds
     refused, made = stage.do(all_at_once(stage, {OTHER: beyond, UP: FAR}))
     assert isinstance(refused, OrchestratorError)

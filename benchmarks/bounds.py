@@ -15,21 +15,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 from statistics import mean, pstdev
-from typing import Any
 
 import numpy as np
 
 from benchmarks.learners import LearningNode, learning_nodes
 from node.learning.local_training import LocalTraining
 from node.learning.training import Learner
-
-
-def passes(params: LocalTraining, epochs: int) -> LocalTraining:
-    """The algorithm's local training, for a number of passes over the data."""
-    values: dict[str, Any] = {entry.name: getattr(params, entry.name) for entry in fields(LocalTraining)}
-    return LocalTraining(**values | {"epochs": epochs, "steps": None})
 
 
 def trained(learner: Learner, training: LocalTraining) -> float:
@@ -47,7 +39,7 @@ def pooled(clients: Sequence[LearningNode]) -> list[Learner]:
 
 def bounds(scenario: str, overrides: Sequence[str], epochs: int) -> tuple[float, float]:
     nodes, params = learning_nodes(scenario, overrides)
-    clients, training = [each for each in nodes.values() if each.node.samples], passes(params, epochs)
+    clients, training = [each for each in nodes.values() if each.node.samples], params.local(epochs=epochs, steps=None)
     floor = mean(trained(each.learner, training) for each in clients)
     return floor, mean(trained(each, training) for each in pooled(clients))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from node.parameters import Parameters, number, whole, word
 
@@ -32,6 +33,10 @@ class LocalTraining(Parameters):
         super().__post_init__()
         if self.optimizer == "adam" and self.momentum:
             raise ValueError(f"momentum: {self.momentum} is of sgd; adam has its own: leave it out")
+
+    def local(self, **changes: Any) -> LocalTraining:
+        """The values of local training alone, without those that an algorithm adds, and with ``changes``."""
+        return LocalTraining(**{entry.name: getattr(self, entry.name) for entry in fields(LocalTraining)} | changes)
 
     @property
     def most_epochs(self) -> int:

@@ -147,12 +147,23 @@ def _carried_out(kill: Kill) -> list[str] | None:
 def _never_began(run: Background, result: Result, before: set[str]) -> list[str]:
     """Findings on a run that could not be set up: it says why, and it leaves nothing, not even a directory."""
     found = [] if result.code == 1 and "error: " in result.errors else [f"exit code {result.code}: {result.errors}"]
-    name = run.directory.run
+    _await_end(run.directory.run)
+    if remains := _remains(run.directory.run, before):
+        found.append(f"left on the host: {remains}")
+    return found
+
+
+def _await_end(name: str) -> None:
+    """Wait until the run has no trace on the host, as long as a lease may take."""
     with contextlib.suppress(AssertionError):
         wait_for(lambda: not traces_of(name) or None, "the end of every trace", GONE)
-    if traces_of(name) or leftovers.listed(name) or interfaces() != before:
-        found.append(f"left on the host: {traces_of(name)} {leftovers.listed(name)} {interfaces() ^ before}")
-    return found
+
+
+def _remains(name: str, before: set[str]) -> str:
+    """The containers, traces and interfaces that are left of a run; empty if there are none."""
+    boxes, traces = [each.node for each in leftovers.listed(name)], traces_of(name)
+    changed = interfaces() ^ before
+    return f"{boxes} {traces} {changed}" if boxes or traces or changed else ""
 
 
 def interfaces() -> set[str]:
@@ -197,16 +208,14 @@ def _pids(kill: Kill, run: Background) -> list[int]:
 def _left(directory: RunDirectory, before: set[str]) -> list[str]:
     """Findings on leftovers of the run on the host, and on the output of `ps` and `down`."""
     found = []
-    with contextlib.suppress(AssertionError):
-        wait_for(lambda: not traces_of(directory.run) or None, "the end of every trace", GONE)
+    _await_end(directory.run)
     if traces := traces_of(directory.run):
         found.append(f"left on the host: {', '.join(traces)}")
     (down,) = json_of("down", directory.path)["runs"]
     if not down["clean"]:
         found.append(f"down could not remove {down['left']}")
-    boxes = [each.node for each in leftovers.listed(directory.run)]
-    if boxes or traces_of(directory.run) or interfaces() != before:
-        found.append(f"left after down: {boxes} {traces_of(directory.run)} {interfaces() ^ before}")
+    if remains := _remains(directory.run, before):
+        found.append(f"left after down: {remains}")
     if any(run["run"] == directory.run for run in json_of("ps", "--runs", directory.path.parent)["runs"]):
         found.append("ps lists it")
     if keys := [path.name for path in (directory.nodes, directory.control) if path.exists()]:

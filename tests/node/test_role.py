@@ -527,6 +527,22 @@ def test_a_published_tensor_may_be_changed_and_still_goes_to_who_comes_later() -
     run(work)
 
 
+def got_at_once_and_late(publisher: type[Role], reader: type[Role]) -> tuple[Any, Any]:
+    """``got`` of a reader that is there when the cloud publishes, and of one that comes ten seconds later."""
+    found: list[Any] = []
+
+    async def work(world: World) -> None:
+        found.append(world.start(world.role(reader, "device-0")))
+        world.start(world.role(publisher, "cloud"))
+        await asyncio.sleep(10)
+        found.append(world.start(world.role(reader, "device-1")))
+        await world.over("cloud", "device-0", "device-1")
+
+    run(work)
+    here, late = found
+    return here.got, late.got
+
+
 def test_each_peer_can_be_given_tensors_of_its_own_at_once_or_when_it_comes() -> None:
     class Publisher(Role):
         async def run(self) -> None:
@@ -540,15 +556,7 @@ def test_each_peer_can_be_given_tensors_of_its_own_at_once_or_when_it_comes() ->
             self.got = (await self.receive("model")).tensors["w"].tolist()
             await self.send("cloud", "update", round=1)
 
-    async def work(world: World) -> None:
-        here: Any = world.start(world.role(Reader, "device-0"))
-        world.start(world.role(Publisher, "cloud"))
-        await asyncio.sleep(10)
-        late: Any = world.start(world.role(Reader, "device-1"))
-        await world.over("cloud", "device-0", "device-1")
-        assert (here.got, late.got) == ([0], [1])
-
-    run(work)
+    assert got_at_once_and_late(Publisher, Reader) == ([0], [1])
 
 
 def test_a_withdrawn_message_does_not_go_to_who_comes_later() -> None:
@@ -566,15 +574,7 @@ def test_a_withdrawn_message_does_not_go_to_who_comes_later() -> None:
                 self.got.append((await self.receive("layer", "model")).kind)
             await self.send("cloud", "update", round=1)
 
-    async def work(world: World) -> None:
-        here: Any = world.start(world.role(Reader, "device-0"))
-        world.start(world.role(Publisher, "cloud"))
-        await asyncio.sleep(10)
-        late: Any = world.start(world.role(Reader, "device-1"))
-        await world.over("cloud", "device-0", "device-1")
-        assert (here.got, late.got) == (["layer", "model"], ["model"])
-
-    run(work)
+    assert got_at_once_and_late(Publisher, Reader) == (["layer", "model"], ["model"])
 
 
 def test_told_to_stop_a_role_ends_wherever_it_waits() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from node.learning.local_training import LocalTraining
@@ -66,7 +66,6 @@ class FedEDS(LocalTraining):
             raise ValueError(f"epochs_max: {self.epochs_max} is below epochs, {self.epochs}: annealing goes down")
         if self.annealing and self.turn_end <= self.turn_start:
             raise ValueError(f"turn_end: round {self.turn_end} is not after turn_start, round {self.turn_start}")
-
         if not self.restore and not self.exchange:
             raise ValueError("restore: false goes with exchange, which trains the model that round 1 begins from")
 
@@ -80,5 +79,4 @@ class FedEDS(LocalTraining):
 
     def training(self, epochs: int, learning_rate: float | None = None) -> LocalTraining:
         """Local training for `epochs` epochs: of the model or, with `learning_rate`, of the encryptor."""
-        values = {entry.name: getattr(self, entry.name) for entry in fields(LocalTraining)} | {"epochs": epochs}
-        return LocalTraining(**values | ({} if learning_rate is None else {"learning_rate": learning_rate}))
+        return self.local(epochs=epochs, learning_rate=self.learning_rate if learning_rate is None else learning_rate)

@@ -44,7 +44,7 @@ class LabelShards(PartitionParameters):
     """Samples sorted by label and cut into shards of shard_size, shards_per_client for each client (McMahan 2017).
     `auto` makes the shards as large as the data allows."""
 
-    shard_size: int | str = word(300, "auto", number=Between(int, 1))
+    shard_size: int | str = word("auto", "auto", number=Between(int, 1))
     shards_per_client: int = whole(2, low=1)
 
 

@@ -51,8 +51,8 @@ def test_hierfavg_takes_steps_once() -> None:
 
 
 def test_partition_parameters() -> None:
-    assert LabelShards().shard_size == 300
-    assert LabelShards(shard_size="auto").shard_size == "auto"
+    assert LabelShards(shard_size=300).shard_size == 300
+    assert LabelShards().shard_size == "auto"
     with pytest.raises(ValueError, match="shard_size: 'all' is not auto or a whole number"):
         LabelShards(shard_size="all")
     with pytest.raises(ValueError, match="variant"):

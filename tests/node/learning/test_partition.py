@@ -140,14 +140,19 @@ def test_two_hundred_clients_at_small_alpha_end() -> None:
 
 def test_shards_hold_two_labels_and_leave_the_rest() -> None:
     labels = labels_of(10, 600)
-    partition = divide(LabelShards(), labels, (5,), 0)
+    partition = divide(LabelShards(shard_size=300), labels, (5,), 0)
     assert [len(part) for part in partition.parts] == [600] * 5
     assert ((partition.label_counts(labels, 10) > 0).sum(axis=1) <= 2).all()
 
 
+def test_shards_hold_all_samples_if_no_size_is_given() -> None:
+    partition = divide(LabelShards(), labels_of(10, 600), (5,), 0)
+    assert [len(part) for part in partition.parts] == [1200] * 5
+
+
 def test_shards_say_when_the_data_does_not_suffice() -> None:
     with pytest.raises(PartitionError, match=r"1000 samples make 3 shards of 300, and 10 clients .* need 20: set"):
-        divide(LabelShards(), labels_of(10, 100), (10,), 0)
+        divide(LabelShards(shard_size=300), labels_of(10, 100), (10,), 0)
 
 
 # PHE-FL, Table III: percentages of the labels 0-9 at edges 1, 3 and 10 in D3; Table II for the others.

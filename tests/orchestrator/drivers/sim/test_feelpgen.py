@@ -14,7 +14,7 @@ from tests.orchestrator.drivers.sim.harness import simulate
 SCENARIO = """\
 # Do silos find one another?
 seed: 3
-algorithm: {name: feelpgen-plus, rounds: 3, profile: fast, learning_rate: 0.1, features: 320}
+algorithm: {name: feelpgen-plus, rounds: 3, profile: fast, learning_rate: 0.02, features: 320}
 data: {dataset: digits, partition: {dirichlet: 0.3}, samples_per_client: 40, evaluate_samples: 60}
 model: mlp
 topology: {cloud: false, edges: 3, devices_per_edge: 2}

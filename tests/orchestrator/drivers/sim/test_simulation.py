@@ -65,12 +65,7 @@ SHORTER = {
     "dffke-htfe10": (*HETEROGENEOUS, "model.name=htfe-2"),
     "fededs-ablation": (*FEW, "algorithm.rounds=2"),
     "fededs-near-edges": (*FEW, "algorithm.rounds=2"),
-    "fedfeat-shards": (
-        "data.dataset=npz:{greys}",
-        "data.partition.shards.shard_size=auto",
-        "data.samples_per_client=40",
-        "algorithm.rounds=2",
-    ),
+    "fedfeat-shards": ("data.dataset=npz:{greys}", "data.samples_per_client=40", "algorithm.rounds=2"),
     "feelpgen-bytes": (*FEW, "algorithm.rounds=2"),
     "feelpgen-dropout": (*FEW, "data.evaluate_samples=100"),
     "feelpgen-stragglers": (*FEW, "algorithm.rounds=2"),

@@ -47,7 +47,7 @@ def learning_nodes(scenario: str, overrides: Sequence[str]) -> tuple[dict[str, L
     for node in plan.nodes:
         model_pool = ModelPool(partial(build, node.model, data.shape, data.classes, seed, node.model_params))
         part = plan.shards.train.get(node.name)
-        learner = Learner(model_pool, data, plan.seed, node.name, part)
+        learner = Learner(model_pool, data, plan.seed, node.name, part, plan.shards.own_test.get(node.name))
         mine = np.empty(0, np.int64) if part is None else part
         found[node.name] = LearningNode(node, learner, model_pool, mine, plan.seed)
     return found, ALGORITHMS[plan.algorithm].params(**plan.params)

@@ -59,6 +59,7 @@ HETEROGENEOUS = (
     "algorithm.first_epochs=1",
 )
 SHORTER = {
+    "boards-5g": (*DIGITS, "topology.devices=2"),
     "dffke-small": (*DIGITS, "data.samples_per_client=60", "algorithm.rounds=1"),
     "dffke-htfe1": HETEROGENEOUS,
     "dffke-htfe5": (*HETEROGENEOUS, "model.name=htfe-2"),

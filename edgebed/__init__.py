@@ -8,24 +8,66 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from node.algorithms.common import average, evaluate, participants, train, with_samples
     from node.algorithms.registry import Algorithm
+    from node.catalogue.models import ModelEntry
+    from node.learning.aggregation import State, weighted_mean
+    from node.learning.local_training import LocalTraining
     from node.messaging.wire import Message
-    from node.parameters import Parameters
+    from node.parameters import Parameters, flag, number, whole, word
+    from node.plugins import Plugin
     from node.role import Role
     from orchestrator.verbs.runs import Run, load, up
 
     __version__: str
 
-__all__ = ["Algorithm", "Message", "Parameters", "Role", "Run", "__version__", "load", "up"]
+__all__ = [
+    "Algorithm",
+    "LocalTraining",
+    "Message",
+    "ModelEntry",
+    "Parameters",
+    "Plugin",
+    "Role",
+    "Run",
+    "State",
+    "__version__",
+    "average",
+    "evaluate",
+    "flag",
+    "load",
+    "number",
+    "participants",
+    "train",
+    "up",
+    "weighted_mean",
+    "whole",
+    "with_samples",
+    "word",
+]
 
 _MODULES = {
     "Algorithm": "node.algorithms.registry",
+    "LocalTraining": "node.learning.local_training",
     "Message": "node.messaging.wire",
+    "ModelEntry": "node.catalogue.models",
     "Parameters": "node.parameters",
+    "Plugin": "node.plugins",
     "Role": "node.role",
     "Run": "orchestrator.verbs.runs",
+    "State": "node.learning.aggregation",
+    "average": "node.algorithms.common",
+    "evaluate": "node.algorithms.common",
+    "flag": "node.parameters",
     "load": "orchestrator.verbs.runs",
+    "number": "node.parameters",
+    "participants": "node.algorithms.common",
+    "train": "node.algorithms.common",
     "up": "orchestrator.verbs.runs",
+    "weighted_mean": "node.learning.aggregation",
+    "whole": "node.parameters",
+    "with_samples": "node.algorithms.common",
+    "word": "node.parameters",
 }
 
 

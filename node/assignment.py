@@ -75,6 +75,17 @@ class DataAssignment:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PluginCode:
+    """A plug-in of the run: its ``name`` in the scenario, its ``module``, its hash, and the file or folder ``root`` of
+    its source."""
+
+    name: str
+    module: str
+    root: str
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Gathering:
     """The rule for how long a coordinator waits for answers.
 
@@ -139,6 +150,7 @@ class Assignment:
     gathering: Gathering = field(default_factory=Gathering)
     timeouts: Timeouts = field(default_factory=Timeouts)
     profile: str = "fixed"
+    plugins: tuple[PluginCode, ...] = ()
 
     def related(self, relation: Relation) -> tuple[str, ...]:
         """Names of the peers with this relation, in the assignment's order."""

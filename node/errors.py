@@ -7,6 +7,7 @@ NodeError
 ├── ControlError         the orchestrator cannot be reached, has fallen silent, or another process claims a node's name
 ├── CheckpointError      a checkpoint that cannot be read; the message names the file
 ├── Terminated           SIGTERM came from outside the run
+├── PluginError          a user's plug-in that cannot be used; the message names its file and line
 └── ConfinementError     nodes cannot run in a private file tree; the message names the file
 
 Finished is not an error: it unwinds a role whose run is over.
@@ -41,6 +42,10 @@ class CheckpointError(NodeError):
 
 class Terminated(NodeError):  # noqa: N818 - what happened to the node
     """SIGTERM arrived. The orchestrator does not send it, so the node ends as if it had crashed."""
+
+
+class PluginError(NodeError):
+    """A plug-in cannot be used."""
 
 
 class ConfinementError(NodeError):

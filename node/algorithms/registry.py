@@ -17,7 +17,8 @@ Need = Literal["required", "optional", "none"]
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An algorithm: its module under `node.algorithms`, its parameters, and the tiers it needs.
+    """An algorithm: the module with its ``ROLES``, its parameters, and the tiers it needs. An empty module is that of
+    the plug-in that declares the algorithm.
 
     `leader` is the tier whose rounds count as the rounds of the run. If it has several nodes, the first leads.
     `flat`: one layer of clients, either edges that hold data or devices without edges.
@@ -25,21 +26,23 @@ class Algorithm:
     `personal`: each client has its own model, possibly of its own architecture, and also evaluates it globally.
     `personalises`: edges need a part of their own test sets for personalisation.
     `levels`: each edge gathers the answers of all other edges.
+    `featured`: works on features, so it needs a model of an extractor and a classifier.
     """
 
     name: str
-    module: str
-    params: type[LocalTraining]
-    summary: str
-    cloud: Need
-    edges: Need
-    devices: Need
-    leader: Literal["cloud", "edge"]
+    module: str = ""
+    params: type[LocalTraining] = LocalTraining
+    summary: str = ""
+    cloud: Need = "required"
+    edges: Need = "none"
+    devices: Need = "required"
+    leader: Literal["cloud", "edge"] = "cloud"
     flat: bool = False
     meshed: bool = False
     personal: bool = False
     personalises: bool = False
     levels: bool = False
+    featured: bool = False
 
     def problem(self, *, cloud: bool, edges: int, devices: int) -> str | None:
         """Why the algorithm cannot run on a topology with these numbers of nodes per tier. None if it can."""
@@ -60,7 +63,9 @@ class Algorithm:
 # The kinds of topology: one layer of clients; devices below edges below a cloud; edges that need no cloud.
 _flat = partial(Algorithm, cloud="required", edges="optional", devices="optional", leader="cloud", flat=True)
 _tree = partial(Algorithm, cloud="required", edges="required", devices="required", leader="cloud")
-_mesh = partial(Algorithm, cloud="none", edges="required", devices="required", leader="edge", meshed=True)
+_mesh = partial(
+    Algorithm, cloud="none", edges="required", devices="required", leader="edge", meshed=True, featured=True
+)
 
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm
@@ -80,6 +85,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             "edges share encrypted data with one another before they train below a cloud",
             devices="none",
             meshed=True,
+            featured=True,
         ),
         _tree(
             "hierfavg",
@@ -136,12 +142,14 @@ ALGORITHMS: dict[str, Algorithm] = {
             devices="none",
             meshed=True,
             personal=True,
+            featured=True,
         ),
         _flat(
             "fedfeat",
             "node.algorithms.fedfeat",
             FedFeat,
             "FedAvg whose cloud retrains the classifier on noised features of the clients (FedFeat+)",
+            featured=True,
         ),
     )
 }

@@ -96,21 +96,23 @@ class Size:
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A model. `measure(shape, classes, params)` returns its size in closed form, or raises ValueError for an
-    unsupported shape.
+    """A model. `build(shape, classes, params)` makes its extractor and its classifier, two torch modules. Or it makes
+    one torch module, which then serves only algorithms that do not use features. It imports torch itself, since plans
+    are made without torch. If it is None, `node.learning.models` builds the model.
 
-    `build(shape, classes, params)` makes its extractor and its classifier, two torch modules. It imports torch itself,
-    since plans are made without torch. If it is None, `node.learning.models` builds the model.
+    `measure(shape, classes, params)` returns its size in closed form, or raises ValueError for an unsupported shape. If
+    it is None, the size is measured on the model itself.
     """
 
     name: str
-    summary: str
-    params: type[Parameters]
-    measure: Callable[[Shape, int, Any], Size]
-    build: Callable[[Shape, int, Any], tuple[nn.Module, nn.Module]] | None = None
+    summary: str = ""
+    params: type[Parameters] = NoParameters
+    measure: Callable[[Shape, int, Any], Size] | None = None
+    build: Callable[[Shape, int, Any], tuple[nn.Module, nn.Module] | nn.Module] | None = None
 
     def size(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> Size:
         """Size for samples of `shape` and `classes` classes. Raises ValueError naming the unsupported value."""
+        assert self.measure is not None
         try:
             return self.measure(shape, classes, read_parameters(self.params, params or {}))
         except ValueError as error:

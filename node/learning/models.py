@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from node.catalogue.datasets import Shape
-from node.catalogue.models import MODELS, ResNet
+from node.catalogue.models import MODELS, ModelEntry, ResNet, Size
 from node.learning import zoo
 from node.learning.aggregation import State
 from node.learning.errors import ModelError
@@ -212,10 +212,6 @@ def tiny_resnet(shape: Shape, classes: int, _: Any) -> Model:
     return Model(extractor, nn.Linear(64, classes))
 
 
-def _whole(build: Callable[[Shape, int, Any], tuple[nn.Module, nn.Module]]) -> Callable[[Shape, int, Any], Model]:
-    return lambda *given: Model(*build(*given))
-
-
 BUILDERS: dict[str, Callable[[Shape, int, Any], Model]] = {
     "cnn": cnn,
     "phefl-cnn": phefl_cnn,
@@ -225,7 +221,6 @@ BUILDERS: dict[str, Callable[[Shape, int, Any], Model]] = {
     "separable-cnn": lambda *given: Model(*zoo.separable_cnn(*given)),
     "tiny-resnet": tiny_resnet,
     "torchvision": lambda *given: Model(*zoo.torchvision_network(*given)),
-    **{model.name: _whole(model.build) for model in MODELS.values() if model.build},
 }
 
 
@@ -234,13 +229,43 @@ def build(name: str, shape: Shape, classes: int, seed: int, params: Mapping[str,
 
     Raises ModelError for an unknown name, a wrong parameter or a shape the model cannot take.
     """
-    if name not in BUILDERS:
-        raise ModelError(f"no model {name!r}: known are {', '.join(BUILDERS)}")
+    if name not in MODELS:
+        raise ModelError(f"no model {name!r}: known are {', '.join(MODELS)}")
+    entry = MODELS[name]
     try:
-        MODELS[name].size(shape, classes, params)
+        if entry.measure is not None:
+            entry.size(shape, classes, params)
+        chosen = read_parameters(entry.params, params or {})
     except ValueError as error:
         raise ModelError(str(error)) from error
-    chosen = read_parameters(MODELS[name].params, params or {})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return BUILDERS[name](shape, classes, chosen)
+        if entry.build is None:
+            return BUILDERS[name](shape, classes, chosen)
+        made = entry.build(shape, classes, chosen)
+        return Model(*made) if isinstance(made, tuple) else Model(made, nn.Identity())
+
+
+def measured(entry: ModelEntry, shape: Shape, classes: int, params: Mapping[str, Any]) -> Size:
+    """The size of a model, counted on the model itself. A model of one module has no features.
+
+    Raises ModelError if the model cannot be made, or does not give (N, classes) logits for (N, *shape) samples.
+    """
+    samples = torch.zeros(2, *shape)
+    try:
+        model = build(entry.name, shape, classes, 0, params).eval()
+        with torch.inference_mode():
+            features, logits = model.extractor(samples), model(samples)
+    except Exception as error:
+        raise ModelError(
+            f"model {entry.name} cannot be made for samples {shape}: {type(error).__name__}: {error}"
+        ) from error
+    if tuple(logits.shape) != (2, classes):
+        raise ModelError(
+            f"model {entry.name} gives {tuple(logits.shape)} for {tuple(samples.shape)}: it must give (2, {classes})"
+        )
+    trained = sum(each.numel() for each in model.parameters())
+    floats = sum(each.numel() for each in model.state_dict().values() if each.is_floating_point())
+    others = sum(each.numel() for each in model.state_dict().values() if not each.is_floating_point())
+    whole = isinstance(model.classifier, nn.Identity)
+    return Size(trained, floats - trained, others, 0 if whole else features.shape[1])

@@ -21,6 +21,7 @@ from node.assignment import Assignment
 from node.errors import AssignmentError, ControlError, Terminated
 from node.messaging.control import ControlClient
 from node.messaging.transport import Transport, ZmqTransport
+from node.plugins import Source, activate, line_of
 from node.process.orders import UnderOrders
 from node.process.standstill import LEAST, Standstill
 from node.role import Role
@@ -42,6 +43,7 @@ def preload() -> None:
     for algorithm in ALGORITHMS.values():
         importlib.import_module(algorithm.module)
     importlib.import_module("node.learning.training")
+    importlib.import_module("edgebed")  # for plug-ins: nodes see the files of loaded packages only
     _use_one_thread()
     keep_freed_memory()
 
@@ -72,6 +74,12 @@ def run_node(assignment: Assignment, incarnation: str | None = None, turn: Turn 
     except ControlError as error:
         logger.error("%s", error)
         return EXIT_ORPHANED
+
+
+def described(error: Exception) -> str:
+    """An error for the orchestrator, with file and line if a plug-in raised it."""
+    place = line_of(error)
+    return f"{f'{place}: ' if place else ''}{type(error).__name__}: {error}"
 
 
 def load_role(assignment: Assignment) -> type[Role]:
@@ -105,7 +113,8 @@ async def live(assignment: Assignment, incarnation: str, turn: Turn | None = Non
         raise
     except Exception as error:
         logger.exception("failed")
-        control.send({"type": "failed", "error": f"{type(error).__name__}: {error}"})
+        lasting = not isinstance(error, Terminated)  # a node that was ended from outside may run on when restarted
+        control.send({"type": "failed", "error": described(error), "lasting": lasting})
         return EXIT_FAILED
     finally:
         # 5. Send the last messages and close everything.
@@ -115,6 +124,7 @@ async def live(assignment: Assignment, incarnation: str, turn: Turn | None = Non
 
 
 def _make_role(assignment: Assignment, transport: Transport, compute: WorkerCompute, control: ControlClient) -> Role:
+    activate(Source(**asdict(each)) for each in assignment.plugins)
     role_class = load_role(assignment)
     training: Any = importlib.import_module("node.learning.training")
     _use_one_thread()

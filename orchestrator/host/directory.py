@@ -61,6 +61,11 @@ class RunDirectory:
         return self.checkpoints / node
 
     @property
+    def plugins(self) -> Path:
+        """The source of the scenario's plug-ins, from which the nodes load them."""
+        return self.path / "plugins"
+
+    @property
     def shards(self) -> Path:
         return self.path / "shards.npz"
 
@@ -126,7 +131,7 @@ class RunDirectory:
         except OSError as error:
             raise RunError(f"cannot make a run's directory in {runs}: {error.strerror}; choose --runs") from None
         try:
-            for folder in (directory.logs, directory.checkpoints):
+            for folder in (directory.logs, directory.checkpoints, directory.plugins):
                 folder.mkdir(mode=0o755)
             directory.reopen()
         except OSError as error:

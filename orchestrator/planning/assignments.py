@@ -5,11 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from node.algorithms.registry import ALGORITHMS
-from node.assignment import PLACE, Assignment, DataAssignment, Gathering, Hardware, PeerAddress, Relation, Stop
+from node.assignment import (
+    PLACE,
+    Assignment,
+    DataAssignment,
+    Gathering,
+    Hardware,
+    PeerAddress,
+    PluginCode,
+    Relation,
+    Stop,
+)
 from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.keys import RunKeys
@@ -30,6 +40,7 @@ def seen_from_inside(assignment: Assignment) -> Assignment:
         control_endpoint=f"ipc://{PLACE / 'control' / Path(assignment.control_endpoint).name}",
         data=replace(assignment.data, directory=str(PLACE / "data"), shards=str(PLACE / "shards.npz")),
         checkpoint_directory=str(PLACE / "checkpoints"),
+        plugins=tuple(replace(each, root=str(PLACE / "plugins" / Path(each.root).name)) for each in assignment.plugins),
     )
 
 
@@ -105,6 +116,10 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
         stop=Stop(rounds=plan.stop.rounds, accuracy=plan.stop.accuracy),
         checkpoint_directory=str(directory.checkpoints_of(node.name)),
         leads=node.leads,
+        plugins=tuple(
+            PluginCode(**asdict(each) | {"root": str(directory.plugins / Path(each.root).name)})
+            for each in plan.plugins
+        ),
     )
 
 

@@ -17,14 +17,17 @@ from typing import Any
 
 from netem.profile import LinkProfile
 from netem.schedule import Schedule
+from node.algorithms.registry import ALGORITHMS
 from node.assignment import Tier, Timeouts, derive_seed
 from node.catalogue.datasets import DATASETS
 from node.catalogue.models import MODEL_GROUPS, MODELS, Size, model_of
 from node.catalogue.partitions import PARTITIONS
 from node.learning.local_training import LocalTraining
 from node.parameters import read_parameters
+from node.plugins import Source
 from orchestrator.errors import PlanError
 from orchestrator.planning.deadlines import RoundWork, deadlines
+from orchestrator.planning.model_size import MODEL, model_size
 from orchestrator.planning.notes import of_data, of_images
 from orchestrator.planning.shards import PreparedLabels, Shards, by_class, make_shards
 from orchestrator.planning.timeline import Fault, FaultTime, expand, joins
@@ -152,10 +155,11 @@ class StopPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """All decisions for a run. plan.json leaves out ``shards``, the index arrays, and ``data_directory``, the folder of
-    the prepared data set on this host."""
+    """All decisions for a run. plan.json leaves out ``shards``, the index arrays, ``data_directory``, the folder of
+    the prepared data set on this host, and where the source of ``plugins`` is."""
 
     name: str
+    plugins: tuple[Source, ...]
     seed: int
     driver: str
     engine: str
@@ -203,6 +207,7 @@ class Plan:
             "links": [link.to_json() for link in self.links],
             "faults": [asdict(fault) for fault in self.faults],
             "notes": self.notes(),
+            "plugins": [{"name": each.name, "sha256": each.sha256} for each in self.plugins],
         }
         data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}
         return {key: value for key, value in data.items() if key not in ("params", "shards", "data_directory")}
@@ -239,6 +244,7 @@ def make_plan(scenario: Scenario, data: PreparedLabels | None) -> Plan:
     size = _model_size(scenario, data)
     return Plan(
         name=scenario.name,
+        plugins=scenario.plugins,
         seed=scenario.seed,
         driver=scenario.driver,
         engine=scenario.engine,
@@ -270,10 +276,15 @@ def _model_size(scenario: Scenario, data: PreparedLabels | None) -> Size:
         shape, classes = known.shape, known.classes
     else:
         return Size(0)
-    try:
-        return (MODELS | MODEL_GROUPS)[scenario.model.name].size(shape, classes, scenario.model.params)
-    except ValueError as error:
-        raise PlanError(("model",), str(error).removeprefix("model ")) from None
+    size = model_size(scenario, shape, classes)
+    algorithm = ALGORITHMS[scenario.algorithm.name]
+    if algorithm.featured and not size.features:
+        raise PlanError(
+            MODEL,
+            f"{scenario.model.name} is one module, and {algorithm.name} works on features: let its build return an"
+            " extractor and a classifier",
+        )
+    return size
 
 
 def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) -> tuple[NodePlan, ...]:

@@ -16,6 +16,7 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.host.signals import interruptible
 from orchestrator.planning.data import prepare_data
 from orchestrator.planning.plan import Plan, make_plan
+from orchestrator.planning.plugin_files import keep_plugins
 from orchestrator.planning.shards import PreparedLabels
 from orchestrator.planning.trace_files import keep_files, kept_files
 from orchestrator.results.history import History
@@ -141,6 +142,7 @@ def _begin(
             f"cannot make the run's directory {directory.path}: {error.strerror}; make room, or choose --runs"
         ) from None
     keep_files(plan.links, file.parent, directory.path)
+    keep_plugins(plan.plugins, directory.plugins)
     return Record.create(directory.path, json.dumps(plan.to_json(), indent=1) + "\n", facts)
 
 

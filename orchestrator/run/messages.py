@@ -80,6 +80,10 @@ def _queue(value: Any) -> bool:
     )
 
 
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
 def _one_of(*words: str) -> Predicate:
     return lambda value: value in words if type(value) is str else False
 
@@ -95,7 +99,7 @@ _MESSAGES: Mapping[str, Mapping[str, Predicate]] = {
     "metric": {"round": _or_none(_round), "values": _values},
     "traffic": {},
     "done": {"reason": _one_of("rounds", "accuracy", "stopped")},
-    "failed": {"error": _text},
+    "failed": {"error": _text, "lasting": _or_none(_flag)},
     UNREADABLE: {"reason": _text},
 }
 _EVENTS: Mapping[str, Mapping[str, Predicate]] = {

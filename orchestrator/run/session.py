@@ -255,6 +255,8 @@ class Session:
                 self._hear_done(state, message)
             case {"type": "failed"}:
                 state.error = message["error"][:LONGEST_TEXT]
+                if message.get("lasting"):
+                    self.finish("failed", f"{state.plan.name} failed: {state.error}: see `logs {state.plan.name}`")
 
     def _hear_done(self, state: NodeState, message: dict[str, Any]) -> None:
         if not state.up and state.state != "crashed":

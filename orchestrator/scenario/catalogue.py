@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, ClassVar
@@ -125,7 +126,7 @@ class ModelSpec(_Named):
     """The model and its own parameters, or a group of models for clients that differ."""
 
     what: ClassVar[str] = "model"
-    entries: ClassVar[Mapping[str, Any]] = MODELS | MODEL_GROUPS
+    entries: ClassVar[Mapping[str, Any]] = ChainMap[str, Any](MODELS, MODEL_GROUPS)  # plug-ins join MODELS
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from orchestrator.errors import PlanError, Problem, ScenarioError
 from orchestrator.scenario import document
 from orchestrator.scenario.files import text_of
 from orchestrator.scenario.names import name_from
+from orchestrator.scenario.plugins import make_known
 from orchestrator.scenario.schedules import DIRECTORY, FILES
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import problems
@@ -57,6 +58,7 @@ def parse(
     scenario's name. ``files`` maps schedule files to their texts; these files are not read.
     """
     source = document.override(document.read(text, name), overrides, shorthand)
+    make_known(source, Path(name).parent)
     try:
         data = {"name": name_from(Path(name).stem, "scenario")} | source.data
         scenario = Scenario.model_validate(data, context={DIRECTORY: Path(name).parent, FILES: files})

@@ -31,6 +31,7 @@ from orchestrator.scenario.faults import FaultSpec
 from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.links import DEFAULT_PROFILE, LinkSpec
 from orchestrator.scenario.names import Name
+from orchestrator.scenario.plugins import PluginSources
 from orchestrator.scenario.quantities import AutoDuration, Duration, Fraction, Quorum, QuorumField, Size
 from orchestrator.scenario.strict import Strict
 from orchestrator.scenario.topology import LINK_CLASSES, Topology
@@ -128,6 +129,7 @@ class Scenario(Strict):
     """The whole description of a run."""
 
     name: Name = Field(default="scenario", description="default: the file's name")
+    plugins: PluginSources = Field(default=(), description="Python files beside the scenario, or installed modules")
     seed: int = Field(default=1, ge=0, lt=2**63)
     algorithm: AlgorithmSpec
     data: DataSpec = DataSpec()

@@ -69,7 +69,9 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
     params = ", ".join(f"{key} {value}" for key, value in plan.params.items() if value is not None)
     quorum = f"quorum {Quorum(plan.gathering.quorum, plan.gathering.count)}, late answers: {plan.gathering.late}"
     size = f", {text.size(plan.model_bytes)}" if plan.model_bytes else ""
+    plugins = [("plug-ins", ", ".join(f"{each.name} (sha256 {each.sha256[:12]})" for each in plan.plugins))]
     return [
+        *(plugins if plan.plugins else []),
         ("algorithm", f"{plan.algorithm} ({params})"),
         ("model", f"{plan.model}{size}"),
         ("ends after", " or ".join(stop)),

@@ -53,7 +53,8 @@ def pack(stream: IO[bytes]) -> None:
             tar.add(path, filter=_wanted)
         for path in _packages(site):  # not at their own place, which may be below /tmp: a node has its own /tmp
             tar.add(path, PACKAGES / path.name, filter=_wanted)
-        tar.add(ROOT / "node", HOME / "node", filter=_wanted)
+        for package in ("edgebed", "node"):
+            tar.add(ROOT / package, HOME / package, filter=_wanted)
 
 
 def settings() -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 from node.role import RESERVED_KINDS
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.results.history import History
+from tests import tutorial
 from tests.e2e.harness import SMALL, up
 
 pytestmark = pytest.mark.e2e
@@ -18,9 +19,9 @@ pytestmark = pytest.mark.e2e
 Figures = tuple[list[tuple[str, int | None, str, float]], dict[str, int]]
 
 
-def figures(tmp_path: Path, driver: str) -> Figures:
+def figures(tmp_path: Path, driver: str, scenario: str = SMALL) -> Figures:
     """Every accuracy by node, round and scope; and what the roles sent, by kind."""
-    result = up(tmp_path, f"{SMALL}probe: {{before: false}}\n", "--driver", driver, timeout=300)
+    result = up(tmp_path, f"{scenario}probe: {{before: false}}\n", "--driver", driver, timeout=300)
     assert result.summary["ended"] == "rounds", result.errors
     with closing(History.open(Path(result.summary["run"]))) as history:
         metrics = history.metrics("accuracy", "global") + history.metrics("accuracy", "own")
@@ -36,4 +37,14 @@ def test_every_driver_gives_the_same_accuracies_and_bytes(tmp_path: Path, engine
     simulated, namespaces, containers = (figures(tmp_path, driver) for driver in ("sim", "namespaces", "docker"))
     assert len(simulated[0]) > 10
     assert set(simulated[1]) == {"model", "update"}
+    assert simulated == namespaces == containers
+
+
+@pytest.mark.parametrize("name", ["fedavgm", "topk"])
+def test_every_driver_runs_the_tutorials_plug_ins_alike(tmp_path: Path, engine: Engine, name: str) -> None:
+    scenario = tutorial.lay_out(tmp_path)[name].read_text()
+    simulated, namespaces, containers = (
+        figures(tmp_path, driver, scenario) for driver in ("sim", "namespaces", "docker")
+    )
+    assert len(simulated[0]) >= 5
     assert simulated == namespaces == containers

@@ -1,7 +1,7 @@
-"""The files of the host that a node's container gets: five, each at a fixed place below `PLACE`.
+"""The files of the host that a node's container gets: six, each at a fixed place below `PLACE`.
 
-The container can only read the assignment, the control plane's socket, the prepared data and the shards. It can write
-to a folder for its checkpoints. This module gives access to the user that the container runs as.
+The container can only read the assignment, the control plane's socket, the prepared data, the shards and the plug-ins.
+It can write to a folder for its checkpoints. This module gives access to the user that the container runs as.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class Given:
     control: Path
     shards: Path
     data: Path
+    plugins: Path
     checkpoints: Path
 
     def mounts(self) -> list[Mount]:
@@ -33,6 +34,7 @@ class Given:
             "control": self.control,
             "shards.npz": self.shards,
             "data": self.data,
+            "plugins": self.plugins,
             "checkpoints": self.checkpoints,
         }
         return [
@@ -51,6 +53,7 @@ def lay_out(directory: RunDirectory, node: str, assignment: Path, data: Path, us
         control=directory.control,
         shards=directory.shards,
         data=data,
+        plugins=directory.plugins,
         checkpoints=directory.checkpoints_of(node),
     )
     given.checkpoints.mkdir(exist_ok=True)

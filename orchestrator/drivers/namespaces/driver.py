@@ -77,7 +77,12 @@ class NamespacesDriver:
         tree.mkdir(exist_ok=True)
         view = {
             "tree": str(tree),
-            "given": {"data": str(self._data), "shards.npz": str(directory.shards), "control": str(directory.control)},
+            "given": {
+                "data": str(self._data),
+                "shards.npz": str(directory.shards),
+                "control": str(directory.control),
+                "plugins": str(directory.plugins),
+            },
             "hidden": str(directory.path.parent),
             "strangers": self._own_users,
         }

@@ -1,8 +1,8 @@
 """The encoding of values between the simulation and its workers, in shared memory: plain data, arrays, dataclasses.
 
 Plain values are encoded as msgpack. The bytes of arrays lie in the memory before the msgpack, which holds their places,
-types and shapes. A dataclass or function of `node` is encoded by its name. The codec does not use pickle, so decoding
-creates only classes and functions of `node`.
+types and shapes. A dataclass or function of `node`, or of the run's plug-ins, is encoded by its name. The codec does
+not use pickle, so decoding creates only these classes and functions.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 import msgpack
 import numpy as np
 from numpy.typing import NDArray
+
+from node.plugins import is_of_plugin
 
 _ARRAY, _ARRAYS, _TUPLE, _RECORD, _FUNCTION = 1, 2, 3, 4, 5
 _ALIGNMENT = 64
@@ -140,8 +142,11 @@ def _layout(packed: bytes) -> Layout:
 
 
 def _name(thing: Callable[..., Any]) -> list[str]:
-    if not thing.__module__.startswith("node.") or "<" in thing.__qualname__:
-        raise CannotCrossError(f"{thing.__module__}.{thing.__qualname__} is not a named function or class of `node`")
+    ours = thing.__module__.startswith("node.") or is_of_plugin(thing.__module__)
+    if not ours or "<" in thing.__qualname__:
+        raise CannotCrossError(
+            f"{thing.__module__}.{thing.__qualname__} is not a named function or class of `node` or of a plug-in"
+        )
     return [thing.__module__, thing.__qualname__]
 
 

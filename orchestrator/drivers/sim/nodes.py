@@ -17,7 +17,7 @@ from node.learning.datasets import open_prepared
 from node.learning.models import ModelPool
 from node.learning.training import Learner, model_pool_of
 from node.messaging.memory import MemoryNetwork
-from node.process.main import EXIT_DONE, EXIT_FAILED, load_role
+from node.process.main import EXIT_DONE, EXIT_FAILED, described, load_role
 from node.process.orders import UnderOrders
 from node.role import Role
 from node.runtime.checkpoint import checkpoint_path, load
@@ -115,7 +115,7 @@ class SimulatedNode:
             return EXIT_DONE
         except Exception as error:
             note_failure(log, error)
-            self._reporter.say("failed", error=f"{type(error).__name__}: {error}")
+            self._reporter.say("failed", error=described(error), lasting=True)
             return EXIT_FAILED
         finally:
             self._reporter.say("traffic", peers=self._traffic())

@@ -249,6 +249,22 @@ def test_a_leader_that_stays_away_ends_the_run_with_its_reason(play: Play) -> No
     play(act, SCENARIO + "restart: never\n")
 
 
+def test_an_error_that_a_node_reports_ends_the_run_at_once(play: Play) -> None:
+    """A node that raises an error would raise it again; one that was ended from outside would not."""
+
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        stage.control.say("device-0-0", "failed", error="Terminated: from outside", lasting=False)
+        await asyncio.sleep(1)
+        assert not stage.session.ended.done()
+        stage.control.say("device-0-0", "failed", error="mine.py:3: ValueError: lost", lasting=True)
+        ending = await stage.session.ended
+        assert ending.reason == "failed"
+        assert ending.error == "device-0-0 failed: mine.py:3: ValueError: lost: see `logs device-0-0`"
+
+    play(act, SCENARIO)
+
+
 def test_the_end_of_the_driver_ends_the_run(play: Play) -> None:
     async def act(stage: Stage) -> None:
         await stage.train()

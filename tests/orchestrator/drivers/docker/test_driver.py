@@ -516,7 +516,7 @@ def test_limits_that_cannot_be_held_are_noted() -> None:
 
 
 def test_paths_inside_are_those_that_are_mounted(directory: RunDirectory, plan: Plan) -> None:
-    given = Given(*(Path(f"/there/{name}") for name in ("a", "control", "s", "data", "checkpoints")))
+    given = Given(*(Path(f"/there/{name}") for name in ("a", "control", "s", "data", "plugins", "checkpoints")))
     targets = {mount["Target"]: mount["Source"] for mount in given.mounts()}
     inside = Assignment.load(directory.nodes / "device-0.json")
     assert targets[inside.data.directory] == "/there/data"

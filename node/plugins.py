@@ -1,0 +1,269 @@
+"""Plug-ins: a user's own algorithms and models, in a Python file or an installed module.
+
+A plug-in assigns a `Plugin` to the name ``PLUGIN``. Its entries join the registries `ALGORITHMS` and `MODELS` under
+their own names. Names of edgebed, and of other plug-ins of the same run, are refused.
+
+The registries belong to the process. `activate` makes the plug-ins of one run known, and those of earlier runs unknown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from node.algorithms.registry import ALGORITHMS, Algorithm
+from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry
+from node.errors import PluginError
+from node.learning.local_training import LocalTraining
+from node.parameters import Parameters
+from node.role import Role
+
+FILES = "edgebed_plugins"
+"""The package that the modules of plug-in files belong to, so that a file may have the name of a library."""
+
+MOST_BYTES = 8 << 20  # of a plug-in's source: a folder with more holds something else
+_TIERS = {"cloud": "cloud", "edges": "edge", "devices": "device"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plugin:
+    """What a plug-in adds: `algorithms` and `models`. An algorithm's roles are in the mapping ``ROLES`` of the module
+    that it names, by default the plug-in's own. A model needs no `measure`: its size is measured."""
+
+    algorithms: Sequence[Algorithm] = ()
+    models: Sequence[ModelEntry] = ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """The code of a plug-in: its ``name`` in the scenario, its ``module``, and the file or folder ``root`` with its
+    source. ``sha256`` is of all its Python files, with their names."""
+
+    name: str
+    module: str
+    root: str
+    sha256: str
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the plug-in is a file that the scenario names, not an installed module."""
+        return self.module.startswith(f"{FILES}.")
+
+    def contents(self) -> dict[str, bytes]:
+        """The Python files by their paths, relative to the folder of ``root``. Raises OSError."""
+        root = Path(self.root)
+        files = sorted(root.rglob("*.py")) if root.is_dir() else [root]
+        return {file.relative_to(root.parent).as_posix(): file.read_bytes() for file in files}
+
+
+def find(name: str, folder: Path) -> Source:
+    """The source of a plug-in: a file, relative to ``folder``, if the name ends in ``.py``, else a module that Python
+    finds. PluginError if there is none."""
+    if name.endswith(".py"):
+        root = folder / name
+        if not root.stem.isidentifier():
+            raise PluginError(f"{name}: the file's name is no Python name: use letters, digits and _")
+        module = f"{FILES}.{root.stem}"
+    else:
+        root, module = _root_of(name), name
+    try:
+        contents = Source(name, module, str(root.absolute()), "").contents()
+    except OSError as error:
+        raise PluginError(f"{name} cannot be read: {error.strerror}; paths begin at the scenario's folder") from None
+    if sum(map(len, contents.values())) > MOST_BYTES:
+        raise PluginError(
+            f"{name}: {root} has more than {MOST_BYTES >> 20} MiB of Python files: name a smaller package"
+        )
+    return Source(name, module, str(root.absolute()), digest(contents))
+
+
+def digest(contents: Mapping[str, bytes]) -> str:
+    """SHA-256 of files, with their paths."""
+    found = hashlib.sha256()
+    for path, content in contents.items():
+        found.update(f"{path}\0{len(content)}\0".encode() + content)
+    return found.hexdigest()
+
+
+def _root_of(module: str) -> Path:
+    """The file or folder of the module's top-level package."""
+    top = module.partition(".")[0]
+    try:
+        spec = importlib.util.find_spec(top) if top.isidentifier() else None
+    except ValueError:
+        spec = None
+    if spec is None or spec.origin is None:
+        raise PluginError(
+            f"no module {module!r}: install its package where edgebed is installed, or name a file that ends in .py"
+        )
+    origin = Path(spec.origin)
+    return origin.parent if spec.submodule_search_locations else origin
+
+
+_active: dict[str, Source] = {}  # by module
+_added: list[tuple[dict[str, Any], str]] = []  # the registry and the name of each entry of a plug-in
+
+
+def active() -> tuple[Source, ...]:
+    """The plug-ins that are known now."""
+    return tuple(_active.values())
+
+
+def is_of_plugin(module: str) -> bool:
+    """Whether a module belongs to a plug-in that is known now."""
+    return any(module == each or module.startswith(f"{each.partition('.')[0]}.") for each in _active)
+
+
+def activate(sources: Iterable[Source]) -> None:
+    """Make these plug-ins known, and no others. PluginError, with file and line, if one cannot be used; then none is
+    known."""
+    wanted = {source.module: source for source in sources}
+    if wanted == _active:
+        return
+    _forget_all()
+    try:
+        for source in wanted.values():
+            _active[source.module] = source
+            _add(source, _declared(source))
+    except BaseException:
+        _forget_all()
+        raise
+
+
+def _forget_all() -> None:
+    for registry, name in _added:
+        registry.pop(name, None)
+    for module in [name for name in sys.modules if name.startswith(FILES)]:
+        del sys.modules[module]
+    _added.clear()
+    _active.clear()
+
+
+def _add(source: Source, plugin: Plugin) -> None:
+    for algorithm in plugin.algorithms:
+        whole = replace(algorithm, module=algorithm.module or source.module)
+        _check_algorithm(source, whole)
+        _enter(source, ALGORITHMS, "algorithm", whole)
+    for model in plugin.models:
+        _check_parameters(source, f"model {model.name}", model.params, Parameters)
+        if model.build is None:
+            raise PluginError(f"{source.name}: model {model.name} has no build: give the function that makes it")
+        if model.name in MODEL_GROUPS:
+            raise PluginError(_taken(source, "model", model.name))
+        _enter(source, MODELS, "model", model)
+
+
+def _enter(source: Source, registry: dict[str, Any], what: str, entry: Any) -> None:
+    if entry.name in registry:
+        raise PluginError(_taken(source, what, entry.name))
+    registry[entry.name] = entry
+    _added.append((registry, entry.name))
+
+
+def _taken(source: Source, what: str, name: str) -> str:
+    return f"{source.name}: there is already {'an' if what[0] in 'aeiou' else 'a'} {what} {name!r}: choose another name"
+
+
+def _declared(source: Source) -> Plugin:
+    """Run the plug-in's module, and read what it declares."""
+    found = getattr(_module(source), "PLUGIN", None)
+    if found is None:
+        raise PluginError(
+            f"{source.name} declares nothing: end it with PLUGIN = edgebed.Plugin(algorithms=[...], models=[...])"
+        )
+    if not isinstance(found, Plugin):
+        raise PluginError(f"{source.name}: PLUGIN is a {type(found).__name__}, not an edgebed.Plugin")
+    for what, kind in (("algorithms", Algorithm), ("models", ModelEntry)):
+        for entry in getattr(found, what):
+            if not isinstance(entry, kind):
+                raise PluginError(
+                    f"{source.name}: {what} holds a {type(entry).__name__}, not an edgebed.{kind.__name__}"
+                )
+    return found
+
+
+def _module(source: Source) -> ModuleType:
+    try:
+        if not source.is_file:
+            return importlib.import_module(source.module)
+        if FILES not in sys.modules:
+            sys.modules[FILES] = package = ModuleType(FILES)
+            package.__path__ = []
+        spec = importlib.util.spec_from_file_location(source.module, source.root)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[source.module] = module  # dataclasses look their module up
+        spec.loader.exec_module(module)
+        return module
+    except SyntaxError as error:
+        file = source.name if error.filename == source.root else error.filename
+        raise PluginError(f"{file}:{error.lineno}: {error.msg}") from None
+    except Exception as error:
+        raise PluginError(f"{line_of(error) or source.name}: {type(error).__name__}: {error}") from error
+
+
+def line_of(error: Exception) -> str:
+    """The last line of an active plug-in in an error's traceback, with the file as the scenario names it; "" if there
+    is none."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        for source in _active.values():
+            if frame.filename == source.root:
+                return f"{source.name}:{frame.lineno}"
+            if frame.filename.startswith(f"{source.root}/"):
+                return f"{Path(frame.filename).relative_to(Path(source.root).parent)}:{frame.lineno}"
+    return ""
+
+
+def _check_algorithm(source: Source, algorithm: Algorithm) -> None:
+    what = f"algorithm {algorithm.name}"
+    _check_parameters(source, what, algorithm.params, LocalTraining)
+    try:
+        module = importlib.import_module(algorithm.module)
+    except ImportError as error:
+        raise PluginError(
+            f"{source.name}: the module {algorithm.module!r} of {what} cannot be imported: {error}"
+        ) from None
+    roles = getattr(module, "ROLES", None)
+    if not isinstance(roles, Mapping):
+        raise PluginError(
+            f'{source.name}: {algorithm.module} has no ROLES, a mapping like {{"cloud": Cloud, "device": Device}}'
+        )
+    for key, tier in _TIERS.items():
+        if getattr(algorithm, key) == "none":
+            continue
+        if tier not in roles:
+            raise PluginError(
+                f'{source.name}: ROLES has no "{tier}", though {what} says {key}="{getattr(algorithm, key)}"'
+            )
+        _check_role(source, tier, roles[tier])
+
+
+def _check_role(source: Source, tier: str, role: Any) -> None:
+    if not (isinstance(role, type) and issubclass(role, Role)):
+        raise PluginError(f'{source.name}: ROLES["{tier}"] is {role!r}, not a subclass of edgebed.Role')
+    place = f"{source.name}:{inspect.getsourcelines(role)[1]}" if source.is_file else source.name
+    if role.run is Role.run or not inspect.iscoroutinefunction(role.run):
+        raise PluginError(f"{place}: {role.__name__} needs a method `async def run(self)`")
+    if len(inspect.signature(role.run).parameters) != 1:
+        raise PluginError(f"{place}: {role.__name__}.run takes nothing but self")
+
+
+def _check_parameters(source: Source, what: str, kind: Any, base: type[Parameters]) -> None:
+    if not (isinstance(kind, type) and issubclass(kind, base)):
+        raise PluginError(f"{source.name}: the parameters of {what} are not a subclass of edgebed.{base.__name__}")
+    for entry in fields(kind):
+        if "allowed" not in entry.metadata:
+            raise PluginError(
+                f"{source.name}: parameter {entry.name} of {what} says nothing of its values: "
+                f"write {entry.name}: float = edgebed.number(0.5, low=0), or whole, word, flag"
+            )

@@ -1,0 +1,32 @@
+"""``python -m node.process.measuring ORDER``: the size of a plug-in's model, for an orchestrator without torch.
+
+ORDER is JSON with the plug-ins, the model's name and parameters, and the shape and classes of the data. Prints JSON
+with the size, or with the error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from node.catalogue.models import MODELS
+from node.errors import PluginError
+from node.plugins import Source, activate
+
+
+def size(order: dict[str, Any]) -> dict[str, Any]:
+    """The fields of `Size`, or an ``error``."""
+    models: Any = importlib.import_module("node.learning.models")
+    errors: Any = importlib.import_module("node.learning.errors")
+    try:
+        activate(Source(**each) for each in order["plugins"])
+        return asdict(models.measured(MODELS[order["model"]], tuple(order["shape"]), order["classes"], order["params"]))
+    except (PluginError, errors.ModelError) as error:
+        return {"error": str(error)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(size(json.loads(sys.argv[1]))))

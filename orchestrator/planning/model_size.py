@@ -1,0 +1,56 @@
+"""The size of the scenario's model: in closed form, or measured on a plug-in's model by a process with torch."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+from dataclasses import asdict
+
+from node.catalogue.datasets import Shape
+from node.catalogue.models import MODEL_GROUPS, MODELS, Size
+from node.parameters import read_parameters
+from node.plugins import Source
+from orchestrator.errors import PlanError
+from orchestrator.host import python
+from orchestrator.scenario.schema import Scenario
+
+TIMEOUT = 300.0  # s; the first import of torch from a cold disk is slow
+MODEL = ("model",)
+
+
+def model_size(scenario: Scenario, shape: Shape, classes: int) -> Size:
+    """The size for samples of ``shape`` and ``classes`` classes. PlanError if the model cannot take them."""
+    name, params = scenario.model.name, scenario.model.params
+    entry = (MODELS | MODEL_GROUPS)[name]
+    if getattr(entry, "measure", ...) is not None:
+        try:
+            return entry.size(shape, classes, params)
+        except ValueError as error:
+            raise PlanError(MODEL, str(error).removeprefix("model ")) from None
+    given = asdict(read_parameters(entry.params, params))
+    return measured(tuple(scenario.plugins), name, json.dumps(given, sort_keys=True), shape, classes)
+
+
+@functools.lru_cache(maxsize=64)
+def measured(plugins: tuple[Source, ...], model: str, params: str, shape: Shape, classes: int) -> Size:
+    """The size of a plug-in's model with ``params`` (JSON), measured in a process of its own."""
+    order = {
+        "plugins": [asdict(each) for each in plugins],
+        "model": model,
+        "params": json.loads(params),
+        "shape": shape,
+        "classes": classes,
+    }
+    argv = python.module("node.process.measuring", json.dumps(order))
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    except subprocess.TimeoutExpired:
+        raise PlanError(MODEL, f"{model}: its size could not be measured within {TIMEOUT:.0f} s") from None
+    answer = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 and done.stdout else None
+    if answer is None:
+        words = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise PlanError(MODEL, f"{model}: its size could not be measured: {words[-1]}")
+    if "error" in answer:
+        raise PlanError(MODEL, answer["error"].removeprefix("model "))
+    return Size(**answer)

@@ -1,0 +1,60 @@
+"""The plug-ins that a scenario names: Python files relative to it, or installed modules.
+
+A plug-in must be known before the scenario is checked, because the scenario may name its algorithms and models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
+
+from node.errors import PluginError
+from node.plugins import Source, activate, find
+from orchestrator.errors import Problem, ScenarioError
+from orchestrator.scenario.document import Document
+from orchestrator.scenario.schedules import DIRECTORY
+from orchestrator.scenario.words import describe
+
+KEY = "plugins"
+
+
+def make_known(source: Document, folder: Path) -> None:
+    """Make the plug-ins of a scenario known, and no others. ScenarioError if one cannot be used.
+
+    A value that is no list of names is left to the schema.
+    """
+    found, problems = [], []
+    given = source.data.get(KEY)
+    for place, name in enumerate(given if isinstance(given, list) else ()):
+        if isinstance(name, str):
+            try:
+                found.append(find(name, folder))
+            except PluginError as error:
+                problems.append(Problem(source.place((KEY, place)), f"{KEY}[{place}]", str(error)))
+    if problems:
+        raise ScenarioError(problems)
+    try:
+        activate(found)
+    except PluginError as error:
+        raise ScenarioError([Problem(source.place((KEY,)), KEY, str(error))]) from None
+
+
+def _read(value: Any, info: ValidationInfo) -> tuple[Source, ...]:
+    context: Mapping[str, Any] = info.context or {}
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str | Source) for each in value):
+        raise ValueError(f"write a list of files and modules, like [fedavgm.py, mylab.models], not {describe(value)}")
+    names = [each.name if isinstance(each, Source) else each for each in value]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{twice[0]} is given twice")
+    return tuple(find(name, Path(context.get(DIRECTORY, "."))) for name in names)
+
+
+PluginSources = Annotated[
+    tuple[Source, ...],
+    BeforeValidator(_read),
+    PlainSerializer(lambda sources: [source.name for source in sources]),
+    WithJsonSchema({"type": "array", "items": {"type": "string"}}),
+]

@@ -1,0 +1,158 @@
+"""Plug-ins: found, checked, known while their run is the current one, and forgotten."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from node.algorithms.registry import ALGORITHMS
+from node.catalogue.models import MODELS
+from node.errors import PluginError
+from node.plugins import activate, active, find, is_of_plugin, line_of
+
+GOOD = """\
+from dataclasses import dataclass
+import edgebed
+
+@dataclass(frozen=True, kw_only=True)
+class Mine(edgebed.LocalTraining):
+    share: float = edgebed.number(0.5, low=0, high=1)
+
+class Part(edgebed.Role):
+    async def run(self):
+        raise ValueError("lost")
+
+def fails():
+    raise ValueError("lost")
+
+ROLES = {"cloud": Part, "device": Part}
+PLUGIN = edgebed.Plugin(
+    algorithms=[edgebed.Algorithm("mine", params=Mine)],
+    models=[edgebed.ModelEntry("little", build=lambda shape, classes, params: None)],
+)
+"""
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    yield
+    activate([])
+
+
+def use(folder: Path, text: str, name: str = "mine.py") -> None:
+    (folder / name).write_text(text)
+    activate([find(name, folder)])
+
+
+def test_a_plug_in_is_known_until_another_run_has_others(tmp_path: Path) -> None:
+    use(tmp_path, GOOD)
+    (source,) = active()
+    assert (source.name, source.module, source.is_file) == ("mine.py", "edgebed_plugins.mine", True)
+    assert ALGORITHMS["mine"].module == "edgebed_plugins.mine"
+    assert ALGORITHMS["mine"].params().share == 0.5  # type: ignore[attr-defined]
+    assert MODELS["little"].measure is None
+    assert is_of_plugin("edgebed_plugins.mine")
+    assert not is_of_plugin("os.path")
+    activate([])
+    assert not {"mine", "little"} & {*ALGORITHMS, *MODELS}
+    assert not any(name.startswith("edgebed_plugins") for name in sys.modules)
+
+
+def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
+    use(tmp_path, GOOD)
+    before = active()[0].sha256
+    use(tmp_path, GOOD.replace("0.5", "0.25"))
+    assert active()[0].sha256 != before
+    assert ALGORITHMS["mine"].params().share == 0.25  # type: ignore[attr-defined]
+
+
+def test_an_installed_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "mylab"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "shared.py").write_text("SHARE = 0.75\n")
+    (package / "models.py").write_text(GOOD.replace("import edgebed", "import edgebed\nfrom mylab.shared import SHARE"))
+    monkeypatch.syspath_prepend(tmp_path)
+    source = find("mylab.models", tmp_path)
+    assert set(source.contents()) == {"mylab/__init__.py", "mylab/models.py", "mylab/shared.py"}
+    activate([source])
+    assert ALGORITHMS["mine"].module == "mylab.models"
+    assert is_of_plugin("mylab.shared")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none.py", "none.py cannot be read: No such file or directory; paths begin at the scenario's folder"),
+        ("my-lab.py", "my-lab.py: the file's name is no Python name: use letters, digits and _"),
+        ("nolab.models", "no module 'nolab.models': install its package where edgebed is installed, or name a file"),
+        ("..models", "no module '..models'"),
+    ],
+)
+def test_what_is_not_there(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(PluginError) as raised:
+        find(name, tmp_path)
+    assert str(raised.value).startswith(message)
+
+
+PLAIN = 'algorithms=[edgebed.Algorithm("mine", params=Mine)]'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("class Part(", "class Part[", "mine.py:8: "),
+        (
+            "import edgebed\n",
+            "import edgebed\nimport nothing_there\n",
+            "mine.py:3: ModuleNotFoundError: No module named",
+        ),
+        ("PLUGIN =", "THING =", "mine.py declares nothing: end it with PLUGIN = edgebed.Plugin("),
+        ("PLUGIN = edgebed.Plugin(", "PLUGIN = dict(", "mine.py: PLUGIN is a dict, not an edgebed.Plugin"),
+        (PLAIN, "algorithms=[Mine()]", "mine.py: algorithms holds a Mine, not an edgebed.Algorithm"),
+        ('"mine"', '"fedavg"', "mine.py: there is already an algorithm 'fedavg': choose another name"),
+        ('"little"', '"cnn"', "mine.py: there is already a model 'cnn': choose another name"),
+        ('"little"', '"small"', "mine.py: there is already a model 'small': choose another name"),
+        ('"little", build=', '"little", measure=', "mine.py: model little has no build: give the function"),
+        ("ROLES =", "PARTS =", "mine.py: edgebed_plugins.mine has no ROLES, a mapping like"),
+        ('"cloud": Part, ', "", 'mine.py: ROLES has no "cloud", though algorithm mine says cloud="required"'),
+        ('"device": Part}', '"device": fails}', 'mine.py: ROLES["device"] is <function fails'),
+        ("async def run(self)", "def run(self)", "mine.py:8: Part needs a method `async def run(self)`"),
+        ("async def run(self)", "async def walk(self)", "mine.py:8: Part needs a method `async def run(self)`"),
+        ("async def run(self)", "async def run(self, t)", "mine.py:8: Part.run takes nothing but self"),
+        (
+            "edgebed.LocalTraining",
+            "edgebed.Parameters",
+            "mine.py: the parameters of algorithm mine are not a subclass of",
+        ),
+        ("edgebed.number(0.5, low=0, high=1)", "0.5", "mine.py: parameter share of algorithm mine says nothing of its"),
+        ("params=Mine", "params=Mine, module='nothing'", "mine.py: the module 'nothing' of algorithm mine cannot be"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    with pytest.raises(PluginError) as raised:
+        use(tmp_path, GOOD.replace(old, new))
+    assert str(raised.value).startswith(message)
+    assert active() == ()
+    assert "mine" not in ALGORITHMS
+
+
+def test_two_plug_ins_may_not_have_one_name(tmp_path: Path) -> None:
+    for name in ("one.py", "two.py"):
+        (tmp_path / name).write_text(GOOD)
+    with pytest.raises(PluginError, match=r"^two.py: there is already an algorithm 'mine'"):
+        activate([find("one.py", tmp_path), find("two.py", tmp_path)])
+
+
+def test_the_line_of_an_error(tmp_path: Path) -> None:
+    use(tmp_path, GOOD)
+    with pytest.raises(ValueError, match="lost") as raised:
+        sys.modules["edgebed_plugins.mine"].fails()
+    assert line_of(raised.value) == "mine.py:13"
+    with pytest.raises(ValueError, match="literal") as raised:
+        int("x")
+    assert line_of(raised.value) == ""

@@ -1,0 +1,47 @@
+"""The tutorial's plug-ins under the driver `sim`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import tutorial
+from tests.orchestrator.drivers.sim.harness import simulate
+
+
+@pytest.mark.parametrize("name", ["fedavgm", "topk", "tanh"])
+def test_the_tutorial_learns(tmp_path: Path, name: str) -> None:
+    done = simulate(tmp_path, tutorial.lay_out(tmp_path)[name])
+    assert done.code == 0, done.errors
+    assert done.summary["verdict"] == "pass"
+    assert (done.directory / "plugins" / f"{name}.py").exists()
+
+
+def test_a_sparse_update_is_as_large_as_the_page_says(tmp_path: Path) -> None:
+    done = simulate(tmp_path, tutorial.lay_out(tmp_path)["topk"])
+    with done.history() as history:
+        sent = [row for row in history.traffic() if row.kind == "sparse" and row.direction == "sent"]
+    size = sum(row.bytes for row in sent) / sum(row.messages for row in sent)
+    assert "1,208 bytes and a header" in tutorial.PAGE
+    assert 1208 < size < 1208 + 300
+
+
+def test_one_record_on_any_number_of_workers(tmp_path: Path) -> None:
+    """The plug-in's functions cross to the workers by name."""
+    scenario = tutorial.lay_out(tmp_path)["topk"]
+    one, two = (simulate(tmp_path, scenario, "--workers", workers) for workers in ("1", "2"))
+    assert one.record() == two.record()
+
+
+def test_a_role_that_raises_ends_the_run_at_once_with_its_line(tmp_path: Path) -> None:
+    scenario = tutorial.lay_out(tmp_path)["fedavgm"]
+    file = tmp_path / "fedavgm.py"
+    code = file.read_text()
+    line = "            await edgebed.evaluate(self, w, t)\n"
+    file.write_text(code.replace(line, f"{line}            assert t < 2, 'enough'\n"))
+    place = 1 + file.read_text().splitlines().index("            assert t < 2, 'enough'")
+    done = simulate(tmp_path, scenario)
+    assert done.code == 1
+    assert f"error: cloud failed: fedavgm.py:{place}: AssertionError: enough" in done.errors
+    assert done.summary["rounds"] == 1

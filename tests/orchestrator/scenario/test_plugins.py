@@ -1,0 +1,86 @@
+"""Plug-ins in a scenario: known before it is checked; mistakes with the scenario's line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from node.algorithms.registry import ALGORITHMS
+from orchestrator.errors import PlanError, ScenarioError
+from orchestrator.planning.plan import make_plan
+from orchestrator.scenario.reading import load, parse
+from orchestrator.scenario.schema import effective
+from tests import tutorial
+
+
+@pytest.mark.parametrize("name", ["fedavgm", "topk", "tanh"])
+def test_the_tutorials_scenarios_can_be_planned(tmp_path: Path, name: str) -> None:
+    scenario = load(tutorial.lay_out(tmp_path)[name])
+    plan = make_plan(scenario, None)
+    assert [each.name for each in plan.plugins] == [f"{name}.py"]
+    recorded = plan.recorded["plugins"]
+    assert recorded == [{"name": f"{name}.py", "sha256": plan.plugins[0].sha256}]
+    assert effective(scenario)["plugins"] == [f"{name}.py"]
+
+
+def test_the_size_of_a_plug_ins_model_is_measured(tmp_path: Path) -> None:
+    scenario = load(tutorial.lay_out(tmp_path)["tanh"])
+    assert make_plan(scenario, None).model_bytes == 4 * ((64 + 1) * 48 + (48 + 1) * 10)
+
+
+def test_the_next_scenario_does_not_know_them(tmp_path: Path) -> None:
+    load(tutorial.lay_out(tmp_path)["fedavgm"])
+    assert "fedavgm" in ALGORITHMS
+    with pytest.raises(ScenarioError, match="'fedavgm' is no algorithm; did you mean 'fedavg'"):
+        parse("algorithm: fedavgm\n", "f.yaml")
+    assert "fedavgm" not in ALGORITHMS
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("plugins: [none.py]", "f.yaml:1: plugins[0]: none.py cannot be read: No such file or directory"),
+        ("plugins: none.py", "f.yaml:1: plugins: write a list of files and modules"),
+        ("plugins: [3]", "f.yaml:1: plugins: write a list of files and modules"),
+        ("plugins: [tanh.py, tanh.py]", "f.yaml:1: plugins: tanh.py is given twice"),
+    ],
+)
+def test_mistakes(tmp_path: Path, line: str, message: str) -> None:
+    tutorial.lay_out(tmp_path)
+    with pytest.raises(ScenarioError) as raised:
+        parse(f"{line}\nalgorithm: fedavg\n", str(tmp_path / "f.yaml"))
+    assert str(raised.value).replace(f"{tmp_path}/", "").startswith(message)
+
+
+WHOLE = """\
+import edgebed
+
+def whole(shape, classes, params):
+    from torch import nn
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, {outputs}))
+
+PLUGIN = edgebed.Plugin(models=[edgebed.ModelEntry("whole", build=whole)])
+"""
+
+
+def test_a_model_of_one_module_has_no_features(tmp_path: Path) -> None:
+    (tmp_path / "whole.py").write_text(WHOLE.format(outputs=10))
+    text = "plugins: [whole.py]\nalgorithm: fedavg\nmodel: whole\ntopology: {devices: 2}\n"
+    assert make_plan(parse(text, str(tmp_path / "f.yaml")), None).model_bytes == 4 * 65 * 10
+    with pytest.raises(PlanError, match="whole is one module, and fedfeat works on features"):
+        make_plan(parse(text, str(tmp_path / "f.yaml"), ["algorithm=fedfeat"]), None)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        ("7", r"whole gives \(2, 7\) for \(2, 1, 8, 8\): it must give \(2, 10\)"),
+        ("classes // 0", r"whole cannot be made for samples \(1, 8, 8\): ZeroDivisionError"),
+    ],
+)
+def test_a_model_that_does_not_fit_the_data(tmp_path: Path, outputs: str, message: str) -> None:
+    (tmp_path / "whole.py").write_text(WHOLE.format(outputs=outputs))
+    text = "plugins: [whole.py]\nalgorithm: fedavg\nmodel: whole\ntopology: {devices: 2}\n"
+    with pytest.raises(PlanError, match=message):
+        make_plan(parse(text, str(tmp_path / "f.yaml")), None)

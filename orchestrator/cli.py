@@ -96,6 +96,17 @@ def cli() -> None:
 
 
 @cli.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+def init(folder: Path) -> None:
+    """Write a small project into FOLDER: a scenario, an algorithm of its own, its tests and a workflow for CI."""
+    from orchestrator.verbs.init import make_project
+
+    for path in make_project(folder):
+        click.echo(path)
+    click.echo(f"next: cd {folder} && edgebed up scenario.yaml", err=True)
+
+
+@cli.command()
 @scenario_options
 @runs_option
 @click.option("--driver", type=click.Choice(list(DRIVERS)), help="Overrides the scenario's driver.")

@@ -13,7 +13,7 @@ from node.learning.aggregation import weighted_mean
 from node.learning.datasets import Prepared
 from node.learning.models import ModelPool, build
 from node.learning.training import Learner
-from tests.node.algorithms.federation import Federation, same, star
+from node.testing import Federation, same, star
 
 PARAMS = FedAvg(learning_rate=0.1, momentum=0.9, batch_size=16)
 

@@ -26,8 +26,8 @@ from node.learning.datasets import Prepared
 from node.learning.models import Model, ModelPool, build
 from node.learning.training import Learner
 from node.messaging.wire import Message
+from node.testing import Federation, same, star
 from orchestrator.drivers.sim import codec
-from tests.node.algorithms.federation import Federation, same, star
 
 QUIET: dict[str, Any] = {"noise": "none", "retrain_epochs": 0}
 FEATURES = pytest.mark.parametrize("features", ["last-epoch", "averaged"])

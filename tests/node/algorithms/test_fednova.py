@@ -18,7 +18,7 @@ from node.learning.local_training import LocalTraining
 from node.learning.models import ModelPool, build
 from node.learning.optimizers import Descent
 from node.learning.training import Learner
-from tests.node.algorithms.federation import Federation, same, star
+from node.testing import Federation, same, star
 
 OPTIONS: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.9, "batch_size": 16}
 

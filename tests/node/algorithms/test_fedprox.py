@@ -13,7 +13,7 @@ from node.assignment import derive_seed
 from node.learning.datasets import Prepared
 from node.learning.models import Model, build
 from node.learning.training import MiniBatch
-from tests.node.algorithms.federation import Federation, same, star
+from node.testing import Federation, same, star
 
 
 def test_proximal_term_by_hand() -> None:

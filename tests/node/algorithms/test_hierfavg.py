@@ -14,7 +14,7 @@ from node.learning.aggregation import State, weighted_mean
 from node.learning.datasets import Prepared
 from node.learning.models import ModelPool, build
 from node.learning.training import Learner
-from tests.node.algorithms.federation import Federation, hierarchy, same
+from node.testing import Federation, hierarchy, same
 
 OPTIONS: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.9, "batch_size": 16}
 NEVER = 1e5  # slowness of a device that does not answer before any deadline

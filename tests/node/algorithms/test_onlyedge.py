@@ -7,7 +7,7 @@ import pytest
 
 from node.algorithms.parameters import FedAvg, OnlyEdge
 from node.learning.datasets import Prepared
-from tests.node.algorithms.federation import Federation, hierarchy, same
+from node.testing import Federation, hierarchy, same
 
 OPTIONS: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.9, "batch_size": 16}
 

@@ -15,7 +15,7 @@ from node.catalogue.partitions import LabelsPerEdge
 from node.learning.aggregation import State, weighted_mean
 from node.learning.datasets import Prepared
 from node.messaging.wire import Message
-from tests.node.algorithms.federation import Federation, hierarchy, same
+from node.testing import Federation, hierarchy, same
 
 OPTIONS: dict[str, Any] = {"learning_rate": 0.1, "batch_size": 16, "epochs": 1}
 D2 = LabelsPerEdge(pattern="D2", samples_per_client=60)

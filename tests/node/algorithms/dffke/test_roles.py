@@ -32,9 +32,9 @@ from node.messaging.memory import MemoryNetwork
 from node.messaging.wire import Message
 from node.parameters import read_parameters
 from node.role import Role
+from node.testing import Federation, same, star
 from orchestrator.errors import ScenarioError
 from orchestrator.scenario.reading import parse
-from tests.node.algorithms.federation import Federation, same, star
 from tests.orchestrator.drivers.sim.harness import simulate
 
 QUICK = DFFKE(

@@ -22,7 +22,7 @@ from node.learning.datasets import Prepared
 from node.learning.local_training import LocalTraining
 from node.messaging.pair import Delay
 from node.parameters import read_parameters
-from tests.node.algorithms.federation import Federation, same, star
+from node.testing import Federation, same, star
 from tests.orchestrator.drivers.sim.harness import simulate
 
 OPTIONS: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.0, "batch_size": 16}
@@ -60,7 +60,7 @@ class Mesh(Federation):
 def slow_links(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages that take half a second, and ten pictures in each: a set of 60 takes six seconds."""
     monkeypatch.setattr("node.algorithms.fededs.encrypted.PART_BYTES", 640)
-    monkeypatch.setattr("tests.node.algorithms.federation.Delay", lambda seconds: Delay(0.5))
+    monkeypatch.setattr("node.testing.Delay", lambda seconds: Delay(0.5))
 
 
 def mesh(digits: Prepared, folder: Path, params: LocalTraining = SMALL, edges: int = 3, **options: Any) -> Mesh:

@@ -34,7 +34,7 @@ from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 from node.messaging.association import Traffic
 from node.parameters import read_parameters
-from tests.node.algorithms.federation import Federation, Journal, hierarchy, same, tier_of
+from node.testing import Federation, Journal, hierarchy, same, tier_of
 
 QUICK: dict[str, Any] = {
     "learning_rate": 0.1,

@@ -1,4 +1,5 @@
-"""Whole runs of an algorithm in one process: every node a coroutine, the links in memory, the clock virtual."""
+"""Whole runs of an algorithm in one process, for tests: every node a coroutine, the links in memory, the clock virtual.
+A run of a few rounds takes milliseconds. `edgebed.testing` exports this for the tests of plug-ins."""
 
 from __future__ import annotations
 
@@ -16,25 +17,27 @@ from node.algorithms.registry import ALGORITHMS
 from node.assignment import Assignment, DataAssignment, Gathering, Keypair, PeerAddress, Relation, Stop, Tier
 from node.catalogue.partitions import IID, PartitionParameters
 from node.learning.aggregation import State
-from node.learning.datasets import Prepared
+from node.learning.datasets import Prepared, prepare
 from node.learning.local_training import LocalTraining
 from node.learning.partition import divide, own_test, set_apart
 from node.learning.training import Learner
 from node.messaging.memory import MemoryNetwork
 from node.messaging.pair import Delay
+from node.parameters import read_parameters
+from node.plugins import activate, find
 from node.role import Role
 from node.runtime.checkpoint import checkpoint_path, load
 from node.runtime.clock import run_virtual
 from node.runtime.compute import Mode
 
-SECONDS_PER_SAMPLE = 0.001
+SECONDS_PER_SAMPLE = 0.001  # of virtual time
 SMALL = IID(samples_per_client=60)
 PATIENT = Gathering(deadline=30)
 
 
 @dataclass
 class Journal:
-    """A `node.messaging.control.Reporter` of one node."""
+    """What one node reported: its metrics and events, each with their round."""
 
     metrics: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     events: list[tuple[str, int | None, dict[str, Any]]] = field(default_factory=list)
@@ -47,6 +50,7 @@ class Journal:
         self.metrics.append((round, dict(values)))
 
     def series(self, scope: str, value: str = "accuracy") -> dict[int, float]:
+        """A value of a scope ("global", "own", "train") by round."""
         return {round: values[value] for round, values in self.metrics if values["scope"] == scope}
 
     def rounds(self, event: str) -> list[int | None]:
@@ -75,7 +79,11 @@ class VirtualCompute:
 class Federation:
     """A topology and its data. ``tree`` maps each node to its parent, None at the top; names begin with their tier.
 
-    After `run`, ``journals`` and ``states`` (the models that coordinators kept last) tell what happened.
+    ``cuts``: from when to when two nodes do not reach each other; ``crash``: when a node ends, and when it begins again
+    from its last checkpoint; ``slow``: factors on the time that a node computes. All times are seconds of virtual time:
+    a training step takes a millisecond for each sample, and a message one.
+
+    After `run`, the ``journals`` of the nodes and `state` tell what happened.
     """
 
     data: Prepared
@@ -113,6 +121,7 @@ class Federation:
         self.samples = {node: len(shards[f"{node}/train"]) for node in holders}
 
     def run(self) -> Self:
+        """Run the algorithm to its end. Raises what a role raises, in an ExceptionGroup."""
         run_virtual(asyncio.wait_for(self._run(), 3600))
         return self
 
@@ -209,11 +218,41 @@ def tier_of(node: str) -> Tier:
     return cast(Tier, node.split("-")[0])
 
 
+def federation(
+    folder: Path,
+    plugin: str | Path,
+    algorithm: str,
+    tree: Mapping[str, str | None],
+    *,
+    samples: int = 60,
+    params: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Federation:
+    """A `Federation` for an algorithm of a plug-in file, with ``samples`` handwritten digits at each client. ``folder``
+    takes its files, like pytest's ``tmp_path``. ``params`` are the scenario's; ``more`` are fields of `Federation`.
+
+    PluginError or ValueError if the plug-in or a parameter cannot be used.
+    """
+    file = Path(plugin)
+    activate([find(file.name, file.parent)])
+    return Federation(
+        prepare("digits", folder / "data", download=False),
+        tree,
+        algorithm,
+        read_parameters(ALGORITHMS[algorithm].params, params or {}),
+        folder / "run",
+        partition=IID(samples_per_client=samples),
+        **more,
+    )
+
+
 def star(clients: int, tier: str = "device") -> dict[str, str | None]:
+    """The tree of a cloud and its clients."""
     return {"cloud": None} | {f"{tier}-{k}": "cloud" for k in range(clients)}
 
 
 def hierarchy(groups: Sequence[int], *, cloud: bool = True) -> dict[str, str | None]:
+    """The tree of a cloud, edges, and as many devices below each as ``groups`` says."""
     tree: dict[str, str | None] = {"cloud": None} if cloud else {}
     for edge, devices in enumerate(groups):
         tree[f"edge-{edge}"] = "cloud" if cloud else None

@@ -1,0 +1,69 @@
+"""`init` writes a project that runs at once: its scenario, its tests, its workflow."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from orchestrator.cli import cli
+from orchestrator.errors import PlaceError
+from orchestrator.verbs.init import FILES, TEMPLATE, make_project
+from tests import tutorial
+from tests.orchestrator.drivers.sim.harness import simulate
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_files(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["init", str(tmp_path / "lab")])
+    assert done.exit_code == 0
+    assert sorted(done.stdout.split()) == sorted(str(tmp_path / "lab" / place) for place in FILES.values())
+    assert {path.name for path in TEMPLATE.iterdir() if path.is_file()} == set(FILES)
+
+
+def test_its_algorithm_is_the_pages(tmp_path: Path) -> None:
+    tutorial.lay_out(tmp_path)
+    assert (TEMPLATE / "fedavgm.py").read_text() == (tmp_path / "fedavgm.py").read_text()
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(PlaceError, match="is there already and is not empty: name a new folder"):
+        make_project(tmp_path)
+    with pytest.raises(PlaceError, match="is there already"):
+        make_project(tmp_path / "notes.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_it_runs(tmp_path: Path) -> None:
+    make_project(tmp_path / "lab")
+    done = simulate(tmp_path, tmp_path / "lab" / "scenario.yaml")
+    assert done.code == 0, done.errors
+    assert done.summary["verdict"] == "pass"
+
+
+@pytest.mark.slow
+def test_its_tests_pass(tmp_path: Path) -> None:
+    make_project(tmp_path)
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        argv, cwd=tmp_path, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout
+
+
+def test_its_workflow_has_commands_and_options_that_exist(tmp_path: Path) -> None:
+    make_project(tmp_path)
+    steps = yaml.safe_load((tmp_path / FILES["edgebed.yml"]).read_text())["jobs"]["edgebed"]["steps"]
+    commands = [shlex.split(step["run"]) for step in steps if step.get("run", "").startswith("edgebed ")]
+    assert [words[1] for words in commands] == ["up", "up"]
+    for _, verb, *words in commands:
+        known = {option for parameter in cli.commands[verb].params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from orchestrator.cli import cli
+from orchestrator.errors import RunError
 from tests import tutorial
 from tests.orchestrator.drivers.sim.harness import simulate
 
@@ -45,3 +48,23 @@ def test_a_role_that_raises_ends_the_run_at_once_with_its_line(tmp_path: Path) -
     assert done.code == 1
     assert f"error: cloud failed: fedavgm.py:{place}: AssertionError: enough" in done.errors
     assert done.summary["rounds"] == 1
+
+
+def test_a_run_is_continued_with_the_same_plug_in_only(tmp_path: Path) -> None:
+    scenario = tutorial.lay_out(tmp_path)["fedavgm"]
+    file = tmp_path / "fedavgm.py"
+    broken = file.read_text().replace(
+        "async for t in self.rounds():", "async for t in self.rounds():\n            1 / (3 - t)"
+    )
+    file.write_text(broken)
+    failed = simulate(tmp_path, scenario)
+    assert "ZeroDivisionError" in failed.errors
+    words = ["resume", failed.directory.name, "--runs", str(tmp_path / "runs")]
+    file.write_text(broken.replace("3 - t", "7 - t"))
+    other = CliRunner().invoke(cli, words)
+    assert isinstance(other.exception, RunError)
+    assert "makes another plan of its scenario (plugins)" in str(other.exception)
+    file.write_text(broken)
+    again = CliRunner().invoke(cli, words)
+    assert "ZeroDivisionError" in again.stderr
+    assert "continued after round 2" in (failed.directory / "summary.json").read_text()

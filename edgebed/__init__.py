@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from node.algorithms.common import average, evaluate, participants, train, with_samples
     from node.algorithms.registry import Algorithm
+    from node.catalogue.datasets import Dataset
     from node.catalogue.models import ModelEntry
+    from node.catalogue.partitions import PartitionParameters, PartitionScheme
     from node.learning.aggregation import State, weighted_mean
     from node.learning.local_training import LocalTraining
     from node.messaging.wire import Message
@@ -23,10 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Algorithm",
+    "Dataset",
     "LocalTraining",
     "Message",
     "ModelEntry",
     "Parameters",
+    "PartitionParameters",
+    "PartitionScheme",
     "Plugin",
     "Role",
     "Run",
@@ -48,10 +53,13 @@ __all__ = [
 
 _MODULES = {
     "Algorithm": "node.algorithms.registry",
+    "Dataset": "node.catalogue.datasets",
     "LocalTraining": "node.learning.local_training",
     "Message": "node.messaging.wire",
     "ModelEntry": "node.catalogue.models",
     "Parameters": "node.parameters",
+    "PartitionParameters": "node.catalogue.partitions",
+    "PartitionScheme": "node.catalogue.partitions",
     "Plugin": "node.plugins",
     "Role": "node.role",
     "Run": "orchestrator.verbs.runs",

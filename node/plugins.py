@@ -1,7 +1,7 @@
-"""Plug-ins: a user's own algorithms and models, in a Python file or an installed module.
+"""Plug-ins: a user's own algorithms, models, data sets and partitions, in a Python file or an installed module.
 
-A plug-in assigns a `Plugin` to the name ``PLUGIN``. Its entries join the registries `ALGORITHMS` and `MODELS` under
-their own names. Names of edgebed, and of other plug-ins of the same run, are refused.
+A plug-in assigns a `Plugin` to the name ``PLUGIN``. Its entries join the registries, such as `ALGORITHMS`, under their
+own names. Names of edgebed, and of other plug-ins of the same run, are refused.
 
 The registries belong to the process. `activate` makes the plug-ins of one run known, and those of earlier runs unknown.
 """
@@ -21,7 +21,9 @@ from types import ModuleType
 from typing import Any
 
 from node.algorithms.registry import ALGORITHMS, Algorithm
+from node.catalogue.datasets import DATASETS, Dataset
 from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry
+from node.catalogue.partitions import PARTITIONS, PartitionParameters, PartitionScheme
 from node.errors import PluginError
 from node.learning.local_training import LocalTraining
 from node.parameters import Parameters
@@ -36,11 +38,14 @@ _TIERS = {"cloud": "cloud", "edges": "edge", "devices": "device"}
 
 @dataclass(frozen=True, kw_only=True)
 class Plugin:
-    """What a plug-in adds: `algorithms` and `models`. An algorithm's roles are in the mapping ``ROLES`` of the module
-    that it names, by default the plug-in's own. A model needs no `measure`: its size is measured."""
+    """What a plug-in adds. An algorithm's roles are in the mapping ``ROLES`` of the module that it names, by default of
+    the plug-in itself. A model needs no `measure`: its size is measured. A data set has `read`, a partition `divide`.
+    """
 
     algorithms: Sequence[Algorithm] = ()
     models: Sequence[ModelEntry] = ()
+    datasets: Sequence[Dataset] = ()
+    partitions: Sequence[PartitionScheme] = ()
 
 
 @dataclass(frozen=True)
@@ -160,6 +165,19 @@ def _add(source: Source, plugin: Plugin) -> None:
         if model.name in MODEL_GROUPS:
             raise PluginError(_taken(source, "model", model.name))
         _enter(source, MODELS, "model", model)
+    for dataset in plugin.datasets:
+        if dataset.read is None:
+            raise PluginError(f"{source.name}: data set {dataset.name} has no read: give the function that reads it")
+        _enter(source, DATASETS, "data set", dataset)
+    for partition in plugin.partitions:
+        _check_parameters(source, f"partition {partition.name}", partition.params, PartitionParameters)
+        if partition.divide is None:
+            raise PluginError(
+                f"{source.name}: partition {partition.name} has no divide: give the function that divides"
+            )
+        if any(each.params is partition.params for each in PARTITIONS.values()):
+            raise PluginError(f"{source.name}: partition {partition.name} needs a parameter class of its own")
+        _enter(source, PARTITIONS, "partition", partition)
 
 
 def _enter(source: Source, registry: dict[str, Any], what: str, entry: Any) -> None:
@@ -182,7 +200,8 @@ def _declared(source: Source) -> Plugin:
         )
     if not isinstance(found, Plugin):
         raise PluginError(f"{source.name}: PLUGIN is a {type(found).__name__}, not an edgebed.Plugin")
-    for what, kind in (("algorithms", Algorithm), ("models", ModelEntry)):
+    kinds = {"algorithms": Algorithm, "models": ModelEntry, "datasets": Dataset, "partitions": PartitionScheme}
+    for what, kind in kinds.items():
         for entry in getattr(found, what):
             if not isinstance(entry, kind):
                 raise PluginError(

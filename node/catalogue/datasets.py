@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 Shape = tuple[int, ...]  # of one sample, channels first: (1, 28, 28) image, (3, 128) sequence, (20,) features
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set with a name. `where`: its source, for messages. `subjects`: samples name a person."""
+    """A data set with a name. `where`: its source, for messages. `subjects`: samples name a person.
+
+    A plug-in's data set has `read`, a function that returns the arrays of an `npz:` file by their names. It is called
+    for each run. Its shape and classes are those of the arrays, and need not be given.
+    """
 
     name: str
-    shape: Shape
-    classes: int
-    summary: str
-    where: str
+    shape: Shape = ()
+    classes: int = 0
+    summary: str = ""
+    where: str = ""
     subjects: bool = False
+    read: Callable[[], Mapping[str, Any]] | None = None
 
 
 DATASETS: dict[str, Dataset] = {

@@ -45,7 +45,7 @@ class Backbone:
     features: int
 
 
-BACKBONES: dict[str, Backbone] = {
+BACKBONES: dict[str, Backbone] = {  # first the ten of DFFKE, in its order
     "resnet18": Backbone(11_176_512, 9_600, 20, 512),
     "resnet34": Backbone(21_284_672, 17_024, 36, 512),
     "resnet50": Backbone(23_508_032, 53_120, 53, 2048),
@@ -55,8 +55,8 @@ BACKBONES: dict[str, Backbone] = {
     "mobilenet-v3-large": Backbone(4_202_032, 24_400, 46, 1280),
     "shufflenet-v2-x1.5": Backbone(2_478_624, 23_440, 56, 1024),
     "shufflenet-v2-x2.0": Backbone(5_344_996, 33_716, 56, 2048),
-    "squeezenet-1.1": Backbone(722_496, 0, 0, 512),
     "vit-tiny": Backbone(5_486_784, 0, 0, 192),  # and a position of 192 for each patch
+    "squeezenet-1.1": Backbone(722_496, 0, 0, 512),
 }
 PATCH = 16  # pixels a side of ViT-Tiny's patches
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from node.parameters import Between, Parameters, number, whole, word
 
@@ -62,12 +64,18 @@ class BySubject(PartitionParameters):
 
 @dataclass(frozen=True)
 class PartitionScheme:
-    """A way to divide the training data; `short` is the parameter that a bare value sets (`{dirichlet: 0.1}`)."""
+    """A way to divide the training data; `short` is the parameter that a bare value sets (`{dirichlet: 0.1}`).
+
+    A plug-in's partition has ``divide(labels, groups, params, random)``. It returns the sample indices of each client.
+    `labels` (N,) are those of all training samples. `groups` are the numbers of clients below each edge. `random` is a
+    generator seeded by the scenario. Its parameter class serves no other partition.
+    """
 
     name: str
     params: type[PartitionParameters]
-    summary: str
+    summary: str = ""
     short: str | None = None
+    divide: Callable[[Any, Sequence[int], Any, Any], Sequence[Any]] | None = None
 
 
 PARTITIONS: dict[str, PartitionScheme] = {

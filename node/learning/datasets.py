@@ -78,8 +78,10 @@ def prepare(name: str, cache: Path, search: Sequence[Path] = (), *, download: bo
     PATH); Debian's /usr/share/datasets; earlier downloads; and, with `download`, the network.
     Raises DataNotFound (with the places tried and the remedy) or DataError (the files found are broken).
     """
-    source, read = _find(name, cache, [Path(path).expanduser() for path in search], download)
     stem = re.sub(r"[^a-z0-9]+", "-", Path(name).stem.lower()).strip("-")
+    if name in DATASETS and DATASETS[name].read is not None:
+        return _made(name, cache / stem)
+    source, read = _find(name, cache, [Path(path).expanduser() for path in search], download)
     directory = cache / f"{stem}-{_fingerprint(name, source)}"
     if not directory.exists():
         log.info("preparing data set %s from %s", name, source or "scikit-learn")
@@ -95,6 +97,36 @@ def open_prepared(directory: Path) -> Prepared:
         return Prepared(directory, **values)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{directory}: not a prepared data set: {error}; delete the folder to make it again") from error
+
+
+def _made(name: str, stem: Path) -> Prepared:
+    """A plug-in's data set. What its function reads may change, so it is called each time, and equal arrays share a
+    folder."""
+    read = DATASETS[name].read
+    assert read is not None
+    try:
+        arrays = formats.arrays_of({key: np.asarray(each) for key, each in read().items()}, f"data set {name}")
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"data set {name} cannot be read: {type(error).__name__}: {error}") from error
+    directory = stem.with_name(f"{stem.name}-{_digest(arrays)[:12]}")
+    if not directory.exists():
+        _store(name, arrays, f"data set {name}", directory)
+    return open_prepared(directory)
+
+
+def _digest(arrays: Arrays) -> str:
+    """The hash of the arrays, by which a record identifies the data."""
+    digest = hashlib.sha256()
+    for values in _named(arrays).values():
+        digest.update(np.ascontiguousarray(values).data)
+    return digest.hexdigest()
+
+
+def _named(arrays: Arrays) -> dict[str, NDArray[Any]]:
+    named = {"x_train": arrays.x_train, "y_train": arrays.y_train, "x_test": arrays.x_test, "y_test": arrays.y_test}
+    return named if arrays.subjects is None else named | {"subjects": arrays.subjects}
 
 
 Reader = Callable[[], Arrays]
@@ -211,12 +243,8 @@ def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
     directory.parent.mkdir(parents=True, exist_ok=True)
     making = Path(tempfile.mkdtemp(dir=directory.parent, prefix=".making-"))
     try:
-        digest = hashlib.sha256()
-        named = {"x_train": arrays.x_train, "y_train": arrays.y_train, "x_test": arrays.x_test, "y_test": arrays.y_test}
-        for key, values in (named if arrays.subjects is None else named | {"subjects": arrays.subjects}).items():
-            contiguous = np.ascontiguousarray(values)
-            digest.update(contiguous.data)
-            np.save(making / f"{key}.npy", contiguous, allow_pickle=False)
+        for key, values in _named(arrays).items():
+            np.save(making / f"{key}.npy", np.ascontiguousarray(values), allow_pickle=False)
         meta = {
             "name": name,
             "shape": shape,
@@ -225,7 +253,7 @@ def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
             "mean": mean,
             "std": std,
             "source": source,
-            "sha256": digest.hexdigest(),
+            "sha256": _digest(arrays),
         }
         (making / "meta.json").write_text(json.dumps(meta, indent=1))
         making.chmod(0o755)
@@ -261,7 +289,11 @@ def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
         raise DataError(f"{source}: {len(arrays.subjects)} subjects for {len(arrays.y_train)} training samples")
     shape = tuple(arrays.x_train.shape[1:])
     classes = int(max(arrays.y_train.max(), arrays.y_test.max())) + 1
-    if name in DATASETS and (shape, classes) != (DATASETS[name].shape, DATASETS[name].classes):
+    if (
+        name in DATASETS
+        and DATASETS[name].classes
+        and (shape, classes) != (DATASETS[name].shape, DATASETS[name].classes)
+    ):
         raise DataError(
             f"{source}: samples of shape {shape} and {classes} classes are not {name}, which has "
             f"{DATASETS[name].shape} and {DATASETS[name].classes}"

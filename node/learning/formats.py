@@ -11,7 +11,7 @@ import io
 import struct
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -207,9 +207,13 @@ def read_npz(path: Path) -> Arrays:
     """
     try:
         with np.load(path, allow_pickle=False) as file:
-            entries = {name: file[name] for name in file.files}
+            return arrays_of({name: file[name] for name in file.files}, str(path))
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: not an npz file of plain arrays: {error}") from error
+
+
+def arrays_of(entries: Mapping[str, Any], path: str) -> Arrays:
+    """The data set of named arrays, as in an npz file. ``path`` is their source. Raises DataError."""
     missing = [name for name in ("x_train", "y_train", "x_test", "y_test") if name not in entries]
     if missing:
         raise DataError(f"{path}: no array {missing[0]!r}; it needs x_train, y_train, x_test and y_test")
@@ -222,7 +226,7 @@ def read_npz(path: Path) -> Arrays:
     return Arrays(x_train, labels["y_train"].astype(np.int64), x_test, labels["y_test"].astype(np.int64), subjects)
 
 
-def _channels_first(path: Path, name: str, x: NDArray[Any]) -> NDArray[Any]:
+def _channels_first(path: str, name: str, x: NDArray[Any]) -> NDArray[Any]:
     if x.dtype == np.uint8 and x.ndim == 3:
         return np.ascontiguousarray(x[:, None])
     if x.dtype == np.uint8 and x.ndim == 4 and x.shape[3] in (1, 3, 4):

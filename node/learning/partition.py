@@ -18,7 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from node.catalogue.partitions import IID, BySubject, Dirichlet, LabelShards, LabelsPerEdge, PartitionParameters
+from node.catalogue.partitions import (
+    IID,
+    PARTITIONS,
+    BySubject,
+    Dirichlet,
+    LabelShards,
+    LabelsPerEdge,
+    PartitionParameters,
+    PartitionScheme,
+)
 from node.learning.errors import PartitionError
 
 Indices = NDArray[np.int64]
@@ -79,11 +88,36 @@ def divide(
     if isinstance(scheme, BySubject) and subjects is None:
         raise PartitionError("partition by-subject needs a data set that names people (har, npz with subject_train)")
     random = np.random.default_rng(seed)
-    parts = _SCHEMES[type(scheme)](scheme, _Task(labels, tuple(groups), clients, subjects), random)
+    own = next((each for each in PARTITIONS.values() if each.params is type(scheme) and each.divide), None)
+    if own is not None:
+        parts = _by_plugin(own, scheme, labels, groups, random)
+    else:
+        parts = _SCHEMES[type(scheme)](scheme, _Task(labels, tuple(groups), clients, subjects), random)
     parts, moves = top_up(parts, labels, scheme.min_samples)
     if scheme.samples_per_client is not None:
         parts = [part[take_in_proportion(labels[part], scheme.samples_per_client, random)] for part in parts]
     return Partition(tuple(np.sort(part).astype(np.int64) for part in parts), tuple(moves))
+
+
+def _by_plugin(
+    entry: PartitionScheme,
+    params: PartitionParameters,
+    labels: NDArray[np.int64],
+    groups: Sequence[int],
+    random: np.random.Generator,
+) -> Parts:
+    """The parts that a plug-in's partition makes, checked."""
+    assert entry.divide is not None
+    try:
+        parts = [np.asarray(part, np.int64) for part in entry.divide(labels, tuple(groups), params, random)]
+    except Exception as error:
+        raise PartitionError(f"{entry.name}: {type(error).__name__}: {error}") from error
+    if len(parts) != sum(groups):
+        raise PartitionError(f"{entry.name} made {len(parts)} parts for {sum(groups)} clients")
+    dealt = np.concatenate(parts)
+    if len(dealt) != len(np.unique(dealt)) or (len(dealt) and not 0 <= dealt.min() <= dealt.max() < len(labels)):
+        raise PartitionError(f"{entry.name}: each sample, 0 to {len(labels) - 1}, may be dealt once at most")
+    return parts
 
 
 @dataclass(frozen=True)

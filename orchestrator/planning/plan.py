@@ -272,7 +272,7 @@ def _model_size(scenario: Scenario, data: PreparedLabels | None) -> Size:
     known = DATASETS.get(scenario.data.dataset[0])
     if data is not None:
         shape, classes = data.shape, data.classes
-    elif known is not None:
+    elif known is not None and known.classes:
         shape, classes = known.shape, known.classes
     else:
         return Size(0)

@@ -126,7 +126,7 @@ class ModelSpec(_Named):
     """The model and its own parameters, or a group of models for clients that differ."""
 
     what: ClassVar[str] = "model"
-    entries: ClassVar[Mapping[str, Any]] = ChainMap[str, Any](MODELS, MODEL_GROUPS)  # plug-ins join MODELS
+    entries: ClassVar[Mapping[str, Any]] = ChainMap[str, Any](MODEL_GROUPS, MODELS)  # plug-ins join MODELS
 
 
 @dataclass(frozen=True)

@@ -17,20 +17,9 @@ from orchestrator.verbs import runs
 from tests.test_readme import README, ROOT, first_scenario
 
 PUBLIC = [
-    *(
-        "Algorithm",
-        "LocalTraining",
-        "Message",
-        "ModelEntry",
-        "Parameters",
-        "Plugin",
-        "Role",
-        "Run",
-        "State",
-        "__version__",
-    ),
-    *("average", "evaluate", "flag", "load", "number", "participants", "train", "up", "weighted_mean", "whole"),
-    *("with_samples", "word"),
+    *("Algorithm", "Dataset", "LocalTraining", "Message", "ModelEntry", "Parameters", "PartitionParameters"),
+    *("PartitionScheme", "Plugin", "Role", "Run", "State", "__version__", "average", "evaluate", "flag", "load"),
+    *("number", "participants", "train", "up", "weighted_mean", "whole", "with_samples", "word"),
 ]
 LOADED = "import sys, edgebed; before = set(sys.modules); [getattr(edgebed, name) for name in {names}]; import json;"
 LOADED += "print(json.dumps([sorted(before), sorted(sys.modules)]))"

@@ -14,7 +14,7 @@ from orchestrator.scenario.schema import effective
 from tests import tutorial
 
 
-@pytest.mark.parametrize("name", ["fedavgm", "topk", "tanh"])
+@pytest.mark.parametrize("name", ["fedavgm", "topk", "tanh", "waves"])
 def test_the_tutorials_scenarios_can_be_planned(tmp_path: Path, name: str) -> None:
     scenario = load(tutorial.lay_out(tmp_path)[name])
     plan = make_plan(scenario, None)

@@ -29,6 +29,7 @@ SCENARIOS = sorted((Path(__file__).parents[3] / "scenarios").glob("*.yaml"))
 
 EDGES = """\
 name: everything
+plugins: []
 seed: 7
 algorithm: {name: hierfavg, rounds: 30, kappa2: 3, learning_rate: 0.05}
 data:
@@ -222,8 +223,8 @@ LINK_KEYS = (
     "profile, latency, jitter, distribution, loss, rate, buffer, duplicate, corrupt, reorder, schedule, up, down"
 )
 SECTIONS = (
-    "name, seed, algorithm, data, model, topology, hardware, links, faults, gathering, timeouts, restart, stop, "
-    "expect, driver, engine, probe"
+    "name, plugins, seed, algorithm, data, model, topology, hardware, links, faults, gathering, timeouts, restart, "
+    "stop, expect, driver, engine, probe"
 )
 
 MISTAKES = [

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from orchestrator.cli import cli
-from orchestrator.errors import RunError
+from orchestrator.errors import RunError, ScenarioError
 from tests import tutorial
 from tests.orchestrator.drivers.sim.harness import simulate
 
 
-@pytest.mark.parametrize("name", ["fedavgm", "topk", "tanh"])
+@pytest.mark.parametrize("name", ["fedavgm", "topk", "tanh", "waves"])
 def test_the_tutorial_learns(tmp_path: Path, name: str) -> None:
     done = simulate(tmp_path, tutorial.lay_out(tmp_path)[name])
     assert done.code == 0, done.errors
@@ -67,4 +68,39 @@ def test_a_run_is_continued_with_the_same_plug_in_only(tmp_path: Path) -> None:
     file.write_text(broken)
     again = CliRunner().invoke(cli, words)
     assert "ZeroDivisionError" in again.stderr
-    assert "continued after round 2" in (failed.directory / "summary.json").read_text()
+    with failed.history() as history:
+        assert [event.round for event in history.events("continued")] == [2]
+
+
+def test_a_data_set_and_a_partition_of_ones_own(tmp_path: Path) -> None:
+    done = simulate(tmp_path, tutorial.lay_out(tmp_path)["waves"])
+    assert done.code == 0, done.errors
+    plan = json.loads((done.directory / "plan.json").read_text())
+    assert (plan["data"]["dataset"], plan["data"]["classes"], plan["data"]["used_samples"]) == ("waves", 3, 480)
+    assert plan["data"]["partition_params"]["width"] == 20
+    assert [node["samples"] for node in plan["nodes"]] == [0, 120, 120, 120, 120]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"y_test": y[480:]', '"y": y', "data.dataset: data set waves: no array 'y_test'"),
+        ("random = np", "missing\n    random = np", "data.dataset: data set waves cannot be read: NameError"),
+        ("range(clients)]", "range(1)]", "data.partition: stripes made 1 parts for 4 clients"),
+        (
+            "% clients == k",
+            "% clients >= k",
+            "data.partition: stripes: each sample, 0 to 479, may be dealt once at most",
+        ),
+        ("clients = sum(groups)", "clients = 1 // 0", "data.partition: stripes: ZeroDivisionError"),
+    ],
+)
+def test_mistakes_in_them(tmp_path: Path, old: str, new: str, message: str) -> None:
+    scenario = tutorial.lay_out(tmp_path)["waves"]
+    code = (tmp_path / "waves.py").read_text()
+    assert old in code
+    (tmp_path / "waves.py").write_text(code.replace(old, new, 1))
+    done = CliRunner().invoke(cli, ["up", str(scenario), "--runs", str(tmp_path / "runs"), "--driver", "sim"])
+    assert isinstance(done.exception, ScenarioError)
+    assert message in str(done.exception)
+    assert not (tmp_path / "runs").exists()

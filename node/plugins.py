@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.metadata
 import importlib.util
 import inspect
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,6 +33,9 @@ from node.role import Role
 FILES = "edgebed_plugins"
 """The package that the modules of plug-in files belong to, so that a file may have the name of a library."""
 
+GROUP = "edgebed"
+"""The group of entry points by which installed packages advertise their plug-ins."""
+
 MOST_BYTES = 8 << 20  # of a plug-in's source: a folder with more holds something else
 _TIERS = {"cloud": "cloud", "edges": "edge", "devices": "device"}
 
@@ -39,13 +43,15 @@ _TIERS = {"cloud": "cloud", "edges": "edge", "devices": "device"}
 @dataclass(frozen=True, kw_only=True)
 class Plugin:
     """What a plug-in adds. An algorithm's roles are in the mapping ``ROLES`` of the module that it names, by default of
-    the plug-in itself. A model needs no `measure`: its size is measured. A data set has `read`, a partition `divide`.
+    the plug-in itself. A model needs no `measure`: its size is measured. A data set has `read`, a partition `divide`. A
+    profile of a link is written as in a scenario: `{"microwave": {"latency": "3ms", "rate": "200mbit"}}`.
     """
 
     algorithms: Sequence[Algorithm] = ()
     models: Sequence[ModelEntry] = ()
     datasets: Sequence[Dataset] = ()
     partitions: Sequence[PartitionScheme] = ()
+    profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,15 +77,16 @@ class Source:
 
 
 def find(name: str, folder: Path) -> Source:
-    """The source of a plug-in: a file, relative to ``folder``, if the name ends in ``.py``, else a module that Python
-    finds. PluginError if there is none."""
+    """The source of a plug-in: a file, relative to ``folder``, if the name ends in ``.py``; else the module of an entry
+    point of this name, or a module that Python finds. PluginError if there is none."""
     if name.endswith(".py"):
         root = folder / name
         if not root.stem.isidentifier():
             raise PluginError(f"{name}: the file's name is no Python name: use letters, digits and _")
         module = f"{FILES}.{root.stem}"
     else:
-        root, module = _root_of(name), name
+        module = _advertised(name) or name
+        root = _root_of(module)
     try:
         contents = Source(name, module, str(root.absolute()), "").contents()
     except OSError as error:
@@ -99,6 +106,14 @@ def digest(contents: Mapping[str, bytes]) -> str:
     return found.hexdigest()
 
 
+def _advertised(name: str) -> str | None:
+    """The module of an installed package's entry point in the group ``edgebed``. PluginError if two have the name."""
+    found = sorted({each.value for each in importlib.metadata.entry_points(group=GROUP, name=name)})
+    if len(found) > 1:
+        raise PluginError(f"{name}: several installed packages advertise it: {', '.join(found)}; name the module")
+    return found[0] if found else None
+
+
 def _root_of(module: str) -> Path:
     """The file or folder of the module's top-level package."""
     top = module.partition(".")[0]
@@ -115,12 +130,18 @@ def _root_of(module: str) -> Path:
 
 
 _active: dict[str, Source] = {}  # by module
+_profiles: dict[str, Mapping[str, Any]] = {}
 _added: list[tuple[dict[str, Any], str]] = []  # the registry and the name of each entry of a plug-in
 
 
 def active() -> tuple[Source, ...]:
     """The plug-ins that are known now."""
     return tuple(_active.values())
+
+
+def profiles() -> dict[str, Mapping[str, Any]]:
+    """The link profiles of the plug-ins that are known now, as they were written. Nodes do not use them."""
+    return dict(_profiles)
 
 
 def is_of_plugin(module: str) -> bool:
@@ -179,6 +200,12 @@ def _add(source: Source, plugin: Plugin) -> None:
             raise PluginError(f"{source.name}: partition {partition.name} needs a parameter class of its own")
         _enter(source, PARTITIONS, "partition", partition)
 
+    for name, profile in plugin.profiles.items():
+        if name in _profiles:
+            raise PluginError(_taken(source, "link profile", name))
+        _profiles[name] = profile
+        _added.append((_profiles, name))
+
 
 def _enter(source: Source, registry: dict[str, Any], what: str, entry: Any) -> None:
     if entry.name in registry:
@@ -213,6 +240,7 @@ def _declared(source: Source) -> Plugin:
 def _module(source: Source) -> ModuleType:
     try:
         if not source.is_file:
+            _forget_changed(source)
             return importlib.import_module(source.module)
         if FILES not in sys.modules:
             sys.modules[FILES] = package = ModuleType(FILES)
@@ -229,6 +257,19 @@ def _module(source: Source) -> ModuleType:
         raise PluginError(f"{file}:{error.lineno}: {error.msg}") from None
     except Exception as error:
         raise PluginError(f"{line_of(error) or source.name}: {type(error).__name__}: {error}") from error
+
+
+_imported: dict[str, str] = {}  # the hash of each top-level package when it was imported
+
+
+def _forget_changed(source: Source) -> None:
+    """Have a package imported anew if its files have changed since this process imported it."""
+    top = source.module.partition(".")[0]
+    if _imported.get(top, source.sha256) != source.sha256:
+        for module in [name for name in sys.modules if name == top or name.startswith(f"{top}.")]:
+            del sys.modules[module]
+        importlib.invalidate_caches()
+    _imported[top] = source.sha256
 
 
 def line_of(error: Exception) -> str:

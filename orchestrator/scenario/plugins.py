@@ -11,8 +11,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
 
+from netem.errors import ProfileError
+from netem.library import PROFILES
+from netem.profile import LinkProfile
 from node.errors import PluginError
-from node.plugins import Source, activate, find
+from node.plugins import Source, activate, find, profiles
 from orchestrator.errors import Problem, ScenarioError
 from orchestrator.scenario.document import Document
 from orchestrator.scenario.schedules import DIRECTORY
@@ -38,8 +41,27 @@ def make_known(source: Document, folder: Path) -> None:
         raise ScenarioError(problems)
     try:
         activate(found)
+        _add_profiles()
     except PluginError as error:
         raise ScenarioError([Problem(source.place((KEY,)), KEY, str(error))]) from None
+
+
+_added: set[str] = set()  # the names of link profiles that plug-ins have added
+
+
+def _add_profiles() -> None:
+    """Make the plug-ins' link profiles known, and no earlier ones. PluginError if one cannot be read."""
+    for name in _added:
+        PROFILES.pop(name, None)
+    _added.clear()
+    for name, written in profiles().items():
+        if name in PROFILES:
+            raise PluginError(f"there is already a link profile {name!r}: choose another name")
+        try:
+            PROFILES[name] = LinkProfile.from_mapping(written)
+        except ProfileError as error:
+            raise PluginError(f"link profile {name}: {error}") from None
+        _added.add(name)
 
 
 def _read(value: Any, info: ValidationInfo) -> tuple[Source, ...]:

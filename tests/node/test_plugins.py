@@ -81,6 +81,10 @@ def test_an_installed_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     activate([source])
     assert ALGORITHMS["mine"].module == "mylab.models"
     assert is_of_plugin("mylab.shared")
+    assert ALGORITHMS["mine"].params().share == 0.5  # type: ignore[attr-defined]
+    (package / "models.py").write_text((package / "models.py").read_text().replace("0.5,", "0.125,"))
+    activate([find("mylab.models", tmp_path)])
+    assert ALGORITHMS["mine"].params().share == 0.125  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from netem.library import PROFILES
 from node.algorithms.registry import ALGORITHMS
 from orchestrator.errors import PlanError, ScenarioError
 from orchestrator.planning.plan import make_plan
 from orchestrator.scenario.reading import load, parse
-from orchestrator.scenario.schema import effective
+from orchestrator.scenario.schema import Scenario, effective
 from tests import tutorial
 
 
@@ -84,3 +85,55 @@ def test_a_model_that_does_not_fit_the_data(tmp_path: Path, outputs: str, messag
     text = "plugins: [whole.py]\nalgorithm: fedavg\nmodel: whole\ntopology: {devices: 2}\n"
     with pytest.raises(PlanError, match=message):
         make_plan(parse(text, str(tmp_path / "f.yaml")), None)
+
+
+PROFILE = """\
+import edgebed
+PLUGIN = edgebed.Plugin(profiles={{"{name}": {{"latency": "{latency}", "rate": "10mbit"}}}})
+"""
+
+
+def with_profile(folder: Path, name: str = "microwave", latency: str = "300ms") -> Scenario:
+    (folder / "links.py").write_text(PROFILE.format(name=name, latency=latency))
+    text = "plugins: [links.py]\nalgorithm: fedavg\ntopology: {devices: 2}\nlinks: {device-cloud: microwave}\n"
+    return parse(text, str(folder / "f.yaml"))
+
+
+def test_a_link_profile(tmp_path: Path) -> None:
+    for latency in ("300ms", "200ms"):
+        (link, *_) = make_plan(with_profile(tmp_path, latency=latency), None).links
+        assert link.profile.to_mapping() == {"latency": latency, "rate": "10mbit"}
+    parse("algorithm: hierfavg\n", "f.yaml")
+    assert "microwave" not in PROFILES
+
+
+@pytest.mark.parametrize(
+    ("name", "latency", "message"),
+    [
+        ("wifi", "300ms", "there is already a link profile 'wifi': choose another name"),
+        ("microwave", "fast", "plugins: link profile microwave: latency: "),
+    ],
+)
+def test_mistakes_in_a_link_profile(tmp_path: Path, name: str, latency: str, message: str) -> None:
+    with pytest.raises(ScenarioError) as raised:
+        with_profile(tmp_path, name, latency)
+    assert message in str(raised.value)
+    assert PROFILES["wifi"].rate == 39e6
+
+
+def test_a_package_advertises_its_plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "radiolab.py").write_text(PROFILE.format(name="microwave", latency="300ms"))
+    for package in ("radiolab", "other"):
+        (tmp_path / f"{package}-1.dist-info").mkdir()
+        (tmp_path / f"{package}-1.dist-info" / "METADATA").write_text(f"Name: {package}\nVersion: 1\n")
+    entries = tmp_path / "radiolab-1.dist-info" / "entry_points.txt"
+    entries.write_text("[edgebed]\nlinks-of-radiolab = radiolab\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    text = "plugins: [links-of-radiolab]\nalgorithm: hierfavg\nlinks: {edge-cloud: microwave}\n"
+    (source,) = parse(text, str(tmp_path / "f.yaml")).plugins
+    assert (source.name, source.module) == ("links-of-radiolab", "radiolab")
+    (tmp_path / "other-1.dist-info" / "entry_points.txt").write_text("[edgebed]\nlinks-of-radiolab = other\n")
+    with pytest.raises(
+        ScenarioError, match="several installed packages advertise it: radiolab, other; name the module"
+    ):
+        parse(text, str(tmp_path / "f.yaml"))

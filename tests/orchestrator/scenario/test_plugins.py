@@ -134,6 +134,6 @@ def test_a_package_advertises_its_plug_in(tmp_path: Path, monkeypatch: pytest.Mo
     assert (source.name, source.module) == ("links-of-radiolab", "radiolab")
     (tmp_path / "other-1.dist-info" / "entry_points.txt").write_text("[edgebed]\nlinks-of-radiolab = other\n")
     with pytest.raises(
-        ScenarioError, match="several installed packages advertise it: radiolab, other; name the module"
+        ScenarioError, match="several installed packages advertise it: other, radiolab; name the module"
     ):
         parse(text, str(tmp_path / "f.yaml"))

@@ -9,15 +9,21 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
+from typing import TypeVar
 
 INTERRUPTED = 130  # exit code: 128 + SIGINT, as shells give it
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 Handler = Callable[[int, FrameType | None], None]
 
+T = TypeVar("T")
+
 _asked = False
+_thread = threading.local()  # `interruption`: who is asked to end the run of this thread
 
 
 def _nothing() -> None:
@@ -90,16 +96,38 @@ def interrupted() -> bool:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[Interruption]:
-    """Handle the signals for a run while the body runs. KeyboardInterrupt if a signal came before."""
+    """Handle the signals for a run while the body runs. KeyboardInterrupt if a signal came before.
+
+    Python gives signals to the main thread only. In another thread they do not end the run, unless `in_thread` made the
+    thread for it.
+    """
     if _asked:
         raise KeyboardInterrupt
+    if (given := getattr(_thread, "interruption", None)) is not None:
+        yield given
+        return
     interruption = Interruption()
+    if threading.current_thread() is not threading.main_thread():
+        yield interruption
+        return
     before = _install(interruption.handle)
     try:
         yield interruption
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def in_thread(work: Callable[[], T]) -> T:
+    """The result of ``work``, which carries out a run in a thread of its own. Signals end that run, if this is the main
+    thread."""
+
+    def carry_out() -> T:
+        _thread.interruption = interruption
+        return work()
+
+    with interruptible() as interruption, ThreadPoolExecutor(1, "run") as pool:
+        return pool.submit(carry_out).result()
 
 
 def _install(handler: Handler) -> dict[int, signal._HANDLER]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +17,7 @@ from orchestrator.errors import Problem, RunError, ScenarioError
 from orchestrator.host.commands import extend_path
 from orchestrator.host.directory import find_run
 from orchestrator.host.places import check_folder
-from orchestrator.host.signals import INTERRUPTED
+from orchestrator.host.signals import INTERRUPTED, in_thread
 from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 from orchestrator.results.verdicts import Verdict
@@ -77,25 +79,34 @@ class Run:
 
 def up(
     scenario: str | os.PathLike[str] | Mapping[str, Any],
+    overrides: Mapping[str, Any] | Sequence[str] = (),
     *,
-    overrides: Sequence[str] = (),
+    driver: str | None = None,
     runs: str | os.PathLike[str] = RUNS,
     workers: int | None = None,
 ) -> Run:
     """Run a scenario to its end, like the command `up`. ``scenario`` is a file, or a mapping with its content.
 
-    ``overrides`` are those of `--set`: ``["driver=sim", "seed=3"]``. The run's directory is made below ``runs``.
+    ``overrides`` are those of `--set`, as ``{"algorithm.rounds": 5}`` or ``["algorithm.rounds=5"]``. ``driver`` takes
+    the place of the scenario's. The run's directory is made below ``runs``.
     ``workers`` is the number of processes that train simulated nodes, by default one for each processor.
 
     If a run fails after it began, the function still returns it. Its verdict is not "pass", and ``summary["error"]``
     says why. Before the run begins, ScenarioError lists every mistake with its place, and PlanError, PlaceError,
     HostError and RunError say what is missing. KeyboardInterrupt if a signal ended the run; its directory stays, with
-    the record so far. Call this function from the main thread, outside an event loop, so that signals can end the run
-    in order.
+    the record so far. Signals reach only a run of the main thread. In a running event loop, such as a notebook's, the
+    run has a thread of its own, and the call waits for it.
     """
-    _refuse_event_loop()
+    given = _written(overrides) + ([] if driver is None else [f"driver={driver}"])
+    carry_out = partial(_up, scenario, given, Path(runs), workers)
+    return in_thread(carry_out) if _in_event_loop() else carry_out()
+
+
+def _up(
+    scenario: str | os.PathLike[str] | Mapping[str, Any], overrides: Sequence[str], runs: Path, workers: int | None
+) -> Run:
     extend_path()
-    check_folder(Path(runs), "choose another folder for runs")
+    check_folder(runs, "choose another folder for runs")
     file, text = (UNNAMED, _yaml(scenario)) if isinstance(scenario, Mapping) else (Path(scenario), None)
     read = reading.load(file, overrides) if text is None else reading.parse(text, str(file), overrides)
     if workers is not None and not DRIVERS[read.driver].simulated:
@@ -104,7 +115,7 @@ def up(
     with reading.placed(file, overrides, text):
         plan = prepared_plan(read, file)
     outcome, directory = launch(
-        plan, read, file, overrides, Path(runs), lambda _: Glimpse(plan.name), workers=workers, text=text
+        plan, read, file, overrides, runs, lambda _: Glimpse(plan.name), workers=workers, text=text
     )
     if outcome.exit_code == INTERRUPTED:
         raise KeyboardInterrupt
@@ -126,12 +137,16 @@ def _yaml(scenario: Mapping[str, Any]) -> str:
         raise ScenarioError([Problem("the mapping", "", f"cannot be written as YAML: {error}")]) from None
 
 
-def _refuse_event_loop() -> None:
+def _written(overrides: Mapping[str, Any] | Sequence[str]) -> list[str]:
+    """The overrides as `--set` takes them: JSON is YAML, too."""
+    if not isinstance(overrides, Mapping):
+        return list(overrides)
+    return [f"{path}={json.dumps(value)}" for path, value in overrides.items()]
+
+
+def _in_event_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return
-    raise RunError(
-        "a run cannot be made inside a running event loop, such as a notebook's: start `edgebed up` as a process of its"
-        " own, and load the run afterwards"
-    )
+        return False
+    return True

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +14,11 @@ import pytest
 import yaml
 
 from orchestrator.errors import RunError, ScenarioError
+from orchestrator.host.processes import run_processes
 from orchestrator.results.rows import Metric
-from orchestrator.verbs.runs import load, up
+from orchestrator.verbs.runs import Run, load, up
+
+ROOT = Path(__file__).parents[3]
 
 SCENARIO: dict[str, Any] = {
     "name": "mapped",
@@ -75,12 +82,61 @@ def test_workers_of_a_driver_that_has_none(tmp_path: Path) -> None:
 
 
 def test_inside_an_event_loop(tmp_path: Path) -> None:
-    async def cell() -> None:
-        up(SCENARIO, runs=tmp_path / "runs")
+    """A notebook's cell."""
 
-    with pytest.raises(RunError, match="inside a running event loop"):
-        asyncio.run(cell())
-    assert list(tmp_path.iterdir()) == []
+    async def cell() -> Run:
+        return up(SCENARIO, runs=tmp_path / "runs")
+
+    assert asyncio.run(cell()).summary["ended"] == "rounds"
+
+
+def test_in_a_thread(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(up, SCENARIO, runs=tmp_path / "runs").result()
+    assert run.summary["ended"] == "rounds"
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+CELL = """\
+import asyncio, contextlib, os, signal, threading, time
+import edgebed
+
+def interrupt_after_a_round():
+    while True:
+        with contextlib.suppress(Exception):
+            if edgebed.load(runs={runs!r}).summary["rounds"] > 0:
+                break
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGINT)
+
+async def cell():
+    threading.Thread(target=interrupt_after_a_round, daemon=True).start()
+    edgebed.up({scenario!r}, {{"algorithm.rounds": 100_000}}, runs={runs!r})
+
+try:
+    asyncio.run(cell())
+except KeyboardInterrupt:
+    print(edgebed.load(runs={runs!r}).summary["ended"])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("driver", ["sim", "namespaces"])
+def test_an_interruption_of_a_cell_ends_the_run_in_order(tmp_path: Path, driver: str) -> None:
+    code = CELL.format(scenario=SCENARIO | {"driver": driver}, runs=str(tmp_path / "runs"))
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == "interrupted\n", done.stderr
+    assert run_processes(load(runs=tmp_path / "runs").path.name) == []
+
+
+def test_overrides_as_a_mapping_and_the_driver(tmp_path: Path) -> None:
+    changes = {"algorithm.rounds": 1, "name": "other", "links.device-cloud": {"latency": "7ms"}}
+    run = up(SCENARIO | {"driver": "namespaces"}, overrides=changes, driver="sim", runs=tmp_path / "runs")
+    with run.history() as history:
+        assert (history.plan["name"], history.plan["driver"]) == ("other", "sim")
+        assert history.plan["links"][0]["profile"]["latency"] == "7ms"
+    assert run.summary["rounds"] == 1
 
 
 def test_a_run_that_there_is_not(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ WAITING = 0.5  # of the time, during which some task waits for a processor while
 LONGEST = 5.0  # s after which an ongoing overload is recorded, so that it is not lost with the run
 
 LATE_PACKETS = "packets left late"
-LOST_PACKETS = "packets lost that nobody asked for"
+LOST_PACKETS = "packets lost beyond the profile"
 FULL_BACKLOG = "packets lost in this host's backlog, possibly of this run"
 SATURATED = "processors saturated"
 

@@ -31,7 +31,7 @@ class Chance(NamedTuple):
 
     @property
     def limit(self) -> float:
-        """The accuracy that a guess does not exceed by luck: ``DEVIATIONS`` standard deviations above chance."""
+        """The accuracy that a guess does not exceed by chance: ``DEVIATIONS`` standard deviations above chance."""
         return self.accuracy + DEVIATIONS * self.deviation
 
 
@@ -101,7 +101,7 @@ def judged(scores: Sequence[BestAccuracy]) -> Assessment:
     if above is None:
         best = text.some(
             f"{each.accuracy:.1%} {each.where}; guessing reaches {each.chance.accuracy:.1%}, "
-            f"by luck {each.chance.limit:.1%}"
+            f"by chance {each.chance.limit:.1%}"
             for each in scores
         )
         return "unknown", f"no accuracy was above guessing: at best {best}"

@@ -32,7 +32,7 @@ def judge_overloads(overloads: Sequence[Overload], began: float, training: float
     said = []
     if lost:
         where = text.some(f"{number:,} {place}" for place, number in lost.most_common())
-        said.append(f"{text.count(lost.total(), 'packet')} lost that nobody asked for ({where})")
+        said.append(f"{text.count(lost.total(), 'packet')} lost beyond the profile ({where})")
     if late:
         said.append(
             f"{text.count(late, 'packet')} more than 50 ms late, {late / packets:.2%} of all; the links were held up "

@@ -316,7 +316,7 @@ OVERLOADED: list[tuple[list[Overload], str, str]] = [
     (
         [replace(OVERLOAD, late=0, held_up=0.0, lost=LOST)],
         "fail",
-        "1,200 packets lost that nobody asked for (1,200 before the switch, from edge-0); the worst at 1.0 s for 1 s: "
+        "1,200 packets lost beyond the profile (1,200 before the switch, from edge-0); the worst at 1.0 s for 1 s: "
         "the switch was held up",
     ),
     (

@@ -35,7 +35,7 @@ def test_the_mean_over_several_test_sets_strays_less() -> None:
     ("accuracies", "verdict", "words"),
     [
         ([], "unknown", "no accuracy was reported"),
-        ([0.1], "unknown", "at best 10.0% here; guessing reaches 10.0%, by luck 13.0%"),
+        ([0.1], "unknown", "at best 10.0% here; guessing reaches 10.0%, by chance 13.0%"),
         ([0.13], "unknown", "no accuracy was above guessing"),
         ([0.131], "pass", "accuracy 13.1% here in round 2; guessing reaches 10.0%"),
         ([0.1, 0.5], "pass", "accuracy 50.0% here in round 2"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from node.parameters import Parameters, flag, number, whole, word
     from node.plugins import Plugin
     from node.role import Role
-    from orchestrator.verbs.runs import Run, load, up
+    from orchestrator.verbs.runs import Run, compare, load, up
 
     __version__: str
 
@@ -38,6 +38,7 @@ __all__ = [
     "State",
     "__version__",
     "average",
+    "compare",
     "evaluate",
     "flag",
     "load",
@@ -65,6 +66,7 @@ _MODULES = {
     "Run": "orchestrator.verbs.runs",
     "State": "node.learning.aggregation",
     "average": "node.algorithms.common",
+    "compare": "orchestrator.verbs.runs",
     "evaluate": "node.algorithms.common",
     "flag": "node.parameters",
     "load": "orchestrator.verbs.runs",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
@@ -25,6 +25,10 @@ from orchestrator.run.launch import launch, prepared_plan
 from orchestrator.run.progress_line import Glimpse
 from orchestrator.scenario import reading
 from orchestrator.scenario.drivers import DRIVERS, listed
+from orchestrator.verbs import frames
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 RUNS = Path("runs")
 UNNAMED = Path("scenario.yaml")
@@ -63,6 +67,49 @@ class Run:
         """Whether the run can be trusted: "pass", "fail", or "unknown" if a check could not be made."""
         verdict: Verdict = self.summary["verdict"]
         return verdict
+
+    @property
+    def accuracy(self) -> DataFrame:
+        """Every accuracy that a node reported: round, seconds, node, scope, value. This and the other tables need
+        pandas (`pip install edgebed[analysis]`); RunError without it."""
+        with self.history() as history:
+            return frames.accuracy(history)
+
+    @property
+    def checks(self) -> DataFrame:
+        """The checks behind the verdict: name, verdict, detail."""
+        with self.history() as history:
+            return frames.checks(history)
+
+    @property
+    def nodes(self) -> DataFrame:
+        """The nodes: name, tier, parent, samples, model, hardware, speed."""
+        with self.history() as history:
+            return frames.nodes(history)
+
+    @property
+    def links(self) -> DataFrame:
+        """The counters of each link direction, in packets and bytes, as they were read over time."""
+        return self.frame("links")
+
+    @property
+    def faults(self) -> DataFrame:
+        """What was injected: when, where, until when."""
+        return self.frame("faults")
+
+    @property
+    def events(self) -> DataFrame:
+        """What the nodes and the orchestrator noted."""
+        return self.frame("events")
+
+    @property
+    def bytes(self) -> DataFrame:
+        """What each node sent to and received from each peer, by kind of message."""
+        return self.frame("traffic")
+
+    def frame(self, kind: str) -> DataFrame:
+        """`rows` as a table."""
+        return frames.frame(self.rows(kind))
 
     def rows(self, kind: str) -> list[dict[str, Any]]:
         """The rows of one kind in the record: events, faults, links, metrics, probes, resources, rounds, states or
@@ -135,6 +182,17 @@ def _yaml(scenario: Mapping[str, Any]) -> str:
         return yaml.safe_dump(dict(scenario), sort_keys=False, allow_unicode=True)
     except yaml.YAMLError as error:
         raise ScenarioError([Problem("the mapping", "", f"cannot be written as YAML: {error}")]) from None
+
+
+def compare(runs: Iterable[Run | str | os.PathLike[str]]) -> DataFrame:
+    """A table of runs, one row each: scenario, algorithm, driver, seed, verdict, rounds, seconds, the accuracies of the
+    last round, and the bytes of each class of links."""
+    rows = []
+    for each in runs:
+        run = each if isinstance(each, Run) else load(each)
+        with run.history() as history:
+            rows.append(frames.overview(history, run.path.name))
+    return frames.frame(rows)
 
 
 def _written(overrides: Mapping[str, Any] | Sequence[str]) -> list[str]:

@@ -18,7 +18,19 @@ from tests.test_readme import README, ROOT, first_scenario
 
 PUBLIC = [
     *("Algorithm", "Dataset", "LocalTraining", "Message", "ModelEntry", "Parameters", "PartitionParameters"),
-    *("PartitionScheme", "Plugin", "Role", "Run", "State", "__version__", "average", "evaluate", "flag", "load"),
+    *(
+        "PartitionScheme",
+        "Plugin",
+        "Role",
+        "Run",
+        "State",
+        "__version__",
+        "average",
+        "compare",
+        "evaluate",
+        "flag",
+        "load",
+    ),
     *("number", "participants", "train", "up", "weighted_mean", "whole", "with_samples", "word"),
 ]
 LOADED = "import sys, edgebed; before = set(sys.modules); [getattr(edgebed, name) for name in {names}]; import json;"
@@ -66,7 +78,7 @@ def test_the_packages_are_typed_and_shipped(package: str) -> None:
 def test_the_example_of_the_readme(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(first_scenario())
     section = README.partition("\n## Python\n")[2].partition("\n## ")[0]
-    (tmp_path / "example.py").write_text(textwrap.dedent(section.strip("\n").partition("\n\nThe public names ")[0]))
+    (tmp_path / "example.py").write_text(textwrap.dedent(section.strip("\n").partition("\n\n[docs/api.md]")[0]))
     check = "; import json; print(json.dumps([str(run.path), str(again.path), len(reported)]))"
     with (tmp_path / "example.py").open("a") as file:
         file.write("\n" + check.removeprefix("; "))

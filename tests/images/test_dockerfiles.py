@@ -45,11 +45,11 @@ def test_a_plain_build_has_a_base_of_a_fixed_python_but_no_jetson_is_guessed() -
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_of_the_project_only_the_package_node_goes_in(image: str) -> None:
+def test_of_the_project_only_what_nodes_and_plug_ins_need_goes_in(image: str) -> None:
     copied = [source for each in arguments(image, "COPY") if "--from" not in each for source in each.split()[:-1]]
-    requirements, wheels, package = copied
+    requirements, wheels, *packages = copied
     assert re.fullmatch(r"images/requirements-\S+\.txt", requirements)
-    assert (wheels, package) == ("build/wheels/*.whl", "node")
+    assert (wheels, packages) == ("build/wheels/*.whl", ["node", "edgebed"])
     assert (ROOT / ".dockerignore").read_text().splitlines()[0] == "*"
 
 

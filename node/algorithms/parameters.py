@@ -103,8 +103,8 @@ class FedFeat(LocalTraining):
     clip_norm: float | None = number(None, low=0, above=True, none=True)
     features: str = word("last-epoch", "last-epoch", "averaged")
     share: float = number(1.0, low=0, above=True, high=1)
-    retrain_epochs: int = whole(5, low=0)
-    retrain_learning_rate: float = number(1e-3, low=0, above=True)
+    retrain_epochs: int = whole(1, low=0)
+    retrain_learning_rate: float = number(1e-4, low=0, above=True)
     retrain_batch_size: int = whole(128, low=1)
 
     def __post_init__(self) -> None:

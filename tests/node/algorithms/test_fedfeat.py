@@ -210,7 +210,7 @@ def test_clipped_features_are_within_the_norm(learner: Learner) -> None:
 
 def test_a_ruined_classifier_is_repaired_by_retraining(learner: Learner) -> None:
     """A classifier whose rows are turned round by one label takes each digit for the next; its features are good."""
-    params = FedFeat(epochs=5, noise="none", learning_rate=1e-3, retrain_learning_rate=1e-2)
+    params = FedFeat(epochs=5, noise="none", learning_rate=1e-3, retrain_epochs=5, retrain_learning_rate=1e-2)
     trained = train_client(learner, learner.initial(), params, 1)
     ruined: State = dict(trained.weights)
     for name in ("classifier.weight", "classifier.bias"):
@@ -274,10 +274,9 @@ def test_a_client_that_never_answers_is_not_waited_for_for_ever(
 @FEATURES
 def test_a_cloud_that_crashes_ends_with_the_same_model(digits: Prepared, tmp_path: Path, features: str) -> None:
     """A round takes 1.7 s, of which 1.2 s are retraining: the cloud dies in the third."""
-    steady = fedfeat(digits, tmp_path / "steady", rounds=4, features=features).run()
-    crashed = fedfeat(
-        digits, tmp_path / "crashed", rounds=4, features=features, others={"crash": {"cloud": (4.0, 6.0)}}
-    ).run()
+    retraining: dict[str, Any] = {"rounds": 4, "features": features, "retrain_epochs": 5}
+    steady = fedfeat(digits, tmp_path / "steady", **retraining).run()
+    crashed = fedfeat(digits, tmp_path / "crashed", others={"crash": {"cloud": (4.0, 6.0)}}, **retraining).run()
     assert crashed.journals["cloud"].rounds("resumed")
     assert same(steady.state("cloud"), crashed.state("cloud"))
 

@@ -30,7 +30,7 @@ class FreshUser:
     def __init__(self, name: str) -> None:
         self.name = name
         self.project = Path("/home", name, "edgebed")
-        for package in ("netem", "node", "orchestrator", "scenarios"):
+        for package in ("edgebed", "netem", "node", "orchestrator", "scenarios"):
             shutil.copytree(ROOT / package, self.project / package, ignore=shutil.ignore_patterns("__pycache__"))
         subprocess.run(["chown", "--recursive", f"{name}:", self.project], check=True)
 

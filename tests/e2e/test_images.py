@@ -103,7 +103,7 @@ def test_nothing_is_in_it_that_a_node_does_not_need(client: DockerClient, image:
         "find /opt/venv -type d -name tests; for each in orchestrator netem sklearn pydantic docker; do"
         ' python -c "import $each" 2> /dev/null && echo $each; done; true'
     )
-    assert outcome(client, image, "-c", look, entrypoint="sh") == (0, "node\n1000\n")
+    assert outcome(client, image, "-c", look, entrypoint="sh") == (0, "edgebed\nnode\n1000\n")
 
 
 async def test_its_health_is_that_of_its_event_loop(

@@ -48,7 +48,7 @@ DIGITS = ("data.dataset=digits",)
 FEW = (*DIGITS, "data.samples_per_client=40")
 HETEROGENEOUS = (
     "data.dataset=npz:{colours}",
-    "topology.edges=4",
+    "topology.edges=2",
     "data.partition=iid",
     "data.samples_per_client=20",
     "model.image_size=32",
@@ -70,7 +70,7 @@ SHORTER = {
     "feelpgen-bytes": (*FEW, "algorithm.rounds=2"),
     "feelpgen-dropout": (*FEW, "data.evaluate_samples=100"),
     "feelpgen-stragglers": (*FEW, "algorithm.rounds=2"),
-    **{f"phefl-d{pattern}": (*DIGITS, "algorithm.rounds=2") for pattern in range(1, 5)},
+    **{f"phefl-d{pattern}": (*DIGITS, "algorithm.rounds=2", "topology.devices_per_edge=3") for pattern in range(1, 5)},
 }
 """What of the scenarios that train for minutes is made smaller; topology, links, faults and algorithm are their own."""
 

@@ -65,6 +65,7 @@ PLUGIN = edgebed.Plugin(models=[edgebed.ModelEntry("whole", build=whole)])
 """
 
 
+@pytest.mark.slow
 def test_a_model_of_one_module_has_no_features(tmp_path: Path) -> None:
     (tmp_path / "whole.py").write_text(WHOLE.format(outputs=10))
     text = "plugins: [whole.py]\nalgorithm: fedavg\nmodel: whole\ntopology: {devices: 2}\n"
@@ -73,6 +74,7 @@ def test_a_model_of_one_module_has_no_features(tmp_path: Path) -> None:
         make_plan(parse(text, str(tmp_path / "f.yaml"), ["algorithm=fedfeat"]), None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("outputs", "message"),
     [

@@ -14,6 +14,7 @@ from tests import tutorial
 from tests.orchestrator.drivers.sim.harness import simulate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fedavgm", "topk", "tanh", "waves"])
 def test_the_tutorial_learns(tmp_path: Path, name: str) -> None:
     done = simulate(tmp_path, tutorial.lay_out(tmp_path)[name])
@@ -31,6 +32,7 @@ def test_a_sparse_update_is_as_large_as_the_page_says(tmp_path: Path) -> None:
     assert 1208 < size < 1208 + 300
 
 
+@pytest.mark.slow
 def test_one_record_on_any_number_of_workers(tmp_path: Path) -> None:
     """The plug-in's functions cross to the workers by name."""
     scenario = tutorial.lay_out(tmp_path)["topk"]

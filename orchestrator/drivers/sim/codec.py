@@ -150,9 +150,14 @@ def _name(thing: Callable[..., Any]) -> list[str]:
     return [thing.__module__, thing.__qualname__]
 
 
-@functools.lru_cache(maxsize=256)
 def _find(module: str, name: str) -> Any:
-    found: Any = importlib.import_module(module)
+    return _found(importlib.import_module(module), name)
+
+
+@functools.lru_cache(maxsize=256)
+def _found(module: Any, name: str) -> Any:
+    """By the module itself: the module of a plug-in that has changed is another one of the same name."""
+    found = module
     for part in name.split("."):
         found = getattr(found, part)
     return found

@@ -23,6 +23,9 @@ PLACE = Path("/run/edgebed")
 """The folder with a node's files, for nodes with a private file tree. It is the same under every driver and holds
 ``data``, ``shards.npz``, ``control/`` and ``checkpoints/``. Only ``checkpoints/`` is writable."""
 
+PLUGIN_FILES = "edgebed_plugins"
+"""The package that the modules of plug-in files belong to, so that a file may have the name of a library."""
+
 T = TypeVar("T")
 
 
@@ -74,15 +77,26 @@ class DataAssignment:
     global_test: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class PluginCode:
-    """A plug-in of the run: its ``name`` in the scenario, its ``module``, its hash, and the file or folder ``root`` of
-    its source."""
+@dataclass(frozen=True)
+class PluginSource:
+    """The code of a plug-in: its ``name`` in the scenario, its ``module``, and the file or folder ``root`` with its
+    source. ``sha256`` is of all its Python files, with their names."""
 
     name: str
     module: str
     root: str
     sha256: str
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the plug-in is a file that the scenario names, not an installed module."""
+        return self.module.startswith(f"{PLUGIN_FILES}.")
+
+    def contents(self) -> dict[str, bytes]:
+        """The Python files by their paths, relative to the folder of ``root``. Raises OSError."""
+        root = Path(self.root)
+        files = sorted(root.rglob("*.py")) if root.is_dir() else [root]
+        return {file.relative_to(root.parent).as_posix(): file.read_bytes() for file in files}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +164,7 @@ class Assignment:
     gathering: Gathering = field(default_factory=Gathering)
     timeouts: Timeouts = field(default_factory=Timeouts)
     profile: str = "fixed"
-    plugins: tuple[PluginCode, ...] = ()
+    plugins: tuple[PluginSource, ...] = ()
 
     def related(self, relation: Relation) -> tuple[str, ...]:
         """Names of the peers with this relation, in the assignment's order."""

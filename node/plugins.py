@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from node.algorithms.registry import ALGORITHMS, Algorithm
+from node.assignment import PLUGIN_FILES, PluginSource
 from node.catalogue.datasets import DATASETS, Dataset
 from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry
 from node.catalogue.partitions import PARTITIONS, PartitionParameters, PartitionScheme
@@ -29,9 +30,6 @@ from node.errors import PluginError
 from node.learning.local_training import LocalTraining
 from node.parameters import Parameters
 from node.role import Role
-
-FILES = "edgebed_plugins"
-"""The package that the modules of plug-in files belong to, so that a file may have the name of a library."""
 
 GROUP = "edgebed"
 """The group of entry points by which installed packages advertise their plug-ins."""
@@ -54,48 +52,26 @@ class Plugin:
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Source:
-    """The code of a plug-in: its ``name`` in the scenario, its ``module``, and the file or folder ``root`` with its
-    source. ``sha256`` is of all its Python files, with their names."""
-
-    name: str
-    module: str
-    root: str
-    sha256: str
-
-    @property
-    def is_file(self) -> bool:
-        """Whether the plug-in is a file that the scenario names, not an installed module."""
-        return self.module.startswith(f"{FILES}.")
-
-    def contents(self) -> dict[str, bytes]:
-        """The Python files by their paths, relative to the folder of ``root``. Raises OSError."""
-        root = Path(self.root)
-        files = sorted(root.rglob("*.py")) if root.is_dir() else [root]
-        return {file.relative_to(root.parent).as_posix(): file.read_bytes() for file in files}
-
-
-def find(name: str, folder: Path) -> Source:
+def find(name: str, folder: Path) -> PluginSource:
     """The source of a plug-in: a file, relative to ``folder``, if the name ends in ``.py``; else the module of an entry
     point of this name, or a module that Python finds. PluginError if there is none."""
     if name.endswith(".py"):
         root = folder / name
         if not root.stem.isidentifier():
             raise PluginError(f"{name}: the file's name is no Python name: use letters, digits and _")
-        module = f"{FILES}.{root.stem}"
+        module = f"{PLUGIN_FILES}.{root.stem}"
     else:
         module = _advertised(name) or name
         root = _root_of(module)
     try:
-        contents = Source(name, module, str(root.absolute()), "").contents()
+        contents = PluginSource(name, module, str(root.absolute()), "").contents()
     except OSError as error:
         raise PluginError(f"{name} cannot be read: {error.strerror}; paths begin at the scenario's folder") from None
     if sum(map(len, contents.values())) > MOST_BYTES:
         raise PluginError(
             f"{name}: {root} has more than {MOST_BYTES >> 20} MiB of Python files: name a smaller package"
         )
-    return Source(name, module, str(root.absolute()), digest(contents))
+    return PluginSource(name, module, str(root.absolute()), digest(contents))
 
 
 def digest(contents: Mapping[str, bytes]) -> str:
@@ -129,12 +105,12 @@ def _root_of(module: str) -> Path:
     return origin.parent if spec.submodule_search_locations else origin
 
 
-_active: dict[str, Source] = {}  # by module
+_active: dict[str, PluginSource] = {}  # by module
 _profiles: dict[str, Mapping[str, Any]] = {}
 _added: list[tuple[dict[str, Any], str]] = []  # the registry and the name of each entry of a plug-in
 
 
-def active() -> tuple[Source, ...]:
+def active() -> tuple[PluginSource, ...]:
     """The plug-ins that are known now."""
     return tuple(_active.values())
 
@@ -149,10 +125,19 @@ def is_of_plugin(module: str) -> bool:
     return any(module == each or module.startswith(f"{each.partition('.')[0]}.") for each in _active)
 
 
-def activate(sources: Iterable[Source]) -> None:
+def activate(sources: Iterable[PluginSource]) -> None:
     """Make these plug-ins known, and no others. PluginError, with file and line, if one cannot be used; then none is
     known."""
-    wanted = {source.module: source for source in sources}
+    wanted: dict[str, PluginSource] = {}
+    for source in sources:
+        if source.module in wanted:
+            other = wanted[source.module].name
+            raise PluginError(
+                f"{source.name} is given twice"
+                if source.name == other
+                else f"{source.name} and {other} have the same name for Python: rename one of them"
+            )
+        wanted[source.module] = source
     if wanted == _active:
         return
     _forget_all()
@@ -168,13 +153,13 @@ def activate(sources: Iterable[Source]) -> None:
 def _forget_all() -> None:
     for registry, name in _added:
         registry.pop(name, None)
-    for module in [name for name in sys.modules if name.startswith(FILES)]:
+    for module in [name for name in sys.modules if name.startswith(PLUGIN_FILES)]:
         del sys.modules[module]
     _added.clear()
     _active.clear()
 
 
-def _add(source: Source, plugin: Plugin) -> None:
+def _add(source: PluginSource, plugin: Plugin) -> None:
     for algorithm in plugin.algorithms:
         whole = replace(algorithm, module=algorithm.module or source.module)
         _check_algorithm(source, whole)
@@ -207,18 +192,18 @@ def _add(source: Source, plugin: Plugin) -> None:
         _added.append((_profiles, name))
 
 
-def _enter(source: Source, registry: dict[str, Any], what: str, entry: Any) -> None:
+def _enter(source: PluginSource, registry: dict[str, Any], what: str, entry: Any) -> None:
     if entry.name in registry:
         raise PluginError(_taken(source, what, entry.name))
     registry[entry.name] = entry
     _added.append((registry, entry.name))
 
 
-def _taken(source: Source, what: str, name: str) -> str:
+def _taken(source: PluginSource, what: str, name: str) -> str:
     return f"{source.name}: there is already {'an' if what[0] in 'aeiou' else 'a'} {what} {name!r}: choose another name"
 
 
-def _declared(source: Source) -> Plugin:
+def _declared(source: PluginSource) -> Plugin:
     """Run the plug-in's module, and read what it declares."""
     found = getattr(_module(source), "PLUGIN", None)
     if found is None:
@@ -237,13 +222,13 @@ def _declared(source: Source) -> Plugin:
     return found
 
 
-def _module(source: Source) -> ModuleType:
+def _module(source: PluginSource) -> ModuleType:
     try:
         if not source.is_file:
             _forget_changed(source)
             return importlib.import_module(source.module)
-        if FILES not in sys.modules:
-            sys.modules[FILES] = package = ModuleType(FILES)
+        if PLUGIN_FILES not in sys.modules:
+            sys.modules[PLUGIN_FILES] = package = ModuleType(PLUGIN_FILES)
             package.__path__ = []
         spec = importlib.util.spec_from_file_location(source.module, source.root)
         assert spec is not None
@@ -262,7 +247,7 @@ def _module(source: Source) -> ModuleType:
 _imported: dict[str, str] = {}  # the hash of each top-level package when it was imported
 
 
-def _forget_changed(source: Source) -> None:
+def _forget_changed(source: PluginSource) -> None:
     """Have a package imported anew if its files have changed since this process imported it."""
     top = source.module.partition(".")[0]
     if _imported.get(top, source.sha256) != source.sha256:
@@ -284,7 +269,7 @@ def line_of(error: Exception) -> str:
     return ""
 
 
-def _check_algorithm(source: Source, algorithm: Algorithm) -> None:
+def _check_algorithm(source: PluginSource, algorithm: Algorithm) -> None:
     what = f"algorithm {algorithm.name}"
     _check_parameters(source, what, algorithm.params, LocalTraining)
     try:
@@ -308,7 +293,7 @@ def _check_algorithm(source: Source, algorithm: Algorithm) -> None:
         _check_role(source, tier, roles[tier])
 
 
-def _check_role(source: Source, tier: str, role: Any) -> None:
+def _check_role(source: PluginSource, tier: str, role: Any) -> None:
     if not (isinstance(role, type) and issubclass(role, Role)):
         raise PluginError(f'{source.name}: ROLES["{tier}"] is {role!r}, not a subclass of edgebed.Role')
     place = f"{source.name}:{inspect.getsourcelines(role)[1]}" if source.is_file else source.name
@@ -318,7 +303,7 @@ def _check_role(source: Source, tier: str, role: Any) -> None:
         raise PluginError(f"{place}: {role.__name__}.run takes nothing but self")
 
 
-def _check_parameters(source: Source, what: str, kind: Any, base: type[Parameters]) -> None:
+def _check_parameters(source: PluginSource, what: str, kind: Any, base: type[Parameters]) -> None:
     if not (isinstance(kind, type) and issubclass(kind, base)):
         raise PluginError(f"{source.name}: the parameters of {what} are not a subclass of edgebed.{base.__name__}")
     for entry in fields(kind):

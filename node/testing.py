@@ -7,7 +7,6 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -158,7 +157,7 @@ class Federation:
         assignment = self._assignment(node)
         peers = [peer.name for peer in assignment.peers]
         transport = self.network.transport(node, peers)
-        kind = import_module(ALGORITHMS[self.algorithm].module).ROLES[assignment.tier]
+        kind = ALGORITHMS[self.algorithm].roles[assignment.tier]
         self.roles[node] = kind(
             assignment,
             transport,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import Literal
 
 from node.algorithms.dffke.parameters import DFFKE
@@ -11,6 +13,7 @@ from node.algorithms.fededs.parameters import FedEDS
 from node.algorithms.feelpgen.parameters import FEELPGen, FEELPGenMinus, FEELPGenPlus
 from node.algorithms.parameters import PHEFL, EdgeCloud, FedAvg, FedFeat, FedNova, FedProx, HierFAVG, OnlyEdge
 from node.learning.local_training import LocalTraining
+from node.role import Role
 
 Need = Literal["required", "optional", "none"]
 
@@ -43,6 +46,12 @@ class Algorithm:
     personalises: bool = False
     levels: bool = False
     featured: bool = False
+
+    @property
+    def roles(self) -> Mapping[str, type[Role]]:
+        """The class of each tier, from the module, which is imported now."""
+        found: Mapping[str, type[Role]] = import_module(self.module).ROLES
+        return found
 
     def problem(self, *, cloud: bool, edges: int, devices: int) -> str | None:
         """Why the algorithm cannot run on a topology with these numbers of nodes per tier. None if it can."""

@@ -21,7 +21,7 @@ from node.assignment import Assignment
 from node.errors import AssignmentError, ControlError, Terminated
 from node.messaging.control import ControlClient
 from node.messaging.transport import Transport, ZmqTransport
-from node.plugins import Source, activate, line_of
+from node.plugins import activate, line_of
 from node.process.orders import UnderOrders
 from node.process.standstill import LEAST, Standstill
 from node.role import Role
@@ -87,7 +87,7 @@ def load_role(assignment: Assignment) -> type[Role]:
     name, tier = assignment.algorithm, assignment.tier
     if name not in ALGORITHMS:
         raise AssignmentError(f"{assignment.node}: no algorithm {name!r}; known: {', '.join(ALGORITHMS)}")
-    roles: dict[str, type[Role]] = importlib.import_module(ALGORITHMS[name].module).ROLES
+    roles = ALGORITHMS[name].roles
     if tier not in roles:
         raise AssignmentError(f"{assignment.node}: {name} has no part for a node of tier {tier}")
     return roles[tier]
@@ -124,7 +124,7 @@ async def live(assignment: Assignment, incarnation: str, turn: Turn | None = Non
 
 
 def _make_role(assignment: Assignment, transport: Transport, compute: WorkerCompute, control: ControlClient) -> Role:
-    activate(Source(**asdict(each)) for each in assignment.plugins)
+    activate(assignment.plugins)
     role_class = load_role(assignment)
     training: Any = importlib.import_module("node.learning.training")
     _use_one_thread()

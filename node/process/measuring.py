@@ -12,9 +12,10 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from node.assignment import PluginSource
 from node.catalogue.models import MODELS
 from node.errors import PluginError
-from node.plugins import Source, activate
+from node.plugins import activate
 
 
 def size(order: dict[str, Any]) -> dict[str, Any]:
@@ -22,7 +23,7 @@ def size(order: dict[str, Any]) -> dict[str, Any]:
     models: Any = importlib.import_module("node.learning.models")
     errors: Any = importlib.import_module("node.learning.errors")
     try:
-        activate(Source(**each) for each in order["plugins"])
+        activate(PluginSource(**each) for each in order["plugins"])
         return asdict(models.measured(MODELS[order["model"]], tuple(order["shape"]), order["classes"], order["params"]))
     except (PluginError, errors.ModelError) as error:
         return {"error": str(error)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import AsyncIterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from node.algorithms.registry import ALGORITHMS
@@ -16,7 +16,6 @@ from node.assignment import (
     Gathering,
     Hardware,
     PeerAddress,
-    PluginCode,
     Relation,
     Stop,
 )
@@ -116,10 +115,7 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
         stop=Stop(rounds=plan.stop.rounds, accuracy=plan.stop.accuracy),
         checkpoint_directory=str(directory.checkpoints_of(node.name)),
         leads=node.leads,
-        plugins=tuple(
-            PluginCode(**asdict(each) | {"root": str(directory.plugins / Path(each.root).name)})
-            for each in plan.plugins
-        ),
+        plugins=tuple(replace(each, root=str(directory.plugins / Path(each.root).name)) for each in plan.plugins),
     )
 
 

@@ -7,10 +7,10 @@ import json
 import subprocess
 from dataclasses import asdict
 
+from node.assignment import PluginSource
 from node.catalogue.datasets import Shape
-from node.catalogue.models import MODEL_GROUPS, MODELS, Size
+from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry, Size
 from node.parameters import read_parameters
-from node.plugins import Source
 from orchestrator.errors import PlanError
 from orchestrator.host import python
 from orchestrator.scenario.schema import Scenario
@@ -23,17 +23,17 @@ def model_size(scenario: Scenario, shape: Shape, classes: int) -> Size:
     """The size for samples of ``shape`` and ``classes`` classes. PlanError if the model cannot take them."""
     name, params = scenario.model.name, scenario.model.params
     entry = (MODELS | MODEL_GROUPS)[name]
-    if getattr(entry, "measure", ...) is not None:
-        try:
-            return entry.size(shape, classes, params)
-        except ValueError as error:
-            raise PlanError(MODEL, str(error).removeprefix("model ")) from None
-    given = asdict(read_parameters(entry.params, params))
-    return measured(tuple(scenario.plugins), name, json.dumps(given, sort_keys=True), shape, classes)
+    if isinstance(entry, ModelEntry) and entry.measure is None:
+        given = asdict(read_parameters(entry.params, params))
+        return measured(scenario.plugins, name, json.dumps(given, sort_keys=True), shape, classes)
+    try:
+        return entry.size(shape, classes, params)
+    except ValueError as error:
+        raise PlanError(MODEL, str(error).removeprefix("model ")) from None
 
 
 @functools.lru_cache(maxsize=64)
-def measured(plugins: tuple[Source, ...], model: str, params: str, shape: Shape, classes: int) -> Size:
+def measured(plugins: tuple[PluginSource, ...], model: str, params: str, shape: Shape, classes: int) -> Size:
     """The size of a plug-in's model with ``params`` (JSON), measured in a process of its own."""
     order = {
         "plugins": [asdict(each) for each in plugins],

@@ -18,13 +18,12 @@ from typing import Any
 from netem.profile import LinkProfile
 from netem.schedule import Schedule
 from node.algorithms.registry import ALGORITHMS
-from node.assignment import Tier, Timeouts, derive_seed
+from node.assignment import PluginSource, Tier, Timeouts, derive_seed
 from node.catalogue.datasets import DATASETS
 from node.catalogue.models import MODEL_GROUPS, MODELS, Size, model_of
 from node.catalogue.partitions import PARTITIONS
 from node.learning.local_training import LocalTraining
 from node.parameters import read_parameters
-from node.plugins import Source
 from orchestrator.errors import PlanError
 from orchestrator.planning.deadlines import RoundWork, deadlines
 from orchestrator.planning.model_size import MODEL, model_size
@@ -159,7 +158,7 @@ class Plan:
     the prepared data set on this host, and where the source of ``plugins`` is."""
 
     name: str
-    plugins: tuple[Source, ...]
+    plugins: tuple[PluginSource, ...]
     seed: int
     driver: str
     engine: str

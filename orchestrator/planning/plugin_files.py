@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from node.plugins import Source, digest
+from node.assignment import PluginSource
+from node.plugins import digest
 from orchestrator.errors import RunError
 
 
-def keep_plugins(sources: Iterable[Source], folder: Path) -> None:
+def keep_plugins(sources: Iterable[PluginSource], folder: Path) -> None:
     """Copy the Python files of the plug-ins into ``folder``. RunError if one has changed since the plan was made."""
     folder.mkdir(mode=0o755, exist_ok=True)
     for source in sources:

@@ -27,6 +27,7 @@ from orchestrator.run.requirements import require
 from orchestrator.run.resume import past_of
 from orchestrator.run.view import View
 from orchestrator.scenario.drivers import DRIVERS
+from orchestrator.scenario.plugins import use
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario, effective
 
@@ -34,7 +35,11 @@ OpenView = Callable[[bool], View]
 
 
 def prepared_plan(scenario: Scenario, file: Path) -> Plan:
-    """The plan on this host's data. Downloads and decodes the data if needed. ``file`` is the scenario's file."""
+    """The plan on this host's data. Downloads and decodes the data if needed. ``file`` is the scenario's file.
+
+    Makes the scenario's plug-ins known again, because another scenario may have been read since.
+    """
+    use(scenario.plugins)
     return make_plan(scenario, PreparedLabels.read(prepare_data(scenario.data, file.parent)))
 
 

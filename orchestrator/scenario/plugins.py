@@ -5,20 +5,20 @@ A plug-in must be known before the scenario is checked, because the scenario may
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from netem.errors import ProfileError
 from netem.library import PROFILES
 from netem.profile import LinkProfile
+from node.assignment import PluginSource
 from node.errors import PluginError
-from node.plugins import Source, activate, find, profiles
+from node.plugins import activate, active, find, profiles
 from orchestrator.errors import Problem, ScenarioError
 from orchestrator.scenario.document import Document
-from orchestrator.scenario.schedules import DIRECTORY
 from orchestrator.scenario.words import describe
 
 KEY = "plugins"
@@ -40,10 +40,15 @@ def make_known(source: Document, folder: Path) -> None:
     if problems:
         raise ScenarioError(problems)
     try:
-        activate(found)
-        _add_profiles()
+        use(found)
     except PluginError as error:
         raise ScenarioError([Problem(source.place((KEY,)), KEY, str(error))]) from None
+
+
+def use(sources: Iterable[PluginSource]) -> None:
+    """Make these plug-ins known, with their link profiles, and no others. PluginError if one cannot be used."""
+    activate(sources)
+    _add_profiles()
 
 
 _added: set[str] = set()  # the names of link profiles that plug-ins have added
@@ -64,18 +69,16 @@ def _add_profiles() -> None:
         _added.add(name)
 
 
-def _read(value: Any, info: ValidationInfo) -> tuple[Source, ...]:
-    context: Mapping[str, Any] = info.context or {}
-    if not isinstance(value, list | tuple) or not all(isinstance(each, str | Source) for each in value):
+def _read(value: Any) -> tuple[PluginSource, ...]:
+    """The sources of the names, which `make_known` has found."""
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str | PluginSource) for each in value):
         raise ValueError(f"write a list of files and modules, like [fedavgm.py, mylab.models], not {describe(value)}")
-    names = [each.name if isinstance(each, Source) else each for each in value]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"{twice[0]} is given twice")
-    return tuple(find(name, Path(context.get(DIRECTORY, "."))) for name in names)
+    known = {source.name: source for source in active()}
+    return tuple(each if isinstance(each, PluginSource) else known[each] for each in value)
 
 
 PluginSources = Annotated[
-    tuple[Source, ...],
+    tuple[PluginSource, ...],
     BeforeValidator(_read),
     PlainSerializer(lambda sources: [source.name for source in sources]),
     WithJsonSchema({"type": "array", "items": {"type": "string"}}),

@@ -152,6 +152,15 @@ def test_two_plug_ins_may_not_have_one_name(tmp_path: Path) -> None:
         activate([find("one.py", tmp_path), find("two.py", tmp_path)])
 
 
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    """Python would know one of them only."""
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text(GOOD)
+    with pytest.raises(PluginError, match=r"^two/mine.py and one/mine.py have the same name for Python: rename one"):
+        activate([find("one/mine.py", tmp_path), find("two/mine.py", tmp_path)])
+
+
 def test_the_line_of_an_error(tmp_path: Path) -> None:
     use(tmp_path, GOOD)
     with pytest.raises(ValueError, match="lost") as raised:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from node.plugins import activate, find
 from orchestrator.cli import cli
+from orchestrator.drivers.sim import codec
 from orchestrator.errors import RunError, ScenarioError
 from tests import tutorial
 from tests.orchestrator.drivers.sim.harness import simulate
@@ -106,3 +109,37 @@ def test_mistakes_in_them(tmp_path: Path, old: str, new: str, message: str) -> N
     assert isinstance(done.exception, ScenarioError)
     assert message in str(done.exception)
     assert not (tmp_path / "runs").exists()
+
+
+RESULT = """\
+from dataclasses import dataclass
+import edgebed
+
+@dataclass(frozen=True)
+class Result:
+    value: int
+    {property}
+
+PLUGIN = edgebed.Plugin()
+"""
+
+
+def test_a_changed_plug_in_is_read_by_its_new_class(tmp_path: Path) -> None:
+    memory, seen = memoryview(bytearray(1 << 12)), []
+    for name in ("old", "new"):
+        (tmp_path / "results.py").write_text(RESULT.format(property=f"name = {name!r}"))
+        activate([find("results.py", tmp_path)])
+        made = sys.modules["edgebed_plugins.results"].Result(1)
+        seen.append(codec.read(memory, codec.write(made, memory), copy=True).name)
+    assert seen == ["old", "new"]
+
+
+def test_cases_of_a_sweep_may_have_different_plug_ins(tmp_path: Path) -> None:
+    """All cases are read before the first one runs."""
+    tutorial.lay_out(tmp_path)
+    cases = "cases:\n  momentum: {}\n  sparse: {plugins: [topk.py], algorithm: {name: top-k, rounds: 1},"
+    cases += " topology: {edges: 1, devices_per_edge: 2}}\n"
+    (tmp_path / "s.yaml").write_text(f"# Both?\nscenario: fedavgm.yaml\n{cases}seeds: [1]\ntarget: {{accuracy: 10%}}\n")
+    words = ["sweep", str(tmp_path / "s.yaml"), "--driver", "sim", "--runs", str(tmp_path / "runs")]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0, done.output

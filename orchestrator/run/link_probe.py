@@ -16,6 +16,7 @@ from netem.errors import NetemError
 from netem.judge import Judgement, judge
 from netem.measure import Measurement, plan_probe, probe_arguments, respond_arguments
 from netem.profile import LinkProfile
+from orchestrator import text
 from orchestrator.errors import HostError
 from orchestrator.fabric.hub import Hub
 from orchestrator.host import python
@@ -82,7 +83,7 @@ async def probe_links(run: RunContext, session: Session, hub: Hub, *, quick: boo
     """Measure one link of each kind and record the verdicts; ``quick`` as in `netem.measure.plan_probe`."""
     pids = {name: state.handle.pid for name, state in session.nodes.items() if state.handle is not None}
     pairs = one_of_each_kind(run.plan, pids)
-    run.view.line(f"measuring {len(pairs)} kinds of links")
+    run.view.line(f"measuring {text.count(len(pairs), 'kind')} of links")
     for batch in batches(pairs):
         results = await asyncio.gather(*(_measure(pair, pids, hub, quick) for pair in batch))
         for pair, result in zip(batch, results, strict=True):

@@ -454,10 +454,12 @@ def _leave(outcome: Conclusion) -> NoReturn:
 def _looked_up(scenario: Path, overrides: Sequence[str]) -> tuple[Scenario, Plan]:
     """Load a scenario and plan it on the data that is present. Writes nothing."""
     from orchestrator.planning.data import looked_up
-    from orchestrator.planning.plan import make_plan
+    from orchestrator.planning.making import make_plan
     from orchestrator.planning.shards import PreparedLabels
     from orchestrator.scenario.reading import load, placed
 
     loaded = load(scenario, overrides)
+    if loaded.algorithm is None:
+        return loaded, make_plan(loaded, None, str(scenario.parent.absolute()))
     with placed(scenario, overrides), looked_up(loaded.data, scenario.parent) as prepared:
         return loaded, make_plan(loaded, PreparedLabels.read(prepared))

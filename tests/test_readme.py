@@ -13,7 +13,7 @@ from node.catalogue.datasets import DATASETS
 from node.catalogue.models import MODELS
 from node.catalogue.partitions import PARTITIONS
 from orchestrator.cli import cli
-from orchestrator.planning.plan import make_plan
+from orchestrator.planning.making import make_plan
 from orchestrator.scenario.reading import load, parse
 from orchestrator.scenario.schema import Scenario
 

@@ -69,6 +69,15 @@ class Algorithm:
         return None
 
 
+PROGRAMS = Algorithm(
+    "programs",
+    summary="each node runs a program of the user's own",
+    cloud="optional",
+    edges="optional",
+    devices="optional",
+)
+"""Stands for the algorithm of a run whose nodes run programs. It has no roles, and no scenario can name it."""
+
 # The kinds of topology: one layer of clients; devices below edges below a cloud; edges that need no cloud.
 _flat = partial(Algorithm, cloud="required", edges="optional", devices="optional", leader="cloud", flat=True)
 _tree = partial(Algorithm, cloud="required", edges="required", devices="required", leader="cloud")

@@ -51,7 +51,7 @@ def confine(confinement: Confinement, view: FileView, calls: Filter | None) -> l
     view.enter(confinement.checkpoints)
     os.environ["HOME"] = os.environ["TMPDIR"] = str(SCRATCH)
     if confinement.user is None:
-        _enter_user_namespace(myself)
+        namespaces.enter_user_namespace(myself, INSIDE, INSIDE)
     os.close(myself)
     lacking = _limit(own_user=confinement.user is not None)
     namespaces.bound_capabilities()
@@ -63,18 +63,6 @@ def confine(confinement: Confinement, view: FileView, calls: Filter | None) -> l
     namespaces.drop_capabilities()
     problem = f"their numbers are not known for {os.uname().machine}" if calls is None else calls.set()
     return lacking if problem is None else [*lacking, f"the system calls of nodes are not filtered: {problem}"]
-
-
-def _enter_user_namespace(myself: int) -> None:
-    """Enter a new user namespace: with the ids `INSIDE` inside it, and this process's user outside it."""
-    uid, gid = os.geteuid(), os.getegid()
-    namespaces.unshare(namespaces.CLONE_NEWUSER)
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{INSIDE} {uid} 1"), ("gid_map", f"{INSIDE} {gid} 1")):
-        descriptor = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=myself)
-        try:
-            os.write(descriptor, text.encode())
-        finally:
-            os.close(descriptor)
 
 
 def _limit(own_user: bool) -> list[str]:

@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import struct
+from collections.abc import Collection
 from pathlib import Path
 
 CLONE_NEWNS = 0x00020000
@@ -150,11 +151,14 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, option
 # Rights
 
 
-def bound_capabilities() -> None:
-    """Drop every capability that a program executed by this process could gain, even as user 0."""
+def bound_capabilities(kept: Collection[int] = ()) -> None:
+    """Drop every capability that a program executed by this process could gain, except those ``kept``. If none is
+    kept, then user 0 gains none either."""
     for capability in range(int(Path("/proc/sys/kernel/cap_last_cap").read_text()) + 1):
-        _check(_libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0), f"prctl: dropping capability {capability}")
-    _check(_libc.prctl(_PR_SET_SECUREBITS, _SECBIT_NOROOT | _SECBIT_NOROOT_LOCKED, 0, 0, 0), "prctl: securebits")
+        if capability not in kept:
+            _check(_libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0), f"prctl: dropping capability {capability}")
+    if not kept:
+        _check(_libc.prctl(_PR_SET_SECUREBITS, _SECBIT_NOROOT | _SECBIT_NOROOT_LOCKED, 0, 0, 0), "prctl: securebits")
 
 
 def drop_capabilities() -> None:
@@ -162,4 +166,23 @@ def drop_capabilities() -> None:
     _check(_libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0), "prctl: ambient capabilities")
     header, none = struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)
     _check(_libc.capset(header, none), "capset")
+    forbid_new_rights()
+
+
+def forbid_new_rights() -> None:
+    """Let no program that this process executes gain rights by the bits of its file (PR_SET_NO_NEW_PRIVS, prctl(2))."""
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl: no_new_privs")
+
+
+def enter_user_namespace(myself: int, user: int, group: int) -> None:
+    """Enter a new user namespace, in which this process's user has the ids ``user`` and ``group``. ``myself``: a
+    descriptor of /proc/self that can be written to."""
+    outside = os.geteuid(), os.getegid()
+    unshare(CLONE_NEWUSER)
+    maps = ("setgroups", "deny"), ("uid_map", f"{user} {outside[0]} 1"), ("gid_map", f"{group} {outside[1]} 1")
+    for name, text in maps:
+        descriptor = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=myself)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)

@@ -20,6 +20,7 @@ from orchestrator.fabric.base import Fabric, Handle
 from orchestrator.fabric.hub import Hub
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.planning.programs import ProgramPlan
 from orchestrator.scenario.drivers import DRIVERS
 
 LACK_OF_MEMORY = "killed by the kernel: it needed more memory than its hardware has\n"
@@ -75,6 +76,35 @@ class CanPause(Protocol):
     async def resume(self, node: str) -> None: ...
 
 
+@dataclass(frozen=True)
+class ProgramEnd:
+    """The end of a program: with exit code ``code``, or by a signal (then ``code`` is the negative number)."""
+
+    program: ProgramPlan
+    code: int
+
+
+@runtime_checkable
+class RunsPrograms(Protocol):
+    """The power to run programs in a node that is held (`Driver.start`): in its network and under its limits.
+
+    ``held`` delivers each node whose programs can start, with a process in its network namespace. ``ends`` delivers the
+    end of each program, except when the whole node is killed.
+    """
+
+    held: asyncio.Queue[tuple[str, int]]
+    ends: asyncio.Queue[ProgramEnd]
+
+    async def run(self, program: ProgramPlan, log: Path) -> None:
+        """Start a program. Its output is added to ``log``. HostError or DriverError if it cannot be started."""
+
+    async def terminate(self, program: ProgramPlan) -> None:
+        """Send SIGTERM to a program. Does nothing if it has ended."""
+
+    async def release(self, node: str, code: int = 0) -> None:
+        """End a node and all its programs. Its Exit has this code."""
+
+
 class Control(Protocol):
     """The orchestrator's side of the control plane."""
 
@@ -83,6 +113,13 @@ class Control(Protocol):
 
     async def send(self, node: str, message: Mapping[str, Any]) -> None:
         """Send a message to a node. A node that does not run misses it."""
+
+
+@runtime_checkable
+class EndsRuns(Protocol):
+    """The power of a control plane to decide that the run is over. ``over`` has the reason, and the error or None."""
+
+    over: asyncio.Future[tuple[str, str | None]]
 
 
 @dataclass(frozen=True)
@@ -103,8 +140,9 @@ class Environment:
 class DriverEntry(Protocol):
     """The module of a driver. Its import is fast, because its functions import what is slow to import."""
 
-    def missing(self) -> list[HostError]:
-        """An error with the remedy for each thing that this host lacks; empty if a run can begin. Makes nothing."""
+    def missing(self, plan: Plan | None = None) -> list[HostError]:
+        """An error with the remedy for each thing that this host lacks for a plan, or without a plan for an algorithm;
+        empty if a run can begin. Makes nothing."""
 
     def open_files(self, plan: Plan, workers: int) -> int:
         """The largest number of files that one process of a run has open."""

@@ -8,7 +8,8 @@ from contextlib import AsyncExitStack
 
 from node.errors import ControlError
 from node.messaging.control import ControlServer
-from orchestrator.drivers.base import Driver, Environment
+from orchestrator.drivers.base import Driver, Environment, RunsPrograms
+from orchestrator.drivers.programs import Programs
 from orchestrator.errors import HostError
 from orchestrator.fabric.engines import open_fabric
 from orchestrator.fabric.hub import Hub
@@ -35,6 +36,10 @@ async def connected(
     """The environment of an open driver, with its links and the control plane in the run's directory."""
     fabric = await open_fabric(plan, hub, directory)
     stack.push_async_callback(fabric.close)
+    if isinstance(driver, RunsPrograms):
+        programs = Programs(plan, directory, driver)
+        stack.push_async_callback(programs.close)
+        return Environment(driver, fabric, programs, hub)
     keys = RunKeys.make([node.name for node in plan.nodes])
     address = f"ipc://{directory.socket}"
     told = {name: seen_from_inside(each) for name, each in assignments(plan, directory, keys, address).items()}

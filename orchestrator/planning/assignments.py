@@ -79,6 +79,7 @@ def forget(path: Path) -> None:
 def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKeys, address: str) -> Assignment:
     related: list[tuple[Relation, str]] = [("parent", node.parent)] if node.parent is not None else []
     related += [("child", name) for name in node.children] + [("neighbour", name) for name in node.neighbours]
+    assert plan.stop.rounds is not None, "only programs have no number of rounds"
     return Assignment(
         run=directory.run,
         node=node.name,

@@ -14,7 +14,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from node.algorithms.registry import ALGORITHMS
 from node.assignment import derive_seed
 from node.catalogue.datasets import Shape
 from node.catalogue.partitions import PARTITIONS
@@ -121,11 +120,11 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
         for node, held in counts.items()
     }
     personal: dict[str, Indices] = {}
-    algorithm = scenario.algorithm.name
+    algorithm = scenario.scheme
     for edge in (member.name for member in members if member.tier == "edge"):
         seed = derive_seed(scenario.seed, "personalisation", edge)
         personal[edge], tests[edge] = set_apart(tests[edge], scenario.personalisation, seed)
-        if ALGORITHMS[algorithm].personalises and len(personal[edge]) == 0:
+        if algorithm.personalises and len(personal[edge]) == 0:
             share = f"{scenario.personalisation:.0%} of {edge}'s own test samples ({len(tests[edge])})"
             raise PlanError(
                 ("data", "personalisation"),

@@ -48,6 +48,8 @@ def learned(history: History) -> Assessment | None:
     """Check that nothing diverged, that few enough gatherings were abandoned, and that the accuracy exceeded chance."""
     if history.outcome is not None and history.outcome.ended == "calibrated":
         return None
+    if history.plan.get("programs") and not history.metrics("accuracy"):
+        return None
     if said := diverged(history.events("not_finite")):
         return "fail", said
     asked = expectations(history.effective).abandoned

@@ -221,8 +221,8 @@ class Record:
         self._write("resources", [(t, node, cpu_seconds, rss, pss)])
 
     def outcome(self, t: float, facts: Row) -> None:
-        """Record how the run ended: "ended" ("rounds", "accuracy", "after", "calibrated", "interrupted" or "failed"),
-        and "error".
+        """Record how the run ended: "ended" ("rounds", "accuracy", "after", "programs", "calibrated", "interrupted" or
+        "failed"), and "error".
 
         This is tried even after a failed write: one row may fit on a disk that is almost full.
         """

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-COMPLETE = ("rounds", "accuracy", "after")  # the outcomes of a run that trained as long as its scenario asks for
+COMPLETE = ("rounds", "accuracy", "after", "programs")
+"""The outcomes of a run that trained as long as its scenario asks for."""
 
 
 class Event(NamedTuple):
@@ -137,7 +138,7 @@ class Resources(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How the run ended: "rounds", "accuracy", "after", "calibrated", "interrupted" or "failed".
+    """How the run ended: "rounds", "accuracy", "after", "programs", "calibrated", "interrupted" or "failed".
 
     ``wall``: the run's duration in seconds of the host's clock, which differs from ``t`` for simulated runs.
     """

@@ -71,7 +71,13 @@ def finite(value: float) -> float | None:
 def print_summary(summary: Mapping[str, Any], report: Path, console: Console) -> None:
     """Print a run's summary. ``report`` is the path of its report page, which may be missing."""
     accuracy = summary["accuracy"]["global"]
-    ended = {"rounds": "all rounds done", "accuracy": "accuracy reached", "after": "time is up", None: "not yet"}
+    ended = {
+        "rounds": "all rounds done",
+        "accuracy": "accuracy reached",
+        "after": "time is up",
+        "programs": "programs ended",
+        None: "not yet",
+    }
     delivered = ", ".join(f"{name} {text.size(size)}" for name, size in summary["bytes"].items())
     rows: list[tuple[Cell, Cell]] = [("verdict", Text(summary["verdict"], style=f"bold {STYLES[summary['verdict']]}"))]
     for check in summary["checks"]:

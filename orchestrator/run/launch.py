@@ -15,7 +15,8 @@ from orchestrator.errors import HostError, RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.signals import interruptible
 from orchestrator.planning.data import prepare_data
-from orchestrator.planning.plan import Plan, make_plan
+from orchestrator.planning.making import make_plan
+from orchestrator.planning.plan import Plan
 from orchestrator.planning.plugin_files import keep_plugins
 from orchestrator.planning.shards import PreparedLabels
 from orchestrator.planning.trace_files import keep_files, kept_files
@@ -40,7 +41,8 @@ def prepared_plan(scenario: Scenario, file: Path) -> Plan:
     Makes the scenario's plug-ins known again, because another scenario may have been read since.
     """
     use(scenario.plugins)
-    return make_plan(scenario, PreparedLabels.read(prepare_data(scenario.data, file.parent)))
+    data = PreparedLabels.read(prepare_data(scenario.data, file.parent)) if scenario.algorithm is not None else None
+    return make_plan(scenario, data, str(file.parent.absolute()))
 
 
 def launch(

@@ -21,7 +21,8 @@ from orchestrator.fidelity.loss_audit import look
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.fidelity.overload import Overloads, Reading
 from orchestrator.host.load import HostLoad, read_load
-from orchestrator.planning.plan import Fault, Plan
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.timeline import Fault
 from orchestrator.results.link_assessments import LATE_SHARE, judge_losses, judge_overloads
 from orchestrator.results.record import GAP, PROBED
 from orchestrator.results.verdicts import Verdict, worst

@@ -12,7 +12,7 @@ def require(plan: Plan, workers: int) -> None:
     """Check this host for a plan. HostError names everything that this host lacks for the plan's driver, or says that
     this process may not open as many files as the run needs."""
     entry = entry_of(plan.driver)
-    found = entry.missing()
+    found = entry.missing(plan)
     if len(found) == 1:
         raise found[0]
     if found:

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import text
-from orchestrator.drivers.base import CanPause, Environment, Exit
+from orchestrator.drivers.base import CanPause, EndsRuns, Environment, Exit
 from orchestrator.errors import DriverError, OrchestratorError
 from orchestrator.fabric.base import Handle
 from orchestrator.host import tail
 from orchestrator.planning.assignments import handed_out
-from orchestrator.planning.plan import Fault, NodePlan
+from orchestrator.planning.plan import NodePlan
+from orchestrator.planning.timeline import Fault
 from orchestrator.results.verdicts import Verdict
 from orchestrator.run.context import RunContext
 from orchestrator.run.hearing import Hearing
@@ -59,7 +60,7 @@ class NodeState:
 
 @dataclass(frozen=True)
 class Ending:
-    """Why a run ended: "rounds", "accuracy", "after", "interrupted" or "failed" with its error."""
+    """Why a run ended: "rounds", "accuracy", "after", "programs", "interrupted" or "failed" with its error."""
 
     reason: str
     error: str | None = None
@@ -115,6 +116,8 @@ class Session:
         self.spawn(self._hear_exits())
         self.spawn(self._hear_driver())
         self.spawn(self._fabric.watch())
+        if isinstance(self._control, EndsRuns):
+            self.spawn(self._hear_over(self._control))
 
     async def bring_up_all(self) -> None:
         """Start, attach and register every node that is present from the beginning. Waits for restarts as well."""
@@ -226,6 +229,9 @@ class Session:
         state.state = name
         self._changed.set()
         self._record.state(self._clock(), state.plan.name, name, detail)
+
+    async def _hear_over(self, control: EndsRuns) -> None:
+        self.finish(*await control.over)
 
     # Messages of nodes
 

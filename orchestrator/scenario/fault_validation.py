@@ -40,7 +40,7 @@ def _expected(scenario: Scenario, fault: FaultSpec) -> float:
     """The approximate number of faults that a rule makes."""
     size = 1 if fault.between is not None else len(candidates(fault, scenario.topology))
     if fault.every_round is not None:
-        return scenario.rounds * max(1.0, fault.every_round * size)
+        return (scenario.rounds or 0) * max(1.0, fault.every_round * size)
     if fault.random is None:
         return float(fault.count or (fault.fraction or 1) * size)
     until = fault.random.until if fault.random.until is not None else scenario.stop.after
@@ -79,7 +79,7 @@ def _targets(topology: Topology, fault: FaultSpec, links: Set[Ends]) -> Iterator
 
 def _times(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
     after = scenario.stop.after
-    if fault.round is not None and fault.round > scenario.rounds:
+    if fault.round is not None and scenario.rounds is not None and fault.round > scenario.rounds:
         yield "round", f"the run has {scenario.rounds} rounds and never reaches round {fault.round}"
     if fault.at is not None and after is not None and fault.at >= after:
         yield "at", f"the run is over by then: stop.after is {format_duration(after)}"

@@ -83,6 +83,8 @@ def shorthand(path: KeyPath) -> str | None:
             return "file"
         case ("hardware", _):
             return "class"
+        case ("programs", _):
+            return "command"
         case ("expect", "bytes"):
             return "total"
         case _:

@@ -5,6 +5,8 @@ each with file, line and YAML path. Everything but the algorithm has a default, 
 
     algorithm: {name: hierfavg, rounds: 5}
 
+A scenario has ``programs`` instead if its nodes run programs of their own.
+
 `validation` checks that the parts fit together (names that exist, an algorithm that fits the topology).
 """
 
@@ -15,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from netem.units import format_fraction
-from node.algorithms.registry import ALGORITHMS
+from node.algorithms.registry import ALGORITHMS, PROGRAMS, Algorithm
 from orchestrator.scenario.catalogue import (
     MAX_ROUNDS,
     AlgorithmSpec,
@@ -32,6 +34,7 @@ from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.links import DEFAULT_PROFILE, LinkSpec
 from orchestrator.scenario.names import Name
 from orchestrator.scenario.plugins import PluginSources
+from orchestrator.scenario.programs import ProgramSpec
 from orchestrator.scenario.quantities import AutoDuration, Duration, Fraction, Quorum, QuorumField, Size
 from orchestrator.scenario.strict import Strict
 from orchestrator.scenario.topology import LINK_CLASSES, Topology
@@ -131,7 +134,10 @@ class Scenario(Strict):
     name: Name = Field(default="scenario", description="default: the file's name")
     plugins: PluginSources = Field(default=(), description="Python files beside the scenario, or installed modules")
     seed: int = Field(default=1, ge=0, lt=2**63)
-    algorithm: AlgorithmSpec
+    algorithm: AlgorithmSpec | None = None
+    programs: dict[str, ProgramSpec] = Field(
+        default={}, description="what nodes run instead of an algorithm: by tier, by node, or with `on` by name"
+    )
     data: DataSpec = DataSpec()
     model: ModelSpec = ModelSpec(name="cnn")
     topology: Topology = Topology()
@@ -148,8 +154,15 @@ class Scenario(Strict):
     probe: ProbeSpec = ProbeSpec()
 
     @property
-    def rounds(self) -> int:
-        """The maximum number of rounds of the run."""
+    def scheme(self) -> Algorithm:
+        """The algorithm, or `PROGRAMS` if nodes run programs."""
+        return PROGRAMS if self.algorithm is None else ALGORITHMS[self.algorithm.name]
+
+    @property
+    def rounds(self) -> int | None:
+        """The maximum number of rounds of the run. None: only the programs know."""
+        if self.algorithm is None:
+            return self.stop.rounds
         given = [rounds for rounds in (self.algorithm.rounds, self.stop.rounds) if rounds is not None]
         return min(given, default=DEFAULT_ROUNDS)
 
@@ -158,14 +171,14 @@ class Scenario(Strict):
         """The share of each edge's own test set that is set apart for personalisation."""
         if self.data.personalisation is not None:
             return self.data.personalisation
-        return DEFAULT_PERSONALISATION if ALGORITHMS[self.algorithm.name].personalises else 0.0
+        return DEFAULT_PERSONALISATION if self.scheme.personalises else 0.0
 
     @property
     def mesh(self) -> bool:
         """Whether edges communicate with each other."""
         if self.topology.mesh is not None:
             return self.topology.mesh
-        meshed = ALGORITHMS[self.algorithm.name].meshed and self.topology.edges > 1
+        meshed = self.scheme.meshed and self.topology.edges > 1
         return meshed or "edge-edge" in self.links
 
     def link(self, link_class: str) -> LinkSpec:
@@ -176,7 +189,9 @@ class Scenario(Strict):
 def effective(scenario: Scenario) -> dict[str, Any]:
     """The scenario as plain data with every default written out; reading it again gives the same scenario."""
     data: dict[str, Any] = scenario.model_dump(mode="json")
-    data["algorithm"]["rounds"] = data["stop"]["rounds"] = scenario.rounds
+    data["stop"]["rounds"] = scenario.rounds
+    if scenario.algorithm is not None:
+        data["algorithm"]["rounds"] = scenario.rounds
     data["data"]["personalisation"] = format_fraction(scenario.personalisation)
     used = {pair.link_class for pair in scenario.topology.pairs(scenario.mesh)}
     missing = [link_class for link_class in LINK_CLASSES if link_class in used - scenario.links.keys()]

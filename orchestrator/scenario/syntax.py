@@ -1,7 +1,8 @@
 """Reader of a safe YAML subset: plain data, anchors and merge keys, and the line of every value.
 
 It is stricter than common YAML readers, which guess. It refuses a repeated key (they keep the last value) and ``010``
-(they read 8). ``1:30`` stays a text (they read 90), and ``1e-3`` is a number (they read a text).
+(they read 8). ``1:30`` stays a text (they read 90), ``1e-3`` is a number (they read a text), and the key ``on`` is a
+text (they read true).
 Text length, number of values and depth are limited. Values are counted before any is constructed; an anchor counts at
 every use.
 """
@@ -24,10 +25,11 @@ MAX_DEPTH = 50
 
 _YAML = "tag:yaml.org,2002:"
 _MERGE = f"{_YAML}merge"
+_BOOL = f"{_YAML}bool"
 _COLLECTIONS = (f"{_YAML}map", f"{_YAML}seq")
 _SCALARS = {  # as named in error messages
     f"{_YAML}null": "null",
-    f"{_YAML}bool": "truth value",
+    _BOOL: "truth value",
     f"{_YAML}int": "whole number",
     f"{_YAML}float": "number",
     f"{_YAML}timestamp": "date",
@@ -177,7 +179,8 @@ class _Reader:
             if not isinstance(key_node, yaml.ScalarNode):
                 self.problems.append(Problem(self._place(key_node), dotted(path), "a key is a text, not a collection"))
                 continue
-            key = self._value(loader, key_node, path)
+            is_word = key_node.tag == _BOOL and key_node.style is None
+            key = str(key_node.value) if is_word else self._value(loader, key_node, path)
             if not isinstance(key, str):
                 message = f"the key '{shortened(key_node.value)}' is {describe(key)} in YAML; put it in quotes"
                 self.problems.append(Problem(self._place(key_node), dotted(path), message))

@@ -16,9 +16,12 @@ from node.learning.local_training import LocalTraining
 from node.messaging.gathering import needed
 from node.parameters import read_parameters
 from orchestrator import text
+from orchestrator.scenario.catalogue import AlgorithmSpec
+from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.fault_validation import check_faults
 from orchestrator.scenario.hardware import HARDWARE
 from orchestrator.scenario.links import Mistake, Resolved, resolve
+from orchestrator.scenario.programs import check_programs
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import unknown
 from orchestrator.scenario.topology import LINK_CLASSES, unknown_node
@@ -33,9 +36,7 @@ def check(scenario: Scenario) -> list[Mistake]:
         return [(("topology",), too_many)]
     links = resolve(scenario.links, scenario.topology.pairs(scenario.mesh))
     return [
-        *_algorithm(scenario),
-        *_model(scenario),
-        *_data(scenario),
+        *(_programs(scenario) if scenario.algorithm is None else _algorithm(scenario, scenario.algorithm)),
         *_hardware(scenario),
         *links.mistakes,
         *_mesh(scenario),
@@ -46,37 +47,61 @@ def check(scenario: Scenario) -> list[Mistake]:
     ]
 
 
-def _algorithm(scenario: Scenario) -> Iterator[Mistake]:
-    topology, algorithm = scenario.topology, ALGORITHMS[scenario.algorithm.name]
+def _programs(scenario: Scenario) -> Iterator[Mistake]:
+    """Check the programs of a scenario that has no algorithm."""
+    if not scenario.programs:
+        yield (), "'algorithm' is missing: name one, or give `programs` that the nodes run instead"
+        return
+    kind = DRIVERS[scenario.driver]
+    if kind.simulated:
+        others = " or ".join(name for name, other in DRIVERS.items() if not other.simulated)
+        yield ("driver",), f"{scenario.driver} computes what nodes do and starts no process: programs need {others}"
+    yield from check_programs(scenario.programs, scenario.topology.members(), images=kind.images)
+    for key in ("data", "model", "gathering"):
+        if getattr(scenario, key) != Scenario.model_fields[key].default:
+            yield (key,), "is for an algorithm: programs bring their own"
+    for index, fault in enumerate(scenario.faults):
+        if fault.action == "slow":
+            yield ("faults", index), "a program cannot be slowed: give its node a slower hardware, or pause it"
+        if fault.every_round is not None and scenario.stop.rounds is None:
+            yield ("faults", index, "every_round"), "say how many rounds there are: stop.rounds"
+
+
+def _algorithm(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
+    if scenario.programs:
+        yield ("programs",), f"the nodes run {spec.name} already: leave out either programs or algorithm"
+    topology, algorithm = scenario.topology, scenario.scheme
     if reason := algorithm.problem(cloud=topology.cloud, edges=topology.edges, devices=topology.device_count):
         yield ("topology",), reason
     if topology.device_count and 0 in topology.per_edge:
         edge = topology.per_edge.index(0)
         yield ("topology", "devices_per_edge"), f"edge-{edge} has no devices, the other edges have: give it at least 1"
-    params = read_parameters(algorithm.params, scenario.algorithm.params)
+    params = read_parameters(algorithm.params, spec.params)
     if topology.edges == 1 and params.between_clients(1, 1):
         message = f"1, but edges of {algorithm.name} learn from one another: give 2 or more, or switch the exchange off"
         yield ("topology", "edges"), message
-    asked, allowed = scenario.stop.rounds, scenario.algorithm.rounds
+    asked, allowed = scenario.stop.rounds, spec.rounds
     if asked is not None and allowed is not None and asked > allowed:
         yield ("stop", "rounds"), f"{asked} is more than algorithm.rounds, {allowed}"
+    yield from _model(scenario)
+    yield from _data(scenario, spec)
 
 
 def algorithm_params(scenario: Scenario) -> LocalTraining:
     """The algorithm's parameters, including those given in ``data``."""
-    own = scenario.data.evaluate_samples
-    given = scenario.algorithm.params | ({} if own is None else {"evaluate_samples": own})
-    return read_parameters(ALGORITHMS[scenario.algorithm.name].params, given)
+    own, spec = scenario.data.evaluate_samples, scenario.algorithm
+    given = (spec.params if spec is not None else {}) | ({} if own is None else {"evaluate_samples": own})
+    return read_parameters(scenario.scheme.params, given)
 
 
 def _model(scenario: Scenario) -> Iterator[Mistake]:
-    model, algorithm = scenario.model.name, ALGORITHMS[scenario.algorithm.name]
+    model, algorithm = scenario.model.name, scenario.scheme
     if model in MODEL_GROUPS and not algorithm.personal:
         able = ", ".join(each.name for each in ALGORITHMS.values() if each.personal)
         yield ("model",), f"{model} gives clients different models, {algorithm.name} has one for all ({able} does not)"
 
 
-def _data(scenario: Scenario) -> Iterator[Mistake]:
+def _data(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
     data = scenario.data
     scheme = PARTITIONS[data.partition.name]
     names = {entry.name for entry in fields(scheme.params)}
@@ -88,7 +113,7 @@ def _data(scenario: Scenario) -> Iterator[Mistake]:
                 read_parameters(scheme.params, partition_params(scenario))
             except ValueError as error:
                 yield ("data", "samples_per_client"), str(error).removeprefix("samples_per_client: ")
-    if data.evaluate_samples is not None and "evaluate_samples" in scenario.algorithm.params:
+    if data.evaluate_samples is not None and "evaluate_samples" in spec.params:
         yield ("data", "evaluate_samples"), "given twice, here and in algorithm"
     if data.partition.name == "labels-per-edge" and scenario.topology.edges == 0:
         yield ("data", "partition"), "labels-per-edge gives labels to edges: the topology has none"
@@ -115,8 +140,8 @@ def _hardware(scenario: Scenario) -> Iterator[Mistake]:
 def _mesh(scenario: Scenario) -> Iterator[Mistake]:
     if scenario.topology.mesh is False and "edge-edge" in scenario.links:
         yield ("topology", "mesh"), "false, but links has edge-edge: leave one of them out"
-    if scenario.topology.mesh is False and ALGORITHMS[scenario.algorithm.name].meshed:
-        yield ("topology", "mesh"), f"false, but edges of {scenario.algorithm.name} talk to one another: leave it out"
+    if scenario.topology.mesh is False and scenario.scheme.meshed:
+        yield ("topology", "mesh"), f"false, but edges of {scenario.scheme.name} talk to one another: leave it out"
 
 
 def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
@@ -140,7 +165,7 @@ def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
 def _quorum(scenario: Scenario) -> Iterator[Mistake]:
     """Check that each gathering node asks at least as many peers as must answer; yields the first that does not."""
     count, topology = scenario.gathering.quorum.count, scenario.topology
-    algorithm = ALGORITHMS[scenario.algorithm.name]
+    algorithm = scenario.scheme
     if count is None:
         return
     share = float(getattr(algorithm_params(scenario), "participation", 1.0))
@@ -162,7 +187,7 @@ def _quorum(scenario: Scenario) -> Iterator[Mistake]:
 
 def _expectations(scenario: Scenario, link_classes: Set[str]) -> Iterator[Mistake]:
     expect, names = scenario.expect, {member.name for member in scenario.topology.members()}
-    if expect.rounds is not None and expect.rounds > scenario.rounds:
+    if expect.rounds is not None and scenario.rounds is not None and expect.rounds > scenario.rounds:
         yield ("expect", "rounds"), f"{expect.rounds} is more than the run has, {scenario.rounds}"
     for key in expect.bytes.given():
         if key not in link_classes | {"total"}:
@@ -175,5 +200,7 @@ def _expectations(scenario: Scenario, link_classes: Set[str]) -> Iterator[Mistak
 
 def leading_nodes(scenario: Scenario) -> list[str]:
     """The nodes whose rounds count as the rounds of the run: all nodes of the algorithm's leading tier."""
-    leader = ALGORITHMS[scenario.algorithm.name].leader
+    leader = scenario.scheme.leader
+    if scenario.algorithm is None and not scenario.topology.cloud:
+        leader = "edge"
     return [member.name for member in scenario.topology.members() if member.tier == leader]

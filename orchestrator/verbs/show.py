@@ -6,6 +6,7 @@ If there are many nodes, similar nodes are shown together. `plan.json` holds eve
 from __future__ import annotations
 
 import json
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -21,7 +22,8 @@ from orchestrator.fabric.kernel import ShapedLinks, add_link, attach_commands
 from orchestrator.fabric.userspace import link_request
 from orchestrator.layout import write, write_entries, write_line, write_table
 from orchestrator.planning.courses import courses
-from orchestrator.planning.plan import Fault, LinkPlan, NodePlan, Plan
+from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
+from orchestrator.planning.timeline import Fault
 from orchestrator.scenario.engines import ENGINES
 from orchestrator.scenario.quantities import Quorum
 
@@ -38,7 +40,10 @@ def print_plan(plan: Plan, console: Console) -> None:
     write(console, Text.assemble((plan.name, "bold"), f", seed {plan.seed}"))
     write_entries(console, _facts(plan))
     _print_nodes(console, plan, few)
-    _print_data(console, plan, few)
+    if plan.programs:
+        _print_programs(console, plan)
+    else:
+        _print_data(console, plan, few)
     for note in plan.notes():
         write(console, Text.assemble(("note: ", "yellow"), note))
     _print_links(console, plan)
@@ -62,7 +67,7 @@ def kernel_commands(plan: Plan, target: NodePlan) -> list[str]:
 
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:
-    stop = [text.count(plan.stop.rounds, "round")]
+    stop = [text.count(plan.stop.rounds, "round")] if plan.stop.rounds is not None else []
     stop += [f"accuracy {format_fraction(plan.stop.accuracy)}"] if plan.stop.accuracy is not None else []
     stop += [f"{format_duration(plan.stop.after)} of training"] if plan.stop.after is not None else []
     waits = ", ".join(f"{tier} {format_duration(wait)}" for tier, wait in plan.gathering.deadlines.items())
@@ -70,6 +75,9 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
     quorum = f"quorum {Quorum(plan.gathering.quorum, plan.gathering.count)}, late answers: {plan.gathering.late}"
     size = f", {text.size(plan.model_bytes)}" if plan.model_bytes else ""
     plugins = [("plug-ins", ", ".join(f"{each.name} (sha256 {each.sha256[:12]})" for each in plan.plugins))]
+    if plan.programs:
+        runs_on = f"driver {plan.driver}, engine {plan.engine}"
+        return [("ends after", " or ".join([*stop, "its programs"])), ("runs on", runs_on)]
     return [
         *(plugins if plan.plugins else []),
         ("algorithm", f"{plan.algorithm} ({params})"),
@@ -127,6 +135,16 @@ def _data_title(plan: Plan) -> str:
         return f"{title}; not on this host, so not divided"
     used = f"{data.used_samples:,} of {data.train_samples:,} training samples"
     return f"{title}; {used}, {text.count(len(data.moves), 'repair')}"
+
+
+def _print_programs(console: Console, plan: Plan) -> None:
+    _title(console, f"Programs ({len(plan.programs)})")
+    rows = []
+    for program in plan.programs:
+        remarks = [f"after {text.some(program.after)}"] if program.after else []
+        remarks += ["ends the run"] if program.ends_the_run else []
+        rows.append([program.label, shlex.join(program.command), ", ".join(remarks)])
+    write_table(console, ("program", "command", "remarks"), rows)
 
 
 def _print_data(console: Console, plan: Plan, few: bool) -> None:

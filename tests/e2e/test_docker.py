@@ -17,7 +17,7 @@ from orchestrator.drivers.docker.driver import DockerDriver
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.host import docker_socket
 from orchestrator.host.directory import RunDirectory
-from orchestrator.planning.plan import HardwareClass
+from orchestrator.scenario.hardware import HardwareClass
 from tests.conformance.drivers import opened
 from tests.e2e.engine import Place
 from tests.e2e.harness import SMALL, Background, json_of, resume, traces_of, up, wait_for

@@ -27,7 +27,7 @@ from orchestrator.fabric.base import Handle
 from orchestrator.fabric.hub import Hub
 from orchestrator.host.cgroups import writable_hierarchies
 from orchestrator.host.directory import RunDirectory
-from orchestrator.planning.plan import HardwareClass
+from orchestrator.scenario.hardware import HardwareClass
 from tests.conformance.drivers import Stage, opened
 
 pytestmark = pytest.mark.e2e

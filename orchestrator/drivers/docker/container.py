@@ -15,7 +15,8 @@ from orchestrator.drivers.user import User
 from orchestrator.host.cgroups import CAN_SWAP
 from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN
 from orchestrator.host.processes import labels
-from orchestrator.planning.plan import HardwareClass, NodePlan
+from orchestrator.planning.plan import NodePlan
+from orchestrator.scenario.hardware import HardwareClass
 
 COMMAND = [str(PLACE / "assignment.json")]
 PROCESSES = 256  # processes and threads; a node has about ten

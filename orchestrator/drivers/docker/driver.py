@@ -73,9 +73,7 @@ class DockerDriver:
             raise error
         self._limits = Limits.of(facts)
         self._notes += self._limits.notes()
-        await self._admit(self.image, facts["Architecture"], None)
-        for name in sorted(self._images - {self.image}):
-            await self._admit(name, facts["Architecture"], emulated())
+        await self._admit_images(facts["Architecture"])
         self._events = await asyncio.to_thread(self._engine.events, self._directory.run, ("die", "oom"))
         self._spawn(self._listen, self._events, asyncio.get_running_loop())
 
@@ -130,6 +128,12 @@ class DockerDriver:
                 await asyncio.to_thread(thread.join, LAST_WORDS)
             await asyncio.to_thread(self._engine.close)
 
+    async def _admit_images(self, machine: str) -> None:
+        """Check the images that nodes are made from. HostError if one does not fit."""
+        await self._admit(self.image, machine, None)
+        for name in sorted(self._images - {self.image}):
+            await self._admit(name, machine, emulated())
+
     async def _admit(self, name: str, machine: str, foreign: set[str] | None) -> None:
         """Admit an image for nodes. HostError if it does not fit, see `node_image.problem`."""
         image = await asyncio.to_thread(self._engine.image, name)
@@ -144,13 +148,7 @@ class DockerDriver:
     # In threads
 
     def _start(self, node: NodePlan, incarnation: int, assignment: Path, log: Path) -> tuple[int, Container]:
-        image = node.image or self.image
-        user = self._users[image]
-        given = lay_out(self._directory, node.name, assignment, self._data, user)
-        run, path = self._directory.run, self._directory.path
-        container = self._engine.create(
-            image, COMMAND, options(node, run, path, incarnation, user, given, self._limits)
-        )
+        container = self._make(node, incarnation, assignment)
         with plain_words(f"starting {node.name}"):
             copier = self._spawn(copy_output, self._engine.output(container), log)
             container.start()
@@ -167,6 +165,13 @@ class DockerDriver:
                 " must run on the Engine's host, and not in a container"
             )
         return pid, container
+
+    def _make(self, node: NodePlan, incarnation: int, assignment: Path) -> Container:
+        image = node.image or self.image
+        user = self._users[image]
+        given = lay_out(self._directory, node.name, assignment, self._data, user)
+        run, path = self._directory.run, self._directory.path
+        return self._engine.create(image, COMMAND, options(node, run, path, incarnation, user, given, self._limits))
 
     def _runs(self, container: Container, pid: int) -> bool:
         """Whether ``pid`` is still the container's process."""

@@ -25,9 +25,9 @@ from orchestrator.planning.plan import Plan
 OF_A_CONTAINER = 3  # open files of the orchestrator: output, control connection, a request to the Engine
 
 
-def missing() -> list[HostError]:
+def missing(plan: Plan | None = None) -> list[HostError]:
     """Errors for missing commands, an Engine that does not answer, or an image that does not fit host or version."""
-    found = absent() + _engine()
+    found = absent() + _engine(image=plan is None or not plan.programs or os.geteuid() != 0)
     if os.geteuid() != 0 and (error := without_client()) is not None:
         found.append(error)
     return found
@@ -42,9 +42,15 @@ async def open_environment(plan: Plan, directory: RunDirectory, stack: AsyncExit
     """Connect to an Engine that has the images, and open a hub: as root on the host, else in a helper container."""
     from orchestrator.drivers.docker.driver import DockerDriver
     from orchestrator.drivers.docker.engine import Engine
+    from orchestrator.drivers.docker.pods import PodsDriver
 
     stack.push_async_callback(sweep, directory.run)
-    driver = DockerDriver(await asyncio.to_thread(Engine.connect), directory, Path(plan.data_directory), plan.images)
+    engine = await asyncio.to_thread(Engine.connect)
+    driver = (
+        PodsDriver(engine, directory, plan)
+        if plan.programs
+        else DockerDriver(engine, directory, Path(plan.data_directory), plan.images)
+    )
     stack.push_async_callback(driver.close)
     await driver.open()
     opening = Hub.open if os.geteuid() == 0 else partial(HelperHub.start, image=driver.image)
@@ -53,8 +59,8 @@ async def open_environment(plan: Plan, directory: RunDirectory, stack: AsyncExit
     return await connected(driver, hub, plan, directory, stack)
 
 
-def _engine() -> list[HostError]:
-    """The error of the Docker Engine, or otherwise of its image of nodes."""
+def _engine(*, image: bool) -> list[HostError]:
+    """The error of the Docker Engine, or otherwise, if a run needs it, of the image of nodes."""
     from orchestrator.drivers.docker.driver import unfit
     from orchestrator.drivers.docker.engine import Engine
 
@@ -64,6 +70,8 @@ def _engine() -> list[HostError]:
     except HostError as error:
         return [error]
     with contextlib.closing(engine):
-        facts, image = engine.facts(), engine.image(name)
-    found = unfit(facts, os.uname().release) or node_image.problem(name, image, facts["Architecture"])
+        facts, attributes = engine.facts(), engine.image(name)
+    found = unfit(facts, os.uname().release)
+    if found is None and image:
+        found = node_image.problem(name, attributes, facts["Architecture"])
     return [] if found is None else [found]

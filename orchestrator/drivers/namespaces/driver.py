@@ -69,13 +69,18 @@ class NamespacesDriver:
 
     async def open(self) -> None:
         """Start the fork server. It warms up in the background, and ``start`` waits for it."""
+        await self._serve(self._view())
+        self._open_groups()
+
+    def _view(self) -> dict[str, Any] | None:
+        """The fields of the nodes' `FileView`."""
         directory = self._directory
         if self._hub.privileged:
             self._own_users = can_give_away(directory.control, own_user(directory.run, "").gid)
             self._notes += [] if self._own_users else [SAME_USER]
         tree = directory.nodes / "tree"
         tree.mkdir(exist_ok=True)
-        view = {
+        return {
             "tree": str(tree),
             "given": {
                 "data": str(self._data),
@@ -86,6 +91,9 @@ class NamespacesDriver:
             "hidden": str(directory.path.parent),
             "strangers": self._own_users,
         }
+
+    async def _serve(self, view: dict[str, Any] | None) -> None:
+        directory = self._directory
         self._server = await JsonChild.start(
             "the fork server",
             [*self._hub.enter(network=False), *python.module(self.server, json.dumps(view))],
@@ -95,7 +103,6 @@ class NamespacesDriver:
             on_event=self._heard,
         )
         self._watch = asyncio.create_task(self._watch_server(self._server))
-        self._open_groups()
 
     def _open_groups(self) -> None:
         hierarchies = writable_hierarchies()
@@ -121,20 +128,9 @@ class NamespacesDriver:
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
         assert self._server is not None
         await self._server.wait_ready(WARM_UP_TIMEOUT)
-        user = own_user(self._directory.run, node.name) if self._own_users else None
-        checkpoints = hand_over(self._directory, node.name, self._data, user)
-        hardware = node.hardware
-        groups = self._groups.make(node.name, hardware.cores, hardware.memory) if self._groups is not None else []
+        rights = self._rights(node) | {"groups": [str(group) for group in self._groups_of(node)]}
         answer = await self._server.request(
-            "fork",
-            node=node.name,
-            assignment=str(assignment),
-            log=str(log),
-            confinement={
-                "checkpoints": str(checkpoints),
-                "user": None if user is None else [user.uid, user.gid],
-                "groups": [str(group) for group in groups],
-            },
+            "fork", node=node.name, assignment=str(assignment), log=str(log), rights=rights
         )
         self._notes += [note for note in answer["lacking"] if note not in self._notes]
         pid = int(answer["pid"])
@@ -143,6 +139,17 @@ class NamespacesDriver:
         else:
             self._pids[node.name] = pid
         return Handle(pid)
+
+    def _rights(self, node: NodePlan) -> dict[str, Any]:
+        """The fields of the node's `Confinement`, without its groups."""
+        user = own_user(self._directory.run, node.name) if self._own_users else None
+        checkpoints = hand_over(self._directory, node.name, self._data, user)
+        return {"checkpoints": str(checkpoints), "user": None if user is None else [user.uid, user.gid]}
+
+    def _groups_of(self, node: NodePlan) -> list[Path]:
+        """The control groups with the limits of the node's hardware."""
+        hardware = node.hardware
+        return self._groups.make(node.name, hardware.cores, hardware.memory) if self._groups is not None else []
 
     async def kill(self, node: str) -> None:
         self._signal(node, signal.SIGKILL)

@@ -9,6 +9,7 @@ from pathlib import Path
 from orchestrator.drivers.base import Environment
 from orchestrator.drivers.local import FIRST, connected, files_of_peers, sweep
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
+from orchestrator.drivers.namespaces.programs import HoldersDriver
 from orchestrator.errors import HostError
 from orchestrator.fabric.hub import Hub
 from orchestrator.host.commands import absent
@@ -17,7 +18,7 @@ from orchestrator.host.namespaces import refusal
 from orchestrator.planning.plan import Plan
 
 
-def missing() -> list[HostError]:
+def missing(plan: Plan | None = None) -> list[HostError]:
     """Errors for missing commands, and for namespaces that this user may not make."""
     refused = refusal() if shutil.which("unshare") is not None else None
     return absent() + ([refused] if refused is not None else [])
@@ -33,7 +34,11 @@ async def open_environment(plan: Plan, directory: RunDirectory, stack: AsyncExit
     stack.push_async_callback(sweep, directory.run)
     hub = await Hub.open(directory.run, directory.path)
     stack.push_async_callback(hub.close)
-    driver = NamespacesDriver(hub, directory, Path(plan.data_directory))
+    driver = (
+        HoldersDriver(hub, directory, plan)
+        if plan.programs
+        else NamespacesDriver(hub, directory, Path(plan.data_directory))
+    )
     stack.push_async_callback(driver.close)
     await driver.open()
     return await connected(driver, hub, plan, directory, stack)

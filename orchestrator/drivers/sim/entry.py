@@ -18,7 +18,7 @@ FIRST = 64  # open files of the orchestrator, with a reserve: at most 40 were co
 OF_A_WORKER = 4
 
 
-def missing() -> list[HostError]:
+def missing(plan: Plan | None = None) -> list[HostError]:
     """An empty list: a simulation needs only Python."""
     return []
 

@@ -15,7 +15,8 @@ from netem.profile import LinkProfile
 from orchestrator.fabric.base import Handle
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.kernel import KernelFabric
-from orchestrator.planning.plan import Plan, make_plan
+from orchestrator.planning.making import make_plan
+from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
 from tests.netem.wiring import Namespace
 

@@ -13,7 +13,7 @@ from orchestrator.drivers.docker import entry as docker
 from orchestrator.drivers.namespaces import entry as namespaces
 from orchestrator.errors import HostError
 from orchestrator.host import namespaces as host
-from orchestrator.planning.plan import make_plan
+from orchestrator.planning.making import make_plan
 from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.reading import parse
 

@@ -19,7 +19,8 @@ from orchestrator.fabric.base import Handle, LinkChange
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.kernel import KernelFabric
 from orchestrator.fabric.traffic_control import Command
-from orchestrator.planning.plan import Plan, make_plan
+from orchestrator.planning.making import make_plan
+from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
 from orchestrator.verbs.show import kernel_commands
 

@@ -18,7 +18,8 @@ from orchestrator.errors import HostError
 from orchestrator.fabric.base import Handle
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.userspace import UserspaceFabric
-from orchestrator.planning.plan import Plan, make_plan
+from orchestrator.planning.making import make_plan
+from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
 
 pytestmark = pytest.mark.netns

@@ -11,7 +11,7 @@ from orchestrator.errors import RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments, handed_out, seen_from_inside
 from orchestrator.planning.keys import RunKeys
-from orchestrator.planning.plan import make_plan
+from orchestrator.planning.making import make_plan
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.labels import prepared
 

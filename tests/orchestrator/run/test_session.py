@@ -25,7 +25,8 @@ from orchestrator.fabric.base import Fabric, Handle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments
 from orchestrator.planning.keys import RunKeys
-from orchestrator.planning.plan import NodePlan, Plan, make_plan
+from orchestrator.planning.making import make_plan
+from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.results.rows import Event, FaultSpan, State

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ScenarioError
-from orchestrator.planning.plan import make_plan
+from orchestrator.planning.making import make_plan
 from orchestrator.scenario.reading import parse, placed
 from tests.orchestrator.labels import prepared
 

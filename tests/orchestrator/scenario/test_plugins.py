@@ -9,7 +9,7 @@ import pytest
 from netem.library import PROFILES
 from node.algorithms.registry import ALGORITHMS
 from orchestrator.errors import PlanError, ScenarioError
-from orchestrator.planning.plan import make_plan
+from orchestrator.planning.making import make_plan
 from orchestrator.scenario.reading import load, parse
 from orchestrator.scenario.schema import Scenario, effective
 from tests import tutorial

@@ -13,7 +13,8 @@ from netem.profile import LinkProfile
 from netem.schedule import Schedule, until
 from orchestrator.errors import ScenarioError
 from orchestrator.fabric import wiring
-from orchestrator.planning.plan import LinkPlan, make_plan
+from orchestrator.planning.making import make_plan
+from orchestrator.planning.plan import LinkPlan
 from orchestrator.scenario.links import resolve
 from orchestrator.scenario.reading import load, parse
 from orchestrator.scenario.schema import effective, json_schema

@@ -56,12 +56,15 @@ def test_what_cannot_be_read_is_told_with_its_line_and_path(text: str) -> None:
 
 
 def test_keys_that_are_given_twice_or_are_no_texts_are_all_told() -> None:
-    assert refused("a: {b: 1,\n b: 2}\na: 3\nyes: 4\n1: 5\n") == [
+    assert refused("a: {b: 1,\n b: 2}\na: 3\n1: 5\n") == [
         "f.yaml:3: a: the key is given twice, first at f.yaml:1",
         "f.yaml:2: a.b: the key is given twice, first at f.yaml:1",
-        "f.yaml:4: the key 'yes' is the truth value true in YAML; put it in quotes",
-        "f.yaml:5: the key '1' is the number 1 in YAML; put it in quotes",
+        "f.yaml:4: the key '1' is the number 1 in YAML; put it in quotes",
     ]
+
+
+def test_a_key_that_is_a_truth_value_in_yaml_1_1_is_a_text() -> None:
+    assert read_yaml("on: 1\na: {off: on, yes: no}\n", "f.yaml")[0] == {"on": 1, "a": {"off": True, "yes": False}}
 
 
 def test_what_merges_may_be_used_again() -> None:

@@ -57,6 +57,7 @@ seeds: [3, 4]
     last = read.combinations[-1]
     assert last.overrides[0] == "algorithm.kappa2=1"
     assert (last.scenario.seed, last.scenario.driver) == (4, "sim")
+    assert last.scenario.algorithm is not None
     assert last.scenario.algorithm.params == {"kappa2": 1, "learning_rate": 1e-05}
     assert last.scenario.links["device-edge"].profile == "wifi"
     assert last.scenario.hardware["device"].class_ == "raspberry-pi-4"

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from orchestrator.fabric.userspace import link_request
-from orchestrator.planning.plan import Plan, make_plan
+from orchestrator.planning.making import make_plan
+from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
 from orchestrator.verbs.show import kernel_commands, print_plan
 from tests.orchestrator.labels import prepared

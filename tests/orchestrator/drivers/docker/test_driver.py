@@ -33,7 +33,9 @@ from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments, seen_from_inside, write
 from orchestrator.planning.keys import RunKeys
-from orchestrator.planning.plan import HardwareClass, Plan, make_plan
+from orchestrator.planning.making import make_plan
+from orchestrator.planning.plan import Plan
+from orchestrator.scenario.hardware import HardwareClass
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.labels import prepared
 

@@ -1,0 +1,169 @@
+"""The holder of a node that runs programs: the first process in the node's namespaces, and the parent of its programs.
+
+A program sees the host's files and runs as the user who started the run, in the node's network. It has the rights of a
+process in an ordinary container: it can change neither its links nor the host's network. The names of all nodes
+resolve, because the node has its own /etc/hosts.
+
+The holder reads orders, one JSON object a line, from a socket, and answers there. The fork server passes both on:
+
+    {"id": 2, "op": "run", "program": "cloud", "argv": ["mosquitto"], "environment": {}, "folder": "/", "log": "/a.log"}
+    {"id": 2, "ok": true}                            (or with "refused": the reason)
+    {"id": 3, "op": "signal", "program": "cloud", "number": 15}
+    {"id": 4, "op": "release", "code": 0}            (the holder ends with this code, and with it all its programs)
+    {"event": "program", "node": "cloud", "program": "cloud", "code": 0}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from node.process import namespaces
+
+KEPT = {
+    "CAP_CHOWN": 0,
+    "CAP_DAC_OVERRIDE": 1,
+    "CAP_FOWNER": 3,
+    "CAP_FSETID": 4,
+    "CAP_KILL": 5,
+    "CAP_SETGID": 6,
+    "CAP_SETUID": 7,
+    "CAP_SETPCAP": 8,
+    "CAP_NET_BIND_SERVICE": 10,
+    "CAP_NET_RAW": 13,
+    "CAP_SYS_CHROOT": 18,
+    "CAP_MKNOD": 27,
+    "CAP_SETFCAP": 31,
+}
+"""The capabilities of a program that root starts, by name (linux/capability.h): Docker's default, without the one to
+write audit records."""
+
+HOSTS = Path("/etc/hosts")
+
+
+@dataclass(frozen=True)
+class Openness:
+    """What the programs of one node may do and see. ``hosts``: the file that becomes its /etc/hosts. ``user``: ids of
+    the user and group that programs run as, None for those of this process. ``groups``: control groups of the host."""
+
+    hosts: str
+    user: tuple[int, int] | None = None
+    groups: tuple[str, ...] = ()
+
+
+def open_up(openness: Openness) -> None:
+    """Give this process the view and the rights of a program. It must have its own mount and PID namespaces already.
+
+    OSError if the kernel refuses. Clears the parent-death signal (prctl(2)).
+    """
+    myself = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    quiet = namespaces.MS_NOSUID | namespaces.MS_NODEV | namespaces.MS_NOEXEC
+    namespaces.mount("proc", Path("/proc"), quiet)
+    namespaces.bind(Path(openness.hosts), HOSTS)
+    if openness.user is None:
+        namespaces.bound_capabilities(KEPT.values())
+    else:
+        namespaces.enter_user_namespace(myself, *openness.user)
+        namespaces.bound_capabilities()
+    os.close(myself)
+    namespaces.forbid_new_rights()
+
+
+class Holder:
+    """Starts programs on orders, and tells when they end."""
+
+    def __init__(self, node: str, orders: socket.socket) -> None:
+        self._node = node
+        self._orders = orders
+        self._programs: dict[int, str] = {}
+
+    def hold(self) -> int:
+        """Obey until the order to end, or until the fork server is gone. Return the exit code."""
+        wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        selector = selectors.DefaultSelector()
+        selector.register(self._orders, selectors.EVENT_READ)
+        selector.register(wake_read, selectors.EVENT_READ)
+        pending = b""
+        while True:
+            for key, _ in selector.select():
+                if key.fd == wake_read:
+                    os.read(wake_read, 4096)
+                    self._reap()
+                    continue
+                data = self._orders.recv(65536)
+                if not data:
+                    return os.EX_SOFTWARE
+                *lines, pending = (pending + data).split(b"\n")
+                for line in lines:
+                    order = json.loads(line)
+                    if order["op"] == "release":
+                        self._answer(order)
+                        return int(order["code"])
+                    self._obey(order)
+
+    def _obey(self, order: dict[str, Any]) -> None:
+        try:
+            _OPERATIONS[order["op"]](self, order)
+        except OSError as error:
+            what = f": {error.filename}" if error.filename else ""
+            self._answer(order, ok=True, refused=f"{error.strerror}{what}")
+        else:
+            self._answer(order)
+
+    def _run(self, order: dict[str, Any]) -> None:
+        with open(order["log"], "ab", buffering=0) as log:
+            program = subprocess.Popen(
+                order["argv"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=order["folder"],
+                env=order["environment"],
+                start_new_session=True,
+            )
+        program.returncode = 0  # `_reap` waits for it
+        self._programs[program.pid] = order["program"]
+
+    def _signal(self, order: dict[str, Any]) -> None:
+        """Send a signal to a program; without a program to every process of the node, except this one."""
+        wanted = order.get("program")
+        if wanted is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, order["number"])
+        for pid, program in self._programs.items():
+            if program == wanted:
+                os.kill(pid, order["number"])
+
+    def _reap(self) -> None:
+        """Tell which programs have ended. Other processes are the orphans of programs."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            program = self._programs.pop(pid, None)
+            if program is not None:
+                code = os.waitstatus_to_exitcode(status)
+                self._write({"event": "program", "node": self._node, "program": program, "code": code})
+
+    def _answer(self, order: dict[str, Any], **fields: Any) -> None:
+        self._write({"id": order["id"], **(fields or {"ok": True})})
+
+    def _write(self, message: dict[str, Any]) -> None:
+        self._orders.sendall(json.dumps(message).encode() + b"\n")
+
+
+_OPERATIONS: dict[str, Callable[[Holder, dict[str, Any]], None]] = {"run": Holder._run, "signal": Holder._signal}

@@ -1,0 +1,189 @@
+"""The docker driver of a run whose nodes run programs, each in a container of any image.
+
+The containers of a node share the network namespace and the processes of a first container, its holder. The fabric
+attaches the holder to the node's links before any program starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from docker.models.containers import Container
+from docker.types import LogConfig, Mount
+
+from orchestrator.drivers.base import ProgramEnd
+from orchestrator.drivers.docker import holder
+from orchestrator.drivers.docker.driver import SIGNALLED, DockerDriver
+from orchestrator.drivers.docker.engine import Engine, plain_words
+from orchestrator.drivers.docker.log import copy_output
+from orchestrator.drivers.docker.node_image import ARCHITECTURES
+from orchestrator.drivers.programs import addresses, quota, quota_notes
+from orchestrator.errors import DriverError, HostError
+from orchestrator.fabric.base import Handle
+from orchestrator.host.directory import RunDirectory
+from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN
+from orchestrator.host.processes import labels
+from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.planning.programs import ProgramPlan
+
+SCENARIO = "/scenario"
+"""Where each program finds the folder of the scenario, and where it starts."""
+
+FILES = "/files"
+"""Where each program finds the folder of its node, the only one of the host that it can write to."""
+
+HOLDER = "/.edgebed/holder"
+
+
+class _Running(NamedTuple):
+    program: ProgramPlan
+    container: Container
+    copier: threading.Thread
+
+
+class PodsDriver(DockerDriver):
+    """See `Driver`, `CanPause` and `RunsPrograms` for the methods."""
+
+    def __init__(self, engine: Engine, directory: RunDirectory, plan: Plan) -> None:
+        super().__init__(engine, directory, Path())
+        self.held: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+        self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
+        self._plan = plan
+        self._running: dict[str, _Running] = {}  # by container
+        self._codes: dict[str, int] = {}  # of nodes that are released
+        self._notes += quota_notes(plan)
+        holder.write(directory.nodes / "holder")
+
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+        handle = await super().start(node, assignment, log)
+        self.held.put_nowait((node.name, handle.pid))
+        return handle
+
+    async def run(self, program: ProgramPlan, log: Path) -> None:
+        held = self._find(program.node)
+        started = await asyncio.to_thread(self._start_program, program, held, log)
+        self._running[str(started.container.id)] = started
+        if (code := self._early.pop(str(started.container.id), None)) is not None:
+            self._ended(str(started.container.id), code)
+
+    async def terminate(self, program: ProgramPlan) -> None:
+        for running in self._of(program.node):
+            if running.program == program:
+                await asyncio.to_thread(self._signal, running.container, "SIGTERM")
+
+    async def release(self, node: str, code: int = 0) -> None:
+        self._codes[node] = code
+        await self.kill(node)
+
+    async def kill(self, node: str) -> None:
+        """Kill the holder. The kernel ends the other processes of its PID namespace with it."""
+        held = self._find(node)
+        for running in self._of(node):
+            del self._running[str(running.container.id)]
+        await asyncio.to_thread(self._signal, held, "SIGKILL")
+
+    async def pause(self, node: str) -> None:
+        self._find(node)
+        for running in self._of(node):
+            with plain_words(f"pausing {node}"):
+                await asyncio.to_thread(running.container.pause)
+
+    async def resume(self, node: str) -> None:
+        self._find(node)
+        for running in self._of(node):
+            with plain_words(f"resuming {node}"):
+                await asyncio.to_thread(running.container.unpause)
+
+    def _of(self, node: str) -> list[_Running]:
+        return [running for running in self._running.values() if running.program.node == node]
+
+    async def _admit_images(self, machine: str) -> None:
+        """Check that the Engine has the programs' images, for this host's processor. HostError with the remedy."""
+        for name in sorted({program.image for program in self._plan.programs if program.image is not None}):
+            image = await asyncio.to_thread(self._engine.image, name)
+            if image is None:
+                raise HostError(
+                    f"the Docker Engine has no image '{name}'", "fetch or build it", [f"docker pull {name}"]
+                )
+            if image["Architecture"] != ARCHITECTURES.get(machine, machine):
+                raise HostError(f"the image '{name}' is for {image['Architecture']}, this host is {machine}")
+
+    # In threads
+
+    def _make(self, node: NodePlan, incarnation: int, assignment: Path) -> Container:
+        """The holder of a node, in the image of its first program."""
+        first = next(program for program in self._plan.programs if program.node == node.name)
+        options = self._common(node.name, f"{self._directory.run}-{node.name}-{incarnation}") | {
+            "entrypoint": [HOLDER],
+            "hostname": node.name,
+            "user": "65534:65534",
+            "network_mode": "none",  # the fabric attaches data0
+            "extra_hosts": addresses(self._plan),
+            "mounts": [_mount(self._directory.nodes / "holder", HOLDER)],
+            "read_only": True,
+            "cap_drop": ["ALL"],
+        }
+        return self._engine.create(str(first.image), [], options)
+
+    def _start_program(self, program: ProgramPlan, held: Container, log: Path) -> _Running:
+        node = self._plan.node(program.node)
+        name = f"{self._directory.run}-{program.label}-{self._started[program.node]}-program"
+        placed = program.with_files(FILES)
+        files = self._directory.checkpoints_of(program.node)
+        files.mkdir(exist_ok=True)
+        files.chmod(0o777)  # the image decides as whom its program runs
+        environment = dict(placed.environment) | labels(self._directory.run, self._directory.path, "node")
+        options = self._common(program.node, name) | {
+            "entrypoint": [],
+            "environment": environment,
+            "network_mode": f"container:{held.id}",
+            "pid_mode": f"container:{held.id}",
+            "mounts": [_mount(Path(self._plan.folder), SCENARIO), _mount(files, FILES, read_only=False)],
+            "working_dir": SCENARIO,
+            **self._limits.of_hardware(replace(node.hardware, cores=quota(node))),
+        }
+        try:
+            container = self._engine.create(str(program.image), list(placed.command), options)
+            with plain_words(f"starting {program.label}"):
+                copier = self._spawn(copy_output, self._engine.output(container), log)
+                container.start()
+        except DriverError as error:
+            if not self._exists(held):
+                raise
+            raise HostError(f"it cannot be started ({error})") from None
+        return _Running(program, container, copier)
+
+    def _exists(self, container: Container) -> bool:
+        return any(each.id == container.id and each.pid for each in self._engine.containers(self._directory.run))
+
+    def _common(self, node: str, name: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "labels": {RUN: self._directory.run, NODE: node, DIRECTORY: str(self._directory.path)},
+            "security_opt": ["no-new-privileges:true"],
+            "auto_remove": True,  # no container remains, even if the orchestrator has ended
+            "log_config": LogConfig(type=LogConfig.types.NONE),  # the driver itself copies the output
+            "healthcheck": {"test": ["NONE"]},
+        }
+
+    # Events of the Engine
+
+    def _ended(self, container: str, code: int) -> None:
+        if container in self._running:
+            asyncio.get_running_loop().create_task(self._program_ended(self._running.pop(container), code))
+            return
+        if container in self._processes:
+            code = self._codes.pop(self._processes[container][0], code)
+        super()._ended(container, code)
+
+    async def _program_ended(self, running: _Running, code: int) -> None:
+        await asyncio.to_thread(running.copier.join)  # its last output comes first
+        self.ends.put_nowait(ProgramEnd(running.program, SIGNALLED - code if code > SIGNALLED else code))
+
+
+def _mount(source: Path, target: str, *, read_only: bool = True) -> Mount:
+    return Mount(target=target, source=str(source.absolute()), type="bind", read_only=read_only)

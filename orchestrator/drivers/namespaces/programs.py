@@ -1,0 +1,91 @@
+"""The namespaces driver of a run whose nodes run programs: each node is a holder, see `node.process.holder`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from orchestrator.drivers.base import ProgramEnd
+from orchestrator.drivers.namespaces.driver import NamespacesDriver
+from orchestrator.drivers.programs import hosts_file, quota, quota_notes
+from orchestrator.errors import HostError
+from orchestrator.fabric.base import Handle
+from orchestrator.fabric.hub import Hub
+from orchestrator.host.directory import RunDirectory
+from orchestrator.host.processes import labels
+from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.planning.programs import ProgramPlan
+
+
+class HoldersDriver(NamespacesDriver):
+    """See `Driver`, `CanPause` and `RunsPrograms` for the methods."""
+
+    def __init__(self, hub: Hub, directory: RunDirectory, plan: Plan) -> None:
+        super().__init__(hub, directory, Path())
+        self.held: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+        self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
+        self._programs = {program.label: program for program in plan.programs}
+        self._folder = plan.folder
+        self._hosts = directory.nodes / "hosts"
+        self._hosts.write_text(hosts_file(plan))
+        self._notes += quota_notes(plan)
+
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+        handle = await super().start(node, assignment, log)
+        self.held.put_nowait((node.name, handle.pid))
+        return handle
+
+    async def run(self, program: ProgramPlan, log: Path) -> None:
+        directory = self._directory
+        files = directory.checkpoints_of(program.node)
+        files.mkdir(exist_ok=True)
+        placed = program.with_files(str(files))
+        environment = {**os.environ, **placed.environment, **labels(directory.run, directory.path, "node")}
+        answer = await self._order(
+            "run",
+            program.node,
+            program=program.label,
+            argv=placed.command,
+            environment=environment,
+            folder=self._folder,
+            log=str(log),
+        )
+        if "refused" in answer:
+            raise HostError(f"it cannot be started ({answer['refused']})")
+
+    async def terminate(self, program: ProgramPlan) -> None:
+        await self._order("signal", program.node, program=program.label, number=signal.SIGTERM)
+
+    async def release(self, node: str, code: int = 0) -> None:
+        await self._order("release", node, code=code)
+
+    async def pause(self, node: str) -> None:
+        await self._order("signal", node, number=signal.SIGSTOP)
+
+    async def resume(self, node: str) -> None:
+        await self._order("signal", node, number=signal.SIGCONT)
+
+    def _view(self) -> dict[str, Any] | None:
+        return None
+
+    def _rights(self, node: NodePlan) -> dict[str, Any]:
+        return {
+            "hosts": str(self._hosts),
+            "user": None if self._hub.privileged else [os.getuid(), os.getgid()],
+        }
+
+    def _groups_of(self, node: NodePlan) -> list[Path]:
+        return self._groups.make(node.name, quota(node), node.hardware.memory) if self._groups is not None else []
+
+    async def _order(self, op: str, node: str, **fields: Any) -> dict[str, Any]:
+        assert self._server is not None
+        return await self._server.request(op, node=node, **fields)
+
+    def _heard(self, event: dict[str, Any]) -> None:
+        if event["event"] == "program":
+            self.ends.put_nowait(ProgramEnd(self._programs[event["program"]], event["code"]))
+        else:
+            super()._heard(event)

@@ -1,0 +1,93 @@
+"""What programs print for the record: lines such as ``::edgebed {"round": 3, "accuracy": 0.81}``. Pure.
+
+Each line has one JSON object, and becomes the messages that a node of ours would send (`node.messaging.control`):
+
+- ``{"round": 3, "phase": "start"}``: round 3 begins. Faults of that round strike now.
+- ``{"round": 3, "accuracy": 0.81, "loss": 0.6}``: the figures of round 3, which is over. If the program has never told
+  the beginning of a round, round 4 begins now.
+- ``{"accuracy": 0.7, "scope": "own"}``: figures without a round. The scope is ``global`` unless it is given.
+- ``{"event": "leader elected", "leader": "a"}``: an event for the record, with its other fields.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+MARK = "::edgebed "
+LONGEST_LINE = 65536  # characters; the rest of a longer line is not read
+
+
+class Lines:
+    """The lines of an output that is read in pieces."""
+
+    def __init__(self) -> None:
+        self._pending = ""
+
+    def add(self, text: str) -> list[str]:
+        """The lines that are complete with this piece."""
+        *lines, pending = (self._pending + text).split("\n")
+        self._pending = pending[:LONGEST_LINE]
+        return lines
+
+
+class Printed:
+    """Understands the lines of a node's programs. ``rounds``: the last round, if the scenario tells it."""
+
+    def __init__(self, rounds: int | None = None) -> None:
+        self._rounds = rounds
+        self._tells_starts = False
+        self._begun = 0
+
+    def messages(self, line: str) -> Iterator[dict[str, Any]]:
+        """The messages of a line; none if it is not for the record. A line that cannot be read gives one message, which
+        says why."""
+        _, mark, written = line.partition(MARK)
+        if not mark:
+            return
+        try:
+            told = json.loads(written)
+        except ValueError as error:
+            yield _unreadable(f"{written.strip()[:80]!r} is no JSON: {error}")
+            return
+        if not isinstance(told, dict):
+            yield _unreadable(f"{written.strip()[:80]!r} is no JSON object")
+            return
+        event, round, phase = told.pop("event", None), told.pop("round", None), told.pop("phase", None)
+        if event is not None:
+            yield {"type": "event", "name": event, "round": round, **_without(told, "type", "name")}
+        elif phase == "start":
+            self._tells_starts = True
+            yield from self._begin(round)
+        else:
+            yield from self._figures(round, told)
+
+    def begin(self) -> Iterator[dict[str, Any]]:
+        """The message that the first round begins."""
+        yield from self._begin(1)
+
+    def _begin(self, round: Any) -> Iterator[dict[str, Any]]:
+        if isinstance(round, int) and round > self._begun:
+            self._begun = round
+        elif isinstance(round, int):
+            return
+        yield {"type": "event", "name": "round", "round": round, "phase": "start"}
+
+    def _figures(self, round: Any, told: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        if told:
+            yield {"type": "metric", "round": round, "values": {"scope": "global"} | told}
+        if round is None:
+            return
+        yield from self._begin(round)
+        yield {"type": "event", "name": "round", "round": round, "phase": "end"}
+        if not self._tells_starts and isinstance(round, int) and round != self._rounds:
+            yield from self._begin(round + 1)
+
+
+def _unreadable(reason: str) -> dict[str, Any]:
+    return {"type": "unreadable", "reason": f"a line that begins with {MARK.strip()}: {reason}"}
+
+
+def _without(told: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {key: value for key, value in told.items() if key not in names}

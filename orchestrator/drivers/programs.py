@@ -1,0 +1,297 @@
+"""The control plane of nodes that run programs. A program knows nothing of edgebed, so the orchestrator answers for it.
+
+A node registers when its driver holds it. When the training starts, each program starts as soon as the programs that it
+comes ``after`` are ready. What it prints for the record becomes messages (`orchestrator.drivers.printed`). A program
+that fails takes its node down, and the restart policy of the run decides. The run is over when every program that
+``ends_the_run`` has ended, or without such programs when all have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from orchestrator import text
+from orchestrator.drivers.base import ProgramEnd, RunsPrograms
+from orchestrator.drivers.printed import Lines, Printed
+from orchestrator.errors import HostError, OrchestratorError
+from orchestrator.host import tail
+from orchestrator.host.directory import RunDirectory
+from orchestrator.host.ports import listens
+from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.planning.programs import ProgramPlan
+
+LOOK_EVERY = 0.1  # s
+PIECE = 1 << 20  # bytes of a log that are read at once
+SIGNALLED = 128  # an exit code above it means a signal
+
+
+def hosts_file(plan: Plan) -> str:
+    """The content of /etc/hosts in every node: the names of all nodes."""
+    return "".join(f"{address}\t{name}\n" for name, address in addresses(plan).items())
+
+
+def addresses(plan: Plan) -> dict[str, str]:
+    """The addresses of all names that resolve in a node."""
+    return {"localhost": "127.0.0.1"} | {node.name: node.host for node in plan.nodes}
+
+
+def quota(node: NodePlan) -> float | None:
+    """The processor time that a node may use, in seconds of a host core for each second; None: without a limit."""
+    hardware = node.hardware
+    if hardware.speed is None or hardware.speed >= 1:
+        return hardware.cores
+    return hardware.speed * (hardware.cores or 1)
+
+
+def quota_notes(plan: Plan) -> list[str]:
+    """Notes for the record on nodes that are slower than this host."""
+    slow = {node.hardware.name: quota(node) for node in plan.nodes if node.hardware.speed is not None}
+    return [
+        f"the speed of {name} is a quota of processor time: its programs get {share:.2g} s of a core in each second, in"
+        " bursts at full speed"
+        for name, share in slow.items()
+        if share is not None
+    ]
+
+
+class Phase(Enum):
+    """The life of a program."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    READY = "ready"
+    ENDED = "ended"
+
+
+@dataclass
+class _Program:
+    plan: ProgramPlan
+    log: Path
+    lines: Lines = field(default_factory=Lines)
+    phase: Phase = Phase.WAITING
+    code: int | None = None
+    read: int = 0  # bytes of its log
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+
+class Programs:
+    """See `Control` and `EndsRuns` for the methods, and the module's docstring."""
+
+    def __init__(self, plan: Plan, directory: RunDirectory, driver: RunsPrograms) -> None:
+        self.over: asyncio.Future[tuple[str, str | None]] = asyncio.get_running_loop().create_future()
+        self._driver = driver
+        self._stop = plan.stop
+        self._by_rounds = plan.stop.rounds is not None or any(fault.round is not None for fault in plan.faults)
+        self._leads = {node.name for node in plan.nodes if node.leads}
+        self._processes: dict[str, int] = {}  # of each held node, in its network namespace
+        self._started: set[str] = set()  # nodes whose programs may start
+        self._stopping: set[str] = set()
+        self._heard: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+        self._programs = {each.label: _Program(each, directory.logs / f"{each.label}.log") for each in plan.programs}
+        self._printed = {node.name: Printed(plan.stop.rounds) for node in plan.nodes}
+        self._tasks = [asyncio.create_task(work) for work in (self._hear_held(), self._hear_ends())]
+
+    async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        while True:
+            yield await self._heard.get()
+
+    async def send(self, node: str, message: Mapping[str, Any]) -> None:
+        match message["type"]:
+            case "start":
+                self._started.add(node)
+                self._start_what_can()
+            case "stop" | "leave":
+                self._stopping.add(node)
+                for program in self._of(node):
+                    if program.phase in (Phase.RUNNING, Phase.READY):
+                        with contextlib.suppress(OrchestratorError):  # its node has ended meanwhile
+                            await self._driver.terminate(program.plan)
+                await self._release_if_idle(node)
+
+    async def close(self) -> None:
+        """Stop watching the programs."""
+        tasks = [*self._tasks, *(task for program in self._programs.values() for task in program.tasks)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # Nodes
+
+    async def _hear_held(self) -> None:
+        while True:
+            node, process = await self._driver.held.get()
+            self._processes[node] = process
+            self._started.discard(node)
+            self._stopping.discard(node)
+            for program in self._of(node):
+                self._forget(program)
+            self._tell(node, {"type": "register"})
+
+    def _forget(self, program: _Program) -> None:
+        """Make a program ready for its next start."""
+        for task in program.tasks:
+            task.cancel()
+        program.tasks.clear()
+        program.phase, program.code = Phase.WAITING, None
+        program.read, program.lines = tail.size(program.log), Lines()
+
+    def _of(self, node: str) -> list[_Program]:
+        return [program for program in self._programs.values() if program.plan.node == node]
+
+    async def _release_if_idle(self, node: str) -> None:
+        if all(program.phase in (Phase.WAITING, Phase.ENDED) for program in self._of(node)):
+            self._tell(node, {"type": "done", "reason": "stopped"})
+            with contextlib.suppress(OrchestratorError):
+                await self._driver.release(node)
+
+    # Starts
+
+    def _start_what_can(self) -> None:
+        for program in self._programs.values():
+            plan = program.plan
+            free = plan.node in self._started - self._stopping and program.phase is Phase.WAITING
+            if free and all(self._is_ready(self._programs[label]) for label in plan.after):
+                program.phase = Phase.RUNNING
+                self._spawn(program, self._live(program))
+
+    @staticmethod
+    def _is_ready(program: _Program) -> bool:
+        return program.phase is Phase.READY or (program.phase is Phase.ENDED and program.code == 0)
+
+    def _spawn(self, program: _Program, work: Coroutine[Any, Any, None]) -> None:
+        program.tasks.append(asyncio.create_task(work))
+
+    async def _live(self, program: _Program) -> None:
+        """Start a program, wait until it is ready, and read what it prints."""
+        plan, ready = program.plan, program.plan.ready
+        try:
+            await self._driver.run(plan, program.log)
+        except HostError as error:
+            self._give_up(program, str(error))
+            return
+        except OrchestratorError:
+            return  # the node has ended meanwhile, and its Exit follows
+        if self._by_rounds and plan.node in self._leads:
+            for message in self._printed[plan.node].begin():
+                self._tell(plan.node, message)
+        began = asyncio.get_running_loop().time()
+        while True:
+            lines = self._new_lines(program)
+            passed = asyncio.get_running_loop().time() - began
+            if program.phase is Phase.RUNNING:
+                if self._has_come_up(program, lines, passed):
+                    program.phase = Phase.READY
+                    self._start_what_can()
+                elif passed > ready.within:
+                    self._give_up(program, f"{_awaited(program)} within {text.duration(ready.within)}")
+                    return
+            await asyncio.sleep(LOOK_EVERY)
+
+    def _has_come_up(self, program: _Program, lines: list[str], passed: float) -> bool:
+        ready = program.plan.ready
+        if ready.port is not None:
+            return listens(self._processes[program.plan.node], ready.port)
+        if ready.line is not None:
+            return any(ready.line in line for line in lines)
+        return passed >= (ready.delay or 0)
+
+    def _give_up(self, program: _Program, why: str) -> None:
+        """End the run: a program that cannot start will not start the next time either."""
+        plan = program.plan
+        where = f" (its log is `{plan.label}`)" if plan.label != plan.node else ""
+        error = f"{_shown(program)}: {why}{where}"
+        self._tell(plan.node, {"type": "failed", "error": error, "lasting": True})
+
+    # Output
+
+    def _new_lines(self, program: _Program) -> list[str]:
+        """Read what the program has printed, and pass on what is for the record."""
+        lines: list[str] = []
+        while tail.size(program.log) > program.read:
+            with program.log.open("rb") as file:
+                file.seek(program.read)
+                data = file.read(PIECE)
+            program.read += len(data)
+            lines += program.lines.add(data.decode(errors="replace"))
+        for line in lines:
+            for message in self._printed[program.plan.node].messages(line):
+                self._tell(program.plan.node, message)
+                self._judge(program.plan, message)
+        return lines
+
+    def _judge(self, plan: ProgramPlan, message: Mapping[str, Any]) -> None:
+        """End the run if what a program has printed meets a stop rule."""
+        if plan.node not in self._leads:
+            return
+        match message:
+            case {"type": "event", "name": "round", "phase": "end", "round": int(round)}:
+                if self._stop.rounds is not None and round >= self._stop.rounds:
+                    self._finish("rounds")
+            case {"type": "metric", "values": {"scope": "global", "accuracy": float(accuracy)}}:
+                if self._stop.accuracy is not None and accuracy >= self._stop.accuracy:
+                    self._finish("accuracy")
+
+    # Ends
+
+    async def _hear_ends(self) -> None:
+        while True:
+            end = await self._driver.ends.get()
+            await self._ended(self._programs[end.program.label], end)
+
+    async def _ended(self, program: _Program, end: ProgramEnd) -> None:
+        plan, node = program.plan, program.plan.node
+        self._new_lines(program)
+        for task in program.tasks:
+            task.cancel()
+        program.phase, program.code = Phase.ENDED, end.code
+        if node in self._stopping:
+            await self._release_if_idle(node)
+        elif self.over.done():
+            return
+        elif end.code == 0:
+            self._start_what_can()
+            self._finish_if_over()
+        elif plan.ends_the_run:
+            self._finish("failed", self._ending(program, end))
+        else:
+            self._tell(node, {"type": "failed", "error": self._ending(program, end), "lasting": False})
+            with contextlib.suppress(OrchestratorError):
+                await self._driver.release(node, end.code if end.code > 0 else SIGNALLED - end.code)
+
+    def _finish_if_over(self) -> None:
+        """End the run if the programs that end it have ended, or without such programs all have."""
+        programs = self._programs.values()
+        ending = [each for each in programs if each.plan.ends_the_run] or list(programs)
+        if all(each.phase is Phase.ENDED for each in ending):
+            self._finish("programs")
+
+    def _ending(self, program: _Program, end: ProgramEnd) -> str:
+        last = tail.last_line(program.log)
+        said = f"; its log ends with: {last}" if last else ""
+        return f"{_shown(program)} ended ({text.how_ended(end.code)}){said}"
+
+    def _finish(self, reason: str, error: str | None = None) -> None:
+        if not self.over.done():
+            self.over.set_result((reason, error))
+
+    def _tell(self, node: str, message: dict[str, Any]) -> None:
+        self._heard.put_nowait((node, message))
+
+
+def _shown(program: _Program) -> str:
+    return f"`{Path(program.plan.command[0]).name}` on {program.plan.node}"
+
+
+def _awaited(program: _Program) -> str:
+    ready = program.plan.ready
+    return (
+        f"it did not listen on port {ready.port}"
+        if ready.port is not None
+        else f"it printed no line with {ready.line!r}"
+    )

@@ -1,0 +1,67 @@
+"""The programs of a plan: each with its node, its command and the programs that it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from orchestrator.scenario.programs import FILES, filled, placed, waits_for
+from orchestrator.scenario.schema import Scenario
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """When a program is ready: it listens on a TCP ``port``, it has printed a ``line`` with this text, or ``delay``
+    seconds have passed. With none of them it is ready at once. ``within``: seconds until the run fails."""
+
+    port: int | None
+    line: str | None
+    delay: float | None
+    within: float
+
+
+@dataclass(frozen=True)
+class ProgramPlan:
+    """A program of a node.
+
+    ``label`` names it and its log: the node, or ``node.key`` for a further program. ``after``: the labels of the
+    programs that must be ready before it starts. ``command``: its words, with no placeholder but {files}. ``image``: of
+    its container; None: the driver makes no containers.
+    """
+
+    label: str
+    node: str
+    command: tuple[str, ...]
+    ready: Readiness
+    after: tuple[str, ...] = ()
+    ends_the_run: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    image: str | None = None
+
+    def with_files(self, folder: str) -> ProgramPlan:
+        """The program whose node keeps its files in ``folder``."""
+        word = f"{{{FILES}}}"
+        return replace(
+            self,
+            command=tuple(each.replace(word, folder) for each in self.command),
+            environment={key: text.replace(word, folder) for key, text in self.environment.items()},
+        )
+
+
+def plan_programs(scenario: Scenario, addresses: Mapping[str, str]) -> tuple[ProgramPlan, ...]:
+    """The programs of all nodes. ``addresses``: the IP address of each node."""
+    there = placed(scenario.programs, scenario.topology.members())
+    labels = {id(each): each.node if each.spec.on is None else f"{each.node}.{each.key}" for each in there}
+    return tuple(
+        ProgramPlan(
+            label=labels[id(each)],
+            node=each.node,
+            command=tuple(filled(word, each.node, addresses) for word in each.spec.command),
+            ready=Readiness(each.spec.ready.port, each.spec.ready.line, each.spec.ready.delay, each.spec.ready.within),
+            after=tuple(labels[id(other)] for other in waits_for(each, there)),
+            ends_the_run=each.spec.ends_the_run,
+            environment={k: filled(text, each.node, addresses) for k, text in each.spec.environment.items()},
+            image=each.spec.image,
+        )
+        for each in there
+    )

@@ -1,0 +1,202 @@
+"""Programs in a scenario: what nodes run instead of an algorithm's roles.
+
+    programs:
+      cloud:   {command: "mosquitto -c broker.conf", ready: {port: 1883}}
+      device:  {command: "python publisher.py --broker {cloud} --name {name}", after: cloud}
+      watcher: {on: cloud, command: "python watcher.py", after: device, ends_the_run: true}
+
+A key is a tier, a node, or, with ``on``, the name of a further program on the nodes of a tier or on one node. An entry
+for a node replaces the entry for its tier.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+
+from orchestrator.scenario.links import Mistake
+from orchestrator.scenario.names import Name
+from orchestrator.scenario.quantities import Duration
+from orchestrator.scenario.strict import Strict, nearest
+from orchestrator.scenario.topology import Member
+from orchestrator.scenario.words import describe
+
+TIERS = ("cloud", "edge", "device")
+PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9-]*)\}")
+"""A name in braces. Other braces, such as those of JSON, stay as they are."""
+
+SELF, OWN_NAME, FILES = "self", "name", "files"
+READY_WITHIN = 60.0  # s
+
+
+def _read_command(value: Any) -> list[str]:
+    if isinstance(value, str):
+        try:
+            value = shlex.split(value)
+        except ValueError as error:
+            raise ValueError(f"cannot be split into words ({error}): close the quotes, or write a list") from None
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise ValueError(f"write a command as in a terminal, or a list of its words, not {describe(value)}")
+    if not value or not value[0]:
+        raise ValueError("is empty: name the program to run")
+    if any("\0" in word for word in value):
+        raise ValueError("has a null character, which no command can have")
+    return value
+
+
+def _read_after(value: Any) -> list[str]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"write the name of a program, or a list of names, not {describe(value)}")
+    return names
+
+
+_TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+Command = Annotated[list[str], BeforeValidator(_read_command), WithJsonSchema(_TEXTS)]
+After = Annotated[
+    list[str],
+    BeforeValidator(_read_after),
+    PlainSerializer(lambda names: names[0] if len(names) == 1 else names),
+    WithJsonSchema(_TEXTS),
+]
+
+
+class ReadySpec(Strict):
+    """When a program is ready, so that those that come ``after`` it may start. Without a condition: at once."""
+
+    port: int | None = Field(default=None, ge=1, le=65535, description="it listens on this TCP port")
+    line: str | None = Field(default=None, min_length=1, description="it has printed a line that contains this text")
+    delay: Duration | None = Field(default=None, gt=0, description="this time has passed since it started")
+    within: Duration = Field(default=READY_WITHIN, gt=0, description="the run fails if it takes longer")
+
+    @model_validator(mode="after")
+    def _check_one(self) -> ReadySpec:
+        if sum(each is not None for each in (self.port, self.line, self.delay)) > 1:
+            raise ValueError("give one of port, line and delay")
+        return self
+
+
+class ProgramSpec(Strict):
+    """A program, and when it starts."""
+
+    short: ClassVar[str | None] = "command"
+
+    command: Command = Field(
+        description="{cloud}, {edge-0}, {self}: addresses of nodes; {name}: the node's own; {files}: its folder"
+    )
+    on: Name | None = Field(default=None, description="the tier or node of a further program")
+    after: After = Field(default=[], description="the programs that must be ready before this one starts")
+    ready: ReadySpec = ReadySpec()
+    ends_the_run: bool = Field(default=False, description="the run is over when this program ends")
+    environment: dict[str, str] = Field(default={}, description="variables that the program gets besides")
+    image: str | None = Field(default=None, pattern=r"^\S+$", description="under docker: the image with the program")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A program on a node. ``key``: its key in the scenario. ``group``: the name that ``after`` calls it by."""
+
+    node: str
+    key: str
+    group: str
+    spec: ProgramSpec
+
+
+def placed(programs: Mapping[str, ProgramSpec], members: Sequence[Member]) -> list[Placed]:
+    """The programs of each node, in the order of nodes; a node's own program comes first."""
+    found = []
+    for member in members:
+        own = member.name if member.name in programs else member.tier
+        if own in programs:
+            found.append(Placed(member.name, own, member.tier, programs[own]))
+        for key, spec in programs.items():
+            if spec.on in (member.name, member.tier):
+                found.append(Placed(member.name, key, key, spec))
+    return found
+
+
+def filled(text: str, node: str, addresses: Mapping[str, str]) -> str:
+    """A word of a command with its placeholders replaced, except {files}, whose place the driver knows. KeyError with
+    the name of a placeholder that is unknown."""
+    known = {**addresses, SELF: addresses[node], OWN_NAME: node, FILES: f"{{{FILES}}}"}
+    return PLACEHOLDER.sub(lambda found: known[found[1]], text)
+
+
+def check_programs(
+    programs: Mapping[str, ProgramSpec], members: Sequence[Member], *, images: bool
+) -> Iterator[Mistake]:
+    """Yield every mistake. ``images``: the driver makes nodes from images."""
+    for key, spec in programs.items():
+        for place, message in _of_one(key, spec, programs, members):
+            yield ("programs", key, *place), message
+        if images and spec.image is None:
+            yield ("programs", key, "image"), "the driver docker needs the image that has the program"
+    there = placed(programs, members)
+    idle = [member.name for member in members if member.name not in {each.node for each in there}]
+    if idle:
+        yield ("programs",), f"{idle[0]} has no program: give one to its tier or to the node itself"
+    if circle := _circle(there):
+        yield ("programs",), f"each waits for the next, so none can start: {' → '.join(circle)}"
+
+
+def _of_one(
+    key: str, spec: ProgramSpec, programs: Mapping[str, ProgramSpec], members: Sequence[Member]
+) -> Iterator[Mistake]:
+    """Yield the mistakes of one program, with the path below its key."""
+    names = {member.name for member in members}
+    places = names | {member.tier for member in members}
+    if spec.on is None and key not in places:
+        yield (), f"'{key}' is no node and no tier here{nearest(key, places)}; a further program on a node needs `on`"
+    elif spec.on is not None and key in {*names, *TIERS}:
+        yield ("on",), f"{key} is a node or a tier: give this further program a name of its own"
+    elif spec.on is not None and spec.on not in places:
+        yield ("on",), f"'{spec.on}' is no node and no tier here{nearest(spec.on, places)}"
+    groups = {*places, *(name for name, other in programs.items() if other.on is not None)}
+    for name in spec.after:
+        if name not in groups:
+            yield ("after",), f"there is no program '{name}'{nearest(name, groups)}"
+    known = {*names, SELF, OWN_NAME, FILES}
+    for where, words in (("command", spec.command), ("environment", spec.environment.values())):
+        for found in (name for word in words for name in PLACEHOLDER.findall(word)):
+            if found not in known:
+                yield (
+                    (where,),
+                    f"{{{found}}} is no node{nearest(found, known)}: write {{self}}, {{name}}, {{files}} or a node",
+                )
+
+
+def waits_for(program: Placed, there: Sequence[Placed]) -> list[Placed]:
+    """The programs that must be ready before this one starts."""
+    return [
+        each
+        for name in program.spec.after
+        for each in there
+        if each is not program and (each.group == name or (each.node == name and each.group in TIERS))
+    ]
+
+
+def _circle(there: Sequence[Placed]) -> list[str]:
+    """The keys of programs that wait for one another in a circle; empty if there is none."""
+    waits = {each.key: sorted({other.key for other in waits_for(each, there)} - {each.key}) for each in there}
+    done: set[str] = set()
+
+    def visit(key: str, path: list[str]) -> list[str]:
+        if key in path:
+            return [*path[path.index(key) :], key]
+        if key in done:
+            return []
+        for other in waits.get(key, []):
+            if found := visit(other, [*path, key]):
+                return found
+        done.add(key)
+        return []
+
+    for key in waits:
+        if found := visit(key, []):
+            return found
+    return []

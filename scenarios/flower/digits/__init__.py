@@ -1,0 +1,1 @@
+"""FedAvg on handwritten digits, as a Flower app."""

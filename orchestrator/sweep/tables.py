@@ -11,11 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator import text
-from orchestrator.layout import write, write_table
+from orchestrator.layout import write, write_entries, write_wide_table
 from orchestrator.sweep.figures import Result, Spread, spreads
 from orchestrator.sweep.reading import Sweep, Target
 
 Write = Callable[[float], str]
+
+LONGEST_NAME = 0.35  # of the console's width, for a word in the name of a case
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,7 @@ def table(sweep: Sweep, results: Sequence[Result], columns: Sequence[Column]) ->
 
 def markdown(sweep: Sweep, results: Sequence[Result]) -> str:
     """The text of sweep.md: the table, its legend, and the failed runs."""
-    columns = [*_accuracies(sweep.target), *_to_target(sweep.target), *_COSTS]
-    headings, *rows = [[_in_markdown(cell) for cell in row] for row in table(sweep, results, columns)]
+    headings, *rows = [[_in_markdown(cell) for cell in row] for row in table(sweep, results, columns_of(sweep.target))]
     lines = [headings, ["---", *["---:"] * (len(headings) - 2), "---"], *rows]
     parts = [f"# {sweep.name}", _legend(sweep), "\n".join(f"| {' | '.join(line)} |" for line in lines)]
     if failures := _failures(results):
@@ -76,18 +77,27 @@ def markdown(sweep: Sweep, results: Sequence[Result]) -> str:
 
 
 def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> None:
-    """Print the table in parts, so that it fits a terminal, and the failed runs."""
-    write(console, Text(_legend(sweep), style="dim"))
-    for columns in (_accuracies(sweep.target), _to_target(sweep.target), _COSTS):
-        headings, *rows = table(sweep, results, columns)
-        if len(headings) == 2:
-            continue  # only the case and its verdicts: no figures to show
+    """Print the table in as many parts as the width of the terminal asks for, and the failed runs.
+
+    If names of cases do not fit beside the figures, the cases are numbered, and a list above the table names them.
+    """
+    write(console, Text(_legend(sweep), style="dim"), "")
+    headings, *rows = table(sweep, results, columns_of(sweep.target))
+    longest = max(len(word) for case in sweep.cases for word in case.split())
+    if longest > console.width * LONGEST_NAME:
+        write_entries(console, [(str(number), case) for number, case in enumerate(sweep.cases, start=1)])
         write(console, "")
-        figures = range(1, len(headings) - 1)
-        titles = [" ".join(cell) for cell in headings]
-        write_table(console, titles, [["\n".join(cell) for cell in row] for row in rows], right=figures)
+        rows = [[[str(number)], *row[1:]] for number, row in enumerate(rows, start=1)]
+    titles = [" ".join(cell) for cell in headings]
+    figures = range(1, len(headings) - 1)
+    write_wide_table(console, titles, [["\n".join(cell) for cell in row] for row in rows], right=figures)
     for each in _failures(results):
         write(console, Text.assemble(("failed:", "red"), f" {each}"))
+
+
+def columns_of(target: Target | None) -> list[Column]:
+    """All columns of a sweep's table."""
+    return [*_accuracies(target), *_to_target(target), *_COSTS]
 
 
 def _accuracies(target: Target | None) -> list[Column]:

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -25,6 +26,8 @@ from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
 from orchestrator.scenario.engines import ENGINES
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from orchestrator.host.directory import RunDirectory
     from orchestrator.planning.plan import Plan
     from orchestrator.run.lifecycle import Conclusion
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 RUNS = Path("runs")
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def carry_out() -> int:
@@ -362,25 +366,33 @@ def report_run(run: str | None, runs: Path, as_json: bool) -> None:
 
 
 @cli.command("compare")
-@click.argument("run_a")
-@click.argument("run_b")
+@click.argument("names", metavar="RUN RUN ...", nargs=-1)
 @runs_option
 @json_option
-def compare_runs(run_a: str, run_b: str, runs: Path, as_json: bool) -> None:
-    """Hold two runs against each other: settings, accuracy, time, bytes, faults, verdicts."""
+def compare_runs(names: tuple[str, ...], runs: Path, as_json: bool) -> None:
+    """Hold runs against each other: settings, accuracy, time, bytes, verdicts; two runs also check by check."""
     from orchestrator.host.directory import find_run
     from orchestrator.results.history import History
-    from orchestrator.verbs.compare import Side, compare, print_comparison, side
+    from orchestrator.verbs.compare import compare, print_comparison, side
+    from orchestrator.verbs.compare_many import compare_many, print_many, run_overview
 
-    def read(run: str) -> Side:
-        with History.open(find_run(run, runs).path) as history:
-            return side(history)
+    def read(name: str, what: Callable[[History], T]) -> T:
+        with History.open(find_run(name, runs).path) as history:
+            return what(history)
 
-    result = compare(read(run_a), read(run_b))
-    if as_json:
-        click.echo(json.dumps(result.to_json()))
+    show: Callable[[Console], None]
+    if len(names) < 2:
+        raise click.UsageError("give two runs or more")
+    if len(names) == 2:
+        pair = compare(*[read(name, side) for name in names])
+        result, show = pair.to_json(), partial(print_comparison, pair)
     else:
-        print_comparison(result, open_console())
+        many = compare_many([read(name, run_overview) for name in names])
+        result, show = many.to_json(), partial(print_many, many)
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        show(open_console())
 
 
 def _execute(

@@ -1,0 +1,111 @@
+"""The comparison of more than two runs: one row for each run, and the settings in which any of them differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from orchestrator import text
+from orchestrator.layout import Cell, write, write_entries, write_wide_table
+from orchestrator.results.history import History
+from orchestrator.results.overview import overview
+from orchestrator.results.verdicts import STYLES
+from orchestrator.verbs.compare import differing, shown_setting
+
+IDENTITY = ("name", "algorithm", "driver", "seed")
+"""The columns that are written once, above the table, if all runs have the same value."""
+
+
+@dataclass(frozen=True)
+class RunOverview:
+    """One run of a comparison. ``row``: see `orchestrator.results.overview`."""
+
+    row: dict[str, Any]
+    status: str
+    effective: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ManyRuns:
+    """The runs in the order in which they were given; ``differences`` has one value for each run, by setting."""
+
+    runs: tuple[RunOverview, ...]
+    differences: dict[str, list[Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        differences = [{"setting": setting, "values": values} for setting, values in self.differences.items()]
+        return {
+            "runs": [run.row for run in self.runs],
+            "same_scenario": not self.differences,
+            "differences": differences,
+        }
+
+
+def run_overview(history: History) -> RunOverview:
+    """Read the data of a run, finished or not."""
+    return RunOverview(overview(history), history.status, history.effective)
+
+
+def compare_many(runs: Sequence[RunOverview]) -> ManyRuns:
+    """Compare any number of runs, which may have different scenarios."""
+    return ManyRuns(tuple(runs), dict(differing([run.effective for run in runs])))
+
+
+def print_many(compared: ManyRuns, console: Console) -> None:
+    """Write the names of the runs under numbers, the settings that differ, and the table of the results."""
+    numbers = [str(number) for number, _ in enumerate(compared.runs, start=1)]
+    write_entries(console, [(n, run.row["run"]) for n, run in zip(numbers, compared.runs, strict=True)])
+    write(console, "")
+    if compared.differences:
+        write(console, Text("settings that differ", style="bold"))
+        settings = [(setting, *map(shown_setting, values)) for setting, values in compared.differences.items()]
+        write_wide_table(console, ("setting", *numbers), settings)
+    else:
+        write(console, Text.assemble(("same scenario", "bold"), ", every setting equal"))
+    write(console, "", Text("results", style="bold"))
+    rows = [run.row for run in compared.runs]
+    common = [name for name in IDENTITY if len({row[name] for row in rows}) == 1]
+    if common:
+        write(console, f"all runs: {', '.join(f'{name} {rows[0][name]}' for name in common)}")
+    columns = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in ("run", *common)]
+    table = [
+        (n, *(_value(name, _ended(run) if name == "ended" else run.row.get(name)) for name in columns))
+        for n, run in zip(numbers, compared.runs, strict=True)
+    ]
+    figures = {place for place, name in enumerate(columns, start=1) if _writer(name) is not None}
+    write_wide_table(console, ("run", *map(_heading, columns)), table, right=figures)
+
+
+def _ended(run: RunOverview) -> str:
+    """How the run ended; its status if it did not."""
+    return str(run.row["ended"] or run.status)
+
+
+_WRITE: dict[str, Callable[[Any], str]] = {
+    "rounds": text.number,
+    "seconds": text.duration,
+    "accuracy": text.percent,
+    "bytes": text.size,
+}
+
+
+def _writer(column: str) -> Callable[[Any], str] | None:
+    """What writes the figures of a column; None if it holds words."""
+    return _WRITE.get(column.partition(".")[0])
+
+
+def _heading(column: str) -> str:
+    """ "accuracy, global" for the column accuracy.global, "time" for seconds."""
+    return "time" if column == "seconds" else ", ".join(column.split(".", maxsplit=1))
+
+
+def _value(column: str, value: Any) -> Cell:
+    write_figure = _writer(column)
+    if value is None:
+        return "–"
+    return Text(str(value), style=STYLES.get(str(value), "")) if write_figure is None else write_figure(value)

@@ -167,25 +167,38 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
 @click.option("--driver", type=click.Choice(list(DRIVERS)), help="Overrides the scenario's driver.")
 @click.option("--workers", type=click.IntRange(1), help="As for `up`.")
 @click.option("--again", is_flag=True, help="Repeat complete runs too.")
+@click.option("--page", is_flag=True, help="Run nothing; draw the complete runs again, in sweep.html.")
 @json_option
-def sweep_runs(file: Path, runs: Path, driver: str | None, workers: int | None, again: bool, as_json: bool) -> None:
+def sweep_runs(
+    file: Path, runs: Path, driver: str | None, workers: int | None, again: bool, page: bool, as_json: bool
+) -> None:
     """Run a scenario in every case of the sweep FILE, with every seed, and compare; what was run before is kept."""
     from orchestrator.sweep.reading import load
-    from orchestrator.sweep.running import carry_out
+    from orchestrator.sweep.running import carry_out, draw
     from orchestrator.sweep.tables import print_tables
 
+    if page and again:
+        raise click.UsageError("--page runs nothing: leave out --again, or --page")
     _check_places(runs)
     sweep = load(file, (f"driver={driver}",) if driver else ())
     for each in sweep.combinations:
         _check_workers(workers, each.scenario.driver)
-    outcome = carry_out(
-        sweep, runs / sweep.name, workers=workers, again=again, tell=lambda line: click.echo(line, err=as_json)
+
+    def tell(line: str) -> None:
+        click.echo(line, err=as_json)
+
+    directory = runs / sweep.name
+    outcome = (
+        draw(sweep, directory, tell=tell)
+        if page
+        else carry_out(sweep, directory, workers=workers, again=again, tell=tell)
     )
     if as_json:
         click.echo(json.dumps(outcome.to_json()))
     else:
         print_tables(sweep, outcome.results, open_console())
-        click.echo(f"written to {outcome.directory}: sweep.md, sweep.json, the runs")
+        written = "sweep.html" if page else "sweep.html, sweep.md, sweep.json, the runs"
+        click.echo(f"written to {outcome.directory}: {written}")
     sys.exit(outcome.exit_code)
 
 

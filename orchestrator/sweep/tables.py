@@ -70,9 +70,9 @@ def markdown(sweep: Sweep, results: Sequence[Result]) -> str:
     """The text of sweep.md: the table, its legend, and the failed runs."""
     headings, *rows = [[_in_markdown(cell) for cell in row] for row in table(sweep, results, columns_of(sweep.target))]
     lines = [headings, ["---", *["---:"] * (len(headings) - 2), "---"], *rows]
-    parts = [f"# {sweep.name}", _legend(sweep), "\n".join(f"| {' | '.join(line)} |" for line in lines)]
-    if failures := _failures(results):
-        parts.append("Failed, and not part of any figure:\n\n" + "\n".join(f"- {each}" for each in failures))
+    parts = [f"# {sweep.name}", legend(sweep), "\n".join(f"| {' | '.join(line)} |" for line in lines)]
+    if failed := failures(results):
+        parts.append("Failed, and not part of any figure:\n\n" + "\n".join(f"- {each}" for each in failed))
     return "\n\n".join(parts) + "\n"
 
 
@@ -81,7 +81,7 @@ def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> N
 
     If names of cases do not fit beside the figures, the cases are numbered, and a list above the table names them.
     """
-    write(console, Text(_legend(sweep), style="dim"), "")
+    write(console, Text(legend(sweep), style="dim"), "")
     headings, *rows = table(sweep, results, columns_of(sweep.target))
     longest = max(len(word) for case in sweep.cases for word in case.split())
     if longest > console.width * LONGEST_NAME:
@@ -91,13 +91,18 @@ def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> N
     titles = [" ".join(cell) for cell in headings]
     figures = range(1, len(headings) - 1)
     write_wide_table(console, titles, [["\n".join(cell) for cell in row] for row in rows], right=figures)
-    for each in _failures(results):
+    for each in failures(results):
         write(console, Text.assemble(("failed:", "red"), f" {each}"))
 
 
 def columns_of(target: Target | None) -> list[Column]:
     """All columns of a sweep's table."""
-    return [*_accuracies(target), *_to_target(target), *_COSTS]
+    return [*columns_of_learning(target), *COSTS]
+
+
+def columns_of_learning(target: Target | None) -> list[Column]:
+    """The columns of accuracies, and of what the target took."""
+    return [*_accuracies(target), *_to_target(target)]
 
 
 def _accuracies(target: Target | None) -> list[Column]:
@@ -125,7 +130,7 @@ def _size(count: float) -> str:
     return text.size(round(count))
 
 
-_COSTS = (
+COSTS = (
     Column("bytes per round", "bytes_per_round.", _size),
     Column("rounds", "rounds", text.number),
     Column("wall", "wall_seconds", text.duration),
@@ -143,15 +148,18 @@ def _named(column: Column, found: Mapping[str, Spread]) -> list[str]:
 
 
 def _cell(column: Column, found: Mapping[str, Spread], runs: int) -> list[str]:
-    """One line per figure; with the number of runs that have it, if fewer than ``runs``."""
+    """One line per figure."""
     lines = []
     for name in _named(column, found):
-        spread = found[name]
-        line = _in_words(spread, column.write)
-        if spread.count < runs:
-            line += f" ({spread.count} of {runs})"
+        line = spread_in_words(found[name], column.write, runs)
         lines.append(f"{name.removeprefix(column.figure)} {line}".strip())
     return lines or ["–"]
+
+
+def spread_in_words(spread: Spread, write: Write, runs: int) -> str:
+    """ "84.2 ± 1.1%", "30 ± 19.8 (2 of 3)": with the number of runs that have the figure, if fewer than ``runs``."""
+    of = f" ({spread.count} of {runs})" if spread.count < runs else ""
+    return _in_words(spread, write) + of
 
 
 def _in_words(spread: Spread, write: Write) -> str:
@@ -172,7 +180,8 @@ def _verdicts(own: Iterable[Result]) -> str:
     return ", ".join(f"{count} {verdict}" for verdict, count in tally.items()) or "–"
 
 
-def _legend(sweep: Sweep) -> str:
+def legend(sweep: Sweep) -> str:
+    """What the figures of the table are, in words."""
     seeds = {each.seed for each in sweep.combinations}
     over = f"mean ± standard deviation over {len(seeds)} seeds" if len(seeds) > 1 else f"seed {min(seeds)}"
     legend = f"{sweep.scenario.name}, {over}; accuracies after the last round."
@@ -182,7 +191,8 @@ def _legend(sweep: Sweep) -> str:
     return legend
 
 
-def _failures(results: Iterable[Result]) -> list[str]:
+def failures(results: Iterable[Result]) -> list[str]:
+    """The runs that failed, with the reason."""
     return [f"{each.combination.case}, seed {each.combination.seed}: {each.error}" for each in results if each.failed]
 
 

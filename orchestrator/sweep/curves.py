@@ -45,8 +45,8 @@ def read_curve(run: Path, judged: Judged | Sequence[str]) -> Curve:
 def band(curves: Sequence[Sequence[tuple[float, float]]]) -> Band | None:
     """The mean and the range over curves of points (x, value) in ascending order; None if no curve has a point.
 
-    At each place a curve counts with its last value up to there. So a run that ended early counts with its last value
-    until the end of the longest. The band begins where every curve has a value.
+    Between two points a curve is interpolated linearly. A run that ended early counts with its last value until the end
+    of the longest. The band begins where every curve has a value.
     """
     drawn = [np.array(curve) for curve in curves if curve]
     if not drawn:
@@ -55,6 +55,6 @@ def band(curves: Sequence[Sequence[tuple[float, float]]]) -> Band | None:
     places = places[places >= max(curve[0, 0] for curve in drawn)]
     if len(places) > MOST_POINTS:
         places = places[np.linspace(0, len(places) - 1, MOST_POINTS).round().astype(int)]
-    values = np.stack([curve[np.searchsorted(curve[:, 0], places, side="right") - 1, 1] for curve in drawn])
+    values = np.stack([np.interp(places, curve[:, 0], curve[:, 1]) for curve in drawn])
     low, mean, high = values.min(axis=0), values.mean(axis=0), values.max(axis=0)
     return Band(places.tolist(), mean.tolist(), low.tolist(), high.tolist())

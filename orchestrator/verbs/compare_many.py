@@ -16,8 +16,9 @@ from orchestrator.results.overview import overview
 from orchestrator.results.verdicts import STYLES
 from orchestrator.verbs.compare import differing, shown_setting
 
-IDENTITY = ("name", "algorithm", "driver", "seed")
+ONCE = ("name", "algorithm", "driver", "seed", "ended")
 """The columns that are written once, above the table, if all runs have the same value."""
+LEGEND = "accuracy: on the global test set at the end; by class of links: bytes delivered in training"
 
 
 @dataclass(frozen=True)
@@ -67,23 +68,18 @@ def print_many(compared: ManyRuns, console: Console) -> None:
         write_wide_table(console, ("setting", *numbers), settings)
     else:
         write(console, Text.assemble(("same scenario", "bold"), ", every setting equal"))
-    write(console, "", Text("results", style="bold"))
-    rows = [run.row for run in compared.runs]
-    common = [name for name in IDENTITY if len({row[name] for row in rows}) == 1]
-    if common:
-        write(console, f"all runs: {', '.join(f'{name} {rows[0][name]}' for name in common)}")
-    columns = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in ("run", *common)]
+    write(console, "", Text("results", style="bold"), Text(LEGEND, style="dim"))
+    rows = [{**run.row, "ended": run.row["ended"] or run.status} for run in compared.runs]
+    once = [name for name in ONCE if len({row[name] for row in rows}) == 1]
+    if once:
+        write(console, f"all runs: {', '.join(f'{name} {rows[0][name]}' for name in once)}")
+    named = dict.fromkeys(name for row in rows for name in row if name not in ("run", *once))
+    columns = [name for name in named if not name.startswith("bytes.") or any(row.get(name) for row in rows)]
     table = [
-        (n, *(_value(name, _ended(run) if name == "ended" else run.row.get(name)) for name in columns))
-        for n, run in zip(numbers, compared.runs, strict=True)
+        (number, *(_value(name, row.get(name)) for name in columns)) for number, row in zip(numbers, rows, strict=True)
     ]
     figures = {place for place, name in enumerate(columns, start=1) if _writer(name) is not None}
     write_wide_table(console, ("run", *map(_heading, columns)), table, right=figures)
-
-
-def _ended(run: RunOverview) -> str:
-    """How the run ended; its status if it did not."""
-    return str(run.row["ended"] or run.status)
 
 
 _WRITE: dict[str, Callable[[Any], str]] = {
@@ -100,8 +96,9 @@ def _writer(column: str) -> Callable[[Any], str] | None:
 
 
 def _heading(column: str) -> str:
-    """ "accuracy, global" for the column accuracy.global, "time" for seconds."""
-    return "time" if column == "seconds" else ", ".join(column.split(".", maxsplit=1))
+    """ "accuracy" for the column accuracy.global, "device-edge" for bytes.device-edge, "time" for seconds."""
+    kind, _, of = column.partition(".")
+    return {"bytes": of, "seconds": "time"}.get(kind, kind)
 
 
 def _value(column: str, value: Any) -> Cell:

@@ -30,13 +30,13 @@ def test_a_band_is_the_mean_and_the_range() -> None:
     assert (found.low, found.high) == ([0.2, 0.4], [0.4, 0.8])
 
 
-def test_at_other_places_a_curve_counts_with_its_last_value() -> None:
-    # at 2 s only the second has a new value; the first ended at 3 s; before 1.5 s the second has none
-    found = band([[(1.0, 0.1), (3.0, 0.5)], [(1.5, 0.2), (2.0, 0.3), (4.0, 0.9)]])
+def test_a_curve_is_interpolated_and_ends_with_its_last_value() -> None:
+    # 0.1 to 0.5 from 1 to 3 s, then 0.5; 0.2 at 1.5 s, where the second begins
+    found = band([[(1.0, 0.1), (3.0, 0.5)], [(1.5, 0.2), (2.0, 0.4), (4.0, 0.8)]])
     assert found is not None
     assert found.x == [1.5, 2.0, 3.0, 4.0]
-    assert found.low == [0.1, 0.1, 0.3, 0.5]
-    assert found.high == [0.2, 0.3, 0.5, 0.9]
+    assert found.low == pytest.approx([0.2, 0.3, 0.5, 0.5])
+    assert found.high == pytest.approx([0.2, 0.4, 0.6, 0.8])
 
 
 def test_a_long_band_is_thinned_and_keeps_its_ends() -> None:

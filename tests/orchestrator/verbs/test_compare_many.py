@@ -79,12 +79,11 @@ def test_text(runs: Path, width: int) -> None:
 def test_the_results_of_four_runs_have_one_line_each_in_80_columns(runs: Path) -> None:
     shown = printed(80, lambda console: print_many(compared(runs, *EXAMPLES), console))
     _, _, results = shown.partition("\nresults\n")
-    first = results.split("\n\n")[0].splitlines()
-    assert [line.split()[:3] for line in first[-4:]] == [
-        ["1", "7", "pass"],
-        ["2", "8", "pass"],
-        ["3", "7", "pass"],
-        ["4", "7", "fail"],
+    assert [line.split()[:4] for line in results.splitlines()[-4:]] == [
+        ["1", "7", "pass", "rounds"],
+        ["2", "8", "pass", "rounds"],
+        ["3", "7", "pass", "rounds"],
+        ["4", "7", "fail", "crashed"],
     ]
 
 

@@ -70,7 +70,7 @@ def print_many(compared: ManyRuns, console: Console) -> None:
         write(console, Text.assemble(("same scenario", "bold"), ", every setting equal"))
     write(console, "", Text("results", style="bold"), Text(LEGEND, style="dim"))
     rows = [{**run.row, "ended": run.row["ended"] or run.status} for run in compared.runs]
-    once = [name for name in ONCE if len({row[name] for row in rows}) == 1]
+    once = [name for name in ONCE if all(row[name] == rows[0][name] for row in rows)]
     if once:
         write(console, f"all runs: {', '.join(f'{name} {rows[0][name]}' for name in once)}")
     named = dict.fromkeys(name for row in rows for name in row if name not in ("run", *once))

@@ -131,7 +131,7 @@ def test_what_a_simulation_fills(simulated: Path) -> None:
 
 @pytest.mark.parametrize("title", SQL)
 def test_a_query_gives_rows(title: str, example: Path, simulated: Path) -> None:
-    assert len(SQL[title].splitlines()) <= 14
+    assert len(SQL[title].splitlines()) <= 12
     in_example, in_simulation = asked(example, title), asked(simulated, title)
     assert bool(in_example) == (title not in NOT_IN_THE_EXAMPLE)
     assert bool(in_simulation) == (title not in NOT_SIMULATED)

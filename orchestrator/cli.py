@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -25,6 +26,8 @@ from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
 from orchestrator.scenario.engines import ENGINES
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from orchestrator.host.directory import RunDirectory
     from orchestrator.planning.plan import Plan
     from orchestrator.run.lifecycle import Conclusion
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 RUNS = Path("runs")
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def carry_out() -> int:
@@ -163,25 +167,38 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
 @click.option("--driver", type=click.Choice(list(DRIVERS)), help="Overrides the scenario's driver.")
 @click.option("--workers", type=click.IntRange(1), help="As for `up`.")
 @click.option("--again", is_flag=True, help="Repeat complete runs too.")
+@click.option("--page", is_flag=True, help="Run nothing; draw the complete runs again, in sweep.html.")
 @json_option
-def sweep_runs(file: Path, runs: Path, driver: str | None, workers: int | None, again: bool, as_json: bool) -> None:
+def sweep_runs(
+    file: Path, runs: Path, driver: str | None, workers: int | None, again: bool, page: bool, as_json: bool
+) -> None:
     """Run a scenario in every case of the sweep FILE, with every seed, and compare; what was run before is kept."""
     from orchestrator.sweep.reading import load
-    from orchestrator.sweep.running import carry_out
+    from orchestrator.sweep.running import carry_out, draw
     from orchestrator.sweep.tables import print_tables
 
+    if page and again:
+        raise click.UsageError("--page runs nothing: leave out --again, or --page")
     _check_places(runs)
     sweep = load(file, (f"driver={driver}",) if driver else ())
     for each in sweep.combinations:
         _check_workers(workers, each.scenario.driver)
-    outcome = carry_out(
-        sweep, runs / sweep.name, workers=workers, again=again, tell=lambda line: click.echo(line, err=as_json)
+
+    def tell(line: str) -> None:
+        click.echo(line, err=as_json)
+
+    directory = runs / sweep.name
+    outcome = (
+        draw(sweep, directory, tell=tell)
+        if page
+        else carry_out(sweep, directory, workers=workers, again=again, tell=tell)
     )
     if as_json:
         click.echo(json.dumps(outcome.to_json()))
     else:
         print_tables(sweep, outcome.results, open_console())
-        click.echo(f"written to {outcome.directory}: sweep.md, sweep.json, the runs")
+        written = "sweep.html" if page else "sweep.html, sweep.md, sweep.json, the runs"
+        click.echo(f"written to {outcome.directory}: {written}")
     sys.exit(outcome.exit_code)
 
 
@@ -362,25 +379,33 @@ def report_run(run: str | None, runs: Path, as_json: bool) -> None:
 
 
 @cli.command("compare")
-@click.argument("run_a")
-@click.argument("run_b")
+@click.argument("names", metavar="RUN RUN ...", nargs=-1)
 @runs_option
 @json_option
-def compare_runs(run_a: str, run_b: str, runs: Path, as_json: bool) -> None:
-    """Hold two runs against each other: settings, accuracy, time, bytes, faults, verdicts."""
+def compare_runs(names: tuple[str, ...], runs: Path, as_json: bool) -> None:
+    """Hold runs against each other: settings, accuracy, time, bytes, verdicts; two runs also check by check."""
     from orchestrator.host.directory import find_run
     from orchestrator.results.history import History
-    from orchestrator.verbs.compare import Side, compare, print_comparison, side
+    from orchestrator.verbs.compare import compare, print_comparison, side
+    from orchestrator.verbs.compare_many import compare_many, print_many, run_overview
 
-    def read(run: str) -> Side:
-        with History.open(find_run(run, runs).path) as history:
-            return side(history)
+    def read(name: str, what: Callable[[History], T]) -> T:
+        with History.open(find_run(name, runs).path) as history:
+            return what(history)
 
-    result = compare(read(run_a), read(run_b))
-    if as_json:
-        click.echo(json.dumps(result.to_json()))
+    show: Callable[[Console], None]
+    if len(names) < 2:
+        raise click.UsageError("give two runs or more")
+    if len(names) == 2:
+        pair = compare(*[read(name, side) for name in names])
+        result, show = pair.to_json(), partial(print_comparison, pair)
     else:
-        print_comparison(result, open_console())
+        many = compare_many([read(name, run_overview) for name in names])
+        result, show = many.to_json(), partial(print_many, many)
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        show(open_console())
 
 
 def _execute(

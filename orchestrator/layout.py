@@ -55,15 +55,11 @@ def write_table(
     right: Collection[int] = (),
 ) -> None:
     """Write a table under its title. The columns ``right`` hold figures: right-aligned, never wrapped."""
-    cells = [[Text(each, style="bold") for each in headings], *([_text(cell) for cell in row] for row in rows)]
+    cells = _cells(headings, rows)
     if title:
         write(console, Text(title, style="bold"))
-    columns = list(zip(*cells, strict=True))
-    natural = [max(map(_width, column)) for column in columns]
-    least = [
-        max(_longest_word(heading), *map(_width if place in right else _longest_word, column), 0)
-        for place, (heading, *column) in enumerate(columns)
-    ]
+    natural = [max(map(_width, column)) for column in zip(*cells, strict=True)]
+    least = _least(cells, right)
     room = console.width - GAP * (len(headings) - 1)
     if sum(least) > room:
         _write_blocks(console, headings, cells[1:])
@@ -76,6 +72,46 @@ def write_table(
             write_line(console, _row(parts, widths, right))
         if number == 0:
             write_line(console, Text("─" * (sum(widths) + GAP * (len(widths) - 1)), style="dim"))
+
+
+def write_wide_table(
+    console: Console, headings: Sequence[str], rows: Iterable[Sequence[Cell]], *, right: Collection[int] = ()
+) -> None:
+    """Write a table that may be wider than the console: in parts below each other, each with the first column and as
+    many of the other columns as fit. If some column does not fit beside the first, each row becomes a block."""
+    cells = _cells(headings, rows)
+    least = _least(cells, right)
+    first = max(least[0], min(LEAST, max(_width(row[0]) for row in cells)))
+    if first + GAP + max(least[1:], default=0) > console.width:
+        write_table(console, headings, cells[1:], right=right)
+        return
+    parts: list[list[int]] = []
+    used = console.width
+    for place in range(1, len(headings)):
+        used += GAP + least[place]
+        if used > console.width:
+            parts.append([])
+            used = first + GAP + least[place]
+        parts[-1].append(place)
+    for number, part in enumerate(parts):
+        if number:
+            write(console, "")
+        chosen = [0, *part]
+        shown = {index for index, place in enumerate(chosen) if place in right}
+        body = [[row[place] for place in chosen] for row in cells[1:]]
+        write_table(console, [headings[place] for place in chosen], body, right=shown)
+
+
+def _cells(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> list[list[Text]]:
+    return [[Text(each, style="bold") for each in headings], *([_text(cell) for cell in row] for row in rows)]
+
+
+def _least(cells: Sequence[Sequence[Text]], right: Collection[int]) -> list[int]:
+    """The least width of each column: its longest word, or its longest line if it holds figures."""
+    return [
+        max(_longest_word(heading), *map(_width if place in right else _longest_word, column), 0)
+        for place, (heading, *column) in enumerate(zip(*cells, strict=True))
+    ]
 
 
 def _write_blocks(console: Console, headings: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:

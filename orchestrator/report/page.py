@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from importlib.resources import files
 from typing import Any, NamedTuple
 
-import jinja2
 import yaml
-from plotly.offline import get_plotlyjs
 
 from orchestrator import text
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
@@ -21,6 +17,7 @@ from orchestrator.report.courses import course_figures
 from orchestrator.report.inversion import inversion
 from orchestrator.report.peers import EVENT as MET
 from orchestrator.report.peers import own_accuracy, peers
+from orchestrator.report.template import rendered
 from orchestrator.report.topology import picture
 from orchestrator.results.checks import Check, checks, overall
 from orchestrator.results.history import History
@@ -31,7 +28,6 @@ from orchestrator.results.record import COUNTERS
 from orchestrator.results.rows import FaultSpan
 from orchestrator.results.verdicts import MARKS, WORST_FIRST, Verdict
 
-HERE = files("orchestrator.report")
 LOG_LIMIT = 3000  # rows of the log on the page; the record has all
 
 
@@ -55,15 +51,7 @@ class LogRow(NamedTuple):
 
 def render(history: History) -> str:
     """The whole page as one HTML text that works offline, without other files."""
-    style = (HERE / "style.css").read_text(encoding="utf-8")
-    return _template().render(style=style, plotly=get_plotlyjs(), **context(history))
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters |= {"size": text.size, "number": text.number}
-    return environment.from_string((HERE / "page.html").read_text(encoding="utf-8"))
+    return rendered("report/page.html", **context(history))
 
 
 def context(history: History) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from orchestrator.results.rows import (
     State,
 )
 from orchestrator.scenario.drivers import kind_of
+from orchestrator.scenario.files import first_comment
 
 _DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, sqlite3.Error)
 
@@ -111,16 +112,9 @@ class History:
     def question(self) -> str:
         """The first comment of the scenario: the question that the run is to answer. Empty if there is none."""
         try:
-            lines = (self.directory / "scenario.yaml").read_text(encoding="utf-8").splitlines()
+            return first_comment((self.directory / "scenario.yaml").read_text(encoding="utf-8"))
         except OSError:
             return ""
-        comment: list[str] = []
-        for line in lines:
-            if line.startswith("#"):
-                comment.append(line.lstrip("# ").rstrip())
-            elif comment or line.strip():
-                break
-        return " ".join(comment)
 
     @cached_property
     def nodes(self) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Reading a text file that a user names."""
+"""Reading a text file that a user names, and the question in its first comment."""
 
 from __future__ import annotations
 
@@ -24,3 +24,15 @@ def text_of(file: Path, longest: int, longer: str) -> str:
     if len(text) > longest:
         raise ValueError(longer)
     return text
+
+
+def first_comment(text: str) -> str:
+    """The first comment of a YAML text, in one line: the question that a scenario or a sweep is to answer. Empty if the
+    text does not begin with a comment."""
+    comment: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("#"):
+            comment.append(line.lstrip("# ").rstrip())
+        elif comment or line.strip():
+            break
+    return " ".join(comment)

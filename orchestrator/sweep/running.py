@@ -1,7 +1,8 @@
-"""Execution of a sweep: run the combinations that have no complete run, and write the tables after every run."""
+"""Execution of a sweep: run the combinations that have no complete run, and write the tables and the page."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from orchestrator.run.launch import launch, prepared_plan
 from orchestrator.run.progress_line import Glimpse
 from orchestrator.scenario.reading import placed
 from orchestrator.sweep.figures import Figures, Result, figures
+from orchestrator.sweep.page import write_page
 from orchestrator.sweep.reading import Combination, Sweep
 from orchestrator.sweep.tables import markdown, to_json
 
@@ -48,7 +50,8 @@ class SweepOutcome:
 def carry_out(
     sweep: Sweep, directory: Path, *, workers: int | None, again: bool = False, tell: Callable[[str], None]
 ) -> SweepOutcome:
-    """Run every combination of a sweep in ``directory``, one after another; write sweep.json and sweep.md after each.
+    """Run every combination of a sweep in ``directory``, one after another. Write sweep.json and sweep.md after each,
+    and sweep.html at the end.
 
     A combination that has a complete run with an equal plan in ``directory`` is not repeated, unless ``again``. A
     failed run does not end the sweep; an interrupted one does. ``workers`` as for `launch`; ``tell`` prints a line.
@@ -60,7 +63,21 @@ def carry_out(
         _write(sweep, directory, results)
         if sweeper.interrupted:
             break
+    write_page(sweep, results, directory)
     return SweepOutcome(sweep, directory, tuple(results), sweeper.interrupted)
+
+
+def draw(sweep: Sweep, directory: Path, *, tell: Callable[[str], None]) -> SweepOutcome:
+    """Write sweep.html from the complete runs in ``directory``. Run nothing, and write nothing else.
+
+    RunError if there is no complete run.
+    """
+    sweeper = _Sweeper(sweep, directory, None, complete_runs(directory), tell)
+    results = [result for each in sweep.combinations if (result := sweeper.find(each)) is not None]
+    if all(result.failed for result in results):
+        raise RunError(f"{directory} has no complete run of this sweep: start it without --page")
+    write_page(sweep, results, directory)
+    return SweepOutcome(sweep, directory, tuple(results), interrupted=False)
 
 
 def _write(sweep: Sweep, directory: Path, results: Sequence[Result]) -> None:
@@ -82,7 +99,7 @@ class _Sweeper:
         sweep: Sweep,
         directory: Path,
         workers: int | None,
-        complete: Mapping[str, Path],
+        complete: Mapping[bytes, Path],
         tell: Callable[[str], None],
     ) -> None:
         self._sweep, self._directory, self._workers = sweep, directory, workers
@@ -92,14 +109,32 @@ class _Sweeper:
     def run(self, combination: Combination) -> Result:
         """Run a combination, or find its complete run."""
         try:
-            with placed(self._sweep.scenario, combination.overrides):
-                plan = prepared_plan(combination.scenario, self._sweep.scenario)
-            if (known := self._complete.get(json.dumps(plan.recorded))) is not None:
-                return self._judged(combination, known, "run before")
-            return self._fresh(combination, plan)
+            plan = self._plan(combination)
+            return self._known(combination, plan) or self._fresh(combination, plan)
         except OrchestratorError as error:
-            self._say(combination, f"failed: {error}")
-            return Result(combination, None, None, str(error), {})
+            return self._failed(combination, error)
+
+    def find(self, combination: Combination) -> Result | None:
+        """Find the complete run of a combination; None if there is none."""
+        try:
+            found = self._known(combination, self._plan(combination))
+        except OrchestratorError as error:
+            return self._failed(combination, error)
+        if found is None:
+            self._say(combination, "not run yet")
+        return found
+
+    def _plan(self, combination: Combination) -> Plan:
+        with placed(self._sweep.scenario, combination.overrides):
+            return prepared_plan(combination.scenario, self._sweep.scenario)
+
+    def _known(self, combination: Combination, plan: Plan) -> Result | None:
+        known = self._complete.get(_digest(plan.recorded))
+        return None if known is None else self._judged(combination, known, "run before")
+
+    def _failed(self, combination: Combination, error: OrchestratorError) -> Result:
+        self._say(combination, f"failed: {error}")
+        return Result(combination, None, None, str(error), {})
 
     def _fresh(self, combination: Combination, plan: Plan) -> Result:
         outcome, directory = launch(
@@ -134,18 +169,23 @@ class _Sweeper:
         return f"[{place}/{len(self._sweep.combinations)}] {combination.case}, seed {combination.seed}"
 
 
-def complete_runs(directory: Path) -> dict[str, Path]:
-    """The complete runs in a folder, by the content of their plan.json."""
+def complete_runs(directory: Path) -> dict[bytes, Path]:
+    """The complete runs in a folder, by the digest of their plan.json."""
     found = {}
     for run in known_runs(directory):
         try:
             with History.open(run.path) as history:
                 outcome = history.outcome
                 if outcome is not None and outcome.ended in COMPLETE:
-                    found[json.dumps(history.plan)] = run.path
+                    found[_digest(history.plan)] = run.path
         except OrchestratorError:
             continue  # an unreadable run is repeated
     return found
+
+
+def _digest(plan: Mapping[str, Any]) -> bytes:
+    """A plan can have megabytes, and a sweep thousands of runs."""
+    return hashlib.sha256(json.dumps(plan).encode()).digest()
 
 
 def _in_words(found: Figures) -> str:

@@ -11,11 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator import text
-from orchestrator.layout import write, write_table
+from orchestrator.layout import write, write_entries, write_wide_table
 from orchestrator.sweep.figures import Result, Spread, spreads
 from orchestrator.sweep.reading import Sweep, Target
 
 Write = Callable[[float], str]
+
+LONGEST_NAME = 0.35  # of the console's width, for a word in the name of a case
 
 
 @dataclass(frozen=True)
@@ -66,28 +68,41 @@ def table(sweep: Sweep, results: Sequence[Result], columns: Sequence[Column]) ->
 
 def markdown(sweep: Sweep, results: Sequence[Result]) -> str:
     """The text of sweep.md: the table, its legend, and the failed runs."""
-    columns = [*_accuracies(sweep.target), *_to_target(sweep.target), *_COSTS]
-    headings, *rows = [[_in_markdown(cell) for cell in row] for row in table(sweep, results, columns)]
+    headings, *rows = [[_in_markdown(cell) for cell in row] for row in table(sweep, results, columns_of(sweep.target))]
     lines = [headings, ["---", *["---:"] * (len(headings) - 2), "---"], *rows]
-    parts = [f"# {sweep.name}", _legend(sweep), "\n".join(f"| {' | '.join(line)} |" for line in lines)]
-    if failures := _failures(results):
-        parts.append("Failed, and not part of any figure:\n\n" + "\n".join(f"- {each}" for each in failures))
+    parts = [f"# {sweep.name}", legend(sweep), "\n".join(f"| {' | '.join(line)} |" for line in lines)]
+    if failed := failures(results):
+        parts.append("Failed, and not part of any figure:\n\n" + "\n".join(f"- {each}" for each in failed))
     return "\n\n".join(parts) + "\n"
 
 
 def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> None:
-    """Print the table in parts, so that it fits a terminal, and the failed runs."""
-    write(console, Text(_legend(sweep), style="dim"))
-    for columns in (_accuracies(sweep.target), _to_target(sweep.target), _COSTS):
-        headings, *rows = table(sweep, results, columns)
-        if len(headings) == 2:
-            continue  # only the case and its verdicts: no figures to show
+    """Print the table in as many parts as the width of the terminal asks for, and the failed runs.
+
+    If names of cases do not fit beside the figures, the cases are numbered, and a list above the table names them.
+    """
+    write(console, Text(legend(sweep), style="dim"), "")
+    headings, *rows = table(sweep, results, columns_of(sweep.target))
+    longest = max(len(word) for case in sweep.cases for word in case.split())
+    if longest > console.width * LONGEST_NAME:
+        write_entries(console, [(str(number), case) for number, case in enumerate(sweep.cases, start=1)])
         write(console, "")
-        figures = range(1, len(headings) - 1)
-        titles = [" ".join(cell) for cell in headings]
-        write_table(console, titles, [["\n".join(cell) for cell in row] for row in rows], right=figures)
-    for each in _failures(results):
+        rows = [[[str(number)], *row[1:]] for number, row in enumerate(rows, start=1)]
+    titles = [" ".join(cell) for cell in headings]
+    figures = range(1, len(headings) - 1)
+    write_wide_table(console, titles, [["\n".join(cell) for cell in row] for row in rows], right=figures)
+    for each in failures(results):
         write(console, Text.assemble(("failed:", "red"), f" {each}"))
+
+
+def columns_of(target: Target | None) -> list[Column]:
+    """All columns of a sweep's table."""
+    return [*columns_of_learning(target), *COSTS]
+
+
+def columns_of_learning(target: Target | None) -> list[Column]:
+    """The columns of accuracies, and of what the target took."""
+    return [*_accuracies(target), *_to_target(target)]
 
 
 def _accuracies(target: Target | None) -> list[Column]:
@@ -115,7 +130,7 @@ def _size(count: float) -> str:
     return text.size(round(count))
 
 
-_COSTS = (
+COSTS = (
     Column("bytes per round", "bytes_per_round.", _size),
     Column("rounds", "rounds", text.number),
     Column("wall", "wall_seconds", text.duration),
@@ -133,15 +148,18 @@ def _named(column: Column, found: Mapping[str, Spread]) -> list[str]:
 
 
 def _cell(column: Column, found: Mapping[str, Spread], runs: int) -> list[str]:
-    """One line per figure; with the number of runs that have it, if fewer than ``runs``."""
+    """One line per figure."""
     lines = []
     for name in _named(column, found):
-        spread = found[name]
-        line = _in_words(spread, column.write)
-        if spread.count < runs:
-            line += f" ({spread.count} of {runs})"
+        line = spread_in_words(found[name], column.write, runs)
         lines.append(f"{name.removeprefix(column.figure)} {line}".strip())
     return lines or ["–"]
+
+
+def spread_in_words(spread: Spread, write: Write, runs: int) -> str:
+    """ "84.2 ± 1.1%", "30 ± 19.8 (2 of 3)": with the number of runs that have the figure, if fewer than ``runs``."""
+    of = f" ({spread.count} of {runs})" if spread.count < runs else ""
+    return _in_words(spread, write) + of
 
 
 def _in_words(spread: Spread, write: Write) -> str:
@@ -162,7 +180,8 @@ def _verdicts(own: Iterable[Result]) -> str:
     return ", ".join(f"{count} {verdict}" for verdict, count in tally.items()) or "–"
 
 
-def _legend(sweep: Sweep) -> str:
+def legend(sweep: Sweep) -> str:
+    """What the figures of the table are, in words."""
     seeds = {each.seed for each in sweep.combinations}
     over = f"mean ± standard deviation over {len(seeds)} seeds" if len(seeds) > 1 else f"seed {min(seeds)}"
     legend = f"{sweep.scenario.name}, {over}; accuracies after the last round."
@@ -172,7 +191,8 @@ def _legend(sweep: Sweep) -> str:
     return legend
 
 
-def _failures(results: Iterable[Result]) -> list[str]:
+def failures(results: Iterable[Result]) -> list[str]:
+    """The runs that failed, with the reason."""
     return [f"{each.combination.case}, seed {each.combination.seed}: {each.error}" for each in results if each.failed]
 
 

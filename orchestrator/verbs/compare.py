@@ -1,9 +1,9 @@
-"""The comparison of two runs: the settings that differ, and the results of both."""
+"""The comparison of two runs: the settings that differ, and the results of both. `compare_many` has more than two."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -90,7 +90,7 @@ def side(history: History) -> Side:
 
 def compare(a: Side, b: Side) -> Comparison:
     """Compare two runs, which may have different scenarios."""
-    differences = _differences(a.effective, b.effective)
+    differences = [SettingDifference(path, *values) for path, values in differing([a.effective, b.effective])]
     one, other = a.summary, b.summary
     rows = [
         ComparedFigure("verdict", "text", one["verdict"], other["verdict"]),
@@ -116,7 +116,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     if comparison.same_scenario:
         write(console, Text.assemble(("same scenario", "bold"), ", every setting equal"))
     else:
-        settings = [(each.setting, _setting(each.a), _setting(each.b)) for each in comparison.differences]
+        settings = [(each.setting, shown_setting(each.a), shown_setting(each.b)) for each in comparison.differences]
         write_table(console, ("setting", "a", "b"), settings, title="settings that differ")
     write(console, "")
     results = [(row.name, _value(row.a, row.unit), _value(row.b, row.unit), _change(row)) for row in comparison.rows]
@@ -155,25 +155,22 @@ def _verdicts(result: Mapping[str, Any]) -> dict[str, str]:
     return {check["name"]: check["verdict"] for check in result["checks"]}
 
 
-def _differences(a: Any, b: Any, path: str = "") -> list[SettingDifference]:
-    """The leaves at which two nested settings differ, with their path in the scenario."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        keys = dict.fromkeys([*a, *b])
-        return [
-            difference
-            for key in keys
-            for difference in _differences(a.get(key), b.get(key), f"{path}.{key}" if path else str(key))
-        ]
-    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
-        return [
-            difference
-            for index, (one, other) in enumerate(zip(a, b, strict=True))
-            for difference in _differences(one, other, f"{path}.{index}")
-        ]
-    return [] if a == b else [SettingDifference(path, a, b)]
+def differing(settings: Sequence[Any], path: str = "") -> Iterator[tuple[str, list[Any]]]:
+    """The leaves at which nested settings are not all equal: the path in the scenario, and the value in each of them.
+
+    The value is None for settings that do not have the leaf."""
+    if all(isinstance(each, dict) for each in settings):
+        for key in dict.fromkeys(key for each in settings for key in each):
+            yield from differing([each.get(key) for each in settings], f"{path}.{key}" if path else str(key))
+    elif all(isinstance(each, list) for each in settings) and len({len(each) for each in settings}) == 1:
+        for index, items in enumerate(zip(*settings, strict=True)):
+            yield from differing(items, f"{path}.{index}")
+    elif any(each != settings[0] for each in settings):
+        yield path, list(settings)
 
 
-def _setting(value: Any) -> str:
+def shown_setting(value: Any) -> str:
+    """A setting's value as text; "–" for None."""
     return "–" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

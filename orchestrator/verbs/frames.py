@@ -45,24 +45,3 @@ def nodes(history: History) -> DataFrame:
         for node in history.plan["nodes"]
     )
     return frame(rows)
-
-
-def overview(history: History, run: str) -> dict[str, Any]:
-    """One row about a run, for a table of several: scenario, algorithm, driver, verdict, rounds, seconds, accuracies of
-    the last round, bytes by class of link."""
-    found, plan = summary(history), history.plan
-    last = {f"accuracy.{scope}": values for scope, values in found["accuracy"].items() if isinstance(values, float)}
-    sent = {f"bytes.{name}": count for name, count in (found.get("bytes") or {}).items()}
-    return {
-        "run": run,
-        "name": plan["name"],
-        "algorithm": plan["algorithm"]["name"],
-        "driver": plan["driver"],
-        "seed": plan["seed"],
-        "verdict": found["verdict"],
-        "ended": found["ended"],
-        "rounds": found["rounds"],
-        "seconds": found["seconds"],
-        **last,
-        **sent,
-    }

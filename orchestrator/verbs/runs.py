@@ -19,6 +19,7 @@ from orchestrator.host.directory import find_run
 from orchestrator.host.places import check_folder
 from orchestrator.host.signals import INTERRUPTED, in_thread
 from orchestrator.results.history import History
+from orchestrator.results.overview import overview
 from orchestrator.results.summary import summary
 from orchestrator.results.verdicts import Verdict
 from orchestrator.run.launch import launch, prepared_plan
@@ -191,7 +192,7 @@ def compare(runs: Iterable[Run | str | os.PathLike[str]]) -> DataFrame:
     for each in runs:
         run = each if isinstance(each, Run) else load(each)
         with run.history() as history:
-            rows.append(frames.overview(history, run.path.name))
+            rows.append(overview(history))
     return frames.frame(rows)
 
 

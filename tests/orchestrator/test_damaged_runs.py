@@ -27,6 +27,7 @@ VERBS = (
     ("report", RUN, "--json"),
     ("compare", RUN, "whole"),
     ("compare", "whole", RUN, "--json"),
+    ("compare", "whole", RUN, "whole"),
     ("resume", RUN),
     ("ps",),
     ("ps", "--json"),

@@ -3,7 +3,15 @@ from __future__ import annotations
 import pytest
 from rich.text import Text
 
-from orchestrator.layout import UNLIMITED, Cell, open_console, write, write_entries, write_table
+from orchestrator.layout import (
+    UNLIMITED,
+    Cell,
+    open_console,
+    write,
+    write_entries,
+    write_table,
+    write_wide_table,
+)
 from tests.orchestrator.consoles import printed
 
 PATH = "/home/somebody/experiments/runs/dropout-20250101-120000-abcd/report.html"
@@ -75,3 +83,31 @@ def test_without_a_terminal_there_is_no_width(monkeypatch: pytest.MonkeyPatch) -
     assert open_console().width == UNLIMITED  # pytest has taken standard output
     monkeypatch.setenv("COLUMNS", "72")
     assert open_console().width == 72
+
+
+WIDE = ("case", "accuracy", "seconds to target", "bytes")
+CASES = [("a short one", "84.2 ± 1.1%", "12 s", "1 MB"), ("hierfavg", "79.0 ± 0.4%", "9 min 14 s ± 4 min", "3 MB")]
+
+
+def test_a_wide_table_is_cut_between_columns() -> None:
+    assert printed(43, lambda console: write_wide_table(console, WIDE, CASES, right={1, 2, 3})).splitlines() == [
+        "case            accuracy",
+        "─" * (11 + 2 + 11),
+        "a short one  84.2 ± 1.1%",
+        "hierfavg     79.0 ± 0.4%",
+        "",
+        "case          seconds to target  bytes",
+        "─" * (11 + 2 + 18 + 2 + 5),
+        "a short one                12 s   1 MB",
+        "hierfavg     9 min 14 s ± 4 min   3 MB",
+    ]
+
+
+def test_a_wide_table_that_fits_is_one_table() -> None:
+    whole = printed(80, lambda console: write_table(console, WIDE, CASES, right={1, 2, 3}))
+    assert printed(80, lambda console: write_wide_table(console, WIDE, CASES, right={1, 2, 3})) == whole
+
+
+def test_a_wide_table_with_a_column_that_does_not_fit_is_a_block_for_each_row() -> None:
+    blocks = printed(28, lambda console: write_wide_table(console, WIDE, CASES, right={1, 2, 3})).splitlines()
+    assert blocks[:2] == ["a short one", "  accuracy           84.2 ± 1.1%"]

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from orchestrator.cli import cli
+from orchestrator.errors import RunError
 from orchestrator.host.directory import known_runs
 from orchestrator.results.history import History
 
@@ -85,7 +86,16 @@ def test_every_combination_is_run_once(tmp_path: Path) -> None:
 
 def test_what_was_cut_short_is_run_again(tmp_path: Path) -> None:
     first = swept(tmp_path, SWEEP.replace("[1, 2]", "[1]"))
+    page = tmp_path / "runs" / "mine" / "sweep.html"
+    assert "2 of 2 runs complete" in page.read_text()
     (Path(first.runs[0]) / "run.db").unlink()
+
+    drawn = swept(tmp_path, SWEEP.replace("[1, 2]", "[1]"), "--page")
+    assert (drawn.code, drawn.runs) == (0, first.runs[1:])
+    assert drawn.lines[0] == "[1/2] small, seed 1: not run yet"
+    assert "1 of 2 runs complete" in page.read_text()
+    assert json.loads((page.parent / "sweep.json").read_text()) == first.result  # only the page is written
+
     again = swept(tmp_path, SWEEP.replace("[1, 2]", "[1]"))
     assert [one == other for one, other in zip(first.runs, again.runs, strict=True)] == [False, True]
     assert len(known_runs(tmp_path / "runs" / "mine")) == 2
@@ -102,6 +112,18 @@ def test_a_failure_does_not_end_the_sweep(tmp_path: Path) -> None:
     assert small["runs"][0]["verdict"] == "pass"
     assert "[1/2] many, seed 1: failed: " in result.lines[0]
     assert "Failed, and not part of any figure:\n\n- many, seed 1" in (tmp_path / "runs/mine/sweep.md").read_text()
+
+
+def test_there_is_nothing_to_draw(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="has no complete run of this sweep: start it without --page"):
+        swept(tmp_path, SWEEP, "--page")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_drawing_repeats_nothing(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["sweep", str(tmp_path / "mine.yaml"), "--page", "--again"])
+    assert done.exit_code == 2
+    assert "--page runs nothing" in done.output
 
 
 def test_a_mistake_is_told_before_anything_is_run(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.scenario.reading import parse
 from orchestrator.sweep.figures import Figures, Result
-from orchestrator.sweep.reading import Combination, Sweep, Target
+from orchestrator.sweep.reading import Combination, Sweep, Target, load
 from orchestrator.sweep.tables import markdown, print_tables, to_json
 from tests.orchestrator.consoles import printed
 
@@ -88,3 +88,39 @@ def test_json() -> None:
     assert [run["figures"] for run in a["runs"]] == [GOOD, BETTER]
     assert b["figures"] == {}
     assert [run["error"] for run in b["runs"]] == ["it broke"]  # the second seed has not been run
+
+
+FULL: Figures = {
+    **{"final.global": 0.8123, "final.clients": 0.7521, "final.edges": 0.7788, "best.target": 0.8844},
+    **{"to_target.rounds": 31, "to_target.seconds": 2701.0, "rounds": 100, "wall_seconds": 543.0},
+    **{
+        f"{of}.{link}": 2_010_000_000
+        for of in ("to_target.bytes", "bytes_per_round")
+        for link in ("device-edge", "edge-cloud")
+    },
+}
+OTHER: Figures = {name: value * 1.1 for name, value in FULL.items()}
+SHIPPED = sorted((Path(__file__).parents[3] / "scenarios/sweeps").glob("*.yaml"))
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in SHIPPED if "\nscenario:" in path.read_text()], ids=lambda path: path.stem
+)
+def test_the_table_of_every_shipped_sweep_fits_80_columns(path: Path) -> None:
+    asked = load(path)
+    runs = [
+        Result(each, None, "pass", None, FULL if number % 2 else OTHER)
+        for number, each in enumerate(asked.combinations)
+    ]
+    shown = printed(80, lambda console: print_tables(asked, runs, console))
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "\n  own, clients" not in shown  # a table, not a block for each case
+    for case in asked.cases:
+        assert set(case.split()) <= set(shown.split())
+
+
+def test_cases_with_long_names_are_numbered() -> None:
+    asked = sweep("hierfavg, links.device-edge.latency=5ms", "onlyedge")
+    shown = printed(80, lambda console: print_tables(asked, made(asked, GOOD, BETTER, NEVER, GOOD), console))
+    assert "1  hierfavg, links.device-edge.latency=5ms\n2  onlyedge\n" in shown
+    assert ["1", "85.0", "±", "7.1%"] in [line.split()[:4] for line in shown.splitlines()]

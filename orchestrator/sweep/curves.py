@@ -1,0 +1,60 @@
+"""Accuracy over the rounds and the seconds of runs, and its mean and range over the runs of a case."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from orchestrator.results.history import History
+from orchestrator.results.targets import Judged, accuracy_series
+
+MOST_POINTS = 400  # of one curve; a screen shows no more
+
+
+class Curve(NamedTuple):
+    """The accuracies (fractions) that a run reported, by round and by seconds of training, both in ascending order."""
+
+    by_round: list[tuple[float, float]]
+    by_seconds: list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Band:
+    """At each place ``x``: the mean, the lowest and the highest value of several runs."""
+
+    x: list[float]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+
+
+def read_curve(run: Path, judged: Judged | Sequence[str]) -> Curve:
+    """The accuracy of the run in the directory ``run`` on a kind of test set, without values that are not finite."""
+    with History.open(run) as history:
+        series = [metric for metric in accuracy_series(history, judged) if math.isfinite(metric.value)]
+        began = history.training_began or 0.0
+    by_round = {float(metric.round): metric.value for metric in series if metric.round is not None}
+    return Curve(sorted(by_round.items()), sorted((metric.t - began, metric.value) for metric in series))
+
+
+def band(curves: Sequence[Sequence[tuple[float, float]]]) -> Band | None:
+    """The mean and the range over curves of points (x, value) in ascending order; None if no curve has a point.
+
+    Between two points a curve is interpolated linearly. A run that ended early counts with its last value until the end
+    of the longest. The band begins where every curve has a value.
+    """
+    drawn = [np.array(curve) for curve in curves if curve]
+    if not drawn:
+        return None
+    places = np.unique(np.concatenate([curve[:, 0] for curve in drawn]))
+    places = places[places >= max(curve[0, 0] for curve in drawn)]
+    if len(places) > MOST_POINTS:
+        places = places[np.linspace(0, len(places) - 1, MOST_POINTS).round().astype(int)]
+    values = np.stack([np.interp(places, curve[:, 0], curve[:, 1]) for curve in drawn])
+    low, mean, high = values.min(axis=0), values.mean(axis=0), values.max(axis=0)
+    return Band(places.tolist(), mean.tolist(), low.tolist(), high.tolist())

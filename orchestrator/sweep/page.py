@@ -1,0 +1,183 @@
+"""The page of a sweep: sweep.html, one file that opens offline, with curves, bars and the table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from orchestrator import text
+from orchestrator.errors import RunError
+from orchestrator.host.directory import write_whole
+from orchestrator.report.figures import Figure
+from orchestrator.report.template import rendered
+from orchestrator.results.targets import Judged
+from orchestrator.results.verdicts import MARKS, Verdict
+from orchestrator.scenario.files import first_comment
+from orchestrator.sweep.curves import band, read_curve
+from orchestrator.sweep.drawing import Look, bars, curves, looks, stacked
+from orchestrator.sweep.figures import Figures, Result
+from orchestrator.sweep.reading import Sweep
+from orchestrator.sweep.tables import COSTS, columns_of_learning, failures, legend, table
+
+PAGE = "sweep.html"
+_SCOPES: tuple[tuple[Judged, str], ...] = (
+    ("global", "on the global test set"),
+    ("clients", "of the clients on their own test sets"),
+    ("edges", "of the edges on their own test sets"),
+)
+
+
+class Key(NamedTuple):
+    """One of the key numbers at the top of the page."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+class RunRow(NamedTuple):
+    """One run of the sweep, in words; ``report`` is the path of its report, seen from the page."""
+
+    case: str
+    seed: int
+    name: str
+    report: str
+    verdict: str
+    accuracy: str
+    rounds: str
+    seconds: str
+
+
+def write_page(sweep: Sweep, results: Sequence[Result], directory: Path) -> Path:
+    """Write the page of a sweep into its directory, and return its path. RunError if there is no room."""
+    path = directory / PAGE
+    try:
+        write_whole(path, render(sweep, results))
+    except OSError as error:
+        raise RunError(
+            f"the page {path} cannot be written ({error.strerror}): make room, then `sweep --page`"
+        ) from None
+    return path
+
+
+def render(sweep: Sweep, results: Sequence[Result]) -> str:
+    """The page as one HTML text. The runs are read one after another, and only their curves are kept."""
+    cases = looks(list(sweep.cases))
+    complete = [each for each in results if not each.failed]
+    judged, whose = _judged(sweep, complete)
+    by_case = {look.case: [each for each in complete if each.combination.case == look.case] for look in cases}
+    figures, last = _curves(cases, by_case, judged)
+    return rendered(
+        "sweep/page.html",
+        name=sweep.name,
+        question=_question(sweep.file),
+        scenario=sweep.scenario.name,
+        verdict=_verdict(sweep, results),
+        marks=MARKS,
+        saying=_saying(sweep, results),
+        keys=_keys(sweep, complete),
+        whose=whose,
+        seeds=len({each.seed for each in sweep.combinations}),
+        cases=cases,
+        figures={**figures, **_bars(sweep, cases, by_case)},
+        legend=legend(sweep),
+        tables=[table(sweep, results, part) for part in (columns_of_learning(sweep.target), COSTS)],
+        runs=[_run_row(each, each.run, last.get(each.run)) for each in complete if each.run is not None],
+        failures=failures(results),
+    )
+
+
+def _judged(sweep: Sweep, complete: Sequence[Result]) -> tuple[Judged | list[str], str]:
+    """The accuracy that the curves show, and the same in words: the target's, or the first that any run reports."""
+    if sweep.target is not None and sweep.target.scope == "own":
+        return sweep.target.judged, f"of {sweep.target.whose} on their own test sets"
+    found = {name for each in complete for name in each.figures}
+    return next(((scope, whose) for scope, whose in _SCOPES if f"final.{scope}" in found), _SCOPES[0])
+
+
+def _curves(
+    cases: Sequence[Look], by_case: Mapping[str, Sequence[Result]], judged: Judged | list[str]
+) -> tuple[dict[str, Figure], dict[Path, float]]:
+    """The curves over rounds and over seconds, and the last accuracy of each run. Holds the curves of one case."""
+    by_round, by_seconds = [], []
+    last: dict[Path, float] = {}
+    for look in cases:
+        read = {each.run: read_curve(each.run, judged) for each in by_case[look.case] if each.run is not None}
+        by_round.append(band([curve.by_round for curve in read.values()]))
+        by_seconds.append(band([curve.by_seconds for curve in read.values()]))
+        last |= {run: curve.by_seconds[-1][1] for run, curve in read.items() if curve.by_seconds}
+    figures = {
+        "accuracy-rounds": curves(cases, by_round, "round"),
+        "accuracy-time": curves(cases, by_seconds, "seconds of training"),
+    }
+    return figures, last
+
+
+def _bars(sweep: Sweep, cases: Sequence[Look], by_case: Mapping[str, Sequence[Result]]) -> dict[str, Figure]:
+    """Rounds, seconds and bytes to the target; empty without a target, or if no run reached it."""
+    runs: dict[str, list[Figures]] = {case: [each.figures for each in own] for case, own in by_case.items()}
+    if not any("to_target.seconds" in figures for own in runs.values() for figures in own):
+        return {}
+    return {
+        "target-rounds": bars(cases, runs, "to_target.rounds", "rounds to the target", text.number),
+        "target-time": bars(cases, runs, "to_target.seconds", "seconds to the target", text.duration),
+        "target-bytes": stacked(cases, runs, "to_target.bytes.", "bytes to the target"),
+    }
+
+
+def _verdict(sweep: Sweep, results: Sequence[Result]) -> Verdict:
+    if any(each.failed or each.verdict == "fail" for each in results):
+        return "fail"
+    unsure = len(results) < len(sweep.combinations) or any(each.verdict != "pass" for each in results)
+    return "unknown" if unsure else "pass"
+
+
+def _saying(sweep: Sweep, results: Sequence[Result]) -> str:
+    tally = Counter("failed" if each.failed else each.verdict for each in results)
+    done = sum(not each.failed for each in results)
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in tally.items())
+    return f"{done} of {text.count(len(sweep.combinations), 'run')} complete. Verdicts: {verdicts or 'none'}."
+
+
+def _keys(sweep: Sweep, complete: Sequence[Result]) -> list[Key]:
+    walls = [each.figures["wall_seconds"] for each in complete if "wall_seconds" in each.figures]
+    seeds = sorted({each.seed for each in sweep.combinations})
+    drivers = sorted({each.scenario.driver for each in sweep.combinations})
+    target = sweep.target
+    aim = (
+        Key("target", "none")
+        if target is None
+        else Key("target", text.percent(target.accuracy), f"{target.scope} accuracy")
+    )
+    return [
+        Key("cases", str(len(sweep.cases))),
+        Key("seeds", str(len(seeds)), text.some(map(str, seeds))),
+        Key("runs", str(len(complete)), f"of {len(sweep.combinations)}"),
+        aim,
+        Key("driver", ", ".join(drivers)),
+        Key("wall time", text.duration(sum(walls) if walls else None), "of all runs"),
+    ]
+
+
+def _run_row(result: Result, run: Path, last: float | None) -> RunRow:
+    return RunRow(
+        result.combination.case,
+        result.combination.seed,
+        run.name,
+        f"{quote(run.name)}/report.html",
+        result.verdict or "failed",
+        text.percent(last),
+        text.number(int(result.figures["rounds"])),
+        text.duration(result.figures["seconds"]),
+    )
+
+
+def _question(file: Path) -> str:
+    """The first comment of the sweep's file. The file may have gone since the sweep began."""
+    try:
+        return first_comment(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return ""

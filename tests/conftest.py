@@ -11,13 +11,28 @@ import pytest
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.host.commands import extend_path
 from tests.e2e.engine import Place, with_image
+from tests.lab import conftest as lab
 
 # A shell that starts the tests in the background, or nohup, has them ignore signals that they are about.
 for ignored in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(ignored, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+COMPUTING = "tests/node/"
+"""The first of the folders whose tests compute, and neither measure nor make runs of many processes."""
+
 extend_path()  # the tests start the same commands as the program does
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let the guests of the kernel lab run beside tests that compute."""
+    if item.nodeid.startswith(COMPUTING):
+        lab.begin(item.session)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    lab.end(session)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,9 @@
 One guest measures links; beside it the other, which has a processor of its own too, makes whole runs. In a guest every
 report is written down as JSON; the host hands them on as if they were its own. Where the packages that a guest needs
 are missing, the tests are skipped with the reason, and fail in continuous integration.
+
+Guests take minutes. So the tests in them are the last of a session, and their guests start before that, beside tests
+that only compute: see `begin`.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ IMAGE = "image"  # the files of the image that containers in a guest are made fr
 
 Reports = dict[str, list[pytest.TestReport]]
 _REPORTS = pytest.StashKey[Reports]()
+_GUESTS = pytest.StashKey["Guests"]()
 _HERE = pytest.StashKey[bool]()
 
 
@@ -39,11 +43,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes minutes, unless it is asked for; a guest runs what it is told to."""
+    """Leave out what takes minutes, unless it is asked for; a guest runs what it is told to. The rest comes last."""
     if not wants_long(config) and RESULTS not in os.environ:
         long = [item for item in items if item.get_closest_marker("long")]
         items[:] = [item for item in items if item not in long]
         config.hook.pytest_deselected(items=long)
+    items.sort(key=is_inside)
+
+
+def is_inside(item: pytest.Item) -> bool:
+    """Whether a test belongs into a guest."""
+    return INSIDE in item.path.parents
 
 
 def wants_long(config: pytest.Config) -> bool:
@@ -65,7 +75,7 @@ class Writer:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
     """Hand on what the guest reported of a test, or let it run here."""
-    if INSIDE not in item.path.parents or netem_here(item.config):
+    if not is_inside(item) or netem_here(item.config):
         return None
     if why := uml.missing():
         if "CI" in os.environ:
@@ -93,30 +103,63 @@ def netem_here(config: pytest.Config) -> bool:
     return config.stash[_HERE]
 
 
-def guest_reports(session: pytest.Session) -> Reports:
-    """The reports of all selected tests by test, after booting the guests for them the first time."""
-    if _REPORTS not in session.stash:
-        items = [item for item in session.items if INSIDE in item.path.parents]
+class Guests:
+    """The guests of a session, from their start on."""
+
+    def __init__(self, session: pytest.Session) -> None:
+        self._config = session.config
+        self._stack = ExitStack()
+        self._running: list[tuple[list[pytest.Item], uml.Guest, Path]] = []
+        items = [item for item in session.items if is_inside(item)]
         runs = [item for item in items if item.get_closest_marker("e2e")]
         links = [item for item in items if item not in runs]
         seconds = SECONDS_LONG if wants_long(session.config) else SECONDS
-        with tempfile.TemporaryDirectory(prefix="edgebed-lab-") as name, ExitStack() as guests:
-            running = []
-            for part, chosen in (("links", links), ("runs", runs)):
-                if chosen:
-                    results = Path(name, part)
-                    results.mkdir()
-                    if any("engine" in getattr(item, "fixturenames", ()) for item in chosen):
-                        image.unpack(results / IMAGE)
-                    arguments = [item.nodeid for item in chosen]
-                    # What is measured comes before all else on the host, the other guest among it.
-                    guest = uml.booted(results, arguments, seconds, first=chosen is links)
-                    running.append((chosen, guests.enter_context(guest), results))
-            session.stash[_REPORTS] = {
+        name = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="edgebed-lab-"))
+        for part, chosen in (("links", links), ("runs", runs)):
+            if chosen:
+                results = Path(name, part)
+                results.mkdir()
+                if any("engine" in getattr(item, "fixturenames", ()) for item in chosen):
+                    image.unpack(results / IMAGE)
+                arguments = [item.nodeid for item in chosen]
+                # What is measured comes before all else on the host, the other guest among it.
+                guest = uml.booted(results, arguments, seconds, first=chosen is links)
+                self._running.append((chosen, self._stack.enter_context(guest), results))
+
+    def reports(self) -> Reports:
+        """The reports of their tests, once they have ended."""
+        with self._stack:
+            return {
                 nodeid: reports
-                for chosen, guest, results in running
-                for nodeid, reports in reports_of(session.config, chosen, guest.console(), results).items()
+                for chosen, guest, results in self._running
+                for nodeid, reports in reports_of(self._config, chosen, guest.console(), results).items()
             }
+
+    def end(self) -> None:
+        """End them, if nobody has asked for their reports."""
+        self._stack.close()
+
+
+def begin(session: pytest.Session) -> None:
+    """Start the guests that this session needs, unless they have started. Tests that measure, or that need both
+    processors, should be over by then."""
+    config = session.config
+    needed = any(is_inside(item) for item in session.items)
+    if needed and _GUESTS not in session.stash and not (netem_here(config) or uml.missing() or uml.unfit()):
+        session.stash[_GUESTS] = Guests(session)
+
+
+def end(session: pytest.Session) -> None:
+    """End the guests of a session that did not come to their tests."""
+    if _GUESTS in session.stash:
+        session.stash[_GUESTS].end()
+
+
+def guest_reports(session: pytest.Session) -> Reports:
+    """The reports of all selected tests by test, once the guests have ended."""
+    if _REPORTS not in session.stash:
+        begin(session)
+        session.stash[_REPORTS] = session.stash[_GUESTS].reports()
     return session.stash[_REPORTS]
 
 

@@ -1,0 +1,152 @@
+"""Nodes that run programs of the user's own: a small server, its clients, and what disturbs them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.host.directory import RunDirectory
+from tests.e2e.engine import Place
+from tests.e2e.harness import Result, traces_of, up
+
+pytestmark = pytest.mark.e2e
+
+PYTHON = Path(sys.executable).resolve()  # also in the image of the tests
+
+SERVER = """
+import http.server, json, os, sys
+
+class Counter(http.server.BaseHTTPRequestHandler):
+    asked = 0
+
+    def do_GET(self):
+        Counter.asked += 1
+        print("::edgebed", json.dumps({"round": Counter.asked, "accuracy": Counter.asked / 10}), flush=True)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(str(Counter.asked).encode())
+
+    def log_message(self, *_):
+        pass
+
+print("serving as", sys.argv[2], "with", os.environ["COLOUR"], flush=True)
+http.server.HTTPServer((sys.argv[1], 8000), Counter).serve_forever()
+"""
+
+CLIENT = """
+import json, sys, time, urllib.request
+from pathlib import Path
+
+files, name = Path(sys.argv[1]), sys.argv[2]
+lives = files / "lives"
+lives.write_text(str(int(lives.read_text()) + 1 if lives.exists() else 1))
+print("::edgebed", json.dumps({"event": "begun", "life": int(lives.read_text()), "name": name}), flush=True)
+while True:
+    try:
+        asked = int(urllib.request.urlopen("http://cloud:8000/", timeout=2).read())
+    except OSError as error:
+        print(error, flush=True)
+    else:
+        if asked >= 8 and name == "device-0":
+            break
+    time.sleep(0.4)
+"""
+
+SCENARIO = f"""
+topology: {{cloud: true, edges: 0, devices: 2}}
+links: {{device-cloud: {{latency: 5ms, rate: 10mbit}}}}
+programs:
+  cloud:
+    command: {PYTHON} server.py {{self}} {{name}}
+    image: IMAGE
+    environment: {{COLOUR: blue}}
+    ready: {{port: 8000}}
+  device:
+    command: {PYTHON} client.py {{files}} {{name}}
+    image: IMAGE
+    after: cloud
+    ready: {{delay: 100ms}}
+  device-0:
+    command: {PYTHON} client.py {{files}} {{name}}
+    image: IMAGE
+    after: cloud
+    ends_the_run: true
+faults:
+  - {{round: 2, node: device-1, action: crash, for: 500ms}}
+  - {{round: 3, node: device-1, action: pause, for: 500ms}}
+  - {{round: 4, between: [device-1, cloud], action: partition, for: 500ms}}
+"""
+
+
+def run(folder: Path, scenario: str, *arguments: str) -> Result:
+    (folder / "server.py").write_text(SERVER)
+    (folder / "client.py").write_text(CLIENT)
+    folder.chmod(0o755)  # a container's user must be able to read it
+    return up(folder, scenario, *arguments)
+
+
+def directory_of(result: Result) -> RunDirectory:
+    return RunDirectory(Path(result.summary["run"]))
+
+
+def check(result: Result) -> RunDirectory:
+    """What must hold of SCENARIO under any driver."""
+    assert result.code == 0, (result.summary, result.errors)
+    summary: dict[str, Any] = result.summary
+    assert {each["name"]: each["detail"] for each in summary["checks"] if each["verdict"] != "pass"} == {}
+    assert (summary["verdict"], summary["ended"], summary["error"]) == ("pass", "programs", None)
+    assert summary["rounds"] >= 8
+    assert summary["accuracy"]["global"] == pytest.approx(summary["rounds"] / 10)
+    assert [fault["action"] for fault in summary["faults"] if fault["at"] is not None] == [
+        "crash",
+        "pause",
+        "partition",
+    ]
+    assert summary["bytes"]["device-cloud"] > 0
+    directory = directory_of(result)
+    assert "serving as cloud with blue" in (directory.logs / "cloud.log").read_text()
+    assert traces_of(directory.run) == []
+    return directory
+
+
+def lives(directory: RunDirectory) -> list[tuple[str | None, int]]:
+    from orchestrator.results.history import History
+
+    with History.open(directory.path) as history:
+        return [(event.node, event.data["life"]) for event in history.events("begun")]
+
+
+def test_they_run_and_are_disturbed(tmp_path: Path) -> None:
+    directory = check(run(tmp_path, SCENARIO.replace("IMAGE", "unused")))
+    assert sorted(lives(directory)) == [("device-0", 1), ("device-1", 1), ("device-1", 2)]
+
+
+def test_they_run_in_containers(tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", place.address)
+    directory = check(run(tmp_path, SCENARIO.replace("IMAGE", place.image), "--driver", "docker"))
+    assert sorted(lives(directory)) == [("device-0", 1), ("device-1", 1), ("device-1", 2)]
+
+
+BROKEN = {
+    "nothing-of-this-name": "`nothing-of-this-name` on cloud: it cannot be started (No such file or directory:",
+    "sh -c 'echo no luck; exit 3'": "`sh` on cloud ended (exit code 3); its log ends with: no luck",
+    "sleep 60": "`sleep` on cloud: it did not listen on port 8000 within 1 s",
+}
+
+
+@pytest.mark.parametrize("command", BROKEN)
+def test_a_program_that_fails_is_told_at_once(tmp_path: Path, command: str) -> None:
+    scenario = f"""
+topology: {{cloud: true, edges: 0, devices: 1}}
+probe: {{before: false}}
+programs:
+  cloud: {{command: "{command}", ready: {{port: 8000, within: 1s}}, ends_the_run: true}}
+  device: {{command: sleep 60, after: cloud}}
+"""
+    result = up(tmp_path, scenario)
+    assert result.code == 1
+    assert BROKEN[command] in result.errors
+    assert traces_of(directory_of(result).run) == []

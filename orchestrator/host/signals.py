@@ -94,6 +94,12 @@ def interrupted() -> bool:
     return _asked
 
 
+def forget() -> None:
+    """Let runs begin again after a signal, in a program that goes on."""
+    global _asked
+    _asked = False
+
+
 @contextlib.contextmanager
 def interruptible() -> Iterator[Interruption]:
     """Handle the signals for a run while the body runs. KeyboardInterrupt if a signal came before.

@@ -92,7 +92,7 @@ class _Sweeper:
     def run(self, combination: Combination) -> Result:
         """Run a combination, or find its complete run."""
         try:
-            with placed(self._sweep.scenario, combination.overrides):
+            with placed(self._sweep.scenario, combination.overrides, self._sweep.text):
                 plan = prepared_plan(combination.scenario, self._sweep.scenario)
             if (known := self._complete.get(json.dumps(plan.recorded))) is not None:
                 return self._judged(combination, known, "run before")
@@ -111,6 +111,7 @@ class _Sweeper:
             lambda _: Glimpse(self._name(combination)),
             workers=self._workers,
             meta={"sweep": self._sweep.name, "case": combination.case},
+            text=self._sweep.text,
         )
         self.interrupted = outcome.exit_code == INTERRUPTED or interrupted()
         if outcome.summary["ended"] not in COMPLETE:

@@ -174,7 +174,7 @@ def _add(source: PluginSource, plugin: Plugin) -> None:
     for dataset in plugin.datasets:
         if dataset.read is None:
             raise PluginError(f"{source.name}: data set {dataset.name} has no read: give the function that reads it")
-        _enter(source, DATASETS, "data set", dataset)
+        _enter(source, DATASETS, "data set", replace(dataset, where=dataset.where or source.name))
     for partition in plugin.partitions:
         _check_parameters(source, f"partition {partition.name}", partition.params, PartitionParameters)
         if partition.divide is None:

@@ -70,13 +70,16 @@ def test_normalisation_is_of_the_training_part(cache: Path, tmp_path: Path) -> N
 def test_sequences_are_not_scaled_and_a_constant_channel_keeps_its_size(cache: Path, tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(5, 2, (40, 16, 2))
     x[:, :, 1] = 3
-    path = npz(tmp_path / "a.npz", x_train=x, x_test=x[:8], subject_train=np.arange(40) // 10)
+    people = {"subject_train": np.arange(40) // 10, "subject_test": np.arange(8) // 2}
+    path = npz(tmp_path / "a.npz", x_train=x, x_test=x[:8], **people)
     prepared = prepare(f"npz:{path}", cache)
     assert prepared.shape == (2, 16)
     assert prepared.mean == pytest.approx([x[:, :, 0].mean(), 3], rel=1e-6)
     assert prepared.std == pytest.approx([x[:, :, 0].std(), 1], rel=1e-6)
     assert prepared.subjects is not None
     assert prepared.subjects.tolist() == [0] * 10 + [1] * 10 + [2] * 10 + [3] * 10
+    assert prepared.test_subjects is not None
+    assert prepared.test_subjects.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_runs_that_prepare_at_once_agree(cache: Path, tmp_path: Path) -> None:
@@ -143,6 +146,7 @@ def test_unknown_names(cache: Path, tmp_path: Path) -> None:
         ({"x_test": np.zeros((8, 5, 5, 3), np.uint8)}, "they must be alike"),
         ({"x_train": np.zeros((40, 6, 5, 3))}, r"x_train is float64 \(40, 6, 5, 3\); take uint8"),
         ({"subject_train": np.arange(3)}, "3 subjects for 40 training samples"),
+        ({"subject_test": np.arange(3)}, "3 subjects for 8 test samples"),
         ({"x_train": np.array([{}] * 40)}, "not an npz file of plain arrays: Object arrays cannot be loaded"),
     ],
 )

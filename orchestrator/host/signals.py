@@ -94,10 +94,23 @@ def interrupted() -> bool:
     return _asked
 
 
-def forget() -> None:
-    """Let runs begin again after a signal, in a program that goes on."""
+@contextlib.contextmanager
+def answered() -> Iterator[None]:
+    """For a program that goes on after the body: KeyboardInterrupt at its end if a signal came. The next body is not
+    affected by this signal.
+
+    Without effect outside the main thread, where signals end nothing.
+    """
     global _asked
-    _asked = False
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    try:
+        yield
+        if _asked:
+            raise KeyboardInterrupt
+    finally:
+        _asked = False
 
 
 @contextlib.contextmanager

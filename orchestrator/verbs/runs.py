@@ -17,7 +17,7 @@ from orchestrator.errors import Problem, RunError, ScenarioError
 from orchestrator.host.commands import extend_path
 from orchestrator.host.directory import find_run
 from orchestrator.host.places import check_folder
-from orchestrator.host.signals import INTERRUPTED, forget, in_thread, interrupted
+from orchestrator.host.signals import INTERRUPTED, answered, in_thread
 from orchestrator.results.history import History
 from orchestrator.results.rows import Event
 from orchestrator.results.summary import summary
@@ -174,7 +174,7 @@ def _up(
     outcome, directory = launch(
         plan, read, file, overrides, runs, lambda _: Glimpse(plan.name), workers=workers, text=text, listener=listener
     )
-    if outcome.exit_code == INTERRUPTED or interrupted():
+    if outcome.exit_code == INTERRUPTED:
         raise KeyboardInterrupt
     if listener is not None and listener.error is not None:
         raise listener.error
@@ -190,13 +190,11 @@ def load(run: str | os.PathLike[str] | None = None, *, runs: str | os.PathLike[s
 
 
 def carried_out(work: Callable[[], T]) -> T:
-    """The result of ``work``, which carries out runs for a program that goes on. In a running event loop the work has a
-    thread of its own."""
+    """The result of ``work``, which carries out runs for a program that goes on. KeyboardInterrupt if a signal came. In
+    a running event loop the work has a thread of its own."""
     extend_path()
-    try:
+    with answered():
         return in_thread(work) if _in_event_loop() else work()
-    finally:
-        forget()
 
 
 def check_workers(workers: int | None, scenario: Scenario) -> None:

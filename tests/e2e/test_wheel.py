@@ -30,15 +30,14 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / package, source / package, ignore=without, symlinks=True)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copyfile(ROOT / name, source / name)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    build = [*pip, "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", wheels, source]
-    subprocess.run(build, check=True, cwd=folder)
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    alone = ("--quiet", "--no-deps", "--no-index")
+    subprocess.run([*pip, "wheel", *alone, "--no-build-isolation", "--wheel-dir", wheels, source], check=True)
     shutil.rmtree(source)
     venv.create(home, with_pip=False)
     python = home / "bin" / "python"
     (wheel,) = wheels.iterdir()
-    install = [*pip, "--python", python, "install", "--quiet", "--no-deps", "--no-index", "--no-compile", wheel]
-    subprocess.run(install, check=True, cwd=folder)
+    subprocess.run([*pip, "--python", python, "install", *alone, "--no-compile", wheel], check=True)
     libraries = "\n".join({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
     (site,) = home.glob("lib/python*/site-packages")
     (site / "libraries.pth").write_text(libraries)  # after the wheel's packages; its own .pth files are not read

@@ -318,13 +318,16 @@ def top_up(parts: Parts, labels: NDArray[np.int64], min_samples: int) -> tuple[P
     return parts, moves
 
 
+MOST_OWN = 1000  # samples in a client's own test set
+
+
 def own_test(
     test_labels: NDArray[np.int64],
     train_counts: Sequence[int] | NDArray[np.int64],
     seed: int,
     *,
     balanced: bool = False,
-    limit: int | None = 1000,
+    limit: int | None = MOST_OWN,
 ) -> Indices:
     """Test samples for a client (or an edge: the sum over its devices) that holds `train_counts[c]` samples of class c.
 
@@ -355,11 +358,13 @@ def own_test(
 def own_test_of(
     people: Indices, test_subjects: Indices, test_labels: NDArray[np.int64], seed: int, *, balanced: bool = False
 ) -> Indices:
-    """The test samples of these people: all of them, or `own_test`'s limit of them with every label in its proportion.
-    With `balanced` they are drawn equally from the people's labels."""
+    """The test samples of these people: all of them, or `MOST_OWN` of them with every label in its proportion. With
+    `balanced` they are drawn equally from the people's labels."""
     theirs = np.flatnonzero(np.isin(test_subjects, people))
     labels = test_labels[theirs]
-    return theirs[own_test(labels, np.bincount(labels), seed, balanced=balanced)] if len(theirs) else theirs
+    if balanced:
+        return theirs[own_test(labels, np.bincount(labels), seed, balanced=True)] if len(theirs) else theirs
+    return theirs[take_in_proportion(labels, MOST_OWN, np.random.default_rng(seed))]
 
 
 def set_apart(indices: Indices, share: float, seed: int) -> tuple[Indices, Indices]:

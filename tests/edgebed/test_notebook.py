@@ -99,20 +99,28 @@ scenario = {
     "model": "mlp",
     "topology": {"devices": 2},
 }
-edgebed.up(scenario, {"algorithm.rounds": 1_000_000}, runs="endless")
+endless = {"algorithm.rounds": 1_000_000}
 """
 
 
-def test_an_interruption_of_the_kernel_ends_the_run_in_order(kernel: Kernel) -> None:
-    request = kernel.client.execute(ENDLESS)
-    run = begun(kernel.folder / "endless")
+@pytest.mark.parametrize(
+    ("call", "runs"),
+    [
+        ('edgebed.up(scenario, endless, runs="up")', "up"),
+        ('edgebed.sweep({"scenario": scenario, "seeds": [1, 2]}, endless, runs="swept")', "swept/sweep"),
+    ],
+)
+def test_an_interruption_of_the_kernel_ends_the_run_in_order(kernel: Kernel, call: str, runs: str) -> None:
+    request = kernel.client.execute(ENDLESS + call)
+    run = begun(kernel.folder / runs)
     kernel.manager.interrupt_kernel()
     answer, _ = kernel.result(request)
     assert (answer["status"], answer["ename"]) == ("error", "KeyboardInterrupt")
     assert run.summary["ended"] == "interrupted"
     assert (run.path / "report.html").exists()
     assert run_processes(run.path.name) == []
-    answer, outputs = kernel.run('edgebed.up(scenario, runs="endless").summary["ended"]')
+    assert [path.parent for path in (kernel.folder / runs).glob("*/run.db")] == [run.path]
+    answer, outputs = kernel.run('edgebed.up(scenario, runs="next").summary["ended"]')
     assert (answer["status"], outputs[-1]["data"]["text/plain"]) == ("ok", "'rounds'")
 
 

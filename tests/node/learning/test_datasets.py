@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from node.catalogue.datasets import DATASETS, Dataset
 from node.learning import formats
 from node.learning.datasets import Prepared, open_prepared, prepare
 from node.learning.errors import DataError, DataNotFound
@@ -161,3 +162,25 @@ def test_open_refuses_other_folders(tmp_path: Path) -> None:
     (tmp_path / "meta.json").write_text(json.dumps({"name": "x"}))
     with pytest.raises(DataError, match="not a prepared data set"):
         open_prepared(tmp_path)
+
+
+def test_the_floats_of_map_style_data_sets_are_not_normalised(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = np.random.default_rng(0).normal(3, 2, (20, 5)).astype(np.float32), np.arange(20) % 2
+    samples = list(zip(x, y, strict=True))
+    arrays = {"x_train": x, "y_train": y, "x_test": x, "y_test": y}
+    monkeypatch.setitem(DATASETS, "mine", Dataset("mine", where="mine.py", read=lambda: (samples, samples)))
+    given = prepare("mine", cache)
+    assert (given.shape, given.classes, given.mean, given.std) == ((5,), 2, (0.0,) * 5, (1.0,) * 5)
+    np.testing.assert_array_equal(given.array("x_train"), x)
+    assert prepare("mine", cache) == given
+    monkeypatch.setitem(DATASETS, "mine", Dataset("mine", where="mine.py", read=lambda: arrays))
+    other = prepare("mine", cache)
+    assert other.mean == pytest.approx(x.mean(axis=0), rel=1e-5)
+    assert other.sha256 != given.sha256
+
+
+def test_a_mistake_in_a_plug_ins_data_names_the_plug_in(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = [(np.zeros(3), 0), (np.zeros(4), 1)]
+    monkeypatch.setitem(DATASETS, "mine", Dataset("mine", where="mine.py", read=lambda: (samples, samples)))
+    with pytest.raises(DataError, match=r"^data set mine \(mine.py\): train\[1\] is float32 \(4,\), the first is"):
+        prepare("mine", cache)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from node.parameters import Parameters, flag, number, whole, word
     from node.plugins import Plugin
     from node.role import Role
+    from orchestrator.results.rows import Event
+    from orchestrator.sweep.python import SweepRuns, sweep
     from orchestrator.verbs.runs import Run, compare, load, up
 
     __version__: str
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Algorithm",
     "Dataset",
+    "Event",
     "LocalTraining",
     "Message",
     "ModelEntry",
@@ -36,6 +39,7 @@ __all__ = [
     "Role",
     "Run",
     "State",
+    "SweepRuns",
     "__version__",
     "average",
     "compare",
@@ -44,6 +48,7 @@ __all__ = [
     "load",
     "number",
     "participants",
+    "sweep",
     "train",
     "up",
     "weighted_mean",
@@ -55,6 +60,7 @@ __all__ = [
 _MODULES = {
     "Algorithm": "node.algorithms.registry",
     "Dataset": "node.catalogue.datasets",
+    "Event": "orchestrator.results.rows",
     "LocalTraining": "node.learning.local_training",
     "Message": "node.messaging.wire",
     "ModelEntry": "node.catalogue.models",
@@ -65,6 +71,7 @@ _MODULES = {
     "Role": "node.role",
     "Run": "orchestrator.verbs.runs",
     "State": "node.learning.aggregation",
+    "SweepRuns": "orchestrator.sweep.python",
     "average": "node.algorithms.common",
     "compare": "orchestrator.verbs.runs",
     "evaluate": "node.algorithms.common",
@@ -72,6 +79,7 @@ _MODULES = {
     "load": "orchestrator.verbs.runs",
     "number": "node.parameters",
     "participants": "node.algorithms.common",
+    "sweep": "orchestrator.sweep.python",
     "train": "node.algorithms.common",
     "up": "orchestrator.verbs.runs",
     "weighted_mean": "node.learning.aggregation",

@@ -82,6 +82,12 @@ def digest(contents: Mapping[str, bytes]) -> str:
     return found.hexdigest()
 
 
+def advertised() -> dict[str, str]:
+    """The installed packages that advertise plug-ins, by the name of the plug-in."""
+    points = sorted(importlib.metadata.entry_points(group=GROUP), key=lambda each: each.name)
+    return {each.name: each.dist.name if each.dist is not None else each.value for each in points}
+
+
 def _advertised(name: str) -> str | None:
     """The module of an installed package's entry point in the group ``edgebed``. PluginError if two have the name."""
     found = sorted({each.value for each in importlib.metadata.entry_points(group=GROUP, name=name)})
@@ -118,6 +124,13 @@ def active() -> tuple[PluginSource, ...]:
 def profiles() -> dict[str, Mapping[str, Any]]:
     """The link profiles of the plug-ins that are known now, as they were written. Nodes do not use them."""
     return dict(_profiles)
+
+
+def added() -> list[str]:
+    """What the plug-ins that are known now have added: "algorithm fedavgm", "model tanh"."""
+    kinds = ((ALGORITHMS, "algorithm"), (MODELS, "model"), (DATASETS, "data set"), (PARTITIONS, "partition"))
+    named = {id(registry): what for registry, what in (*kinds, (_profiles, "link profile"))}
+    return [f"{named[id(registry)]} {name}" for registry, name in _added]
 
 
 def is_of_plugin(module: str) -> bool:
@@ -174,7 +187,7 @@ def _add(source: PluginSource, plugin: Plugin) -> None:
     for dataset in plugin.datasets:
         if dataset.read is None:
             raise PluginError(f"{source.name}: data set {dataset.name} has no read: give the function that reads it")
-        _enter(source, DATASETS, "data set", dataset)
+        _enter(source, DATASETS, "data set", replace(dataset, where=dataset.where or source.name))
     for partition in plugin.partitions:
         _check_parameters(source, f"partition {partition.name}", partition.params, PartitionParameters)
         if partition.divide is None:
@@ -240,7 +253,7 @@ def _module(source: PluginSource) -> ModuleType:
     except SyntaxError as error:
         file = source.name if error.filename == source.root else error.filename
         raise PluginError(f"{file}:{error.lineno}: {error.msg}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginError(f"{line_of(error) or source.name}: {type(error).__name__}: {error}") from error
 
 
@@ -257,7 +270,7 @@ def _forget_changed(source: PluginSource) -> None:
     _imported[top] = source.sha256
 
 
-def line_of(error: Exception) -> str:
+def line_of(error: BaseException) -> str:
     """The last line of an active plug-in in an error's traceback, with the file as the scenario names it; "" if there
     is none."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):

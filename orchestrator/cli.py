@@ -110,6 +110,17 @@ def init(folder: Path) -> None:
     click.echo(f"next: cd {folder} && edgebed up scenario.yaml", err=True)
 
 
+@cli.command("image")
+@click.argument("folder", type=click.Path(path_type=Path))
+def write_build_folder(folder: Path) -> None:
+    """Write into FOLDER what `docker build` makes the image of nodes from."""
+    from orchestrator.drivers.docker.node_image import BUILD, image_name
+    from orchestrator.verbs.image import make_build_folder
+
+    make_build_folder(folder)
+    click.echo(f"next: cd {folder} && {BUILD.format(name=image_name())}", err=True)
+
+
 @cli.command()
 @scenario_options
 @runs_option

@@ -13,8 +13,9 @@ Shape = tuple[int, ...]  # of one sample, channels first: (1, 28, 28) image, (3,
 class Dataset:
     """A data set with a name. `where`: its source, for messages. `subjects`: samples name a person.
 
-    A plug-in's data set has `read`, a function that returns the arrays of an `npz:` file by their names. It is called
-    for each run. Its shape and classes are those of the arrays, and need not be given.
+    A plug-in's data set has `read`, a function that returns the arrays of an `npz:` file by their names, or a pair of
+    map-style data sets, such as those of torch: the training part and the test part. It is called for each run. Its
+    shape and classes are those of the samples, and need not be given.
     """
 
     name: str
@@ -23,7 +24,7 @@ class Dataset:
     summary: str = ""
     where: str = ""
     subjects: bool = False
-    read: Callable[[], Mapping[str, Any]] | None = None
+    read: Callable[[], Mapping[str, Any] | tuple[Any, Any]] | None = None
 
 
 DATASETS: dict[str, Dataset] = {
@@ -67,7 +68,7 @@ DATASETS: dict[str, Dataset] = {
 }
 
 DATASET_PATHS: dict[str, str] = {
-    "npz:": "npz:PATH, arrays x_train, y_train, x_test, y_test and, if known, subject_train",
+    "npz:": "npz:PATH, arrays x_train, y_train, x_test, y_test and, if known, subject_train and subject_test",
     "images:": "images:PATH, a folder or zip with train/<class>/ and test/<class>/ pictures of one size",
 }
 

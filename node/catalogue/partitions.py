@@ -66,6 +66,9 @@ class BySubject(PartitionParameters):
 class PartitionScheme:
     """A way to divide the training data; `short` is the parameter that a bare value sets (`{dirichlet: 0.1}`).
 
+    `subjects`: clients hold whole people. If the data set also names the people of its test samples, a client's own
+    test set has the test samples of its people.
+
     A plug-in's partition has ``divide(labels, groups, params, random)``. It returns the sample indices of each client.
     `labels` (N,) are those of all training samples. `groups` are the numbers of clients below each edge. `random` is a
     generator seeded by the scenario. Its parameter class serves no other partition.
@@ -76,6 +79,7 @@ class PartitionScheme:
     summary: str = ""
     short: str | None = None
     divide: Callable[[Any, Sequence[int], Any, Any], Sequence[Any]] | None = None
+    subjects: bool = False
 
 
 PARTITIONS: dict[str, PartitionScheme] = {
@@ -85,6 +89,6 @@ PARTITIONS: dict[str, PartitionScheme] = {
         PartitionScheme("dirichlet", Dirichlet, "labels skewed by a Dirichlet draw", "alpha"),
         PartitionScheme("shards", LabelShards, "a few single-label shards per client", "shards_per_client"),
         PartitionScheme("labels-per-edge", LabelsPerEdge, "PHE-FL's D1 to D4", "pattern"),
-        PartitionScheme("by-subject", BySubject, "whole people per client"),
+        PartitionScheme("by-subject", BySubject, "whole people per client", subjects=True),
     )
 }

@@ -1,6 +1,7 @@
 """Data sets by name: found or fetched once, decoded once, and kept as plain arrays that every node of a run maps.
 
-`prepare` makes a folder with x_train.npy, y_train.npy, x_test.npy, y_test.npy, meta.json and, if known, subjects.npy.
+`prepare` makes a folder with x_train.npy, y_train.npy, x_test.npy, y_test.npy, meta.json and, if known, subjects.npy
+and test_subjects.npy.
 Nodes map the arrays instead of loading them, so a hundred nodes share one copy in the page cache.
 """
 
@@ -26,16 +27,17 @@ from node.catalogue.datasets import DATASET_PATHS, DATASETS, Shape, is_dataset
 from node.learning import formats
 from node.learning.errors import DataError, DataNotFound
 from node.learning.formats import Arrays
+from node.learning.samples import arrays_from
 
-FORMAT = 2  # version of the prepared folder; part of its name, so that a new version does not use old folders
+FORMAT = 3  # version of the prepared folder; part of its name, so that a new version does not use old folders
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Prepared:
     """A data set ready for use. The model's input is (x / 255 − `mean`) / `std` per channel for pictures, without the
-    division by 255 for others. `mean` and `std` are those of the training part. `sha256` is the hash of the arrays, by
-    which a record identifies the data."""
+    division by 255 for others. `mean` and `std` are those of the training part, or 0 and 1 if the data set has been
+    normalised. `sha256` is the hash of the arrays, by which a record identifies the data."""
 
     directory: Path
     name: str
@@ -48,7 +50,7 @@ class Prepared:
     sha256: str
 
     def array(self, name: str) -> NDArray[Any]:
-        """One of x_train, y_train, x_test, y_test, subjects, mapped read-only."""
+        """One of x_train, y_train, x_test, y_test, subjects, test_subjects, mapped read-only."""
         return _mapped(self.directory / f"{name}.npy")
 
     @property
@@ -62,7 +64,15 @@ class Prepared:
     @property
     def subjects(self) -> NDArray[np.int64] | None:
         """The person of each training sample, if known."""
-        return np.array(self.array("subjects")) if (self.directory / "subjects.npy").exists() else None
+        return self._people("subjects")
+
+    @property
+    def test_subjects(self) -> NDArray[np.int64] | None:
+        """The person of each test sample, if known."""
+        return self._people("test_subjects")
+
+    def _people(self, name: str) -> NDArray[np.int64] | None:
+        return np.array(self.array(name)) if (self.directory / f"{name}.npy").exists() else None
 
 
 @functools.lru_cache(maxsize=32)
@@ -102,17 +112,18 @@ def open_prepared(directory: Path) -> Prepared:
 def _made(name: str, stem: Path) -> Prepared:
     """A plug-in's data set. What its function reads may change, so it is called each time, and equal arrays share a
     folder."""
-    read = DATASETS[name].read
-    assert read is not None
+    entry = DATASETS[name]
+    assert entry.read is not None
+    source = f"data set {name} ({entry.where})"
     try:
-        arrays = formats.arrays_of({key: np.asarray(each) for key, each in read().items()}, f"data set {name}")
+        arrays = arrays_from(entry.read(), source)
     except DataError:
         raise
     except Exception as error:
-        raise DataError(f"data set {name} cannot be read: {type(error).__name__}: {error}") from error
+        raise DataError(f"{source} cannot be read: {type(error).__name__}: {error}") from error
     directory = stem.with_name(f"{stem.name}-{_digest(arrays)[:12]}")
     if not directory.exists():
-        _store(name, arrays, f"data set {name}", directory)
+        _store(name, arrays, source, directory)
     return open_prepared(directory)
 
 
@@ -121,12 +132,15 @@ def _digest(arrays: Arrays) -> str:
     digest = hashlib.sha256()
     for values in _named(arrays).values():
         digest.update(np.ascontiguousarray(values).data)
+    if arrays.normalised:
+        digest.update(b"normalised")
     return digest.hexdigest()
 
 
 def _named(arrays: Arrays) -> dict[str, NDArray[Any]]:
     named = {"x_train": arrays.x_train, "y_train": arrays.y_train, "x_test": arrays.x_test, "y_test": arrays.y_test}
-    return named if arrays.subjects is None else named | {"subjects": arrays.subjects}
+    people = {"subjects": arrays.subjects, "test_subjects": arrays.test_subjects}
+    return named | {name: values for name, values in people.items() if values is not None}
 
 
 Reader = Callable[[], Arrays]
@@ -239,7 +253,8 @@ def _fingerprint(name: str, source: Path | None) -> str:
 def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
     """Write the prepared folder next to its final place and rename it. If another run was first, keep its folder."""
     shape, classes = _check(name, arrays, source)
-    mean, std = _normalisation(arrays.x_train)
+    channels = arrays.x_train.shape[1]
+    mean, std = ([0.0] * channels, [1.0] * channels) if arrays.normalised else _normalisation(arrays.x_train)
     directory.parent.mkdir(parents=True, exist_ok=True)
     making = Path(tempfile.mkdtemp(dir=directory.parent, prefix=".making-"))
     try:
@@ -285,8 +300,10 @@ def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
             f"{source}: train samples are {arrays.x_train.dtype} {arrays.x_train.shape[1:]}, test samples "
             f"{arrays.x_test.dtype} {arrays.x_test.shape[1:]}; they must be alike"
         )
-    if arrays.subjects is not None and len(arrays.subjects) != len(arrays.y_train):
-        raise DataError(f"{source}: {len(arrays.subjects)} subjects for {len(arrays.y_train)} training samples")
+    people = (("training", arrays.subjects, arrays.y_train), ("test", arrays.test_subjects, arrays.y_test))
+    for part, subjects, y in people:
+        if subjects is not None and len(subjects) != len(y):
+            raise DataError(f"{source}: {len(subjects)} subjects for {len(y)} {part} samples")
     shape = tuple(arrays.x_train.shape[1:])
     classes = int(max(arrays.y_train.max(), arrays.y_test.max())) + 1
     if (

@@ -27,7 +27,8 @@ PICTURES = {".jpg", ".jpeg", ".png", ".bmp"}
 
 @dataclass(frozen=True)
 class Arrays:
-    """A data set in memory: x (N, *shape), y (N,) int64, and the person of each training sample if known."""
+    """A data set in memory: x (N, *shape), y (N,) int64, and the person of each training and each test sample if known.
+    ``normalised``: the model gets the samples as they are."""
 
     x_train: NDArray[Any]
     y_train: NDArray[np.int64]
@@ -35,6 +36,8 @@ class Arrays:
     y_test: NDArray[np.int64]
     subjects: NDArray[np.int64] | None = None
     label_names: tuple[str, ...] = ()
+    test_subjects: NDArray[np.int64] | None = None
+    normalised: bool = False
 
 
 def read_digits() -> Arrays:
@@ -201,7 +204,7 @@ def read_har_folder(path: Path) -> Arrays:
 
 
 def read_npz(path: Path) -> Arrays:
-    """An npz file of x_train, y_train, x_test, y_test and, if known, subject_train.
+    """An npz file of x_train, y_train, x_test, y_test and, if known, subject_train and subject_test.
 
     x is (N, H, W) or (N, H, W, C) uint8 for pictures, (N, T, C) floats for sequences, (N, F) floats for features.
     """
@@ -217,13 +220,25 @@ def arrays_of(entries: Mapping[str, Any], path: str) -> Arrays:
     missing = [name for name in ("x_train", "y_train", "x_test", "y_test") if name not in entries]
     if missing:
         raise DataError(f"{path}: no array {missing[0]!r}; it needs x_train, y_train, x_test and y_test")
-    labels = {name: entries[name] for name in ("y_train", "y_test", "subject_train") if name in entries}
-    for name, values in labels.items():
+    names = ("y_train", "y_test", "subject_train", "subject_test")
+    labels = whole_numbers({name: entries[name] for name in names if name in entries}, path)
+    x_train, x_test = (_channels_first(path, name, entries[name]) for name in ("x_train", "x_test"))
+    return Arrays(
+        x_train,
+        labels["y_train"],
+        x_test,
+        labels["y_test"],
+        labels.get("subject_train"),
+        test_subjects=labels.get("subject_test"),
+    )
+
+
+def whole_numbers(entries: Mapping[str, NDArray[Any]], path: str) -> dict[str, NDArray[np.int64]]:
+    """The arrays as int64. Raises DataError if one is not one axis of whole numbers."""
+    for name, values in entries.items():
         if values.ndim != 1 or values.dtype.kind not in "iu":
             raise DataError(f"{path}: {name} must be one axis of whole numbers, not {values.dtype} {values.shape}")
-    x_train, x_test = (_channels_first(path, name, entries[name]) for name in ("x_train", "x_test"))
-    subjects = labels["subject_train"].astype(np.int64) if "subject_train" in labels else None
-    return Arrays(x_train, labels["y_train"].astype(np.int64), x_test, labels["y_test"].astype(np.int64), subjects)
+    return {name: values.astype(np.int64) for name, values in entries.items()}
 
 
 def _channels_first(path: str, name: str, x: NDArray[Any]) -> NDArray[Any]:

@@ -85,12 +85,12 @@ def divide(
             f"{len(labels)} samples do not give {clients} clients min_samples {scheme.min_samples} each: "
             "lower min_samples or take fewer clients"
         )
-    if isinstance(scheme, BySubject) and subjects is None:
-        raise PartitionError("partition by-subject needs a data set that names people (har, npz with subject_train)")
+    entry = next(each for each in PARTITIONS.values() if each.params is type(scheme))
+    if entry.subjects and subjects is None:
+        raise PartitionError(f"partition {entry.name} needs a data set that names people (har, npz with subject_train)")
     random = np.random.default_rng(seed)
-    own = next((each for each in PARTITIONS.values() if each.params is type(scheme) and each.divide), None)
-    if own is not None:
-        parts = _by_plugin(own, scheme, labels, groups, random)
+    if entry.divide is not None:
+        parts = _by_plugin(entry, scheme, labels, groups, random)
     else:
         parts = _SCHEMES[type(scheme)](scheme, _Task(labels, tuple(groups), clients, subjects), random)
     parts, moves = top_up(parts, labels, scheme.min_samples)
@@ -318,13 +318,16 @@ def top_up(parts: Parts, labels: NDArray[np.int64], min_samples: int) -> tuple[P
     return parts, moves
 
 
+MOST_OWN = 1000  # samples in a client's own test set
+
+
 def own_test(
     test_labels: NDArray[np.int64],
     train_counts: Sequence[int] | NDArray[np.int64],
     seed: int,
     *,
     balanced: bool = False,
-    limit: int | None = 1000,
+    limit: int | None = MOST_OWN,
 ) -> Indices:
     """Test samples for a client (or an edge: the sum over its devices) that holds `train_counts[c]` samples of class c.
 
@@ -350,6 +353,18 @@ def own_test(
         for label, count in enumerate(apportion(shares, int(size)))
     ]
     return np.sort(np.concatenate(chosen)).astype(np.int64)
+
+
+def own_test_of(
+    people: Indices, test_subjects: Indices, test_labels: NDArray[np.int64], seed: int, *, balanced: bool = False
+) -> Indices:
+    """The test samples of these people: all of them, or `MOST_OWN` of them with every label in its proportion. With
+    `balanced` they are drawn equally from the people's labels."""
+    theirs = np.flatnonzero(np.isin(test_subjects, people))
+    labels = test_labels[theirs]
+    if balanced:
+        return theirs[own_test(labels, np.bincount(labels), seed, balanced=True)] if len(theirs) else theirs
+    return theirs[take_in_proportion(labels, MOST_OWN, np.random.default_rng(seed))]
 
 
 def set_apart(indices: Indices, share: float, seed: int) -> tuple[Indices, Indices]:

@@ -95,6 +95,25 @@ def interrupted() -> bool:
 
 
 @contextlib.contextmanager
+def answered() -> Iterator[None]:
+    """For a program that goes on after the body: KeyboardInterrupt at its end if a signal came. The next body is not
+    affected by this signal.
+
+    Without effect outside the main thread, where signals end nothing.
+    """
+    global _asked
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    try:
+        yield
+        if _asked:
+            raise KeyboardInterrupt
+    finally:
+        _asked = False
+
+
+@contextlib.contextmanager
 def interruptible() -> Iterator[Interruption]:
     """Handle the signals for a run while the body runs. KeyboardInterrupt if a signal came before.
 

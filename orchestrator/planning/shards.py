@@ -6,7 +6,7 @@ A pure function of the labels: no images are read. `Shards.write` writes the arr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +19,7 @@ from node.catalogue.datasets import Shape
 from node.catalogue.partitions import PARTITIONS
 from node.learning.datasets import Prepared
 from node.learning.errors import PartitionError
-from node.learning.partition import divide, own_test, set_apart
+from node.learning.partition import divide, own_test, own_test_of, set_apart
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
 from orchestrator.scenario.schema import Scenario
@@ -42,6 +42,7 @@ class PreparedLabels:
     train: Indices
     test: Indices
     subjects: Indices | None = None
+    test_subjects: Indices | None = None
 
     @classmethod
     def read(cls, prepared: Prepared) -> Self:
@@ -55,6 +56,7 @@ class PreparedLabels:
             prepared.train_labels,
             prepared.test_labels,
             prepared.subjects,
+            prepared.test_subjects,
         )
 
 
@@ -114,11 +116,15 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
     except (PartitionError, ValueError) as error:
         raise PlanError(("data", "partition"), str(error)) from error
     counts = _counts(holders, partition.label_counts(data.train, data.classes))
+    people = _people(holders, partition.parts, data) if scheme.subjects else {}
     balanced = scenario.data.test == "balanced"
-    tests = {
-        node: own_test(data.test, held, derive_seed(scenario.seed, "own-test", node), balanced=balanced)
-        for node, held in counts.items()
-    }
+    tests = {}
+    for node, held in counts.items():
+        seed = derive_seed(scenario.seed, "own-test", node)
+        if people and data.test_subjects is not None:
+            tests[node] = own_test_of(people[node], data.test_subjects, data.test, seed, balanced=balanced)
+        else:
+            tests[node] = own_test(data.test, held, seed, balanced=balanced)
     personal: dict[str, Indices] = {}
     algorithm = scenario.scheme
     for edge in (member.name for member in members if member.tier == "edge"):
@@ -147,6 +153,18 @@ def _groups(holders: list[Member]) -> list[int]:
     if holders[0].tier == "edge":
         return [1] * len(holders)
     return list(Counter(member.parent for member in holders).values())
+
+
+def _people(holders: list[Member], parts: Sequence[Indices], data: PreparedLabels) -> dict[str, Indices]:
+    """The people of whom each node holds training samples; an edge has those of its devices. Empty if the test samples
+    are of nobody of them, as where a data set is split by people."""
+    if data.subjects is None or data.test_subjects is None or not np.isin(data.test_subjects, data.subjects).any():
+        return {}
+    found = {member.name: np.unique(data.subjects[part]) for member, part in zip(holders, parts, strict=True)}
+    for member in holders:
+        if member.tier == "device" and member.parent not in (None, "cloud"):
+            found[member.parent] = np.union1d(found.get(member.parent, np.empty(0, np.int64)), found[member.name])
+    return found
 
 
 def _counts(holders: list[Member], held: NDArray[np.int64]) -> dict[str, tuple[int, ...]]:

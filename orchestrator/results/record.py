@@ -15,7 +15,7 @@ import platform
 import sqlite3
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -94,10 +94,13 @@ class Record:
 
     States, faults and the outcome are durable at once, everything else with the next ``flush``. The first write that
     fails raises RecordError. Later writes are dropped silently, so that the run can be shut down in order.
+
+    ``heard`` is called with the table and the values of each row after it was written. It must not raise.
     """
 
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
         self.directory = directory
+        self.heard: Callable[[str, tuple[Any, ...]], None] | None = None
         self._connection = connection
         self._broken = False
 
@@ -253,6 +256,9 @@ class Record:
             self._connection.executemany(_INSERT[table], [tuple(map(_storable, row)) for row in rows])
             if at_once:
                 self._connection.commit()
+        if self.heard is not None:
+            for row in rows:
+                self.heard(table, row)
 
     @contextlib.contextmanager
     def _refusals(self) -> Iterator[None]:

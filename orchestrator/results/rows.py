@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from orchestrator import text
+
 COMPLETE = ("rounds", "accuracy", "after", "programs")
 """The outcomes of a run that trained as long as its scenario asks for."""
 
@@ -17,6 +19,13 @@ class Event(NamedTuple):
     round: int | None
     data: dict[str, Any]
     edge_round: int | None = None  # within that round, if edges have several rounds with their devices
+
+    def __str__(self) -> str:
+        """One line: "   12.30 s  cloud: accuracy, round 3, scope global, value 0.831"."""
+        told = {"round": self.round, "edge round": self.edge_round, **self.data}
+        parts = {key: f"{key} {_brief(value)}" for key, value in told.items() if value not in (None, "")}
+        said = [parts.pop(self.name, _brief(self.name)), *parts.values()]
+        return f"{self.t:8.2f} s  {self.node or 'run'}: {', '.join(said)}"
 
 
 class Metric(NamedTuple):
@@ -147,3 +156,15 @@ class Outcome(NamedTuple):
     ended: str
     error: str | None
     wall: float | None = None
+
+
+LONGEST = 100  # characters of a value in a line
+
+
+def _brief(value: Any) -> str:
+    """A value in a line, without what a terminal would obey."""
+    if isinstance(value, float):
+        return text.number(value)
+    line = "".join(each if each.isprintable() else " " for each in str(value))
+    line = " ".join(line.split())
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]}…"

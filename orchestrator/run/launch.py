@@ -24,6 +24,7 @@ from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.run.down import clear
 from orchestrator.run.lifecycle import Conclusion, execute
+from orchestrator.run.listening import Listener
 from orchestrator.run.requirements import require
 from orchestrator.run.resume import past_of
 from orchestrator.run.view import View
@@ -57,12 +58,14 @@ def launch(
     calibrate: bool = False,
     meta: Mapping[str, Any] | None = None,
     text: str | None = None,
+    listener: Listener | None = None,
 ) -> tuple[Conclusion, RunDirectory]:
     """Carry out the plan of a scenario, in a fresh directory below ``runs``.
 
     The scenario was read from ``file`` and ``overrides``. If no file holds it, ``text`` is the text of the scenario.
     ``open_view`` receives whether the run's clock is virtual. ``workers`` is the number of processes that train
-    simulated nodes, by default one for each processor.
+    simulated nodes, by default one for each processor. ``listener`` hears the run's events; its error is left to
+    the caller.
     HostError if this host lacks something that the driver needs, or if this process may not open as many files as the
     run needs. Then nothing is made.
     """
@@ -88,6 +91,7 @@ def launch(
                     holding=holding,
                     workers=_workers(workers),
                     calibrate=calibrate,
+                    listener=listener,
                 )
 
             try:

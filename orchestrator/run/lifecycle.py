@@ -27,6 +27,7 @@ from orchestrator.results.summary import summary
 from orchestrator.run.context import RunClock, RunContext
 from orchestrator.run.down import clear
 from orchestrator.run.link_probe import probe_links
+from orchestrator.run.listening import Listener
 from orchestrator.run.monitor import watch
 from orchestrator.run.resume import NOTHING, Past
 from orchestrator.run.session import Ending, Session
@@ -67,19 +68,24 @@ async def execute(
     workers: int = 1,
     calibrate: bool = False,
     past: Past | None = None,
+    listener: Listener | None = None,
 ) -> Conclusion:
     """Carry out a plan in a run directory, and leave nothing on the host except that directory.
 
     ``record`` is a fresh record, or the record of a run that is continued, which then has a ``past``. ``holding`` holds
     the directory's lock. It is closed when the run has ended, before the run is judged. ``workers`` is the number of
-    processes that train simulated nodes. ``calibrate``: measure the links at length, and do not train.
+    processes that train simulated nodes. ``calibrate``: measure the links at length, and do not train. An error of the
+    ``listener`` ends the run.
 
     HostError if this host lacks something that a fresh run needs. Then nothing was started.
     """
     loop = asyncio.get_running_loop()
     clock, started, past_wall = RunClock(loop, past), time.monotonic(), past.wall_seconds if past else 0.0
     view.keep_time(clock)
-    interrupted: asyncio.Future[None] = loop.create_future()
+    early: asyncio.Future[Ending] = loop.create_future()
+    if listener is not None:
+        record.heard = listener.hear
+        listener.end = lambda error: _resolve(early, Ending("failed", error))
 
     def write_outcome(ending: Ending) -> None:
         wall = past_wall + time.monotonic() - started
@@ -92,12 +98,12 @@ async def execute(
             record.close()
         judge(directory)
 
-    with interruption.heard_by(lambda: loop.call_soon_threadsafe(_resolve, interrupted), end_at_once):
+    with interruption.heard_by(lambda: loop.call_soon_threadsafe(_resolve, early, INTERRUPTION), end_at_once):
         # 1. The record exists, so everything that happens next is recorded.
         try:
             with holding, contextlib.closing(record):
                 run = RunContext(plan, directory, record, clock, view, past or NOTHING)
-                ending = await _carry_out(run, clock, interrupted, workers, calibrate=calibrate)
+                ending = await _carry_out(run, clock, early, workers, calibrate=calibrate)
                 write_outcome(ending)
         except RecordError as error:
             ending = Ending("failed", str(error))
@@ -107,9 +113,9 @@ async def execute(
     return _judged(directory, ending)
 
 
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+def _resolve(early: asyncio.Future[Ending], ending: Ending) -> None:
+    if not early.done():
+        early.set_result(ending)
 
 
 def _judged(directory: RunDirectory, ending: Ending) -> Conclusion:
@@ -155,16 +161,17 @@ def _write_down(directory: RunDirectory, history: History, result: dict[str, Any
 
 
 async def _carry_out(
-    run: RunContext, clock: RunClock, interrupted: asyncio.Future[None], workers: int, *, calibrate: bool
+    run: RunContext, clock: RunClock, early: asyncio.Future[Ending], workers: int, *, calibrate: bool
 ) -> Ending:
-    """Carry out steps 2 to 7. On an error, close everything that was opened and end the run with that error."""
+    """Carry out steps 2 to 7. On an error, close everything that was opened and end the run with that error. The same
+    with the ending ``early``, which may come at any time."""
     plan, view, began = run.plan, run.view, run.past is not NOTHING
     try:
         async with contextlib.AsyncExitStack() as stack:
             # 2. Open the environment: the driver of the nodes, the fabric of their links, the control plane.
             opening = entry_of(plan.driver).open_environment(plan, run.directory, stack, workers)
-            if (environment := await _unless(interrupted, opening)) is None:
-                return INTERRUPTION
+            if (environment := await _unless(early, opening)) is None:
+                return early.result()
             began = True
             driver, fabric = environment.driver, environment.fabric
             run.record.engine(fabric.engine)
@@ -172,7 +179,7 @@ async def _carry_out(
             session = Session(run, environment)
             stack.push_async_callback(session.close)
             session.listen()
-            interrupted.add_done_callback(lambda _: session.finish(INTERRUPTION.reason))
+            early.add_done_callback(lambda _: session.finish(early.result().reason, early.result().error))
             loop = asyncio.get_running_loop()
             if isinstance(loop, VirtualLoop):
                 loop.on_deadlock = lambda waiting: session.finish("failed", f"the nodes wait for ever: {waiting}")

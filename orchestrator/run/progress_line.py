@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -17,7 +19,15 @@ class Glimpse:
         console = console or Console(stderr=True)
         self._name = name
         # No refresh thread (auto_refresh): a simulation forks its workers from this process.
-        self._live = Live(Text(name), console=console, auto_refresh=False, transient=True, redirect_stderr=False)
+        # What a program prints meanwhile goes above the line, or to the file that its output is written to.
+        self._live = Live(
+            Text(name),
+            console=console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),
+            redirect_stderr=False,
+        )
         self._shown = console.is_terminal
         if self._shown:
             self._live.start(refresh=True)

@@ -118,8 +118,9 @@ def _data(scenario: Scenario, spec: AlgorithmSpec) -> Iterator[Mistake]:
     if data.partition.name == "labels-per-edge" and scenario.topology.edges == 0:
         yield ("data", "partition"), "labels-per-edge gives labels to edges: the topology has none"
     anonymous = [name for name in data.dataset if name in DATASETS and not DATASETS[name].subjects]
-    if data.partition.name == "by-subject" and anonymous:
-        yield ("data", "partition"), f"by-subject needs a data set that names people: {anonymous[0]} does not"
+    if PARTITIONS[data.partition.name].subjects and anonymous:
+        name = data.partition.name
+        yield ("data", "partition"), f"{name} needs a data set that names people: {anonymous[0]} does not"
 
 
 def partition_params(scenario: Scenario) -> dict[str, Any]:

@@ -25,12 +25,11 @@ from pydantic import Field, ValidationError
 
 from orchestrator.errors import Problem, ScenarioError
 from orchestrator.results.targets import Judged
-from orchestrator.scenario import document
+from orchestrator.scenario import document, reading
 from orchestrator.scenario.document import Document
 from orchestrator.scenario.files import text_of
 from orchestrator.scenario.names import Name, name_from
 from orchestrator.scenario.quantities import Fraction
-from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import Strict, problems
 from orchestrator.scenario.syntax import MAX_CHARACTERS, KeyPath, too_long
@@ -91,13 +90,15 @@ class Combination:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep file after reading; its combinations are ordered by case, in the order of the file."""
+    """A sweep file after reading; its combinations are ordered by case, in the order of the file. ``text`` is the text
+    of the scenario if no file holds it."""
 
     name: str
     file: Path
     scenario: Path
     target: Target | None
     combinations: tuple[Combination, ...]
+    text: str | None = None
 
     @property
     def cases(self) -> dict[str, list[Combination]]:
@@ -110,7 +111,13 @@ def load(file: Path, overrides: Sequence[str] = ()) -> Sweep:
 
     Raises ScenarioError, which lists every problem with file, line and YAML path.
     """
-    source = document.read(_text_of(file, str(file), ""), str(file))
+    return parse(_text_of(file, str(file), ""), file, overrides)
+
+
+def parse(text: str, file: Path, overrides: Sequence[str] = (), scenario: str | None = None) -> Sweep:
+    """Like `load`, from text. ``file`` stands for the file in messages. ``scenario`` is the text of the scenario if no
+    file holds it."""
+    source = document.read(text, str(file))
     try:
         data = {"name": name_from(file.stem, "sweep")} | source.data
         read = SweepFile.model_validate(data)
@@ -118,9 +125,10 @@ def load(file: Path, overrides: Sequence[str] = ()) -> Sweep:
         raise ScenarioError(problems(error, SweepFile, source)) from None
     if found := list(_contradictions(read, source)):
         raise ScenarioError(found)
-    scenario = file.parent / read.scenario
-    text = _text_of(scenario, source.place(("scenario",)), "scenario")
-    return Sweep(read.name, file, scenario, read.target, _combinations(read, source, scenario, text, overrides))
+    place = file.parent / read.scenario
+    content = _text_of(place, source.place(("scenario",)), "scenario") if scenario is None else scenario
+    combinations = _combinations(read, source, place, content, overrides)
+    return Sweep(read.name, file, place, read.target, combinations, scenario)
 
 
 def assignment(path: str, value: Any) -> str:
@@ -142,7 +150,7 @@ def _combinations(
             said = {**_places(source, ("cases", case), own), **_places(source, ("vary",), varied)}
             overrides = (*said, assignment("seed", seed), *common)
             try:
-                parsed = parse(text, str(scenario), overrides)
+                parsed = reading.parse(text, str(scenario), overrides)
                 combinations.append(Combination(name, seed, overrides, parsed))
                 names = [member.name for member in parsed.topology.members()]
                 for index, node in enumerate(read.target.nodes if read.target else []):

@@ -125,7 +125,7 @@ class _Sweeper:
         return found
 
     def _plan(self, combination: Combination) -> Plan:
-        with placed(self._sweep.scenario, combination.overrides):
+        with placed(self._sweep.scenario, combination.overrides, self._sweep.text):
             return prepared_plan(combination.scenario, self._sweep.scenario)
 
     def _known(self, combination: Combination, plan: Plan) -> Result | None:
@@ -146,6 +146,7 @@ class _Sweeper:
             lambda _: Glimpse(self._name(combination)),
             workers=self._workers,
             meta={"sweep": self._sweep.name, "case": combination.case},
+            text=self._sweep.text,
         )
         self.interrupted = outcome.exit_code == INTERRUPTED or interrupted()
         if outcome.summary["ended"] not in COMPLETE:

@@ -18,6 +18,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from node.errors import PluginError
+from node.plugins import added, advertised, find
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.fabric.helper import without_client
 from orchestrator.fabric.hub import Hub
@@ -27,6 +29,7 @@ from orchestrator.host.commands import PACKAGES as COMMANDS
 from orchestrator.host.commands import absent
 from orchestrator.layout import write_entries, write_line
 from orchestrator.results.record import congestion_control
+from orchestrator.scenario.plugins import use
 
 USUAL_TCP = "cubic"
 PACKAGES = ("torch", "torchvision", "pyzmq", "msgpack", "numpy", "pydantic", "docker")
@@ -57,7 +60,7 @@ async def examine() -> list[Finding]:
     """Run all tests, in the order of the report."""
     findings = [_python(), _system(), _packages(), _commands(), _namespaces()]
     findings += await _links(all(finding.ok for finding in findings[-2:]))
-    findings += [_tcp(), _cgroups(), _curve(), *await asyncio.to_thread(_docker)]
+    findings += [_tcp(), _cgroups(), _curve(), *await asyncio.to_thread(_docker), *_plugins()]
     return findings
 
 
@@ -203,3 +206,19 @@ def _docker() -> list[Finding]:
     if (lacking := node_image.problem(name, image, facts["Architecture"])) is not None:
         return [*findings, Finding.missing("image of nodes", used_by, lacking, ok=None)]
     return [*findings, Finding("image of nodes", used_by, True, name)]
+
+
+def _plugins() -> list[Finding]:
+    """Load each plug-in that an installed package advertises, alone."""
+    findings = []
+    for plugin, package in advertised().items():
+        name, used_by = f"plug-in {plugin}", f"scenarios with `plugins: [{plugin}]`"
+        try:
+            use([find(plugin, Path())])
+            detail = f"of {package}: {', '.join(added()) or 'adds nothing'}"
+            findings.append(Finding(name, used_by, True, detail))
+        except PluginError as error:
+            remedy, commands = "update its package, or remove it", (f"{sys.executable} -m pip uninstall {package}",)
+            findings.append(Finding(name, used_by, None, f"of {package}, cannot be used: {error}", remedy, commands))
+    use([])
+    return findings

@@ -20,8 +20,7 @@ FILES = {
 def make_project(folder: Path) -> list[Path]:
     """Write the project into a folder that is new or empty. Returns its files. PlaceError if it cannot be written."""
     try:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise PlaceError(f"{folder} is there already and is not empty: name a new folder")
+        check_new(folder)
         made = []
         for name, place in FILES.items():
             path = folder / place
@@ -31,3 +30,9 @@ def make_project(folder: Path) -> list[Path]:
         return made
     except OSError as error:
         raise PlaceError(f"{folder} cannot be made: {error.strerror}") from None
+
+
+def check_new(folder: Path) -> None:
+    """PlaceError if the folder is there and is not empty."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise PlaceError(f"{folder} is there already and is not empty: name a new folder")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import yaml
 
@@ -17,19 +17,24 @@ from orchestrator.errors import Problem, RunError, ScenarioError
 from orchestrator.host.commands import extend_path
 from orchestrator.host.directory import find_run
 from orchestrator.host.places import check_folder
-from orchestrator.host.signals import INTERRUPTED, in_thread
+from orchestrator.host.signals import INTERRUPTED, answered, in_thread
 from orchestrator.results.history import History
 from orchestrator.results.overview import overview
+from orchestrator.results.rows import Event
 from orchestrator.results.summary import summary
 from orchestrator.results.verdicts import Verdict
 from orchestrator.run.launch import launch, prepared_plan
+from orchestrator.run.listening import Listener
 from orchestrator.run.progress_line import Glimpse
 from orchestrator.scenario import reading
 from orchestrator.scenario.drivers import DRIVERS, listed
+from orchestrator.scenario.schema import Scenario
 from orchestrator.verbs import frames
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+T = TypeVar("T")
 
 RUNS = Path("runs")
 UNNAMED = Path("scenario.yaml")
@@ -132,6 +137,7 @@ def up(
     driver: str | None = None,
     runs: str | os.PathLike[str] = RUNS,
     workers: int | None = None,
+    on_event: Callable[[Event], object] | None = None,
 ) -> Run:
     """Run a scenario to its end, like the command `up`. ``scenario`` is a file, or a mapping with its content.
 
@@ -139,34 +145,40 @@ def up(
     the place of the scenario's. The run's directory is made below ``runs``.
     ``workers`` is the number of processes that train simulated nodes, by default one for each processor.
 
+    ``on_event`` is called with each `Event` while the run goes on, in the order of the record, in the thread of the
+    run. It must return soon, because the orchestrator waits for it. If it raises, the run ends in order as failed, and
+    the function raises the same error when the run's directory is complete.
+
     If a run fails after it began, the function still returns it. Its verdict is not "pass", and ``summary["error"]``
     says why. Before the run begins, ScenarioError lists every mistake with its place, and PlanError, PlaceError,
     HostError and RunError say what is missing. KeyboardInterrupt if a signal ended the run; its directory stays, with
     the record so far. Signals reach only a run of the main thread. In a running event loop, such as a notebook's, the
     run has a thread of its own, and the call waits for it.
     """
-    given = _written(overrides) + ([] if driver is None else [f"driver={driver}"])
-    carry_out = partial(_up, scenario, given, Path(runs), workers)
-    return in_thread(carry_out) if _in_event_loop() else carry_out()
+    listener = None if on_event is None else Listener(on_event)
+    return carried_out(partial(_up, scenario, written(overrides, driver), Path(runs), workers, listener))
 
 
 def _up(
-    scenario: str | os.PathLike[str] | Mapping[str, Any], overrides: Sequence[str], runs: Path, workers: int | None
+    scenario: str | os.PathLike[str] | Mapping[str, Any],
+    overrides: Sequence[str],
+    runs: Path,
+    workers: int | None,
+    listener: Listener | None,
 ) -> Run:
-    extend_path()
     check_folder(runs, "choose another folder for runs")
-    file, text = (UNNAMED, _yaml(scenario)) if isinstance(scenario, Mapping) else (Path(scenario), None)
+    file, text = (UNNAMED, as_yaml(scenario)) if isinstance(scenario, Mapping) else (Path(scenario), None)
     read = reading.load(file, overrides) if text is None else reading.parse(text, str(file), overrides)
-    if workers is not None and not DRIVERS[read.driver].simulated:
-        only = listed(simulated=True)
-        raise RunError(f"workers: they are for the driver {only}; under {read.driver} every node has a process")
+    check_workers(workers, read)
     with reading.placed(file, overrides, text):
         plan = prepared_plan(read, file)
     outcome, directory = launch(
-        plan, read, file, overrides, runs, lambda _: Glimpse(plan.name), workers=workers, text=text
+        plan, read, file, overrides, runs, lambda _: Glimpse(plan.name), workers=workers, text=text, listener=listener
     )
     if outcome.exit_code == INTERRUPTED:
         raise KeyboardInterrupt
+    if listener is not None and listener.error is not None:
+        raise listener.error
     return Run(directory.path)
 
 
@@ -178,9 +190,25 @@ def load(run: str | os.PathLike[str] | None = None, *, runs: str | os.PathLike[s
     return Run(find_run(None if run is None else os.fspath(run), Path(runs)).path)
 
 
-def _yaml(scenario: Mapping[str, Any]) -> str:
+def carried_out(work: Callable[[], T]) -> T:
+    """The result of ``work``, which carries out runs for a program that goes on. KeyboardInterrupt if a signal came. In
+    a running event loop the work has a thread of its own."""
+    extend_path()
+    with answered():
+        return in_thread(work) if _in_event_loop() else work()
+
+
+def check_workers(workers: int | None, scenario: Scenario) -> None:
+    """RunError if the scenario's driver has no processes that train for several nodes."""
+    if workers is not None and not DRIVERS[scenario.driver].simulated:
+        only = listed(simulated=True)
+        raise RunError(f"workers: they are for the driver {only}; under {scenario.driver} every node has a process")
+
+
+def as_yaml(mapping: Mapping[str, Any]) -> str:
+    """The text of a file with this content. ScenarioError if YAML has no form for it."""
     try:
-        return yaml.safe_dump(dict(scenario), sort_keys=False, allow_unicode=True)
+        return yaml.safe_dump(dict(mapping), sort_keys=False, allow_unicode=True)
     except yaml.YAMLError as error:
         raise ScenarioError([Problem("the mapping", "", f"cannot be written as YAML: {error}")]) from None
 
@@ -196,11 +224,12 @@ def compare(runs: Iterable[Run | str | os.PathLike[str]]) -> DataFrame:
     return frames.frame(rows)
 
 
-def _written(overrides: Mapping[str, Any] | Sequence[str]) -> list[str]:
-    """The overrides as `--set` takes them: JSON is YAML, too."""
+def written(overrides: Mapping[str, Any] | Sequence[str], driver: str | None) -> list[str]:
+    """The overrides, and the driver if one is given, as `--set` takes them: JSON is YAML, too."""
+    own = [] if driver is None else [f"driver={driver}"]
     if not isinstance(overrides, Mapping):
-        return list(overrides)
-    return [f"{path}={json.dumps(value)}" for path, value in overrides.items()]
+        return [*overrides, *own]
+    return [f"{path}={json.dumps(value)}" for path, value in overrides.items()] + own
 
 
 def _in_event_loop() -> bool:

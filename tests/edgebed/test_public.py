@@ -17,21 +17,10 @@ from orchestrator.verbs import runs
 from tests.test_readme import README, ROOT, first_scenario
 
 PUBLIC = [
-    *("Algorithm", "Dataset", "LocalTraining", "Message", "ModelEntry", "Parameters", "PartitionParameters"),
-    *(
-        "PartitionScheme",
-        "Plugin",
-        "Role",
-        "Run",
-        "State",
-        "__version__",
-        "average",
-        "compare",
-        "evaluate",
-        "flag",
-        "load",
-    ),
-    *("number", "participants", "train", "up", "weighted_mean", "whole", "with_samples", "word"),
+    *("Algorithm", "Dataset", "Event", "LocalTraining", "Message", "ModelEntry", "Parameters", "PartitionParameters"),
+    *("PartitionScheme", "Plugin", "Role", "Run", "State", "SweepRuns", "__version__", "average", "compare"),
+    *("evaluate", "flag", "load", "number", "participants", "sweep", "train", "up", "weighted_mean", "whole"),
+    *("with_samples", "word"),
 ]
 LOADED = "import sys, edgebed; before = set(sys.modules); [getattr(edgebed, name) for name in {names}]; import json;"
 LOADED += "print(json.dumps([sorted(before), sorted(sys.modules)]))"

@@ -32,7 +32,8 @@ def problem(
     host can emulate, for an image that the scenario gives to some nodes. It is None for the run's image, which must be
     for this host.
     """
-    build, command = "build it in the project's folder (docs/images.md)", BUILD.format(name=name)
+    build = "build it in the project's folder, or in one that `edgebed image` writes (docs/images.md)"
+    command = BUILD.format(name=name)
     if image is None:
         elsewhere = "in EDGEBED_IMAGE" if emulated is None else "in the scenario's `hardware`"
         return HostError(f"the Docker Engine has no image '{name}'", f"name another {elsewhere}, or {build}", [command])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from node.catalogue.datasets import DATASETS, Dataset
 from node.learning import formats
 from node.learning.datasets import Prepared, open_prepared, prepare
 from node.learning.errors import DataError, DataNotFound
@@ -70,13 +71,16 @@ def test_normalisation_is_of_the_training_part(cache: Path, tmp_path: Path) -> N
 def test_sequences_are_not_scaled_and_a_constant_channel_keeps_its_size(cache: Path, tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(5, 2, (40, 16, 2))
     x[:, :, 1] = 3
-    path = npz(tmp_path / "a.npz", x_train=x, x_test=x[:8], subject_train=np.arange(40) // 10)
+    people = {"subject_train": np.arange(40) // 10, "subject_test": np.arange(8) // 2}
+    path = npz(tmp_path / "a.npz", x_train=x, x_test=x[:8], **people)
     prepared = prepare(f"npz:{path}", cache)
     assert prepared.shape == (2, 16)
     assert prepared.mean == pytest.approx([x[:, :, 0].mean(), 3], rel=1e-6)
     assert prepared.std == pytest.approx([x[:, :, 0].std(), 1], rel=1e-6)
     assert prepared.subjects is not None
     assert prepared.subjects.tolist() == [0] * 10 + [1] * 10 + [2] * 10 + [3] * 10
+    assert prepared.test_subjects is not None
+    assert prepared.test_subjects.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_runs_that_prepare_at_once_agree(cache: Path, tmp_path: Path) -> None:
@@ -143,6 +147,7 @@ def test_unknown_names(cache: Path, tmp_path: Path) -> None:
         ({"x_test": np.zeros((8, 5, 5, 3), np.uint8)}, "they must be alike"),
         ({"x_train": np.zeros((40, 6, 5, 3))}, r"x_train is float64 \(40, 6, 5, 3\); take uint8"),
         ({"subject_train": np.arange(3)}, "3 subjects for 40 training samples"),
+        ({"subject_test": np.arange(3)}, "3 subjects for 8 test samples"),
         ({"x_train": np.array([{}] * 40)}, "not an npz file of plain arrays: Object arrays cannot be loaded"),
     ],
 )
@@ -157,3 +162,25 @@ def test_open_refuses_other_folders(tmp_path: Path) -> None:
     (tmp_path / "meta.json").write_text(json.dumps({"name": "x"}))
     with pytest.raises(DataError, match="not a prepared data set"):
         open_prepared(tmp_path)
+
+
+def test_the_floats_of_map_style_data_sets_are_not_normalised(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = np.random.default_rng(0).normal(3, 2, (20, 5)).astype(np.float32), np.arange(20) % 2
+    samples = list(zip(x, y, strict=True))
+    arrays = {"x_train": x, "y_train": y, "x_test": x, "y_test": y}
+    monkeypatch.setitem(DATASETS, "mine", Dataset("mine", where="mine.py", read=lambda: (samples, samples)))
+    given = prepare("mine", cache)
+    assert (given.shape, given.classes, given.mean, given.std) == ((5,), 2, (0.0,) * 5, (1.0,) * 5)
+    np.testing.assert_array_equal(given.array("x_train"), x)
+    assert prepare("mine", cache) == given
+    monkeypatch.setitem(DATASETS, "mine", Dataset("mine", where="mine.py", read=lambda: arrays))
+    other = prepare("mine", cache)
+    assert other.mean == pytest.approx(x.mean(axis=0), rel=1e-5)
+    assert other.sha256 != given.sha256
+
+
+def test_a_mistake_in_a_plug_ins_data_names_the_plug_in(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = [(np.zeros(3), 0), (np.zeros(4), 1)]
+    monkeypatch.setitem(DATASETS, "mine", Dataset("mine", where="mine.py", read=lambda: (samples, samples)))
+    with pytest.raises(DataError, match=r"^data set mine \(mine.py\): train\[1\] is float32 \(4,\), the first is"):
+        prepare("mine", cache)

@@ -17,6 +17,7 @@ from node.learning.partition import (
     divide,
     edge_proportions,
     own_test,
+    own_test_of,
     set_apart,
     take_in_proportion,
     top_up,
@@ -291,3 +292,20 @@ def test_a_share_is_set_apart() -> None:
     assert (set_apart(samples, 0.15, seed=3)[0] == apart).all()
     assert (set_apart(samples, 0.15, seed=4)[0] != apart).any()
     assert len(set_apart(samples, 0.0, seed=3)[0]) == 0
+
+
+def test_the_test_samples_of_people() -> None:
+    """Person p has 30 + p samples; label 2 is rare."""
+    subjects = np.repeat(np.arange(5), 30 + np.arange(5))
+    labels = np.where(np.arange(len(subjects)) % 11 == 0, 2, np.arange(len(subjects)) % 2)
+    for person in range(5):
+        mine = own_test_of(np.array([person]), subjects, labels, seed=1)
+        assert mine.tolist() == np.flatnonzero(subjects == person).tolist()
+    assert len(own_test_of(np.array([1, 3]), subjects, labels, seed=1)) == 31 + 33
+    balanced = own_test_of(np.array([1, 3]), subjects, labels, seed=1, balanced=True)
+    assert set(subjects[balanced]) <= {1, 3}
+    rare = np.count_nonzero(labels[np.isin(subjects, [1, 3])] == 2)
+    assert np.bincount(labels[balanced]).tolist() == [rare] * 3
+    assert len(own_test_of(np.array([9]), subjects, labels, seed=1)) == 0
+    many = own_test_of(np.array([0]), np.zeros(4000, int), np.arange(4000) % 4, seed=1)
+    assert np.bincount(many % 4).tolist() == [250] * 4

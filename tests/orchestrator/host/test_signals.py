@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from orchestrator.host import signals
-from orchestrator.host.signals import INTERRUPTED, Interruption, interruptible
+from orchestrator.host.signals import INTERRUPTED, Interruption, answered, interruptible
 
 
 class EndedError(BaseException):
@@ -33,6 +34,11 @@ def send(interruption: Interruption, *numbers: signal.Signals) -> None:
             interruption.handle(number, None)
         except EndedError:
             return
+
+
+def send_one(interruption: Interruption) -> int:
+    send(interruption, signal.SIGINT)
+    return 0
 
 
 def hear(said: list[str], *numbers: signal.Signals) -> Interruption:
@@ -80,3 +86,27 @@ def test_handlers_are_those_of_before_when_the_run_is_over(said: list[str]) -> N
     assert [signal.getsignal(number) for number in signals.ENDING] == before
     with pytest.raises(KeyboardInterrupt), interruptible():  # no further run begins
         pass
+
+
+def test_a_program_that_goes_on_has_its_next_run(said: list[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), answered(), interruptible() as interruption:
+        send(interruption, signal.SIGINT)
+    with answered(), interruptible():
+        said.append("next")
+    with pytest.raises(ZeroDivisionError), answered(), interruptible() as interruption:
+        1 / send_one(interruption)
+    assert not signals.interrupted()
+    assert said == ["next"]
+
+
+def test_another_thread_does_not_answer(said: list[str]) -> None:
+    send(Interruption(), signal.SIGINT)
+
+    def work() -> str:
+        with answered():
+            return "done"
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(work).result() == "done"
+    assert signals.interrupted()
+    assert said == []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from orchestrator.planning.shards import Shards, make_shards
 from orchestrator.scenario.reading import parse
@@ -93,3 +95,47 @@ def test_edges_set_a_share_of_their_tests_apart_alike_for_every_algorithm() -> N
     assert len(ours.own_test["device-0-0"]) == 20
     assert not plain.personal
     assert "edge-0.personal" in ours.arrays()
+
+
+PEOPLE = """\
+algorithm: hierfavg
+data: {{dataset: har, partition: {partition}, test: {test}}}
+topology: {{edges: 2, devices_per_edge: 2}}
+"""
+
+
+def of_people(offset: int = 0, partition: str = "by-subject", test: str = "proportional") -> tuple[Shards, Shards]:
+    """Data of eight people, with and without the names of those whose test samples it has."""
+    data = replace(prepared(), subjects=np.arange(1000) % 8)
+    scenario = parse(PEOPLE.format(partition=partition, test=test), "f.yaml")
+    named = replace(data, test_subjects=np.arange(200) // 10 % 8 + offset)
+    return make_shards(scenario, named), make_shards(scenario, data)
+
+
+def test_own_tests_are_of_the_same_people() -> None:
+    """Of 200 test samples, person p has those whose tens are p modulo 8: 30 for p < 4 and 20 for others."""
+    made, _ = of_people()
+    train_of, test_of = np.arange(1000) % 8, np.arange(200) // 10 % 8
+    for node in ("device-0-0", "device-0-1", "device-1-0", "device-1-1"):
+        people = set(train_of[made.train[node]])
+        assert len(people) == 2
+        assert list(made.own_test[node]) == [i for i in range(200) if test_of[i] in people]
+    for edge in ("edge-0", "edge-1"):
+        below = np.concatenate([made.own_test[edge.replace("edge", "device") + f"-{i}"] for i in range(2)])
+        assert list(made.own_test[edge]) == sorted(below)
+        assert sum(made.test_counts[edge]) == len(below)
+
+
+def test_balanced_own_tests_of_people() -> None:
+    """Each label is once in ten samples that follow one another, so the own test sets are balanced already."""
+    (proportional, _), (balanced, _) = of_people(), of_people(test="balanced")
+    for node, chosen in balanced.own_test.items():
+        np.testing.assert_array_equal(chosen, proportional.own_test[node])
+
+
+@pytest.mark.parametrize(("offset", "partition"), [(8, "by-subject"), (0, "iid")])
+def test_own_tests_are_drawn_if_people_are_divided_or_others(offset: int, partition: str) -> None:
+    made, drawn = of_people(offset, partition)
+    assert list(made.own_test) == list(drawn.own_test)
+    for node, chosen in made.own_test.items():
+        np.testing.assert_array_equal(chosen, drawn.own_test[node])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
 from orchestrator.run.progress_line import Glimpse
@@ -15,12 +16,14 @@ def shown(terminal: bool) -> str:
     view = Glimpse("[1/2] a, seed 1", Console(file=file, force_terminal=terminal, width=80, color_system=None))
     view.update(SNAPSHOT)
     view.line("fault: crash edge-1")
+    print("the program's own output")
     view.close()
     return file.getvalue()
 
 
-def test_a_line_in_a_terminal() -> None:
+def test_a_line_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[1/2] a, seed 1: round 3 of 10, accuracy 61.0% so far" in shown(True)
+    assert capsys.readouterr().out == "the program's own output\n"
 
 
 def test_nothing_elsewhere() -> None:

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from node.plugins import active
+from orchestrator.cli import cli
 from orchestrator.host import commands
+from orchestrator.verbs import doctor
 from orchestrator.verbs.doctor import Finding, examine, print_findings
 from tests.orchestrator.consoles import printed
 
@@ -65,3 +70,49 @@ def test_nothing_is_left_where_it_is_called(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     asyncio.run(examine())
     assert list(tmp_path.iterdir()) == []
+
+
+GOOD = """\
+import edgebed
+
+def build(shape, classes, params):
+    raise AssertionError("doctor makes no model")
+
+PLUGIN = edgebed.Plugin(
+    models=[edgebed.ModelEntry("little", build=build), edgebed.ModelEntry("larger", build=build)],
+    profiles={"microwave": {"latency": "3ms"}},
+)
+"""
+
+
+def install(folder: Path, name: str, code: str) -> None:
+    """As pip does it: a module, and what the package says of itself."""
+    (folder / f"{name}.py").write_text(code)
+    about = folder / f"{name}-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-package\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[edgebed]\n{name} = {name}\n")
+
+
+def test_plug_ins_that_packages_advertise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    install(tmp_path, "lab", GOOD)
+    install(tmp_path, "old", "import edgebed\nPLUGIN = edgebed.Plugin(topologies=[])\n")
+    install(tmp_path, "quits", "raise SystemExit('no licence')\n")
+
+    async def examine() -> list[Finding]:
+        return doctor._plugins()
+
+    monkeypatch.setattr(doctor, "examine", examine)
+    done = CliRunner().invoke(cli, ["doctor", "--json"])
+    assert done.exit_code == 0, done.output
+    lab, old, quits = json.loads(done.stdout)["findings"]
+    assert (lab["name"], lab["ok"]) == ("plug-in lab", True)
+    assert lab["detail"] == "of lab-package: model little, model larger, link profile microwave"
+    assert (old["name"], old["ok"]) == ("plug-in old", None)
+    assert old["detail"].startswith("of old-package, cannot be used: old:2: TypeError: ")
+    assert old["commands"][0].endswith("-m pip uninstall old-package")
+    assert quits["detail"] == "of quits-package, cannot be used: quits:1: SystemExit: no licence"
+    shown = CliRunner().invoke(cli, ["doctor"]).stdout
+    assert "ok  plug-in lab    of lab-package: model little" in shown
+    assert active() == ()

@@ -15,7 +15,7 @@ import yaml
 
 from orchestrator.errors import RunError, ScenarioError
 from orchestrator.host.processes import run_processes
-from orchestrator.results.rows import Metric
+from orchestrator.results.rows import Event, Metric
 from orchestrator.verbs.runs import Run, load, up
 
 ROOT = Path(__file__).parents[3]
@@ -51,6 +51,60 @@ def test_a_mapping_and_a_file_give_the_same_run(tmp_path: Path) -> None:
 def test_overrides_are_applied(tmp_path: Path) -> None:
     run = up(SCENARIO, overrides=["algorithm.rounds=1", "name=other"], runs=tmp_path, workers=1)
     assert (run.summary["name"], run.summary["rounds"]) == ("other", 1)
+
+
+FAULT = {"action": "crash", "node": "device-0", "round": 2, "for": "1s"}
+
+
+def test_events_are_heard_in_order_while_the_run_goes_on(tmp_path: Path) -> None:
+    heard: list[Event] = []
+    ended: set[Any] = set()
+
+    def hear(event: Event) -> None:
+        heard.append(event)
+        ended.add(load(runs=tmp_path).summary["ended"])
+
+    run = up(SCENARIO | {"faults": [FAULT]}, runs=tmp_path, workers=1, on_event=hear)
+    assert ended == {None}
+    times = [event.t for event in heard]
+    assert times == sorted(times)
+    with run.history() as history:
+        recorded, metrics, states = history.events(), history.metrics(None), history.states()
+    assert [event for event in heard if event in recorded] == recorded
+    values = [(event.t, event.node, event.name, event.data["value"]) for event in heard if "value" in event.data]
+    assert values == [(each.t, each.node, each.name, each.value) for each in metrics]
+    assert sum(event.name == "state" for event in heard) == len(states)
+    assert len(heard) == len(recorded) + len(metrics) + len(states) + 2
+    told = [event.data for event in heard if event.name == "fault"]
+    assert [(each["action"], each["target"], each["phase"]) for each in told] == [
+        ("crash", "device-0", "start"),
+        ("crash", "device-0", "end"),
+    ]
+
+
+class StrangeError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("raised", [StrangeError("enough"), RunError("enough"), SystemExit(5)])
+@pytest.mark.parametrize("name", ["state", "training", "accuracy"])
+def test_an_error_of_the_listener_ends_the_run_and_is_raised(tmp_path: Path, name: str, raised: BaseException) -> None:
+    calls = []
+
+    def hear(event: Event) -> None:
+        calls.append(event)
+        if event.name == name:
+            raise raised
+
+    with pytest.raises(type(raised)) as found:
+        up(SCENARIO, runs=tmp_path, workers=1, on_event=hear)
+    assert found.value is raised
+    assert [event.name for event in calls].count(name) == 1
+    run = load(runs=tmp_path)
+    assert (run.summary["ended"], run.verdict) == ("failed", "fail")
+    assert run.summary["error"] == f"on_event raised {type(raised).__name__}: {raised}"
+    assert (run.path / "report.html").exists()
+    assert up(SCENARIO, ["algorithm.rounds=1"], runs=tmp_path, workers=1).summary["ended"] == "rounds"
 
 
 def test_a_kind_of_rows_that_there_is_not(tmp_path: Path) -> None:
@@ -118,6 +172,7 @@ try:
     asyncio.run(cell())
 except KeyboardInterrupt:
     print(edgebed.load(runs={runs!r}).summary["ended"])
+print(edgebed.up({scenario!r}, {{"algorithm.rounds": 1}}, driver="sim", runs={runs!r} + "/next").summary["ended"])
 """
 
 
@@ -126,7 +181,7 @@ except KeyboardInterrupt:
 def test_an_interruption_of_a_cell_ends_the_run_in_order(tmp_path: Path, driver: str) -> None:
     code = CELL.format(scenario=SCENARIO | {"driver": driver}, runs=str(tmp_path / "runs"))
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.stdout == "interrupted\n", done.stderr
+    assert done.stdout == "interrupted\nrounds\n", done.stderr
     assert run_processes(load(runs=tmp_path / "runs").path.name) == []
 
 

@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -18,7 +19,7 @@ from tests.orchestrator.drivers.sim.harness import simulate
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["fedavgm", "topk", "tanh", "waves"])
+@pytest.mark.parametrize("name", ["fedavgm", "topk", "tanh", "waves", "writers"])
 def test_the_tutorial_learns(tmp_path: Path, name: str) -> None:
     done = simulate(tmp_path, tutorial.lay_out(tmp_path)[name])
     assert done.code == 0, done.errors
@@ -86,11 +87,27 @@ def test_a_data_set_and_a_partition_of_ones_own(tmp_path: Path) -> None:
     assert [node["samples"] for node in plan["nodes"]] == [0, 120, 120, 120, 120]
 
 
+def test_a_data_set_of_torch_with_test_samples_of_each_client(tmp_path: Path) -> None:
+    """24 writers at 8 devices, 30 training and 10 test samples of each writer."""
+    done = simulate(tmp_path, tutorial.lay_out(tmp_path)["writers"], "--set", "algorithm.rounds=1")
+    assert done.code == 0, done.errors
+    plan = json.loads((done.directory / "plan.json").read_text())
+    devices = [node for node in plan["nodes"] if node["tier"] == "device"]
+    assert [(node["samples"], sum(node["test_counts"])) for node in devices] == [(3 * 30, 3 * 10)] * 8
+    with np.load(done.directory / "shards.npz") as shards:
+        for name in (node["name"] for node in devices):
+            assert set(shards[f"{name}.train"] // 30) == set(shards[f"{name}.test"] // 10)
+    with done.history() as history:
+        own = [metric.value for metric in history.metrics("accuracy") if metric.scope == "own"]
+    assert len(own) == 8
+    assert [value * 30 for value in own] == pytest.approx([round(value * 30) for value in own])
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"y_test": y[480:]', '"y": y', "data.dataset: data set waves: no array 'y_test'"),
-        ("random = np", "missing\n    random = np", "data.dataset: data set waves cannot be read: NameError"),
+        ('"y_test": y[480:]', '"y": y', "data.dataset: data set waves (waves.py): no array 'y_test'"),
+        ("random = np", "missing\n    random = np", "data set waves (waves.py) cannot be read: NameError"),
         ("range(clients)]", "range(1)]", "data.partition: stripes made 1 parts for 4 clients"),
         (
             "% clients == k",

@@ -1,0 +1,85 @@
+"""Sweeps that a program runs and reads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from orchestrator.errors import RunError, ScenarioError
+from orchestrator.sweep.python import SweepRuns, sweep
+
+SCENARIO: dict[str, Any] = {
+    "driver": "sim",
+    "algorithm": {"name": "fedavg", "rounds": 1},
+    "data": {"dataset": "digits", "partition": "iid", "samples_per_client": 40, "evaluate_samples": 100},
+    "model": "mlp",
+    "topology": {"devices": 2},
+}
+SWEEP: dict[str, Any] = {
+    "scenario": SCENARIO,
+    "cases": {"slow": {"algorithm.learning_rate": 0.01}, "fast": {"algorithm.learning_rate": 0.1}},
+    "seeds": [1, 2],
+}
+
+
+def test_runs_and_table(tmp_path: Path) -> None:
+    done = sweep(SWEEP, runs=tmp_path, workers=1)
+    assert list(done.runs) == [("slow", 1), ("slow", 2), ("fast", 1), ("fast", 2)]
+    assert done.errors == {}
+    assert done.path == tmp_path / "sweep"
+    with done.runs["fast", 2].history() as history:
+        assert history.plan["seed"] == 2
+        assert history.plan["algorithm"]["params"]["learning_rate"] == 0.1
+    last = [run.summary["accuracy"]["global"] for (case, _), run in done.runs.items() if case == "fast"]
+    row = done.rows[1]
+    assert (row["case"], row["runs"]) == ("fast", 2)
+    assert row["final.global"] == pytest.approx(statistics.fmean(last))
+    assert row["final.global.deviation"] == pytest.approx(statistics.stdev(last))
+    table = done.table
+    assert list(table.case) == ["slow", "fast"]
+    assert table["final.global"][1] == row["final.global"]
+    written = json.loads((done.path / "sweep.json").read_text())["cases"][1]["figures"]["final.global"]
+    assert written["mean"] == row["final.global"]
+    # the same sweep again, from files: nothing is run
+    (tmp_path / "scenario.yaml").write_text(yaml.safe_dump(SCENARIO))
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(SWEEP | {"scenario": "scenario.yaml"}))
+    assert sweep(tmp_path / "sweep.yaml", runs=tmp_path).runs == done.runs
+
+
+def test_a_failed_run_does_not_end_the_sweep_of_a_notebook(tmp_path: Path) -> None:
+    cases = {"absent": {"data": {"dataset": "npz:absent.npz"}}, "there": {}}
+
+    async def cell() -> SweepRuns:
+        return sweep(SWEEP | {"cases": cases, "seeds": [1]}, {"name": "noted"}, driver="sim", runs=tmp_path, workers=1)
+
+    done = asyncio.run(cell())
+    assert list(done.runs) == [("there", 1)]
+    assert "absent.npz" in done.errors["absent", 1]
+    assert done.runs["there", 1].summary["name"] == "noted"
+    assert [(row["case"], row["runs"]) for row in done.rows] == [("absent", 0), ("there", 1)]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"vary": {"algorithm.rnds": [1]}}, r"sweep.yaml:\d+: .*rnds"),
+        ({"sedes": [1]}, r"sweep.yaml:\d+: sedes: "),
+        ({"scenario": "absent.yaml"}, r"sweep.yaml:\d+: scenario: absent.yaml cannot be read"),
+        ({"scenario": SCENARIO | {"modl": "mlp"}}, r"scenario.yaml:\d+: modl: "),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_made(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+    with pytest.raises(ScenarioError, match=told):
+        sweep(SWEEP | change, runs=tmp_path / "runs")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_of_a_driver_that_has_none(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="workers: they are for the driver sim; under namespaces"):
+        sweep(SWEEP, driver="namespaces", runs=tmp_path / "runs", workers=2)

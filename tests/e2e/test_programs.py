@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.host.directory import RunDirectory
+from orchestrator.results.history import History
 from tests.e2e.engine import Place
 from tests.e2e.harness import Result, traces_of, up
 
@@ -16,18 +17,19 @@ pytestmark = pytest.mark.e2e
 
 PYTHON = Path(sys.executable).resolve()  # also in the image of the tests
 
-SERVER = """
+SERVER = """\
 import http.server, json, os, sys
 
 class Counter(http.server.BaseHTTPRequestHandler):
-    asked = 0
+    asked, life = 0, 1
 
     def do_GET(self):
         Counter.asked += 1
+        Counter.life = max(Counter.life, int(self.path[1:]))
         print("::edgebed", json.dumps({"round": Counter.asked, "accuracy": Counter.asked / 10}), flush=True)
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(str(Counter.asked).encode())
+        self.wfile.write(f"{Counter.asked} {Counter.life}".encode())
 
     def log_message(self, *_):
         pass
@@ -36,23 +38,24 @@ print("serving as", sys.argv[2], "with", os.environ["COLOUR"], flush=True)
 http.server.HTTPServer((sys.argv[1], 8000), Counter).serve_forever()
 """
 
-CLIENT = """
+CLIENT = """\
 import json, sys, time, urllib.request
 from pathlib import Path
 
 files, name = Path(sys.argv[1]), sys.argv[2]
 lives = files / "lives"
-lives.write_text(str(int(lives.read_text()) + 1 if lives.exists() else 1))
-print("::edgebed", json.dumps({"event": "begun", "life": int(lives.read_text()), "name": name}), flush=True)
+life = int(lives.read_text()) + 1 if lives.exists() else 1
+lives.write_text(str(life))
+print("::edgebed", json.dumps({"event": "begun", "life": life}), flush=True)
 while True:
     try:
-        asked = int(urllib.request.urlopen("http://cloud:8000/", timeout=2).read())
+        asked, second = map(int, urllib.request.urlopen(f"http://cloud:8000/{life}", timeout=2).read().split())
     except OSError as error:
         print(error, flush=True)
     else:
-        if asked >= 8 and name == "device-0":
+        if asked >= 8 and second == 2 and name == "device-0":
             break
-    time.sleep(0.4)
+    time.sleep(0.3)
 """
 
 SCENARIO = f"""
@@ -76,8 +79,8 @@ programs:
     ends_the_run: true
 faults:
   - {{round: 2, node: device-1, action: crash, for: 500ms}}
-  - {{round: 3, node: device-1, action: pause, for: 500ms}}
-  - {{round: 4, between: [device-1, cloud], action: partition, for: 500ms}}
+  - {{round: 3, node: device-0, action: pause, for: 500ms}}
+  - {{round: 4, between: [device-0, cloud], action: partition, for: 500ms}}
 """
 
 
@@ -113,8 +116,6 @@ def check(result: Result) -> RunDirectory:
 
 
 def lives(directory: RunDirectory) -> list[tuple[str | None, int]]:
-    from orchestrator.results.history import History
-
     with History.open(directory.path) as history:
         return [(event.node, event.data["life"]) for event in history.events("begun")]
 

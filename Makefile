@@ -6,7 +6,7 @@ FIRST ?= 1
 SEEDS ?= 500
 KILLS ?= 20
 DRIVER ?= namespaces
-.PHONY: help setup demo check quick test lint lab lab-long images benchmarks campaign campaign-kills clean
+.PHONY: help setup demo check quick test coverage lint lab lab-long images benchmarks campaign campaign-kills clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -28,6 +28,8 @@ quick: setup
 	$(BIN)/python -m pytest -q $(QUICK)
 test: setup lint  ## lint, types, import contracts, all tests
 	$(BIN)/python -m pytest
+coverage: setup  ## which lines of the product the quick tests reach
+	$(BIN)/python -m pytest -q -p tests.covered $(QUICK)
 campaign: setup  ## random scenarios in the simulation, each held against what must always hold; SEEDS=n of them from FIRST=n
 	$(BIN)/python -m tests.campaign --first $(FIRST) --seeds $(SEEDS)
 campaign-kills: setup  ## real runs of which a random process is killed or stopped; KILLS=n of them from FIRST=n, DRIVER=docker

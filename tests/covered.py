@@ -1,4 +1,4 @@
-"""Which lines of the product the unit tests reach: a plugin for pytest, which CI loads with ``-p tests.covered``.
+"""Which lines of the product the unit tests reach: a plugin for pytest (``-p tests.covered``), for `make coverage`.
 
 Tracing doubles the processor time of a test, and what runs in other processes is not seen. So only the tests of `UNITS`
 are traced that carry none of the marks of `UNTRACED`. The total and the files that are least covered stand above

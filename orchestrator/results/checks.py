@@ -83,7 +83,7 @@ def finished(history: History) -> Assessment:
         case "accuracy":
             return "pass", f"the accuracy asked for was reached after {rounds}"
         case "programs":
-            return enough, f"the programs ended with exit code 0 after {rounds}"
+            return enough, "the programs ended with exit code 0" + (f" after {rounds}" if planned or done else "")
         case "after":
             return "pass", f"the time given was over after {rounds} and {text.duration(outcome.t)}"
         case "calibrated":

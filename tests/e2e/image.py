@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -42,6 +43,20 @@ def import_image(client: docker.DockerClient, name: str, changes: tuple[str, ...
         pack(archive)
         archive.flush()
         client.api.import_image_from_file(archive.name, repository, tag or "latest", changes=[*settings(), *changes])
+
+
+def import_commands(client: docker.DockerClient, name: str, commands: Sequence[str]) -> None:
+    """Make the image ``name`` of commands of this host, with the libraries that they need. Its user is nobody."""
+    repository, _, tag = name.partition(":")
+    files = [Path(shutil.which(command) or f"/usr/sbin/{command}").resolve() for command in commands]
+    with tempfile.NamedTemporaryFile(suffix=".tar") as archive:
+        with tarfile.open(fileobj=archive, mode="w|", dereference=True) as tar:
+            for command, file in zip(commands, files, strict=True):
+                tar.add(file, Path("/usr/bin", command))
+            for library in _needed(files):
+                tar.add(library)
+        archive.flush()
+        client.api.import_image_from_file(archive.name, repository, tag, changes=["USER 65534:65534"])
 
 
 def pack(stream: IO[bytes]) -> None:
@@ -78,9 +93,14 @@ def _used() -> tuple[list[str], list[str]]:
 def _libraries(python: Path) -> list[Path]:
     """Shared libraries of the system under the names by which they are asked for, the program loader included."""
     objects, _ = _used()
-    said = subprocess.run(["ldd", python, NSENTER, *objects], capture_output=True, text=True, check=False).stdout
+    return [path for path in _needed([python, NSENTER, *map(Path, objects)]) if not _is_package(path)]
+
+
+def _needed(files: Sequence[Path]) -> list[Path]:
+    """The shared libraries that these files ask for (ldd(1))."""
+    said = subprocess.run(["ldd", *files], capture_output=True, text=True, check=False).stdout
     words = [word for line in said.splitlines() for word in line.split() if line.startswith("\t")]
-    return [Path(word) for word in sorted(set(words)) if word.startswith("/") and not _is_package(Path(word))]
+    return [Path(word) for word in sorted(set(words)) if word.startswith("/")]
 
 
 def _packages(site: Path) -> list[Path]:

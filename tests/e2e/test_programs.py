@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.drivers.docker.engine import Engine
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.history import History
 from tests.e2e.engine import Place
-from tests.e2e.harness import Result, traces_of, up
+from tests.e2e.harness import ROOT, Result, traces_of, up
+from tests.e2e.image import import_commands
 
 pytestmark = pytest.mark.e2e
 
@@ -125,10 +129,39 @@ def test_they_run_and_are_disturbed(tmp_path: Path) -> None:
     assert sorted(lives(directory)) == [("device-0", 1), ("device-1", 1), ("device-1", 2)]
 
 
-def test_they_run_in_containers(tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", place.address)
+@pytest.mark.usefixtures("engine")
+def test_they_run_in_containers(tmp_path: Path, place: Place) -> None:
     directory = check(run(tmp_path, SCENARIO.replace("IMAGE", place.image), "--driver", "docker"))
     assert sorted(lives(directory)) == [("device-0", 1), ("device-1", 1), ("device-1", 2)]
+
+
+def mqtt(folder: Path, *arguments: str) -> None:
+    """Run the shipped scenario. Every reading must arrive."""
+    copied = folder / "scenarios"
+    shutil.copytree(ROOT / "scenarios" / "mqtt", copied / "mqtt")
+    copied.chmod(0o755)
+    result = up(copied, (ROOT / "scenarios" / "mqtt.yaml").read_text(), "--set", "probe.before=false", *arguments)
+    assert result.code == 0, (result.summary, result.errors)
+    assert [fault["action"] for fault in result.summary["faults"] if fault["at"] is not None] == ["partition"]
+    directory = directory_of(result)
+    with History.open(directory.path) as history:
+        readings = [(event.data["of"], event.data["value"]) for event in history.events("reading")]
+    assert sorted(readings) == [(f"readings/device-{i}", value) for i in range(4) for value in range(1, 21)]
+    assert traces_of(directory.run) == []
+
+
+def test_every_reading_arrives(tmp_path: Path) -> None:
+    mqtt(tmp_path)
+
+
+def test_every_reading_arrives_from_containers(tmp_path: Path, engine: Engine) -> None:
+    image = f"edgebed-mosquitto:{os.getpid()}"
+    import_commands(engine.client, image, ["mosquitto", "mosquitto_pub", "mosquitto_sub", "sh", "seq", "sleep"])
+    settings = [f"--set=programs.{name}.image={image}" for name in ("cloud", "subscriber", "device")]
+    try:
+        mqtt(tmp_path, "--driver", "docker", *settings)
+    finally:
+        engine.client.images.remove(image)
 
 
 BROKEN = {

@@ -70,8 +70,8 @@ class Server:
 
     def ask(self, log: Path | None = None) -> None:
         assert self.process.stdin is not None
-        confinement: dict[str, Any] = {"checkpoints": "", "user": None, "groups": []}
-        request = {"id": 1, "op": "fork", "node": "device-0", "assignment": "", "confinement": confinement}
+        rights: dict[str, Any] = {"checkpoints": "", "user": None, "groups": []}
+        request = {"id": 1, "op": "fork", "node": "device-0", "assignment": "", "rights": rights}
         self.process.stdin.write(json.dumps(request | {"log": str(log or self.folder / "device-0.log")}) + "\n")
         self.process.stdin.flush()
 

@@ -1,0 +1,51 @@
+"""Tests of the program that holds a node's namespaces open."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator.drivers.docker.holder import executable, write
+from orchestrator.errors import HostError
+from tests.e2e.harness import wait_for
+
+EMULATORS = {"x86_64": "qemu-x86_64-static", "aarch64": "qemu-aarch64-static"}
+PAUSED = re.compile(r"^State:\s+S", re.MULTILINE)
+
+
+@pytest.mark.parametrize("machine", EMULATORS)
+def test_it_waits_until_it_is_killed(machine: str, tmp_path: Path) -> None:
+    file = tmp_path / "holder"
+    file.write_bytes(executable(machine))
+    file.chmod(0o755)
+    native = machine == os.uname().machine
+    if not native and shutil.which(EMULATORS[machine]) is None:
+        pytest.skip(f"{EMULATORS[machine]} is not installed")
+    with subprocess.Popen([file] if native else [EMULATORS[machine], file]) as process:
+        status = Path(f"/proc/{process.pid}/status")
+        ignored = f"SigIgn:\t{1 << (signal.SIGCHLD - 1):016x}"
+        try:
+            wait_for(lambda: (ignored in status.read_text() and PAUSED.search(status.read_text())) or None, "its sleep")
+            assert process.poll() is None
+        finally:
+            process.kill()
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_another_machine_is_refused() -> None:
+    with pytest.raises(HostError, match="programs in containers need a host of x86_64 or aarch64, this is riscv64"):
+        executable("riscv64")
+
+
+def test_its_file_can_be_executed_by_all(tmp_path: Path) -> None:
+    write(tmp_path / "holder")
+    assert (tmp_path / "holder").stat().st_mode & 0o777 == 0o755
+    magic, bits = struct.unpack_from("4sB", (tmp_path / "holder").read_bytes())
+    assert (magic, bits) == (b"\x7fELF", 2)

@@ -1,0 +1,238 @@
+"""Tests of the control plane of programs, with a driver that only notes what it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.drivers import programs as control
+from orchestrator.drivers.base import ProgramEnd
+from orchestrator.drivers.programs import Programs, hosts_file, quota, quota_notes
+from orchestrator.errors import HostError
+from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.making import make_plan
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.programs import ProgramPlan
+from orchestrator.scenario.reading import parse
+
+TEXT = """\
+programs:
+  cloud: {command: serve, ready: {line: serving}}
+  device: {command: ask, after: cloud}
+topology: {cloud: true, edges: 0, devices: 1}
+"""
+
+
+class FakeDriver:
+    """Holds nodes and starts programs at once. ``refuses``: why it cannot start one."""
+
+    def __init__(self, plan: Plan, refuses: str = "") -> None:
+        self.held: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+        self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
+        self.asked: list[tuple[Any, ...]] = []
+        self._refuses = refuses
+        self._programs = {program.label: program for program in plan.programs}
+
+    async def run(self, program: ProgramPlan, log: Path) -> None:
+        if self._refuses:
+            raise HostError(self._refuses)
+        self.asked.append(("run", program.label))
+
+    async def terminate(self, program: ProgramPlan) -> None:
+        self.asked.append(("terminate", program.label))
+        self.end(program.label, -15)
+
+    async def release(self, node: str, code: int = 0) -> None:
+        self.asked.append(("release", node, code))
+
+    def end(self, label: str, code: int) -> None:
+        self.ends.put_nowait(ProgramEnd(self._programs[label], code))
+
+
+class Rig:
+    """A control plane, its driver and the folder of logs."""
+
+    def __init__(self, plan: Plan, folder: Path, refuses: str = "") -> None:
+        self.directory = RunDirectory(folder)
+        self.directory.logs.mkdir()
+        self.driver = FakeDriver(plan, refuses)
+        self.programs = Programs(plan, self.directory, self.driver)
+        self.heard: list[tuple[str, dict[str, Any]]] = []
+        self._hearing = asyncio.create_task(self._hear())
+
+    async def _hear(self) -> None:
+        async for message in self.programs.messages():
+            self.heard.append(message)
+
+    def print(self, label: str, text: str) -> None:
+        with (self.directory.logs / f"{label}.log").open("a") as log:
+            log.write(text + "\n")
+
+    async def until(self, asked: tuple[Any, ...]) -> None:
+        """Wait until the driver has been asked for this."""
+        async with asyncio.timeout(10):
+            while True:
+                if asked in self.driver.asked:
+                    return
+                await asyncio.sleep(0.001)
+
+    async def until_heard(self, node: str, **fields: Any) -> dict[str, Any]:
+        """Wait for a message of a node with these fields."""
+        async with asyncio.timeout(10):
+            while True:
+                for sender, message in self.heard:
+                    if sender == node and fields.items() <= message.items():
+                        return message
+                await asyncio.sleep(0.001)
+
+    async def start_all(self) -> None:
+        for process, node in enumerate(("cloud", "device-0"), start=1):
+            self.driver.held.put_nowait((node, process))
+            await self.until_heard(node, type="register")
+            await self.programs.send(node, {"type": "start"})
+
+    async def close(self) -> None:
+        self._hearing.cancel()
+        await self.programs.close()
+        await asyncio.gather(self._hearing, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def rig(folder: Path, text: str = TEXT, *overrides: str, refuses: str = "") -> AsyncIterator[Rig]:
+    found = Rig(make_plan(parse(text, "f.yaml", overrides), None), folder, refuses)
+    try:
+        yield found
+    finally:
+        await found.close()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "LOOK_EVERY", 0.001)
+
+
+async def test_a_program_starts_when_those_before_it_are_ready(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
+        await it.start_all()
+        await it.until(("run", "cloud"))
+        it.print("cloud", "starting")
+        it.print("cloud", '::edgebed {"event": "seen"}')
+        await it.until_heard("cloud", name="seen")
+        assert ("run", "device-0") not in it.driver.asked
+        it.print("cloud", "now serving")
+        await it.until(("run", "device-0"))
+
+
+async def test_the_run_is_over_when_all_programs_have_ended(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
+        await it.start_all()
+        it.print("cloud", "serving")
+        await it.until(("run", "device-0"))
+        it.driver.end("device-0", 0)
+        it.driver.end("cloud", 0)
+        assert await it.programs.over == ("programs", None)
+
+
+async def test_the_run_is_over_when_the_program_that_ends_it_has_ended(tmp_path: Path) -> None:
+    async with rig(tmp_path, TEXT, "programs.device.ends_the_run=true") as it:
+        await it.start_all()
+        it.print("cloud", "serving")
+        await it.until(("run", "device-0"))
+        it.driver.end("device-0", 0)
+        assert await it.programs.over == ("programs", None)
+
+
+async def test_the_run_fails_with_the_program_that_ends_it(tmp_path: Path) -> None:
+    async with rig(tmp_path, TEXT, "programs.cloud.ends_the_run=true") as it:
+        await it.start_all()
+        await it.until(("run", "cloud"))
+        it.print("cloud", "no luck")
+        it.driver.end("cloud", 3)
+        error = "`serve` on cloud ended (exit code 3); its log ends with: no luck"
+        assert await it.programs.over == ("failed", error)
+
+
+async def test_a_program_that_fails_takes_its_node_down_and_starts_again_with_it(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
+        await it.start_all()
+        it.print("cloud", "serving")
+        await it.until(("run", "device-0"))
+        it.driver.end("device-0", -11)
+        await it.until(("release", "device-0", 139))
+        told = await it.until_heard("device-0", type="failed")
+        assert told["lasting"] is False
+        it.driver.asked.clear()
+        it.heard.clear()
+        it.driver.held.put_nowait(("device-0", 3))
+        await it.until_heard("device-0", type="register")
+        await it.programs.send("device-0", {"type": "start"})
+        await it.until(("run", "device-0"))  # the cloud is still ready
+
+
+async def test_a_program_that_cannot_start_ends_the_run(tmp_path: Path) -> None:
+    async with rig(tmp_path, refuses="it cannot be started (no such file)") as it:
+        await it.start_all()
+        told = await it.until_heard("cloud", type="failed")
+        assert told == {
+            "type": "failed",
+            "error": "`serve` on cloud: it cannot be started (no such file)",
+            "lasting": True,
+        }
+
+
+async def test_a_program_that_is_not_ready_in_time_ends_the_run(tmp_path: Path) -> None:
+    async with rig(tmp_path, TEXT, "programs.cloud.ready.within=10ms") as it:
+        await it.start_all()
+        told = await it.until_heard("cloud", type="failed")
+        assert told["error"] == "`serve` on cloud: it printed no line with 'serving' within 10 ms"
+
+
+async def test_stopping_asks_the_programs_and_then_lets_go_of_the_node(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
+        await it.start_all()
+        await it.until(("run", "cloud"))
+        await it.programs.send("cloud", {"type": "stop"})
+        await it.until(("release", "cloud", 0))
+        assert ("terminate", "cloud") in it.driver.asked
+        await it.until_heard("cloud", type="done", reason="stopped")
+        await it.programs.send("device-0", {"type": "stop"})  # its program never started
+        await it.until(("release", "device-0", 0))
+
+
+@pytest.mark.parametrize(
+    ("setting", "line", "reason"),
+    [
+        ("stop.rounds=2", '::edgebed {"round": 2}', "rounds"),
+        ("stop.accuracy=80%", '::edgebed {"accuracy": 0.81}', "accuracy"),
+    ],
+)
+async def test_what_is_printed_may_meet_a_stop_rule(tmp_path: Path, setting: str, line: str, reason: str) -> None:
+    async with rig(tmp_path, TEXT, setting) as it:
+        await it.start_all()
+        await it.until(("run", "cloud"))
+        it.print("cloud", line)
+        assert await it.programs.over == (reason, None)
+
+
+async def test_the_first_round_begins_with_the_program_if_rounds_are_planned(tmp_path: Path) -> None:
+    async with rig(tmp_path, TEXT, "stop.rounds=2") as it:
+        await it.start_all()
+        await it.until_heard("cloud", name="round", round=1, phase="start")
+
+
+def test_speed_is_a_quota_of_processor_time() -> None:
+    hardware = "hardware: {device: {speed: 0.1, cores: 4}, cloud: {cores: 2}}\n"
+    plan = make_plan(parse(TEXT + hardware, "f.yaml"), None)
+    assert [quota(node) for node in plan.nodes] == [2, 0.4]
+    (note,) = quota_notes(plan)
+    assert note.startswith("the speed of custom is a quota of processor time: its programs get 0.4 s of a core")
+
+
+def test_all_names_resolve() -> None:
+    plan = make_plan(parse(TEXT, "f.yaml"), None)
+    assert hosts_file(plan) == "127.0.0.1\tlocalhost\n10.77.0.1\tcloud\n10.77.0.2\tdevice-0\n"

@@ -1,0 +1,143 @@
+"""Tests of the programs of a scenario."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.errors import ScenarioError
+from orchestrator.planning.making import make_plan
+from orchestrator.planning.plan import Plan
+from orchestrator.scenario.reading import parse
+
+TOPOLOGY = "topology: {cloud: true, edges: 0, devices: 2}\n"
+FLAT = """\
+programs:
+  cloud: {command: "serve --on {self} --as {name}", ready: {port: 8000}}
+  device: {command: "ask {cloud} 'two words' {\\"json\\": 1}", after: cloud, environment: {HOME: "{files}/home"}}
+  device-1: {command: [watch, "{device-0}"], after: device}
+  control: {on: cloud, command: end, after: [cloud, device-1], ends_the_run: true}
+"""
+
+
+def plan_of(text: str, *overrides: str) -> Plan:
+    return make_plan(parse(text, "f.yaml", overrides), None)
+
+
+def mistakes(text: str, *overrides: str) -> list[str]:
+    with pytest.raises(ScenarioError) as caught:
+        parse(text, "f.yaml", overrides)
+    return str(caught.value).splitlines()
+
+
+def test_each_node_gets_its_own_program_or_that_of_its_tier() -> None:
+    programs = {each.label: each for each in plan_of(FLAT + TOPOLOGY).programs}
+    assert list(programs) == ["cloud", "cloud.control", "device-0", "device-1"]
+    assert programs["cloud"].command == ("serve", "--on", "10.77.0.1", "--as", "cloud")
+    assert programs["device-0"].command == ("ask", "10.77.0.1", "two words", "{json:", "1}")
+    assert programs["device-1"].command == ("watch", "10.77.0.2")
+
+
+def test_the_folder_for_files_is_left_to_the_driver() -> None:
+    (device, *_) = [each for each in plan_of(FLAT + TOPOLOGY).programs if each.node == "device-0"]
+    assert device.environment == {"HOME": "{files}/home"}
+    assert device.with_files("/runs/1").environment == {"HOME": "/runs/1/home"}
+
+
+def test_a_program_waits_for_a_tier_or_for_one_node() -> None:
+    programs = {each.label: each.after for each in plan_of(FLAT + TOPOLOGY).programs}
+    assert programs["device-0"] == ("cloud",)
+    assert programs["device-1"] == ("device-0",)  # itself left out
+    assert programs["cloud.control"] == ("cloud", "device-1")
+
+
+def test_a_plan_of_programs_has_neither_data_nor_model() -> None:
+    plan = plan_of(FLAT + TOPOLOGY)
+    assert (plan.algorithm, plan.model, plan.data.dataset, plan.stop.rounds) == ("programs", "", "", None)
+    assert [program["label"] for program in plan.recorded["programs"]] == [program.label for program in plan.programs]
+
+
+def test_rounds_are_those_of_stop() -> None:
+    assert plan_of(FLAT + TOPOLOGY, "stop.rounds=4").stop.rounds == 4
+
+
+def test_an_override_reaches_a_short_form() -> None:
+    text = "programs: {cloud: serve, device: ask}\n" + TOPOLOGY
+    assert plan_of(text, "programs.cloud.ready.port=80").programs[0].ready.port == 80
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (TOPOLOGY, "f.yaml: 'algorithm' is missing: name one, or give `programs` that the nodes run instead"),
+        (
+            f"algorithm: fedavg\n{FLAT}{TOPOLOGY}",
+            "f.yaml:2: programs: the nodes run fedavg already: leave out either programs or algorithm",
+        ),
+        (
+            f"{FLAT}{TOPOLOGY}driver: sim\n",
+            "f.yaml:7: driver: sim computes what nodes do and starts no process: programs need namespaces or docker",
+        ),
+        (
+            f"programs: {{cloud: serve}}\n{TOPOLOGY}",
+            "f.yaml:1: programs: device-0 has no program: give one to its tier or to the node itself",
+        ),
+        (
+            f"programs: {{cloud: serve, devices: ask}}\n{TOPOLOGY}",
+            "f.yaml:1: programs.devices: 'devices' is no node and no tier here; did you mean 'device'?; a further"
+            " program on a node needs `on`",
+        ),
+        (
+            f"programs: {{cloud: serve, device: ask, edge: {{on: cloud, command: x}}}}\n{TOPOLOGY}",
+            "f.yaml:1: programs.edge.on: edge is a node or a tier: give this further program a name of its own",
+        ),
+        (
+            f"programs: {{cloud: serve, device: ask, more: {{on: clod, command: x}}}}\n{TOPOLOGY}",
+            "f.yaml:1: programs.more.on: 'clod' is no node and no tier here; did you mean 'cloud'?",
+        ),
+        (
+            f"programs: {{cloud: serve, device: {{command: ask, after: clowd}}}}\n{TOPOLOGY}",
+            "f.yaml:1: programs.device.after: there is no program 'clowd'; did you mean 'cloud'?",
+        ),
+        (
+            f"programs: {{cloud: serve, device: 'ask {{clout}}'}}\n{TOPOLOGY}",
+            "f.yaml:1: programs.device.command: {clout} is no node; did you mean 'cloud'?: write {self}, {name},"
+            " {files} or a node",
+        ),
+        (
+            f"programs: {{cloud: {{command: a, after: device}}, device: {{command: b, after: cloud}}}}\n{TOPOLOGY}",
+            "f.yaml:1: programs: each waits for the next, so none can start: cloud → device → cloud",
+        ),
+        (
+            f'programs: {{cloud: serve, device: "ask \'two"}}\n{TOPOLOGY}',
+            "f.yaml:1: programs.device.command: cannot be split into words (No closing quotation): close the quotes, or"
+            " write a list",
+        ),
+        (
+            f"programs: {{cloud: serve, device: {{command: []}}}}\n{TOPOLOGY}",
+            "f.yaml:1: programs.device.command: is empty: name the program to run",
+        ),
+        (
+            f"programs: {{cloud: serve, device: {{command: a, ready: {{port: 80, line: b}}}}}}\n{TOPOLOGY}",
+            "f.yaml:1: programs.device.ready: give one of port, line and delay",
+        ),
+        (
+            f"{FLAT}{TOPOLOGY}data: mnist\nmodel: mlp\n".replace("data: mnist", "data: {dataset: mnist}"),
+            "f.yaml:7: data: is for an algorithm: programs bring their own",
+        ),
+        (
+            f"{FLAT}{TOPOLOGY}faults: [{{at: 1s, node: cloud, action: slow, factor: 2}}]\n",
+            "f.yaml:7: faults.0: a program cannot be slowed: give its node a slower hardware, or pause it",
+        ),
+        (
+            f"{FLAT}{TOPOLOGY}faults: [{{every_round: 50%, of: devices, action: crash, for: 1s}}]\n",
+            "f.yaml:7: faults.0.every_round: say how many rounds there are: stop.rounds",
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(text: str, told: str) -> None:
+    assert told in mistakes(text)
+
+
+def test_the_driver_docker_needs_images() -> None:
+    told = mistakes(FLAT + TOPOLOGY, "driver=docker")
+    assert "f.yaml:2: programs.cloud.image: the driver docker needs the image that has the program" in told

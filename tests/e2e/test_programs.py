@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from orchestrator.drivers.docker.engine import Engine
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.history import History
 from tests.e2e.engine import Place
-from tests.e2e.harness import ROOT, Result, traces_of, up
+from tests.e2e.harness import ROOT, Background, Result, traces_of, up, wait_for
 from tests.e2e.image import import_commands
 
 pytestmark = pytest.mark.e2e
@@ -133,6 +134,26 @@ def test_they_run_and_are_disturbed(tmp_path: Path) -> None:
 def test_they_run_in_containers(tmp_path: Path, place: Place) -> None:
     directory = check(run(tmp_path, SCENARIO.replace("IMAGE", place.image), "--driver", "docker"))
     assert sorted(lives(directory)) == [("device-0", 1), ("device-1", 1), ("device-1", 2)]
+
+
+@pytest.mark.parametrize("driver", ["namespaces", "docker"])
+def test_they_end_with_their_orchestrator(tmp_path: Path, place: Place, engine: Engine, driver: str) -> None:
+    scenario = f"""
+driver: {driver}
+topology: {{cloud: true, edges: 0, devices: 1}}
+probe: {{before: false}}
+programs:
+  cloud: {{command: "{PYTHON} -c 'print(1, flush=True); import time; time.sleep(600)'", image: "{place.image}"}}
+  device: {{command: "{PYTHON} -c 'import time; time.sleep(600)'", image: "{place.image}"}}
+"""
+    with Background(tmp_path, scenario) as run:
+        log = wait_for(lambda: next(iter(run.directory.logs.glob("cloud.log")), None), "a program")
+        wait_for(lambda: log.read_text() == "1\n" or None, "its output")
+        name = run.directory.run
+        assert len(engine.containers(name)) >= (3 if driver == "docker" else 0)
+        os.kill(run.process.pid, signal.SIGKILL)
+        wait_for(lambda: engine.containers(name) == [] or None, "the end of the containers", 20.0)
+        wait_for(lambda: traces_of(name) == [] or None, "the end of its processes", 20.0)
 
 
 def mqtt(folder: Path, *arguments: str) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound
@@ -77,6 +77,12 @@ class Engine:
         with plain_words(f"attaching to {container.name}"):
             return Stream(container.attach(stream=True, stdout=True, stderr=True))
 
+    def hold(self, container: Container) -> Closeable:
+        """Hold the standard input of a container open: it ends when the result is closed, or with this process. Call it
+        before the container starts."""
+        with plain_words(f"attaching to {container.name}"):
+            return cast(Closeable, container.attach_socket(params={"stdin": 1, "stream": 1}))
+
     def containers(self, run: str | None = None) -> list[NodeContainer]:
         """The containers of one run, or of all runs, in any state."""
         with plain_words("looking for containers"):
@@ -99,6 +105,12 @@ class Engine:
     def _remove(self, container: NodeContainer) -> None:
         with contextlib.suppress(DriverError), plain_words(f"removing {container.node}"):  # `remove` finds what is left
             self.client.api.remove_container(container.id, force=True, v=True)
+
+
+class Closeable(Protocol):
+    """Something that is open until it is closed."""
+
+    def close(self) -> None: ...
 
 
 class Stream(Generic[T]):

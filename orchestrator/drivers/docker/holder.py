@@ -1,7 +1,8 @@
 """The program that holds a node's network and processes open while the containers of its programs come and go.
 
-It is 200 bytes of machine code for the Linux kernel, so that it runs in any image, even in one without a shell. It asks
-the kernel to forget ended processes that have lost their parent, and waits for ever: SIGKILL ends it.
+It is 250 bytes of machine code for the Linux kernel, so that it runs in any image, even in one without a shell. It asks
+the kernel to forget ended processes that have lost their parent. Then it reads its standard input, and ends at the end
+of that: when the orchestrator lets go of it, or is gone. The kernel ends the processes of the node with it.
 """
 
 from __future__ import annotations
@@ -15,24 +16,28 @@ from orchestrator.errors import HostError
 _BASE = 0x400000
 _HEADERS = 64 + 56  # bytes of the two headers (elf(5))
 
-# rt_sigaction(SIGCHLD, {SIG_IGN}, NULL, 8), then pause() or ppoll(NULL, 0, NULL, NULL) in a loop (syscalls(2))
+# rt_sigaction(SIGCHLD, {SIG_IGN}, NULL, 8); while read(0, stack, 1) > 0; exit(0)    (syscalls(2))
 _CODE = {
     "x86_64": (
         62,
         bytes.fromhex(
-            "b80d000000 bf11000000 488d3513000000"  # mov eax, 13; mov edi, 17; lea rsi, [rip + 19]
+            "b80d000000 bf11000000 488d3527000000"  # mov eax, 13; mov edi, 17; lea rsi, [rip + 39]
             "31d2 41ba08000000 0f05"  # xor edx, edx; mov r10d, 8; syscall
-            "b822000000 0f05 ebf7"  # mov eax, 34; syscall; jmp back
+            "31c0 31ff 488d7424f8"  # xor eax, eax; xor edi, edi; lea rsi, [rsp - 8]
+            "ba01000000 0f05"  # mov edx, 1; syscall
+            "85c0 7fec"  # test eax, eax; jg back
+            "b83c000000 31ff 0f05"  # mov eax, 60; xor edi, edi; syscall
         ),
     ),
     "aarch64": (
         183,
         struct.pack(
-            "<13I",
-            *(0xD2800220, 0x10000181, 0xD2800002, 0xD2800103),  # mov x0, 17; adr x1, + 48; mov x2, 0; mov x3, 8
+            "<17I",
+            *(0xD2800220, 0x10000201, 0xD2800002, 0xD2800103),  # mov x0, 17; adr x1, + 64; mov x2, 0; mov x3, 8
             *(0xD28010C8, 0xD4000001),  # mov x8, 134; svc 0
-            *(0xD2800000, 0xD2800001, 0xD2800002, 0xD2800003),  # mov x0 to x3, 0
-            *(0xD2800928, 0xD4000001, 0x17FFFFFA),  # mov x8, 73; svc 0; b back
+            *(0xD2800000, 0x910003E1, 0xD1004021, 0xD2800022),  # mov x0, 0; mov x1, sp; sub x1, x1, 16; mov x2, 1
+            *(0xD28007E8, 0xD4000001, 0xF100001F, 0x54FFFF2C),  # mov x8, 63; svc 0; cmp x0, 0; b.gt back
+            *(0xD2800000, 0xD2800BA8, 0xD4000001),  # mov x0, 0; mov x8, 93; svc 0
         ),
     ),
 }

@@ -18,7 +18,7 @@ from docker.types import LogConfig, Mount
 from orchestrator.drivers.base import ProgramEnd
 from orchestrator.drivers.docker import holder
 from orchestrator.drivers.docker.driver import SIGNALLED, DockerDriver
-from orchestrator.drivers.docker.engine import Engine, plain_words
+from orchestrator.drivers.docker.engine import Closeable, Engine, plain_words
 from orchestrator.drivers.docker.log import copy_output
 from orchestrator.drivers.docker.node_image import ARCHITECTURES
 from orchestrator.drivers.programs import addresses, quota, quota_notes
@@ -55,6 +55,7 @@ class PodsDriver(DockerDriver):
         self._plan = plan
         self._running: dict[str, _Running] = {}  # by container
         self._codes: dict[str, int] = {}  # of nodes that are released
+        self._inputs: dict[str, Closeable] = {}  # of each node's holder, which ends with its input
         self._notes += quota_notes(plan)
         holder.write(directory.nodes / "holder")
 
@@ -98,6 +99,11 @@ class PodsDriver(DockerDriver):
             with plain_words(f"resuming {node}"):
                 await asyncio.to_thread(running.container.unpause)
 
+    async def close(self) -> None:
+        await super().close()
+        for each in self._inputs.values():
+            each.close()
+
     def _of(self, node: str) -> list[_Running]:
         return [running for running in self._running.values() if running.program.node == node]
 
@@ -125,9 +131,12 @@ class PodsDriver(DockerDriver):
             "extra_hosts": addresses(self._plan),
             "mounts": [_mount(self._directory.nodes / "holder", HOLDER)],
             "read_only": True,
+            "stdin_open": True,
             "cap_drop": ["ALL"],
         }
-        return self._engine.create(str(first.image), [], options)
+        container = self._engine.create(str(first.image), [], options)
+        self._inputs[node.name] = self._engine.hold(container)
+        return container
 
     def _start_program(self, program: ProgramPlan, held: Container, log: Path) -> _Running:
         node = self._plan.node(program.node)

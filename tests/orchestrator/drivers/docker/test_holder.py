@@ -17,26 +17,29 @@ from orchestrator.errors import HostError
 from tests.e2e.harness import wait_for
 
 EMULATORS = {"x86_64": "qemu-x86_64-static", "aarch64": "qemu-aarch64-static"}
-PAUSED = re.compile(r"^State:\s+S", re.MULTILINE)
+ASLEEP = re.compile(r"^State:\s+S", re.MULTILINE)
 
 
 @pytest.mark.parametrize("machine", EMULATORS)
-def test_it_waits_until_it_is_killed(machine: str, tmp_path: Path) -> None:
+def test_it_ends_with_its_input(machine: str, tmp_path: Path) -> None:
     file = tmp_path / "holder"
     file.write_bytes(executable(machine))
     file.chmod(0o755)
     native = machine == os.uname().machine
     if not native and shutil.which(EMULATORS[machine]) is None:
         pytest.skip(f"{EMULATORS[machine]} is not installed")
-    with subprocess.Popen([file] if native else [EMULATORS[machine], file]) as process:
+    command = [str(file)] if native else [EMULATORS[machine], str(file)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
         status = Path(f"/proc/{process.pid}/status")
         ignored = f"SigIgn:\t{1 << (signal.SIGCHLD - 1):016x}"
-        try:
-            wait_for(lambda: (ignored in status.read_text() and PAUSED.search(status.read_text())) or None, "its sleep")
-            assert process.poll() is None
-        finally:
-            process.kill()
-    assert process.returncode == -signal.SIGKILL
+        wait_for(lambda: (ignored in status.read_text() and ASLEEP.search(status.read_text())) or None, "its sleep")
+        process.stdin.write(b"something that it does not understand")
+        process.stdin.flush()
+        wait_for(lambda: ASLEEP.search(status.read_text()), "its sleep")
+        assert process.poll() is None
+        process.stdin.close()
+        assert process.wait(10) == 0
 
 
 def test_another_machine_is_refused() -> None:

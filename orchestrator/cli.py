@@ -20,6 +20,7 @@ import click
 
 from orchestrator import text
 from orchestrator.errors import OrchestratorError, PlaceError, PlanError, RecordError, RunError, ScenarioError
+from orchestrator.exports.kinds import KINDS, Destination
 from orchestrator.layout import open_console, write_table
 from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
 from orchestrator.scenario.engines import ENGINES
@@ -381,6 +382,24 @@ def compare_runs(run_a: str, run_b: str, runs: Path, as_json: bool) -> None:
         click.echo(json.dumps(result.to_json()))
     else:
         print_comparison(result, open_console())
+
+
+@cli.command("export")
+@click.argument("names", metavar="[RUN]...", nargs=-1)
+@click.argument("place", metavar="DIR")
+@click.option("--to", "kind", type=click.Choice(KINDS), required=True, help="What to write.")
+@runs_option
+@json_option
+def export_runs(names: tuple[str, ...], place: str, kind: str, runs: Path, as_json: bool) -> None:
+    """Write the results of each RUN (the latest by default; or a sweep's) to DIR, for other tools to read."""
+    from orchestrator.verbs.export import export, find_runs
+
+    exported = export(find_runs(names, runs), Destination(kind, place))
+    if as_json:
+        click.echo(json.dumps({"exported": [vars(each) for each in exported]}))
+    else:
+        for each in exported:
+            click.echo(f"{each.run}: written to {each.place}")
 
 
 def _execute(

@@ -74,7 +74,7 @@ def test_everything_that_leaves_is_explained() -> None:
     assert {kind for kind, each in KINDS.items() if each.packages} <= EXTRAS.keys()
     lines = [line.partition("#")[0] for line in page.splitlines()]
     commands = [line.split()[3:] for line in lines if line.startswith("    python -m orchestrator ")]
-    assert {verb for verb, *_ in commands} == {"export"}
+    assert {verb for verb, *_ in commands} == {"export", "up"}
     for verb, *words in commands:
         known = {option for parameter in cli.commands[verb].params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= known

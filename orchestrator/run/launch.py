@@ -12,6 +12,7 @@ from typing import Any
 
 from node.runtime.clock import VirtualLoop, run_virtual
 from orchestrator.errors import HostError, RunError
+from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.signals import interruptible
 from orchestrator.planning.data import prepare_data
@@ -25,6 +26,7 @@ from orchestrator.run.down import clear
 from orchestrator.run.lifecycle import Conclusion, execute
 from orchestrator.run.requirements import require
 from orchestrator.run.resume import past_of
+from orchestrator.run.tracking import tracked
 from orchestrator.run.view import View
 from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.plugins import use
@@ -55,12 +57,13 @@ def launch(
     calibrate: bool = False,
     meta: Mapping[str, Any] | None = None,
     text: str | None = None,
+    track: Sequence[Destination] = (),
 ) -> tuple[Conclusion, RunDirectory]:
     """Carry out the plan of a scenario, in a fresh directory below ``runs``.
 
     The scenario was read from ``file`` and ``overrides``. If no file holds it, ``text`` is the text of the scenario.
     ``open_view`` receives whether the run's clock is virtual. ``workers`` is the number of processes that train
-    simulated nodes, by default one for each processor.
+    simulated nodes, by default one for each processor. ``track``: destinations that follow the run.
     HostError if this host lacks something that the driver needs, or if this process may not open as many files as the
     run needs. Then nothing is made.
     """
@@ -89,7 +92,8 @@ def launch(
                 )
 
             try:
-                return _run(plan.driver, open_view, start), directory
+                with tracked(directory, track):
+                    return _run(plan.driver, open_view, start), directory
             except HostError:  # nothing was started
                 directory.remove()
                 raise

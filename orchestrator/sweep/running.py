@@ -10,7 +10,8 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.errors import OrchestratorError, RunError
-from orchestrator.host.directory import known_runs
+from orchestrator.exports.kinds import Destination
+from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.signals import INTERRUPTED, interrupted
 from orchestrator.planning.plan import Plan
 from orchestrator.results.checks import checks, overall
@@ -18,6 +19,7 @@ from orchestrator.results.history import History
 from orchestrator.results.rows import COMPLETE
 from orchestrator.run.launch import launch, prepared_plan
 from orchestrator.run.progress_line import Glimpse
+from orchestrator.run.tracking import tracked
 from orchestrator.scenario.reading import placed
 from orchestrator.sweep.figures import Figures, Result, figures
 from orchestrator.sweep.reading import Combination, Sweep
@@ -46,14 +48,21 @@ class SweepOutcome:
 
 
 def carry_out(
-    sweep: Sweep, directory: Path, *, workers: int | None, again: bool = False, tell: Callable[[str], None]
+    sweep: Sweep,
+    directory: Path,
+    *,
+    workers: int | None,
+    again: bool = False,
+    tell: Callable[[str], None],
+    track: Sequence[Destination] = (),
 ) -> SweepOutcome:
     """Run every combination of a sweep in ``directory``, one after another; write sweep.json and sweep.md after each.
 
     A combination that has a complete run with an equal plan in ``directory`` is not repeated, unless ``again``. A
     failed run does not end the sweep; an interrupted one does. ``workers`` as for `launch`; ``tell`` prints a line.
+    ``track``: destinations that follow the runs. They also get the runs that are not repeated, if they lack them.
     """
-    sweeper = _Sweeper(sweep, directory, workers, {} if again else complete_runs(directory), tell)
+    sweeper = _Sweeper(sweep, directory, workers, {} if again else complete_runs(directory), tell, track)
     results: list[Result] = []
     for combination in sweep.combinations:
         results.append(sweeper.run(combination))
@@ -84,9 +93,10 @@ class _Sweeper:
         workers: int | None,
         complete: Mapping[str, Path],
         tell: Callable[[str], None],
+        track: Sequence[Destination],
     ) -> None:
         self._sweep, self._directory, self._workers = sweep, directory, workers
-        self._complete, self._tell = complete, tell
+        self._complete, self._tell, self._track = complete, tell, track
         self.interrupted = False
 
     def run(self, combination: Combination) -> Result:
@@ -95,6 +105,8 @@ class _Sweeper:
             with placed(self._sweep.scenario, combination.overrides):
                 plan = prepared_plan(combination.scenario, self._sweep.scenario)
             if (known := self._complete.get(json.dumps(plan.recorded))) is not None:
+                with tracked(RunDirectory(known), self._track):
+                    pass
                 return self._judged(combination, known, "run before")
             return self._fresh(combination, plan)
         except OrchestratorError as error:
@@ -111,6 +123,7 @@ class _Sweeper:
             lambda _: Glimpse(self._name(combination)),
             workers=self._workers,
             meta={"sweep": self._sweep.name, "case": combination.case},
+            track=self._track,
         )
         self.interrupted = outcome.exit_code == INTERRUPTED or interrupted()
         if outcome.summary["ended"] not in COMPLETE:

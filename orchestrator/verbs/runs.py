@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 
 from orchestrator.errors import Problem, RunError, ScenarioError
+from orchestrator.exports.kinds import Destination, check
 from orchestrator.host.commands import extend_path
 from orchestrator.host.directory import find_run
 from orchestrator.host.places import check_folder
@@ -131,12 +132,14 @@ def up(
     driver: str | None = None,
     runs: str | os.PathLike[str] = RUNS,
     workers: int | None = None,
+    track: str | Iterable[str] = (),
 ) -> Run:
     """Run a scenario to its end, like the command `up`. ``scenario`` is a file, or a mapping with its content.
 
     ``overrides`` are those of `--set`, as ``{"algorithm.rounds": 5}`` or ``["algorithm.rounds=5"]``. ``driver`` takes
     the place of the scenario's. The run's directory is made below ``runs``.
     ``workers`` is the number of processes that train simulated nodes, by default one for each processor.
+    ``track`` names places that show the run while it goes on, as "tensorboard:DIR" or "mlflow:URI".
 
     If a run fails after it began, the function still returns it. Its verdict is not "pass", and ``summary["error"]``
     says why. Before the run begins, ScenarioError lists every mistake with its place, and PlanError, PlaceError,
@@ -145,15 +148,21 @@ def up(
     run has a thread of its own, and the call waits for it.
     """
     given = _written(overrides) + ([] if driver is None else [f"driver={driver}"])
-    carry_out = partial(_up, scenario, given, Path(runs), workers)
+    places = [Destination.parse(each) for each in ([track] if isinstance(track, str) else track)]
+    carry_out = partial(_up, scenario, given, Path(runs), workers, places)
     return in_thread(carry_out) if _in_event_loop() else carry_out()
 
 
 def _up(
-    scenario: str | os.PathLike[str] | Mapping[str, Any], overrides: Sequence[str], runs: Path, workers: int | None
+    scenario: str | os.PathLike[str] | Mapping[str, Any],
+    overrides: Sequence[str],
+    runs: Path,
+    workers: int | None,
+    track: Sequence[Destination],
 ) -> Run:
     extend_path()
     check_folder(runs, "choose another folder for runs")
+    check(track)
     file, text = (UNNAMED, _yaml(scenario)) if isinstance(scenario, Mapping) else (Path(scenario), None)
     read = reading.load(file, overrides) if text is None else reading.parse(text, str(file), overrides)
     if workers is not None and not DRIVERS[read.driver].simulated:
@@ -162,7 +171,7 @@ def _up(
     with reading.placed(file, overrides, text):
         plan = prepared_plan(read, file)
     outcome, directory = launch(
-        plan, read, file, overrides, runs, lambda _: Glimpse(plan.name), workers=workers, text=text
+        plan, read, file, overrides, runs, lambda _: Glimpse(plan.name), workers=workers, text=text, track=track
     )
     if outcome.exit_code == INTERRUPTED:
         raise KeyboardInterrupt

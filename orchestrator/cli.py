@@ -21,6 +21,7 @@ import click
 
 from orchestrator import text
 from orchestrator.errors import OrchestratorError, PlaceError, PlanError, RecordError, RunError, ScenarioError
+from orchestrator.exports.kinds import KINDS, Destination, check
 from orchestrator.layout import open_console, write_table
 from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
 from orchestrator.scenario.engines import ENGINES
@@ -93,6 +94,16 @@ def junit_option(command: F) -> F:
     )(command)
 
 
+def track_option(command: F) -> F:
+    return click.option(
+        "--track",
+        metavar="KIND:PLACE",
+        multiple=True,
+        callback=lambda _context, _option, given: [Destination.parse(each) for each in given],
+        help="Show the run while it goes on: tensorboard:DIR, mlflow:DIR or mlflow:URI; may be repeated.",
+    )(command)
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="edgebed")
 def cli() -> None:
@@ -129,6 +140,7 @@ def write_build_folder(folder: Path) -> None:
     "--workers", type=click.IntRange(1), help="Processes that train under `sim`; by default one for each processor."
 )
 @click.option("--engine", type=click.Choice(list(ENGINES)), help="Overrides the scenario's engine.")
+@track_option
 @junit_option
 @json_option
 def up(
@@ -138,14 +150,15 @@ def up(
     driver: str | None,
     workers: int | None,
     engine: str | None,
+    track: Sequence[Destination],
     junit: Path | None,
     as_json: bool,
 ) -> None:
     """Run SCENARIO: start its nodes, shape its links, train, inject its faults, report."""
     overrides += (f"driver={driver}",) if driver else ()
     overrides += (f"engine={engine}",) if engine else ()
-    _check_places(runs, junit)
-    outcome, directory = _execute(scenario, overrides, runs, as_json=as_json, workers=workers)
+    _check_places(runs, junit, track)
+    outcome, directory = _execute(scenario, overrides, runs, as_json=as_json, workers=workers, track=track)
     _end(outcome, directory, junit, as_json=as_json)
 
 
@@ -179,9 +192,17 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
 @click.option("--workers", type=click.IntRange(1), help="As for `up`.")
 @click.option("--again", is_flag=True, help="Repeat complete runs too.")
 @click.option("--page", is_flag=True, help="Run nothing; draw the complete runs again, in sweep.html.")
+@track_option
 @json_option
 def sweep_runs(
-    file: Path, runs: Path, driver: str | None, workers: int | None, again: bool, page: bool, as_json: bool
+    file: Path,
+    runs: Path,
+    driver: str | None,
+    workers: int | None,
+    again: bool,
+    page: bool,
+    track: Sequence[Destination],
+    as_json: bool,
 ) -> None:
     """Run a scenario in every case of the sweep FILE, with every seed, and compare; what was run before is kept."""
     from orchestrator.sweep.reading import load
@@ -190,19 +211,15 @@ def sweep_runs(
 
     if page and again:
         raise click.UsageError("--page runs nothing: leave out --again, or --page")
-    _check_places(runs)
+    _check_places(runs, track=track)
     sweep = load(file, (f"driver={driver}",) if driver else ())
     for each in sweep.combinations:
         _check_workers(workers, each.scenario.driver)
-
-    def tell(line: str) -> None:
-        click.echo(line, err=as_json)
-
-    directory = runs / sweep.name
+    tell, directory = partial(click.echo, err=as_json), runs / sweep.name
     outcome = (
         draw(sweep, directory, tell=tell)
         if page
-        else carry_out(sweep, directory, workers=workers, again=again, tell=tell)
+        else carry_out(sweep, directory, workers=workers, again=again, tell=tell, track=track)
     )
     if as_json:
         click.echo(json.dumps(outcome.to_json()))
@@ -419,6 +436,24 @@ def compare_runs(names: tuple[str, ...], runs: Path, as_json: bool) -> None:
         show(open_console())
 
 
+@cli.command("export")
+@click.argument("names", metavar="[RUN]...", nargs=-1)
+@click.argument("place", metavar="DIR")
+@click.option("--to", "kind", type=click.Choice(KINDS), required=True, help="What to write.")
+@runs_option
+@json_option
+def export_runs(names: tuple[str, ...], place: str, kind: str, runs: Path, as_json: bool) -> None:
+    """Write the results of each RUN (the latest by default; or a sweep's) to DIR, for other tools to read."""
+    from orchestrator.verbs.export import export, find_runs
+
+    exported = export(find_runs(names, runs), Destination(kind, place))
+    if as_json:
+        click.echo(json.dumps({"exported": [vars(each) for each in exported]}))
+    else:
+        for each in exported:
+            click.echo(f"{each.run}: written to {each.place}")
+
+
 def _execute(
     scenario: Path,
     overrides: tuple[str, ...],
@@ -427,6 +462,7 @@ def _execute(
     as_json: bool,
     workers: int | None = None,
     calibrate: bool = False,
+    track: Sequence[Destination] = (),
 ) -> tuple[Conclusion, RunDirectory]:
     """Run a scenario to its end."""
     from orchestrator.run.launch import launch, prepared_plan
@@ -448,16 +484,18 @@ def _execute(
         lambda virtual: open_view(as_json=as_json, virtual=virtual),
         workers=workers,
         calibrate=calibrate,
+        track=track,
     )
 
 
-def _check_places(runs: Path, junit: Path | None = None) -> None:
+def _check_places(runs: Path, junit: Path | None = None, track: Sequence[Destination] = ()) -> None:
     """PlaceError if the run cannot write its files here. Checked before anything is made."""
     from orchestrator.host.places import check_file, check_folder
 
     check_folder(runs, "choose another folder with --runs")
     if junit is not None:
         check_file(junit, "choose another file with --junit")
+    check(track)
 
 
 def _check_workers(workers: int | None, driver: str) -> None:

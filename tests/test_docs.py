@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 import yaml
 
 from orchestrator.cli import cli
+from orchestrator.exports.kinds import KINDS
+from orchestrator.results.tables import TABLES
 from orchestrator.scenario.expectations import ExpectSpec
 from orchestrator.scenario.reading import parse
 from orchestrator.sweep.reading import SweepFile, Target, load
 
 ROOT = Path(__file__).parents[1]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
 def blocks(page: str) -> list[str]:
@@ -62,6 +66,18 @@ def test_the_sweep_that_is_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", [*SweepFile.model_fields, *Target.model_fields])
 def test_every_key_of_a_sweep_is_explained(key: str) -> None:
     assert f"`{key}" in (ROOT / "docs/sweep.md").read_text()
+
+
+def test_everything_that_leaves_is_explained() -> None:
+    page = (ROOT / "docs/results.md").read_text()
+    assert [name for name in (*KINDS, *TABLES) if f"| `{name}` |" not in page] == []
+    assert {kind for kind, each in KINDS.items() if each.packages} <= EXTRAS.keys()
+    lines = [line.partition("#")[0] for line in page.splitlines()]
+    commands = [line.split()[3:] for line in lines if line.startswith("    python -m orchestrator ")]
+    assert {verb for verb, *_ in commands} == {"export", "up"}
+    for verb, *words in commands:
+        known = {option for parameter in cli.commands[verb].params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known
 
 
 def test_every_row_of_the_table_of_security_names_tests_that_exist() -> None:

@@ -24,8 +24,9 @@ OF_A_PEER = 3  # open files of a node for each peer: a connection each way, and 
 
 
 async def sweep(run: str) -> None:
-    """End every process of the run that is still alive."""
-    left = await asyncio.to_thread(processes.run_processes, run)
+    """End every process of the run that is still alive. Its trackers end by themselves after the run."""
+    found = await asyncio.to_thread(processes.run_processes, run)
+    left = [each for each in found if each.part != processes.TRACKER]
     if left:
         await asyncio.to_thread(processes.end, left)
 

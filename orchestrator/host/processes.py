@@ -18,6 +18,7 @@ from pathlib import Path
 
 from orchestrator.host.directory import RunDirectory
 
+TRACKER = "tracker"  # the part of processes that outlive the run for a moment, and then end by themselves
 TOKEN = "EDGEBED_TOKEN"  # the variable; its value must never be on a command line, which every user can read
 
 
@@ -71,27 +72,35 @@ def labels(run: str, directory: Path, part: str) -> dict[str, str]:
     return {"EDGEBED_RUN": run, "EDGEBED_DIRECTORY": str(directory), "EDGEBED_PART": part, TOKEN: token}
 
 
-def end(processes: list[RunProcess], grace: float = 5.0) -> list[RunProcess]:
+def end(processes: list[RunProcess], grace: float = 5.0, patience: float = 0.0) -> list[RunProcess]:
     """Send SIGKILL to these processes and wait for their end. Returns those that still live after ``grace`` seconds.
+    Processes that end by themselves within ``patience`` seconds get no signal.
 
     A pidfd (pidfd_open(2)) refers to one process for ever, so a reused id never hits another process.
     """
     watched: dict[int, RunProcess] = {}
     for process in processes:
         with contextlib.suppress(OSError):
-            descriptor = os.pidfd_open(process.pid)
-            watched[descriptor] = process
+            watched[os.pidfd_open(process.pid)] = process
+    _wait(watched, patience)
+    for descriptor, process in watched.items():
+        with contextlib.suppress(OSError):
             if process in run_processes(process.run):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    _wait(watched, grace)
+    for descriptor in watched:
+        os.close(descriptor)
+    return list(watched.values())
+
+
+def _wait(watched: dict[int, RunProcess], seconds: float) -> None:
+    """Wait for the end of processes, by their pidfds. Closes and removes those that ended."""
     poller = select.poll()
     for descriptor in watched:
         poller.register(descriptor, select.POLLIN)
-    deadline = time.monotonic() + grace
+    deadline = time.monotonic() + seconds
     while watched and (left := deadline - time.monotonic()) > 0:
         for descriptor, _ in poller.poll(left * 1000):
             poller.unregister(descriptor)
             os.close(descriptor)
             del watched[descriptor]
-    for descriptor in watched:
-        os.close(descriptor)
-    return list(watched.values())

@@ -20,6 +20,7 @@ from orchestrator.scenario.drivers import kind_of
 
 ORDERLY = 20.0  # s for a living orchestrator to end its run by itself
 CGROUP_PATIENCE = 5.0
+TRACKERS_PATIENCE = 10.0  # s for trackers to write what a run left to write
 
 
 @dataclass
@@ -83,13 +84,19 @@ def _signal_holder(directory: RunDirectory, number: signal.Signals) -> bool:
     return False
 
 
-def clear(run: str, directory: RunDirectory | None, *, stopped: bool = False) -> Removed:
-    """Remove the remains of a run whose orchestrator is gone. ``stopped``: the run ended in order."""
+def clear(run: str, directory: RunDirectory | None, *, stopped: bool = False, trackers: bool = True) -> Removed:
+    """Remove the remains of a run whose orchestrator is gone. ``stopped``: the run ended in order. ``trackers``: also
+    those trackers that do not end by themselves in time."""
     result = Removed(run, stopped)
     _remove_containers(run, directory, result)
-    found = processes.run_processes(run)
+    everything = processes.run_processes(run)
+    found = [each for each in everything if each.part != processes.TRACKER]
+    left = processes.end(found)
+    if trackers:
+        following = [each for each in everything if each.part == processes.TRACKER]
+        left += processes.end(following, patience=TRACKERS_PATIENCE)
     result.processes = [f"{process.part} {process.command} ({process.pid})" for process in found]
-    result.left = [f"process {process.pid} ({process.command})" for process in processes.end(found)]
+    result.left = [f"process {process.pid} ({process.command})" for process in left]
     _remove_cgroups(run, result)
     if directory is not None:
         directory.remove_keys()

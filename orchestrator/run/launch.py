@@ -12,6 +12,7 @@ from typing import Any
 
 from node.runtime.clock import VirtualLoop, run_virtual
 from orchestrator.errors import HostError, RunError
+from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.signals import interruptible
 from orchestrator.planning.data import prepare_data
@@ -27,6 +28,7 @@ from orchestrator.run.lifecycle import Conclusion, execute
 from orchestrator.run.listening import Listener
 from orchestrator.run.requirements import require
 from orchestrator.run.resume import past_of
+from orchestrator.run.tracking import tracked
 from orchestrator.run.view import View
 from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.plugins import use
@@ -59,13 +61,14 @@ def launch(
     meta: Mapping[str, Any] | None = None,
     text: str | None = None,
     listener: Listener | None = None,
+    track: Sequence[Destination] = (),
 ) -> tuple[Conclusion, RunDirectory]:
     """Carry out the plan of a scenario, in a fresh directory below ``runs``.
 
     The scenario was read from ``file`` and ``overrides``. If no file holds it, ``text`` is the text of the scenario.
     ``open_view`` receives whether the run's clock is virtual. ``workers`` is the number of processes that train
     simulated nodes, by default one for each processor. ``listener`` hears the run's events; its error is left to
-    the caller.
+    the caller. ``track``: destinations that follow the run.
     HostError if this host lacks something that the driver needs, or if this process may not open as many files as the
     run needs. Then nothing is made.
     """
@@ -95,7 +98,8 @@ def launch(
                 )
 
             try:
-                return _run(plan.driver, open_view, start), directory
+                with tracked(directory, track):
+                    return _run(plan.driver, open_view, start), directory
             except HostError:  # nothing was started
                 directory.remove()
                 raise

@@ -92,7 +92,7 @@ async def execute(
         record.outcome(clock(), {"ended": ending.reason, "error": ending.error, "wall_seconds": wall})
 
     def end_at_once() -> None:
-        clear(directory.run, directory)
+        clear(directory.run, directory, trackers=False)  # they go on until this process has ended
         with contextlib.suppress(RecordError):
             write_outcome(INTERRUPTION)
             record.close()

@@ -11,7 +11,8 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.errors import OrchestratorError, RunError
-from orchestrator.host.directory import known_runs
+from orchestrator.exports.kinds import Destination
+from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.signals import INTERRUPTED, interrupted
 from orchestrator.planning.plan import Plan
 from orchestrator.results.checks import checks, overall
@@ -19,6 +20,7 @@ from orchestrator.results.history import History
 from orchestrator.results.rows import COMPLETE
 from orchestrator.run.launch import launch, prepared_plan
 from orchestrator.run.progress_line import Glimpse
+from orchestrator.run.tracking import tracked
 from orchestrator.scenario.reading import placed
 from orchestrator.sweep.figures import Figures, Result, figures
 from orchestrator.sweep.page import write_page
@@ -48,15 +50,22 @@ class SweepOutcome:
 
 
 def carry_out(
-    sweep: Sweep, directory: Path, *, workers: int | None, again: bool = False, tell: Callable[[str], None]
+    sweep: Sweep,
+    directory: Path,
+    *,
+    workers: int | None,
+    again: bool = False,
+    tell: Callable[[str], None],
+    track: Sequence[Destination] = (),
 ) -> SweepOutcome:
     """Run every combination of a sweep in ``directory``, one after another. Write sweep.json and sweep.md after each,
     and sweep.html at the end.
 
     A combination that has a complete run with an equal plan in ``directory`` is not repeated, unless ``again``. A
     failed run does not end the sweep; an interrupted one does. ``workers`` as for `launch`; ``tell`` prints a line.
+    ``track``: destinations that follow the runs. They also get the runs that are not repeated, if they lack them.
     """
-    sweeper = _Sweeper(sweep, directory, workers, {} if again else complete_runs(directory), tell)
+    sweeper = _Sweeper(sweep, directory, workers, {} if again else complete_runs(directory), tell, track)
     results: list[Result] = []
     for combination in sweep.combinations:
         results.append(sweeper.run(combination))
@@ -72,7 +81,7 @@ def draw(sweep: Sweep, directory: Path, *, tell: Callable[[str], None]) -> Sweep
 
     RunError if there is no complete run.
     """
-    sweeper = _Sweeper(sweep, directory, None, complete_runs(directory), tell)
+    sweeper = _Sweeper(sweep, directory, None, complete_runs(directory), tell, ())
     results = [result for each in sweep.combinations if (result := sweeper.find(each)) is not None]
     if all(result.failed for result in results):
         raise RunError(f"{directory} has no complete run of this sweep: start it without --page")
@@ -101,9 +110,10 @@ class _Sweeper:
         workers: int | None,
         complete: Mapping[bytes, Path],
         tell: Callable[[str], None],
+        track: Sequence[Destination],
     ) -> None:
         self._sweep, self._directory, self._workers = sweep, directory, workers
-        self._complete, self._tell = complete, tell
+        self._complete, self._tell, self._track = complete, tell, track
         self.interrupted = False
 
     def run(self, combination: Combination) -> Result:
@@ -130,7 +140,11 @@ class _Sweeper:
 
     def _known(self, combination: Combination, plan: Plan) -> Result | None:
         known = self._complete.get(_digest(plan.recorded))
-        return None if known is None else self._judged(combination, known, "run before")
+        if known is None:
+            return None
+        with tracked(RunDirectory(known), self._track):
+            pass
+        return self._judged(combination, known, "run before")
 
     def _failed(self, combination: Combination, error: OrchestratorError) -> Result:
         self._say(combination, f"failed: {error}")
@@ -147,6 +161,7 @@ class _Sweeper:
             workers=self._workers,
             meta={"sweep": self._sweep.name, "case": combination.case},
             text=self._sweep.text,
+            track=self._track,
         )
         self.interrupted = outcome.exit_code == INTERRUPTED or interrupted()
         if outcome.summary["ended"] not in COMPLETE:

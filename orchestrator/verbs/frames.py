@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import RunError
 from orchestrator.results.history import History
-from orchestrator.results.summary import summary
+from orchestrator.results.tables import TABLES
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -27,21 +27,19 @@ def frame(rows: Iterable[Mapping[str, Any]], columns: Iterable[str] = ()) -> Dat
 
 def accuracy(history: History) -> DataFrame:
     """Every accuracy: round, seconds, node, scope ("global", "own", …), value (fraction)."""
-    columns = ("round", "seconds", "node", "scope", "value")
-    metrics = history.metrics("accuracy")
-    return frame((dict(zip(columns, (m.round, m.t, m.node, m.scope, m.value), strict=True)) for m in metrics), columns)
+    return _table("accuracy", history)
 
 
 def checks(history: History) -> DataFrame:
     """The checks of the verdict: name, verdict, detail."""
-    return frame(summary(history)["checks"], ("name", "verdict", "detail"))
+    return _table("checks", history)
 
 
 def nodes(history: History) -> DataFrame:
-    """The nodes of the plan: name, tier, parent, hardware, samples, model."""
-    rows = (
-        {name: node[name] for name in ("name", "tier", "parent", "samples", "model")}
-        | {"hardware": node["hardware"]["name"], "speed": node["hardware"]["speed"]}
-        for node in history.plan["nodes"]
-    )
-    return frame(rows)
+    """The nodes of the plan: name, tier, parent, samples, model, hardware, speed."""
+    return _table("nodes", history)
+
+
+def _table(name: str, history: History) -> DataFrame:
+    table = TABLES[name]
+    return frame((row._asdict() for row in table.read(history)), table.row._fields)

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
 from orchestrator.errors import Problem, RunError, ScenarioError
+from orchestrator.exports.kinds import Destination, check
 from orchestrator.host.commands import extend_path
 from orchestrator.host.directory import find_run
 from orchestrator.host.places import check_folder
@@ -22,6 +23,7 @@ from orchestrator.results.history import History
 from orchestrator.results.overview import overview
 from orchestrator.results.rows import Event
 from orchestrator.results.summary import summary
+from orchestrator.results.tables import TABLES
 from orchestrator.results.verdicts import Verdict
 from orchestrator.run.launch import launch, prepared_plan
 from orchestrator.run.listening import Listener
@@ -39,18 +41,6 @@ T = TypeVar("T")
 RUNS = Path("runs")
 UNNAMED = Path("scenario.yaml")
 """The file name for a scenario that is a mapping. Paths in the scenario are relative to the working directory."""
-
-_ROWS: dict[str, Callable[[History], Sequence[NamedTuple]]] = {
-    "events": lambda history: history.events(),
-    "faults": lambda history: history.faults(),
-    "links": lambda history: history.link_counters(),
-    "metrics": lambda history: history.metrics(None),
-    "probes": lambda history: history.probes(),
-    "resources": lambda history: history.resources(),
-    "rounds": lambda history: history.rounds(),
-    "states": lambda history: history.states(),
-    "traffic": lambda history: history.traffic(),
-}
 
 
 @dataclass(frozen=True)
@@ -118,12 +108,12 @@ class Run:
         return frames.frame(self.rows(kind))
 
     def rows(self, kind: str) -> list[dict[str, Any]]:
-        """The rows of one kind in the record: events, faults, links, metrics, probes, resources, rounds, states or
-        traffic. Times are seconds since the run began. ValueError for another kind."""
-        if kind not in _ROWS:
-            raise ValueError(f"a record has no {kind!r}; it has {', '.join(_ROWS)}")
+        """The rows of one kind: accuracy, checks, events, faults, links, metrics, nodes, probes, resources, rounds,
+        states or traffic. Times are seconds since the run began. ValueError for another kind."""
+        if kind not in TABLES:
+            raise ValueError(f"a record has no {kind!r}; it has {', '.join(TABLES)}")
         with History.open(self.path) as history:
-            return [row._asdict() for row in _ROWS[kind](history)]
+            return [row._asdict() for row in TABLES[kind].read(history)]
 
     def history(self) -> History:
         """The reader of the record, for a ``with`` statement. Its methods may change between versions."""
@@ -138,12 +128,14 @@ def up(
     runs: str | os.PathLike[str] = RUNS,
     workers: int | None = None,
     on_event: Callable[[Event], object] | None = None,
+    track: str | Iterable[str] = (),
 ) -> Run:
     """Run a scenario to its end, like the command `up`. ``scenario`` is a file, or a mapping with its content.
 
     ``overrides`` are those of `--set`, as ``{"algorithm.rounds": 5}`` or ``["algorithm.rounds=5"]``. ``driver`` takes
     the place of the scenario's. The run's directory is made below ``runs``.
     ``workers`` is the number of processes that train simulated nodes, by default one for each processor.
+    ``track`` names places that show the run while it goes on, as "tensorboard:DIR" or "mlflow:URI".
 
     ``on_event`` is called with each `Event` while the run goes on, in the order of the record, in the thread of the
     run. It must return soon, because the orchestrator waits for it. If it raises, the run ends in order as failed, and
@@ -156,7 +148,8 @@ def up(
     run has a thread of its own, and the call waits for it.
     """
     listener = None if on_event is None else Listener(on_event)
-    return carried_out(partial(_up, scenario, written(overrides, driver), Path(runs), workers, listener))
+    places = [Destination.parse(each) for each in ([track] if isinstance(track, str) else track)]
+    return carried_out(partial(_up, scenario, written(overrides, driver), Path(runs), workers, listener, places))
 
 
 def _up(
@@ -165,15 +158,26 @@ def _up(
     runs: Path,
     workers: int | None,
     listener: Listener | None,
+    track: Sequence[Destination],
 ) -> Run:
     check_folder(runs, "choose another folder for runs")
+    check(track)
     file, text = (UNNAMED, as_yaml(scenario)) if isinstance(scenario, Mapping) else (Path(scenario), None)
     read = reading.load(file, overrides) if text is None else reading.parse(text, str(file), overrides)
     check_workers(workers, read)
     with reading.placed(file, overrides, text):
         plan = prepared_plan(read, file)
     outcome, directory = launch(
-        plan, read, file, overrides, runs, lambda _: Glimpse(plan.name), workers=workers, text=text, listener=listener
+        plan,
+        read,
+        file,
+        overrides,
+        runs,
+        lambda _: Glimpse(plan.name),
+        workers=workers,
+        text=text,
+        listener=listener,
+        track=track,
     )
     if outcome.exit_code == INTERRUPTED:
         raise KeyboardInterrupt

@@ -33,3 +33,13 @@ def test_processes_are_found_by_label_and_ended_by_run(tmp_path: Path) -> None:
         assert run_processes(run) == []
         assert [each.pid for each in run_processes(other)] == [theirs.pid]
         theirs.communicate(b"")
+
+
+def test_a_process_that_ends_by_itself_in_time_gets_no_signal(tmp_path: Path) -> None:
+    with start(f"test-{os.getpid()}-c", tmp_path) as mine:
+        (found,) = run_processes(f"test-{os.getpid()}-c")
+        assert mine.stdin is not None
+        mine.stdin.close()  # it now ends, at a time of its own
+        mine.stdin = None
+        assert end([found], patience=60.0) == []
+        assert mine.wait() == 0

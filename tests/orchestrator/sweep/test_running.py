@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from orchestrator.cli import cli
 from orchestrator.errors import RunError
+from orchestrator.exports.base import AlreadyThereError
 from orchestrator.host.directory import known_runs
 from orchestrator.results.history import History
 
@@ -124,6 +125,20 @@ def test_drawing_repeats_nothing(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["sweep", str(tmp_path / "mine.yaml"), "--page", "--again"])
     assert done.exit_code == 2
     assert "--page runs nothing" in done.output
+
+
+@pytest.mark.slow
+def test_a_sweep_is_followed(tmp_path: Path) -> None:
+    text, folder = SWEEP.replace("[1, 2]", "[1]"), tmp_path / "out"
+    before = swept(tmp_path, text.replace("  islands: {", "#"))  # a part of the sweep, which is not followed
+    done = swept(tmp_path, text, "--track", f"tensorboard:{folder}")
+    assert (done.code, done.runs[:1]) == (0, before.runs)  # not repeated, and yet written
+    small, islands = (Path(run).name for run in done.runs)
+    found = [path.relative_to(folder) for path in folder.rglob("events.*")]
+    assert {path.parent for path in found} == {Path("mine/small", small), Path("mine/islands", islands)}
+    again = CliRunner().invoke(cli, ["export", str(tmp_path / "runs/mine"), str(folder), "--to", "tensorboard"])
+    assert isinstance(again.exception, AlreadyThereError)
+    assert len(found) == len(list(folder.rglob("events.*")))
 
 
 def test_a_mistake_is_told_before_anything_is_run(tmp_path: Path) -> None:

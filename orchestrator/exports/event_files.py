@@ -1,0 +1,130 @@
+"""Runs as event files, which TensorBoard reads. Each run of edgebed is one run in TensorBoard.
+
+The steps are rounds. The wall time of a value is the time at which the run began plus the run's time, which is virtual
+for simulated runs. tensorboard's own writer of records writes the files. It needs neither torch nor TensorFlow, and
+starts no thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import PlaceError
+from orchestrator.exports.base import AlreadyThereError, remove
+from orchestrator.exports.extras import imported
+from orchestrator.exports.scalars import Scalar, epoch, scalars
+from orchestrator.host.directory import RunDirectory
+from orchestrator.results.history import History
+from orchestrator.results.summary import summary
+
+EXTRA = "tensorboard"
+EVENT_FILES = "events.out.tfevents.*"  # TensorBoard knows event files by their names
+LONGEST_NAME = 100  # characters of a folder
+
+
+class EventFileStore:
+    """A folder for `tensorboard --logdir`. The runs of a sweep lie below ``<sweep>/<case>``."""
+
+    def __init__(self, place: str) -> None:
+        self._folder = Path(place)
+        imported("tensorboard", EXTRA)
+
+    def find(self, history: History) -> str | None:
+        place = self._place(history)
+        return str(place) if any(place.glob(EVENT_FILES)) else None
+
+    def write(self, history: History) -> str:
+        place = self._place(history)
+        try:
+            file = self.begin(history)
+            file.add(scalars(history))
+            file.finish(history)
+        except AlreadyThereError:
+            raise
+        except BaseException:  # no half of a run stays
+            remove(place, EVENT_FILES)
+            raise
+        return str(place)
+
+    def begin(self, history: History) -> EventFile:
+        if (there := self.find(history)) is not None:
+            raise AlreadyThereError(history.run, there)
+        return EventFile(self._place(history), history)
+
+    def _place(self, history: History) -> Path:
+        meta = history.meta
+        above = [_folder(str(meta[key])) for key in ("sweep", "case") if key in meta]
+        return self._folder.joinpath(*above, history.run)
+
+
+class EventFile:
+    """The event file of one run. Every method raises PlaceError if the file cannot be written."""
+
+    def __init__(self, folder: Path, history: History) -> None:
+        self._folder, self._epoch = folder, epoch(history)
+        self._event = imported("tensorboard.compat.proto.event_pb2", EXTRA).Event
+        self._summary = imported("tensorboard.compat.proto.summary_pb2", EXTRA).Summary
+        self._text = imported("tensorboard.plugins.text.summary_v2", EXTRA).text_pb
+        record_writer = imported("tensorboard.summary.writer.record_writer", EXTRA).RecordWriter
+        self._writer: Any = None
+        with self._writing():
+            folder.mkdir(parents=True, exist_ok=True)
+            name = EVENT_FILES.replace("*", f"{self._epoch:.0f}.edgebed")
+            self._writer = record_writer((folder / name).open("xb"))
+            self._put(0.0, file_version="brain.Event:2")
+            self._put(0.0, summary=self._text("scenario", _scenario(history)))
+            self._writer.flush()
+
+    def add(self, scalars: Iterable[Scalar]) -> None:
+        with self._writing():
+            for scalar in scalars:
+                value = self._summary.Value(tag=scalar.tag, simple_value=scalar.value)
+                self._put(scalar.t, step=scalar.step, summary=self._summary(value=[value]))
+            self._writer.flush()
+
+    def finish(self, history: History) -> None:
+        with self._writing():
+            self._put(history.seconds, summary=self._text("verdict", _verdict(history)))
+            self._writer.close()
+
+    def _put(self, t: float, **fields: Any) -> None:
+        self._writer.write(self._event(wall_time=self._epoch + t, **fields).SerializeToString())
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if self._writer is not None:
+                with contextlib.suppress(OSError):
+                    self._writer.close()
+            raise PlaceError(
+                f"{self._folder} cannot be written ({error.strerror}): free space, or choose another folder"
+            ) from None
+
+
+def _folder(name: str) -> str:
+    """The name of a sweep or a case as that of a folder."""
+    return name.replace("/", "_").replace("..", "_")[:LONGEST_NAME]
+
+
+def _scenario(history: History) -> str:
+    """The scenario as given, as a code block of Markdown."""
+    try:
+        text = RunDirectory(history.directory).scenario.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return "The file scenario.yaml of the run cannot be read."
+    return "".join(f"    {line}\n" for line in text.splitlines())
+
+
+def _verdict(history: History) -> str:
+    """The verdict and its checks, in Markdown."""
+    found = summary(history)
+    lines = [f"**{found['verdict']}**", "", "| check | verdict | detail |", "|---|---|---|"]
+    for each in found["checks"]:
+        cells = [each[key].replace("|", "&#124;") for key in ("name", "verdict", "detail")]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)

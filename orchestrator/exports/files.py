@@ -1,0 +1,101 @@
+"""The tables of a run as files, one folder for each run and one file for each table: CSV, and Parquet by pyarrow."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import typing
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Any, NamedTuple
+
+from orchestrator.errors import PlaceError
+from orchestrator.exports.base import AlreadyThereError, remove
+from orchestrator.exports.extras import imported
+from orchestrator.results.history import History
+from orchestrator.results.tables import TABLES, Table
+
+PLAIN: dict[type | None, str] = {float: "float64", int: "int64", str: "string", bool: "bool"}
+"""The types of columns in Parquet, by the type of a row's field. Other fields are JSON text."""
+
+Row = Sequence[Any]
+WriteTable = Callable[[Path, Table, Sequence[Row]], None]
+
+
+class FileStore:
+    """A folder with one folder for each run."""
+
+    def __init__(self, folder: Path, suffix: str, write_table: WriteTable) -> None:
+        self._folder, self._suffix, self._write_table = folder, suffix, write_table
+
+    def find(self, history: History) -> str | None:
+        place = self._folder / history.run
+        return str(place) if any(place.glob(f"*.{self._suffix}")) else None
+
+    def write(self, history: History) -> str:
+        """Write one file for each table. A table without rows is a file without rows. PlaceError if there is no room.
+        If it fails, no file of the run stays."""
+        if (there := self.find(history)) is not None:
+            raise AlreadyThereError(history.run, there)
+        place = self._folder / history.run
+        try:
+            place.mkdir(parents=True, exist_ok=True)  # another format may lie there
+            for name, table in TABLES.items():
+                kinds = columns(table.row)
+                rows = [[_cell(*cell) for cell in zip(kinds.values(), row, strict=True)] for row in table.read(history)]
+                self._write_table(place / f"{name}.{self._suffix}", table, rows)
+        except BaseException as error:
+            remove(place, f"*.{self._suffix}")
+            if isinstance(error, OSError):
+                raise PlaceError(
+                    f"{place} cannot be written ({error.strerror or error}): free space, or choose another folder"
+                ) from None
+            raise
+        return str(place)
+
+
+def csv_store(place: str) -> FileStore:
+    """Files for every program: UTF-8, a line of headings, an empty field for no value."""
+    return FileStore(Path(place), "csv", _write_csv)
+
+
+def parquet_store(place: str) -> FileStore:
+    """Files with typed columns. RunError if pyarrow is not installed."""
+    arrow = imported("pyarrow", "parquet")
+    parquet = imported("pyarrow.parquet", "parquet")
+
+    def write(path: Path, table: Table, rows: Sequence[Row]) -> None:
+        kinds = columns(table.row)
+        schema = arrow.schema([(name, arrow.type_for_alias(PLAIN.get(kind, "string"))) for name, kind in kinds.items()])
+        found = [dict(zip(kinds, row, strict=True)) for row in rows]
+        parquet.write_table(arrow.Table.from_pylist(found, schema=schema), path)
+
+    return FileStore(Path(place), "parquet", write)
+
+
+def columns(row: type[NamedTuple]) -> dict[str, type | None]:
+    """The columns of a table: float, int, str or bool; None for a field that is written as JSON text."""
+    return {name: _kind(hint) for name, hint in typing.get_type_hints(row).items()}
+
+
+def _kind(hint: Any) -> type | None:
+    if isinstance(hint, UnionType):
+        (hint,) = (each for each in typing.get_args(hint) if each is not type(None))
+    return hint if hint in PLAIN else None
+
+
+def _cell(kind: type | None, value: Any) -> Any:
+    return json.dumps(value) if kind is None else value
+
+
+def _write_csv(path: Path, table: Table, rows: Sequence[Row]) -> None:
+    with path.open("x", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns(table.row))
+        writer.writerows([_csv_cell(value) for value in row] for row in rows)
+
+
+def _csv_cell(value: Any) -> Any:
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,91 @@
+"""The process that follows one run for one destination: ``python -m orchestrator.exports.follow DIRECTORY KIND:PLACE``.
+
+It reads the run's record, so it can neither slow the run down nor change its results. It has the lowest priority. Its
+standard input closes when the orchestrator has ended, for whatever reason. Then it writes what is left, and ends.
+On a failure it prints one sentence and ends with exit code 1.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from orchestrator.errors import OrchestratorError, RecordError
+from orchestrator.exports.base import AlreadyThereError, Tracker, TrackingStore
+from orchestrator.exports.kinds import Destination
+from orchestrator.exports.scalars import Unwritten, scalars
+from orchestrator.results.history import History
+
+EVERY = 1.0  # s
+SHARE = 0.1  # of the time that may be spent on reading and writing, on average
+GLANCE = 0.01  # s
+FINISH = 60  # s for the rest after the end of the run
+
+
+def follow(directory: Path, store: TrackingStore, ended: Callable[[float], bool]) -> None:
+    """Write a run into a store until it has ended. A run that the store has already stays as it is there, and a run
+    that never began is not written.
+
+    ``ended`` waits that many seconds for the end of the run, and returns whether it has ended.
+    """
+    tracker: Tracker | None = None
+    unwritten, pause, over = Unwritten(), EVERY, False
+    while not over:
+        over = ended(pause)
+        began = time.monotonic()
+        try:
+            history = History.open(directory)
+        except RecordError:
+            if over and tracker is None:
+                return  # the run was removed because nothing of it was started
+            raise
+        with history:
+            if tracker is None and _has_begun(history):
+                try:
+                    tracker = store.begin(history)
+                except AlreadyThereError:
+                    return
+            if tracker is not None:
+                tracker.add(unwritten.among(scalars(history)))
+                if over:
+                    _wait_until_released(history)
+                    tracker.finish(history)
+        pause = max(EVERY, (time.monotonic() - began) / SHARE)
+
+
+def _has_begun(history: History) -> bool:
+    return history.outcome is not None or bool(history.states())
+
+
+def _wait_until_released(history: History) -> None:
+    """Wait until the orchestrator holds the run's lock no more: when it is killed, its input may close before that."""
+    while history.status == "running":
+        time.sleep(GLANCE)
+
+
+def input_ends(seconds: float) -> bool:
+    """Wait for the end of standard input."""
+    readable, _, _ = select.select([sys.stdin], [], [], seconds)
+    if readable:
+        signal.alarm(FINISH)  # the default action ends the process
+    return bool(readable)
+
+
+def main(arguments: list[str]) -> int:
+    os.nice(19)
+    directory, destination = arguments
+    try:
+        follow(Path(directory), Destination.parse(destination).open_tracking(), input_ends)
+    except (OrchestratorError, OSError) as error:
+        print(str(error).replace("\n", " "), flush=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

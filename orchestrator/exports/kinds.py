@@ -1,0 +1,97 @@
+"""The forms in which results leave edgebed, by name, and the places that take them."""
+
+from __future__ import annotations
+
+import importlib
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from orchestrator.errors import PlaceError
+from orchestrator.exports.extras import require
+from orchestrator.host.places import check_folder
+
+if TYPE_CHECKING:
+    from orchestrator.exports.base import Store, TrackingStore
+
+REACHABLE_WITHIN = 10.0  # s
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One form: the function that opens a store (module:name), and the packages that it imports, if any.
+
+    ``tracks``: its stores can follow a run. Packages that are not edgebed's own come with the extra of the same name.
+    """
+
+    opens: str
+    packages: tuple[str, ...] = ()
+    tracks: bool = False
+
+
+KINDS: dict[str, Kind] = {
+    "csv": Kind("files:csv_store"),
+    "parquet": Kind("files:parquet_store", ("pyarrow",)),
+    "tensorboard": Kind("event_files:EventFileStore", ("tensorboard",), tracks=True),
+    "mlflow": Kind("mlflow_store:MlflowStore", ("mlflow", "sqlalchemy", "alembic"), tracks=True),
+}
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A place for results: a kind, and a folder; for mlflow also a URI."""
+
+    kind: str
+    place: str
+
+    @classmethod
+    def parse(cls, text: str) -> Destination:
+        """Read ``KIND:PLACE``, a destination that follows a run. PlaceError if it is none."""
+        kind, _, place = text.partition(":")
+        known = [name for name, each in KINDS.items() if each.tracks]
+        if kind not in known or not place:
+            raise PlaceError(f"track: {text!r} is not KIND:PLACE, where KIND is {' or '.join(known)}")
+        return cls(kind, place)
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.place}"
+
+    def check(self) -> None:
+        """Find out whether results can be written there, without making anything.
+
+        RunError if a package is missing. PlaceError if nothing can be written to a folder, or if no server answers.
+        """
+        require(KINDS[self.kind].packages, self.kind)
+        if self.place.startswith(("http://", "https://")):
+            _check_server(self.place)
+        elif "://" not in self.place:
+            check_folder(Path(self.place), "choose another folder for results")
+
+    def open(self) -> Store:
+        """The store there. PlaceError if it cannot be opened."""
+        module, _, name = KINDS[self.kind].opens.partition(":")
+        found: Any = importlib.import_module(f"orchestrator.exports.{module}")
+        return cast("Store", getattr(found, name)(self.place))
+
+    def open_tracking(self) -> TrackingStore:
+        """The store there, if it can follow a run (`parse`)."""
+        return cast("TrackingStore", self.open())
+
+
+def check(destinations: Iterable[Destination]) -> None:
+    """`Destination.check` for each."""
+    for each in destinations:
+        each.check()
+
+
+def _check_server(address: str) -> None:
+    try:
+        url = urlsplit(address)
+        port = url.port or (443 if url.scheme == "https" else 80)
+        with socket.create_connection((url.hostname or "", port), timeout=REACHABLE_WITHIN):
+            pass
+    except (OSError, ValueError) as error:
+        raise PlaceError(f"no server answers at {address} ({error}): start it, or correct the address") from None

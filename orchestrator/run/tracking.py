@@ -1,0 +1,73 @@
+"""Destinations that follow a run: one process for each, beside the run (`orchestrator.exports.follow`)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from orchestrator.exports.follow import FINISH
+from orchestrator.exports.kinds import Destination
+from orchestrator.host.directory import RunDirectory
+from orchestrator.host.processes import TRACKER, labels
+from orchestrator.host.python import module
+
+
+@contextlib.contextmanager
+def tracked(directory: RunDirectory, destinations: Sequence[Destination]) -> Iterator[None]:
+    """Follow a run while the body carries it out, and afterwards let every destination get the rest.
+
+    A destination that fails never fails the run. It is a warning on standard error.
+    """
+    processes = {}
+    for destination in dict.fromkeys(destinations):
+        try:
+            processes[destination] = _start(directory, destination)
+        except OSError as error:
+            _warn(directory, destination, str(error))
+    try:
+        yield
+    finally:
+        for process in processes.values():
+            assert process.stdin is not None
+            process.stdin.close()  # tells it that the run has ended
+            process.stdin = None
+        for destination, process in processes.items():
+            if (problem := _problem(process)) is not None:
+                _warn(directory, destination, problem or f"see {_log(directory, destination)}")
+
+
+def _problem(process: subprocess.Popen[str]) -> str | None:
+    """Wait for the end of a tracker. What it said if it failed; None if it did not."""
+    try:
+        said, _ = process.communicate(timeout=FINISH)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return f"the rest was not written within {FINISH} s"
+    return said.strip() if process.returncode else None
+
+
+def _start(directory: RunDirectory, destination: Destination) -> subprocess.Popen[str]:
+    with _log(directory, destination).open("ab") as errors:
+        return subprocess.Popen(
+            module("orchestrator.exports.follow", str(directory.path), str(destination)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, **labels(directory.run, directory.path, TRACKER)},
+            start_new_session=True,  # Ctrl-C in a terminal reaches only the orchestrator
+        )
+
+
+def _log(directory: RunDirectory, destination: Destination) -> Path:
+    return directory.logs / f"tracker-{destination.kind}.log"
+
+
+def _warn(directory: RunDirectory, destination: Destination, why: str) -> None:
+    remedy = f"`export {directory.run}` writes all of it to another place"
+    print(f"warning: {directory.run} is not complete in {destination}: {why}; {remedy}", file=sys.stderr)

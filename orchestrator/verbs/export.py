@@ -1,0 +1,66 @@
+"""The verb `export`: the results of runs, in the forms of other tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import RecordError
+from orchestrator.exports.base import AlreadyThereError
+from orchestrator.exports.kinds import Destination
+from orchestrator.host.directory import RunDirectory, find_run
+from orchestrator.results.history import History
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A run, and where its results lie now."""
+
+    run: str
+    place: str
+
+
+def find_runs(names: Sequence[str], runs: Path) -> list[RunDirectory]:
+    """The named runs, each once. A name may also be that of a sweep, which stands for the runs in its table. Without
+    names, the latest run.
+
+    RunError if there is no such run, RecordError if the table of a sweep cannot be read.
+    """
+    found = [directory for name in names or (None,) for directory in _found(name, runs)]
+    return list(dict.fromkeys(found))
+
+
+def _found(name: str | None, runs: Path) -> list[RunDirectory]:
+    for folder in () if name is None else (runs / name, Path(name)):
+        if (table := folder / "sweep.json").exists():
+            return [RunDirectory(path.resolve()) for path in _runs_of(table)]
+    return [find_run(name, runs)]
+
+
+def _runs_of(table: Path) -> list[Path]:
+    """The runs in the table of a sweep. They lie beside the table, which may have been moved."""
+    try:
+        cases = json.loads(table.read_text(encoding="utf-8"))["cases"]
+        return [table.parent / Path(each["run"]).name for case in cases for each in case["runs"] if each["run"]]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise RecordError(f"{table} cannot be read ({error}): write it anew with `sweep`") from None
+
+
+def export(directories: Sequence[RunDirectory], destination: Destination) -> list[Exported]:
+    """Write the results of runs to a destination. If one of the runs is there already, nothing is written.
+
+    AlreadyThereError names that run. PlaceError if nothing can be written there, RunError if a package is missing.
+    """
+    destination.check()
+    store = destination.open()
+    for directory in directories:
+        with History.open(directory.path) as history:
+            if (there := store.find(history)) is not None:
+                raise AlreadyThereError(history.run, there)
+    exported = []
+    for directory in directories:
+        with History.open(directory.path) as history:
+            exported.append(Exported(history.run, store.write(history)))
+    return exported

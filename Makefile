@@ -6,7 +6,7 @@ FIRST ?= 1
 SEEDS ?= 500
 KILLS ?= 20
 DRIVER ?= namespaces
-.PHONY: help setup demo check quick test coverage lint lab lab-long images benchmarks campaign campaign-kills clean
+.PHONY: help setup demo check quick whole test coverage lint lab lab-long images benchmarks campaign campaign-kills clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -23,11 +23,13 @@ QUICK := -m "not (slow or netns or e2e or long)" --ignore tests/lab --ignore tes
 check: setup  ## every day: lint, types, import contracts and the quick tests, in parallel; under 3 minutes on two idle cores
 	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs 2 lint quick; code=$$?; \
 	echo "make check took $$(($$(date +%s) - began)) s"; exit $$code
-quick test: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
+quick whole: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
 quick: setup
 	$(BIN)/python -m pytest -q $(QUICK)
-test: setup lint  ## lint, types, import contracts, all tests
+whole: setup
 	$(BIN)/python -m pytest
+test: setup  ## lint, types, import contracts, all tests
+	@$(MAKE) --no-print-directory --jobs 2 lint whole
 coverage: setup  ## which lines of the product the quick tests reach
 	$(BIN)/python -m pytest -q -p tests.covered $(QUICK)
 campaign: setup  ## random scenarios in the simulation, each held against what must always hold; SEEDS=n of them from FIRST=n

@@ -50,8 +50,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 def test_readers_see_the_run_before_it_ends(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run, out = directory(tmp_path / "run-1", rounds=3, rounds_made=2, ending=None), tmp_path / "out"
     with tracked(run, [Destination("tensorboard", str(out))]):
-        (process,) = run_processes(run.run)
-        assert process.part == "tracker"
+        wait_for(lambda: [process.part for process in run_processes(run.run)] == ["tracker"])
         wait_for(lambda: out.exists() and "loss/global/cloud" in read(out / "run-1").Tags()["scalars"])
         assert "verdict" not in read(out / "run-1").Tags()["tensors"]
     assert "verdict" in read(out / "run-1").Tags()["tensors"]

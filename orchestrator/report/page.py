@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -73,6 +74,7 @@ def context(history: History) -> dict[str, Any]:
         "keys": _keys(history),
         "picture": picture(history),
         "fault_colours": _fault_colours(history),
+        "programs": _programs(history),
         "edges_own": any(row.scope == "own" for rows in history.edge_series("accuracy").values() for row in rows),
         "figures": {
             "accuracy-time": figures.curves(history, "accuracy", against="time"),
@@ -149,6 +151,19 @@ def _keys(history: History) -> list[Key]:
         Key("faults", str(made), f"of {len(spans)} planned" if spans else "none planned"),
         Key("overruns", str(len(history.events("overrun"))), "steps slower than asked"),
         Key("links", history.engine or "–", f"driver {history.driver}" if history.driver else ""),
+    ]
+
+
+def _programs(history: History) -> list[dict[str, Any]]:
+    """What the nodes run, if they run programs."""
+    return [
+        {
+            "label": program["label"],
+            "command": shlex.join(program["command"]),
+            "after": text.some(program["after"]) if program["after"] else "",
+            "ends_the_run": program["ends_the_run"],
+        }
+        for program in history.plan.get("programs", ())
     ]
 
 

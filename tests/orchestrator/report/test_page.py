@@ -273,3 +273,17 @@ def test_link_classes_keep_their_colours() -> None:
 def test_every_state_and_its_colour_is_known() -> None:
     ours = {"starting", "registered", "running", "paused", "crashed", "restarting", "left", "failed"}
     assert set(STATES) == ours
+
+
+def test_programs_are_shown_and_learning_only_if_they_tell_of_it(tmp_path: Path) -> None:
+    run = Example(ending="programs").build(tmp_path / "run")
+    program = {"label": "cloud.control", "command": ["flwr", "run", "<b>"], "after": ["cloud"], "ends_the_run": True}
+    plan = json.loads((run / "plan.json").read_text()) | {"programs": [program]}
+    (run / "plan.json").write_text(json.dumps(plan))
+    with History.open(run) as history:
+        page = render(history)
+    assert "flwr run &#39;&lt;b&gt;&#39;" in page
+    assert "ends the run" in page
+    assert '<section id="learning">' in page  # the example has accuracies
+    with History.open(Example(rounds_made=0, ending="programs").build(tmp_path / "silent")) as history:
+        assert '<section id="programs">' not in render(history)

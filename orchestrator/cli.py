@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
@@ -23,6 +23,7 @@ from orchestrator import text
 from orchestrator.errors import OrchestratorError, PlaceError, PlanError, RecordError, RunError, ScenarioError
 from orchestrator.exports.kinds import KINDS, Destination, check
 from orchestrator.layout import open_console, write_table
+from orchestrator.options import json_option, junit_option, runs_option, scenario_options, track_option
 from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
 from orchestrator.scenario.engines import ENGINES
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from orchestrator.run.lifecycle import Conclusion
     from orchestrator.scenario.schema import Scenario
 
-RUNS = Path("runs")
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
@@ -64,44 +63,6 @@ def carry_out() -> int:
 def _fail(text: str, code: int) -> int:
     print(f"error: {text}", file=sys.stderr)
     return code
-
-
-def scenario_options(command: F) -> F:
-    """Add the arguments of every verb that reads a scenario."""
-    command = click.option(
-        "--set",
-        "overrides",
-        metavar="PATH=VALUE",
-        multiple=True,
-        help="Override one value of the scenario, e.g. --set links.device-edge.latency=5ms; may be repeated.",
-    )(command)
-    return click.argument("scenario", type=click.Path(path_type=Path))(command)
-
-
-def json_option(command: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
-
-
-def runs_option(command: F) -> F:
-    return click.option(
-        "--runs", type=click.Path(path_type=Path), default=RUNS, show_default=True, help="The folder of runs."
-    )(command)
-
-
-def junit_option(command: F) -> F:
-    return click.option(
-        "--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the checks here as JUnit XML."
-    )(command)
-
-
-def track_option(command: F) -> F:
-    return click.option(
-        "--track",
-        metavar="KIND:PLACE",
-        multiple=True,
-        callback=lambda _context, _option, given: [Destination.parse(each) for each in given],
-        help="Show the run while it goes on: tensorboard:DIR, mlflow:DIR or mlflow:URI; may be repeated.",
-    )(command)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -1,0 +1,52 @@
+"""The options that several verbs of the command line share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from orchestrator.exports.kinds import Destination
+
+RUNS = Path("runs")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def scenario_options(command: F) -> F:
+    """Add the arguments of every verb that reads a scenario."""
+    command = click.option(
+        "--set",
+        "overrides",
+        metavar="PATH=VALUE",
+        multiple=True,
+        help="Override one value of the scenario, e.g. --set links.device-edge.latency=5ms; may be repeated.",
+    )(command)
+    return click.argument("scenario", type=click.Path(path_type=Path))(command)
+
+
+def json_option(command: F) -> F:
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
+
+
+def runs_option(command: F) -> F:
+    return click.option(
+        "--runs", type=click.Path(path_type=Path), default=RUNS, show_default=True, help="The folder of runs."
+    )(command)
+
+
+def junit_option(command: F) -> F:
+    return click.option(
+        "--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the checks here as JUnit XML."
+    )(command)
+
+
+def track_option(command: F) -> F:
+    return click.option(
+        "--track",
+        metavar="KIND:PLACE",
+        multiple=True,
+        callback=lambda _context, _option, given: [Destination.parse(each) for each in given],
+        help="Show the run while it goes on: tensorboard:DIR, mlflow:DIR or mlflow:URI; may be repeated.",
+    )(command)

@@ -182,7 +182,7 @@ class Plan:
             "programs": [asdict(each) for each in self.programs],
         }
         data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}
-        left_out = ("params", "shards", "data_directory", "folder")
+        left_out = {"params", "shards", "data_directory", "folder", *([] if self.programs else ["programs"])}
         return {key: value for key, value in data.items() if key not in left_out}
 
     @property

@@ -23,6 +23,7 @@ from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.host import tail
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.ports import listens
+from orchestrator.host.usage import usage
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
 
@@ -95,7 +96,9 @@ class Programs:
         self._heard: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self._programs = {each.label: _Program(each, directory.logs / f"{each.label}.log") for each in plan.programs}
         self._printed = {node.name: Printed(plan.stop.rounds) for node in plan.nodes}
-        self._tasks = [asyncio.create_task(work) for work in (self._hear_held(), self._hear_ends())]
+        self._beat = plan.timeouts.beat
+        self._used: dict[str, float] = {}  # processor time of each held node, as told
+        self._tasks = [asyncio.create_task(work) for work in (self._hear_held(), self._hear_ends(), self._tell_usage())]
 
     async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         while True:
@@ -126,12 +129,21 @@ class Programs:
     async def _hear_held(self) -> None:
         while True:
             node, process = await self._driver.held.get()
-            self._processes[node] = process
+            self._processes[node], self._used[node] = process, 0.0
             self._started.discard(node)
             self._stopping.discard(node)
             for program in self._of(node):
                 self._forget(program)
             self._tell(node, {"type": "register"})
+
+    async def _tell_usage(self) -> None:
+        """Tell what the processes of each node use, for ever."""
+        while True:
+            await asyncio.sleep(self._beat)
+            for node, used in (await asyncio.to_thread(usage, dict(self._processes))).items():
+                if used.rss:
+                    self._used[node] = max(self._used[node], used.cpu)  # that of a program leaves with it
+                    self._tell(node, {"type": "beat", "cpu": self._used[node], "rss": used.rss})
 
     def _forget(self, program: _Program) -> None:
         """Make a program ready for its next start."""

@@ -114,6 +114,8 @@ def check(result: Result) -> RunDirectory:
         "partition",
     ]
     assert summary["bytes"]["device-cloud"] > 0
+    with History.open(directory_of(result).path) as history:
+        assert {row.node for row in history.resources()} == {"cloud", "device-0", "device-1"}
     directory = directory_of(result)
     assert "serving as cloud with blue" in (directory.logs / "cloud.log").read_text()
     assert traces_of(directory.run) == []

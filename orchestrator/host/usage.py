@@ -1,0 +1,50 @@
+"""The processor time and the memory of all processes in a PID namespace, read from /proc (proc(5))."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """``cpu``: seconds, of living processes and of those that they have waited for. ``rss``: resident memory in bytes;
+    pages that processes share are counted for each of them."""
+
+    cpu: float = 0.0
+    rss: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.cpu + other.cpu, self.rss + other.rss)
+
+
+def usage(members: Mapping[str, int], proc: Path = Path("/proc")) -> dict[str, Usage]:
+    """What the PID namespaces use of which these processes are members. A process that has ended uses nothing."""
+    names = {space: name for name, pid in members.items() if (space := _space(proc / str(pid))) is not None}
+    found = dict.fromkeys(members, Usage())
+    if names:
+        for folder in proc.iterdir():
+            if folder.name.isdigit() and (name := names.get(_space(folder) or "")) is not None:
+                found[name] += _of(folder)
+    return found
+
+
+def _space(process: Path) -> str | None:
+    try:
+        return os.readlink(process / "ns" / "pid")
+    except OSError:  # it has ended, or is another user's
+        return None
+
+
+def _of(process: Path) -> Usage:
+    try:
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return Usage()
+    own, waited_for = fields[11:13], fields[13:15]  # utime and stime, cutime and cstime: fields 14 to 17
+    return Usage(sum(map(int, (*own, *waited_for))) / _TICKS, int(fields[21]) * _PAGE)

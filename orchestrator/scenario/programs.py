@@ -88,8 +88,8 @@ class ProgramSpec(Strict):
     short: ClassVar[str | None] = "command"
 
     command: Command = Field(
-        description="{cloud}, {edge-0}, {self}: addresses of nodes; {name}: the node's own; {index}: its position in its"
-        " tier, from 0; {files}: its folder"
+        description="{cloud}, {edge-0}, {self}: addresses of nodes; {name}: the node's own; {index}: its position in"
+        " its tier, from 0; {files}: its folder"
     )
     on: Name | None = Field(default=None, description="the tier or node of a further program")
     after: After = Field(default=[], description="the programs that must be ready before this one starts")

@@ -43,4 +43,4 @@ def main(grid, context):
 
     strategy = Telling(fraction_evaluate=0.0, min_available_nodes=config["clients"])
     first = ArrayRecord(make_model().state_dict())
-    strategy.start(grid, first, num_rounds=config["rounds"], evaluate_fn=evaluate_round)
+    strategy.start(grid, first, num_rounds=config["rounds"], timeout=config["timeout"], evaluate_fn=evaluate_round)

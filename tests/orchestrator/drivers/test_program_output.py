@@ -33,6 +33,14 @@ class Idle:
         pass
 
 
+async def until(programs: Programs, name: str | None = None) -> dict[str, Any]:
+    """The next event, or the next of this name."""
+    async for _, message in programs.messages():
+        if message["type"] == "event" and name in (None, message["name"]):
+            return message
+    raise AssertionError("there are no more messages")
+
+
 async def test_a_character_may_come_in_two_pieces(tmp_path: Path) -> None:
     directory, driver = RunDirectory(tmp_path), Idle()
     directory.logs.mkdir()
@@ -44,16 +52,13 @@ async def test_a_character_may_come_in_two_pieces(tmp_path: Path) -> None:
                 driver.held.put_nowait((node, 1))
                 await anext(programs.messages())
                 await programs.send(node, {"type": "start"})
-            printed = '::edgebed {"event": "müde"}\n'.encode()
+            printed = '::edgebed {"event": "first"}\n::edgebed {"event": "müde"}\n'.encode()
             middle = printed.index("ü".encode()) + 1
             log.write_bytes(printed[:middle])
-            while programs._programs["device-0"].read < middle:
-                await asyncio.sleep(0.01)
+            await until(programs, "first")
             with log.open("ab") as file:
                 file.write(printed[middle:])
-            told: dict[str, Any] = {}
-            while told.get("type") != "event":
-                _, told = await anext(programs.messages())
+            told = await until(programs)
     finally:
         await programs.close()
     assert told["name"] == "müde"

@@ -9,6 +9,7 @@ that fails takes its node down, and the restart policy of the run decides. The r
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -61,6 +62,11 @@ def quota_notes(plan: Plan) -> list[str]:
     ]
 
 
+def _decoder() -> codecs.IncrementalDecoder:
+    """A reader of UTF-8 in pieces, which may end within a character."""
+    return codecs.getincrementaldecoder("utf-8")("replace")
+
+
 class Phase(Enum):
     """The life of a program."""
 
@@ -74,6 +80,7 @@ class Phase(Enum):
 class _Program:
     plan: ProgramPlan
     log: Path
+    decoder: codecs.IncrementalDecoder = field(default_factory=_decoder)
     lines: Lines = field(default_factory=Lines)
     phase: Phase = Phase.WAITING
     code: int | None = None
@@ -151,7 +158,7 @@ class Programs:
             task.cancel()
         program.tasks.clear()
         program.phase, program.code = Phase.WAITING, None
-        program.read, program.lines = tail.size(program.log), Lines()
+        program.read, program.decoder, program.lines = tail.size(program.log), _decoder(), Lines()
 
     def _of(self, node: str) -> list[_Program]:
         return [program for program in self._programs.values() if program.plan.node == node]
@@ -230,7 +237,7 @@ class Programs:
                 file.seek(program.read)
                 data = file.read(PIECE)
             program.read += len(data)
-            lines += program.lines.add(data.decode(errors="replace"))
+            lines += program.lines.add(program.decoder.decode(data))
         for line in lines:
             for message in self._printed[program.plan.node].messages(line):
                 self._tell(program.plan.node, message)

@@ -56,11 +56,11 @@ def plan_programs(scenario: Scenario, addresses: Mapping[str, str]) -> tuple[Pro
         ProgramPlan(
             label=labels[id(each)],
             node=each.node,
-            command=tuple(filled(word, each.node, addresses) for word in each.spec.command),
+            command=tuple(filled(word, each, addresses) for word in each.spec.command),
             ready=Readiness(each.spec.ready.port, each.spec.ready.line, each.spec.ready.delay, each.spec.ready.within),
             after=tuple(labels[id(other)] for other in waits_for(each, there)),
             ends_the_run=each.spec.ends_the_run,
-            environment={k: filled(text, each.node, addresses) for k, text in each.spec.environment.items()},
+            environment={k: filled(text, each, addresses) for k, text in each.spec.environment.items()},
             image=each.spec.image,
         )
         for each in there

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -30,7 +31,7 @@ TIERS = ("cloud", "edge", "device")
 PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9-]*)\}")
 """A name in braces. Other braces, such as those of JSON, stay as they are."""
 
-SELF, OWN_NAME, FILES = "self", "name", "files"
+SELF, OWN_NAME, INDEX, FILES = "self", "name", "index", "files"
 READY_WITHIN = 60.0  # s
 
 
@@ -87,7 +88,8 @@ class ProgramSpec(Strict):
     short: ClassVar[str | None] = "command"
 
     command: Command = Field(
-        description="{cloud}, {edge-0}, {self}: addresses of nodes; {name}: the node's own; {files}: its folder"
+        description="{cloud}, {edge-0}, {self}: addresses of nodes; {name}: the node's own; {index}: its position in"
+        " its tier, from 0; {files}: its folder"
     )
     on: Name | None = Field(default=None, description="the tier or node of a further program")
     after: After = Field(default=[], description="the programs that must be ready before this one starts")
@@ -99,9 +101,11 @@ class ProgramSpec(Strict):
 
 @dataclass(frozen=True)
 class Placed:
-    """A program on a node. ``key``: its key in the scenario. ``group``: the name that ``after`` calls it by."""
+    """A program on a node. ``index``: the position of the node among those of its tier, from 0. ``key``: the program's
+    key in the scenario. ``group``: the name that ``after`` calls it by."""
 
     node: str
+    index: int
     key: str
     group: str
     spec: ProgramSpec
@@ -110,20 +114,25 @@ class Placed:
 def placed(programs: Mapping[str, ProgramSpec], members: Sequence[Member]) -> list[Placed]:
     """The programs of each node, in the order of nodes; a node's own program comes first."""
     found = []
+    counted: Counter[str] = Counter()  # nodes of each tier
     for member in members:
+        index = counted[member.tier]
+        counted[member.tier] += 1
         own = member.name if member.name in programs else member.tier
         if own in programs:
-            found.append(Placed(member.name, own, member.tier, programs[own]))
+            found.append(Placed(member.name, index, own, member.tier, programs[own]))
         for key, spec in programs.items():
             if spec.on in (member.name, member.tier):
-                found.append(Placed(member.name, key, key, spec))
+                found.append(Placed(member.name, index, key, key, spec))
     return found
 
 
-def filled(text: str, node: str, addresses: Mapping[str, str]) -> str:
-    """A word of a command with its placeholders replaced, except {files}, whose place the driver knows. KeyError with
-    the name of a placeholder that is unknown."""
-    known = {**addresses, SELF: addresses[node], OWN_NAME: node, FILES: f"{{{FILES}}}"}
+def filled(text: str, program: Placed, addresses: Mapping[str, str]) -> str:
+    """A word of a program's command with its placeholders replaced, except {files}, whose place the driver knows.
+    KeyError with the name of a placeholder that is unknown."""
+    node = program.node
+    own = {SELF: addresses[node], OWN_NAME: node, INDEX: str(program.index), FILES: f"{{{FILES}}}"}
+    known = {**addresses, **own}
     return PLACEHOLDER.sub(lambda found: known[found[1]], text)
 
 
@@ -160,13 +169,14 @@ def _of_one(
     for name in spec.after:
         if name not in groups:
             yield ("after",), f"there is no program '{name}'{nearest(name, groups)}"
-    known = {*names, SELF, OWN_NAME, FILES}
+    known = {*names, SELF, OWN_NAME, INDEX, FILES}
     for where, words in (("command", spec.command), ("environment", spec.environment.values())):
         for found in (name for word in words for name in PLACEHOLDER.findall(word)):
             if found not in known:
                 yield (
                     (where,),
-                    f"{{{found}}} is no node{nearest(found, known)}: write {{self}}, {{name}}, {{files}} or a node",
+                    f"{{{found}}} is no node{nearest(found, known)}: write {{self}}, {{name}}, {{index}}, {{files}}"
+                    " or a node",
                 )
 
 

@@ -1,12 +1,10 @@
 """A client: trains the server's model on its own share of the digits."""
 
-import torch
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from digits.learning import load_data, make_model, share, train
 
-torch.set_num_threads(1)
 app = ClientApp()
 
 

@@ -1,0 +1,24 @@
+"""The programs of a plan."""
+
+from __future__ import annotations
+
+from orchestrator.planning.making import make_plan
+from orchestrator.scenario.reading import parse
+
+NUMBERED = """\
+topology: {cloud: true, edges: 2, devices_per_edge: [1, 2]}
+programs:
+  cloud: serve {index}
+  edge: relay {index}
+  device: {command: "ask {index}", environment: {PART: "{index} of 3"}}
+  watcher: {on: device, command: "watch {index}"}
+"""
+
+
+def test_the_index_is_that_of_the_node_in_its_tier() -> None:
+    programs = {each.label: each for each in make_plan(parse(NUMBERED, "n.yaml"), None).programs}
+    devices = ["device-0-0", "device-1-0", "device-1-1"]
+    assert [programs[name].command[1] for name in ("cloud", "edge-0", "edge-1")] == ["0", "0", "1"]
+    assert [programs[name].command[1] for name in devices] == ["0", "1", "2"]
+    assert [programs[name].environment["PART"] for name in devices] == ["0 of 3", "1 of 3", "2 of 3"]
+    assert [programs[f"{name}.watcher"].command[1] for name in devices] == ["0", "1", "2"]

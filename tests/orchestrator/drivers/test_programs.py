@@ -70,8 +70,11 @@ class Rig:
             self.heard.append(message)
 
     def print(self, label: str, text: str) -> None:
-        with (self.directory.logs / f"{label}.log").open("a") as log:
-            log.write(text + "\n")
+        self.print_bytes(label, f"{text}\n".encode())
+
+    def print_bytes(self, label: str, data: bytes) -> None:
+        with (self.directory.logs / f"{label}.log").open("ab") as log:
+            log.write(data)
 
     async def until(self, asked: tuple[Any, ...]) -> None:
         """Wait until the driver has been asked for this."""
@@ -126,6 +129,18 @@ async def test_a_program_starts_when_those_before_it_are_ready(tmp_path: Path) -
         assert ("run", "device-0") not in it.driver.asked
         it.print("cloud", "now serving")
         await it.until(("run", "device-0"))
+
+
+async def test_a_character_may_come_in_two_pieces(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
+        await it.start_all()
+        await it.until(("run", "cloud"))
+        printed = '::edgebed {"event": "first"}\n::edgebed {"event": "müde"}\n'.encode()
+        middle = printed.index("ü".encode()) + 1
+        it.print_bytes("cloud", printed[:middle])
+        await it.until_heard("cloud", name="first")
+        it.print_bytes("cloud", printed[middle:])
+        await it.until_heard("cloud", name="müde")
 
 
 async def test_the_run_is_over_when_all_programs_have_ended(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_an_override_reaches_a_short_form() -> None:
         (
             f"programs: {{cloud: serve, device: 'ask {{clout}}'}}\n{TOPOLOGY}",
             "f.yaml:1: programs.device.command: {clout} is no node; did you mean 'cloud'?: write {self}, {name},"
-            " {files} or a node",
+            " {index}, {files} or a node",
         ),
         (
             f"programs: {{cloud: {{command: a, after: device}}, device: {{command: b, after: cloud}}}}\n{TOPOLOGY}",

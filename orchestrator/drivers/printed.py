@@ -39,6 +39,7 @@ class Printed:
         self._rounds = rounds
         self._tells_starts = False
         self._begun = 0
+        self._ended = 0
 
     def messages(self, line: str) -> Iterator[dict[str, Any]]:
         """The messages of a line; none if it is not for the record. A line that cannot be read gives one message, which
@@ -68,10 +69,10 @@ class Printed:
         yield from self._begin(1)
 
     def _begin(self, round: Any) -> Iterator[dict[str, Any]]:
-        if isinstance(round, int) and round > self._begun:
+        if type(round) is int:
+            if round <= self._begun:
+                return
             self._begun = round
-        elif isinstance(round, int):
-            return
         yield {"type": "event", "name": "round", "round": round, "phase": "start"}
 
     def _figures(self, round: Any, told: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -80,8 +81,12 @@ class Printed:
         if round is None:
             return
         yield from self._begin(round)
+        if type(round) is int:
+            if round <= self._ended:
+                return  # a program that has started again may count from 1 again
+            self._ended = round
         yield {"type": "event", "name": "round", "round": round, "phase": "end"}
-        if not self._tells_starts and isinstance(round, int) and round != self._rounds:
+        if not self._tells_starts and type(round) is int and round != self._rounds:
             yield from self._begin(round + 1)
 
 

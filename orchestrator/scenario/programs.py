@@ -31,7 +31,8 @@ TIERS = ("cloud", "edge", "device")
 PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9-]*)\}")
 """A name in braces. Other braces, such as those of JSON, stay as they are."""
 
-SELF, OWN_NAME, INDEX, FILES = "self", "name", "index", "files"
+OWN = SELF, OWN_NAME, INDEX, FILES = "self", "name", "index", "files"
+"""The placeholders that each node has a value of its own for."""
 READY_WITHIN = 60.0  # s
 
 
@@ -160,7 +161,7 @@ def _of_one(
     names = {member.name for member in members}
     places = names | {member.tier for member in members}
     if spec.on is None and key not in places:
-        yield (), f"'{key}' is no node and no tier here{nearest(key, places)}; a further program on a node needs `on`"
+        yield (), f"'{key}' is no node and no tier here, and a further program needs `on`{nearest(key, places)}"
     elif spec.on is not None and key in {*names, *TIERS}:
         yield ("on",), f"{key} is a node or a tier: give this further program a name of its own"
     elif spec.on is not None and spec.on not in places:
@@ -169,15 +170,12 @@ def _of_one(
     for name in spec.after:
         if name not in groups:
             yield ("after",), f"there is no program '{name}'{nearest(name, groups)}"
-    known = {*names, SELF, OWN_NAME, INDEX, FILES}
+    known = {*names, *OWN}
     for where, words in (("command", spec.command), ("environment", spec.environment.values())):
         for found in (name for word in words for name in PLACEHOLDER.findall(word)):
             if found not in known:
-                yield (
-                    (where,),
-                    f"{{{found}}} is no node{nearest(found, known)}: write {{self}}, {{name}}, {{index}}, {{files}}"
-                    " or a node",
-                )
+                others = ", ".join(f"{{{name}}}" for name in OWN)
+                yield (where,), f"{{{found}}} is no node, and not one of {others}{nearest(found, known)}"
 
 
 def waits_for(program: Placed, there: Sequence[Placed]) -> list[Placed]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from orchestrator.drivers.printed import LONGEST_LINE, Lines, Printed
+from orchestrator.run.messages import problem
 
 
 def told(*lines: str, rounds: int | None = None) -> list[dict[str, Any]]:
@@ -36,6 +37,20 @@ def test_after_the_last_round_none_begins() -> None:
         *(begins(1), ends(1), begins(2)),
         ends(2),
     ]
+
+
+def test_a_round_ends_once_though_a_program_counts_again_after_its_restart() -> None:
+    again = '::edgebed {"round": 1, "accuracy": 0.2}'
+    figures = {"type": "metric", "round": 1, "values": {"scope": "global", "accuracy": 0.2}}
+    assert told('::edgebed {"round": 1}', '::edgebed {"round": 2}', again)[-1] == figures
+    assert told(again, again).count(ends(1)) == 1
+
+
+@pytest.mark.parametrize("round", ["true", '"one"', "1.5"])
+def test_a_round_that_is_no_whole_number_is_left_to_the_check_of_messages(round: str) -> None:
+    (begun, ended) = told(f'::edgebed {{"round": {round}}}')
+    assert problem(begun, []) is not None
+    assert problem(ended, []) is not None
 
 
 def test_a_program_that_tells_beginnings_is_believed() -> None:

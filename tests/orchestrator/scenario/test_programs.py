@@ -83,8 +83,8 @@ def test_an_override_reaches_a_short_form() -> None:
         ),
         (
             f"programs: {{cloud: serve, devices: ask}}\n{TOPOLOGY}",
-            "f.yaml:1: programs.devices: 'devices' is no node and no tier here, and a further program needs `on`; did you"
-            " mean 'device'?",
+            "f.yaml:1: programs.devices: 'devices' is no node and no tier here, and a further program needs `on`; did"
+            " you mean 'device'?",
         ),
         (
             f"programs: {{cloud: serve, device: ask, edge: {{on: cloud, command: x}}}}\n{TOPOLOGY}",
@@ -100,8 +100,8 @@ def test_an_override_reaches_a_short_form() -> None:
         ),
         (
             f"programs: {{cloud: serve, device: 'ask {{clout}}'}}\n{TOPOLOGY}",
-            "f.yaml:1: programs.device.command: {clout} is no node, and not one of {self}, {name}, {index}, {files}; did"
-            " you mean 'cloud'?",
+            "f.yaml:1: programs.device.command: {clout} is no node, and not one of {self}, {name}, {index}, {files};"
+            " did you mean 'cloud'?",
         ),
         (
             f"programs: {{cloud: {{command: a, after: device}}, device: {{command: b, after: cloud}}}}\n{TOPOLOGY}",

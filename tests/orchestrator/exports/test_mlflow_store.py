@@ -166,13 +166,16 @@ QUIET = {"CI", "PYTEST_CURRENT_TEST", "MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"
 
 
 @pytest.mark.slow
-def test_an_export_opens_no_connection(tmp_path: Path, new_store: NewStore) -> None:
-    new_store(tmp_path / "out")
+@pytest.mark.usefixtures("new_store")  # which makes the reader quiet; the export makes a store of its own
+def test_an_export_opens_no_connection_and_leaves_nothing_elsewhere(tmp_path: Path) -> None:
     Example(rounds=1).build(tmp_path / "run")
+    (tmp_path / "temporary").mkdir()
     environment = {name: value for name, value in os.environ.items() if name not in QUIET}
+    environment["TMPDIR"] = str(tmp_path / "temporary")
     done = subprocess.run(
         [sys.executable, "-c", LISTENING], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout.splitlines()[-1] == "True [0, 0, 0, 0]", done.stderr
     assert not (tmp_path / "connections").exists()
+    assert list((tmp_path / "temporary").iterdir()) == []
     assert len(runs_in(tmp_path / "out", "dropout")) == 1

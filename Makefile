@@ -6,7 +6,7 @@ FIRST ?= 1
 SEEDS ?= 500
 KILLS ?= 20
 DRIVER ?= namespaces
-.PHONY: help setup demo check quick whole test coverage lint lab lab-long images benchmarks campaign campaign-kills clean
+.PHONY: help setup demo check quick quick-orchestrator quick-others whole test coverage lint lab lab-long images benchmarks campaign campaign-kills clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -21,11 +21,14 @@ demo: setup  ## run scenarios/dropout.yaml: 16 nodes, shaped links, dropouts
 # The tests that need neither root nor a Docker Engine nor a guest kernel, but for the slow ones.
 QUICK := -m "not (slow or netns or e2e or long)" --ignore tests/lab --ignore tests/e2e
 check: setup  ## every day: lint, types, import contracts and the quick tests, in parallel; under 3 minutes on two idle cores
-	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs 2 lint quick; code=$$?; \
+	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs 3 lint quick; code=$$?; \
 	echo "make check took $$(($$(date +%s) - began)) s"; exit $$code
-quick whole: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
-quick: setup
-	$(BIN)/python -m pytest -q $(QUICK)
+quick-orchestrator quick-others whole: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
+quick: quick-orchestrator quick-others  # two processes: most of these tests keep one processor busy
+quick-orchestrator: setup
+	$(BIN)/python -m pytest -q $(QUICK) tests/orchestrator
+quick-others: setup
+	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator
 whole: setup
 	$(BIN)/python -m pytest
 test: setup  ## lint, types, import contracts, all tests

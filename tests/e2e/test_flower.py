@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 FLOWER = "flwr==1.41.0"
 CLIENTS, ROUNDS = 2, 2
-TIMEOUT = 15.0  # s: Flower itself gives up a crashed client after up to 60 s
+TIMEOUT = 30.0  # s: Flower itself gives up a crashed client after up to 60 s
 CONTROL = (
     "sh -c 'cp flower/connection.toml $FLWR_HOME/config.toml && exec flwr run flower --stream"
     f' --run-config "clients={CLIENTS} rounds={ROUNDS} timeout={TIMEOUT}"\''

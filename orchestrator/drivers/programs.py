@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from orchestrator import text
-from orchestrator.drivers.base import ProgramEnd, RunsPrograms
+from orchestrator.drivers.base import SIGNALLED, ProgramEnd, RunsPrograms
 from orchestrator.drivers.printed import Lines, Printed
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.host import tail
@@ -30,7 +30,6 @@ from orchestrator.planning.programs import ProgramPlan
 
 LOOK_EVERY = 0.1  # s
 PIECE = 1 << 20  # bytes of a log that are read at once
-SIGNALLED = 128  # an exit code above it means a signal
 
 
 def hosts_file(plan: Plan) -> str:
@@ -85,7 +84,12 @@ class _Program:
     phase: Phase = Phase.WAITING
     code: int | None = None
     read: int = 0  # bytes of its log
-    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    life: asyncio.Task[None] | None = None
+
+    def cancel(self) -> None:
+        """Stop watching it."""
+        if self.life is not None:
+            self.life.cancel()
 
 
 class Programs:
@@ -126,7 +130,7 @@ class Programs:
 
     async def close(self) -> None:
         """Stop watching the programs."""
-        tasks = [*self._tasks, *(task for program in self._programs.values() for task in program.tasks)]
+        tasks = [*self._tasks, *(each.life for each in self._programs.values() if each.life is not None)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -154,9 +158,7 @@ class Programs:
 
     def _forget(self, program: _Program) -> None:
         """Make a program ready for its next start."""
-        for task in program.tasks:
-            task.cancel()
-        program.tasks.clear()
+        program.cancel()
         program.phase, program.code = Phase.WAITING, None
         program.read, program.decoder, program.lines = tail.size(program.log), _decoder(), Lines()
 
@@ -177,14 +179,11 @@ class Programs:
             free = plan.node in self._started - self._stopping and program.phase is Phase.WAITING
             if free and all(self._is_ready(self._programs[label]) for label in plan.after):
                 program.phase = Phase.RUNNING
-                self._spawn(program, self._live(program))
+                program.life = asyncio.create_task(self._live(program))
 
     @staticmethod
     def _is_ready(program: _Program) -> bool:
         return program.phase is Phase.READY or (program.phase is Phase.ENDED and program.code == 0)
-
-    def _spawn(self, program: _Program, work: Coroutine[Any, Any, None]) -> None:
-        program.tasks.append(asyncio.create_task(work))
 
     async def _live(self, program: _Program) -> None:
         """Start a program, wait until it is ready, and read what it prints."""
@@ -266,8 +265,7 @@ class Programs:
     async def _ended(self, program: _Program, end: ProgramEnd) -> None:
         plan, node = program.plan, program.plan.node
         self._new_lines(program)
-        for task in program.tasks:
-            task.cancel()
+        program.cancel()
         program.phase, program.code = Phase.ENDED, end.code
         if node in self._stopping:
             await self._release_if_idle(node)

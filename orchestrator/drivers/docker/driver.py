@@ -18,7 +18,7 @@ from typing import Any
 
 from docker.models.containers import Container
 
-from orchestrator.drivers.base import LACK_OF_MEMORY, Exit
+from orchestrator.drivers.base import LACK_OF_MEMORY, SIGNALLED, Exit
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.container import COMMAND, Limits, options
 from orchestrator.drivers.docker.emulation import emulated
@@ -33,7 +33,6 @@ from orchestrator.host.docker_socket import NODE
 from orchestrator.planning.plan import NodePlan
 
 LAST_WORDS = 2.0  # s after a node's end for its last output
-SIGNALLED = 128  # an exit code above it means a signal
 
 
 class DockerDriver:
@@ -218,12 +217,17 @@ class DockerDriver:
         node, pid = self._processes.pop(container)
         if str(self._containers[node].id) == container:
             del self._containers[node]
-        self.exits.put_nowait(Exit(node, Handle(pid), SIGNALLED - code if code > SIGNALLED else code))
+        self.exits.put_nowait(Exit(node, Handle(pid), exit_code(code)))
 
     def _find(self, node: str) -> Container:
         if node not in self._containers:
             raise DriverError(f"{node} has no running container")
         return self._containers[node]
+
+
+def exit_code(code: int) -> int:
+    """The exit code of a container as `Exit` has it: negative after a signal."""
+    return SIGNALLED - code if code > SIGNALLED else code
 
 
 def unfit(facts: Mapping[str, Any], release: str) -> HostError | None:

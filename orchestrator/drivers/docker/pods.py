@@ -17,7 +17,7 @@ from docker.types import LogConfig, Mount
 
 from orchestrator.drivers.base import ProgramEnd
 from orchestrator.drivers.docker import holder
-from orchestrator.drivers.docker.driver import SIGNALLED, DockerDriver
+from orchestrator.drivers.docker.driver import DockerDriver, exit_code
 from orchestrator.drivers.docker.engine import Closeable, Engine, plain_words
 from orchestrator.drivers.docker.log import copy_output
 from orchestrator.drivers.docker.node_image import ARCHITECTURES
@@ -191,7 +191,7 @@ class PodsDriver(DockerDriver):
 
     async def _program_ended(self, running: _Running, code: int) -> None:
         await asyncio.to_thread(running.copier.join)  # its last output comes first
-        self.ends.put_nowait(ProgramEnd(running.program, SIGNALLED - code if code > SIGNALLED else code))
+        self.ends.put_nowait(ProgramEnd(running.program, exit_code(code)))
 
 
 def _mount(source: Path, target: str, *, read_only: bool = True) -> Mount:

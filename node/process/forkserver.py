@@ -35,6 +35,7 @@ from typing import Any, NoReturn
 from node.assignment import Assignment
 from node.errors import NodeError
 from node.process import namespaces
+from node.process.children import wake_up_for_children
 from node.process.confinement import Confinement, confine, join
 from node.process.holder import Holder, Openness, open_up
 from node.process.main import preload, run_node
@@ -106,17 +107,15 @@ class ForkServer:
         namespaces.adopt_orphans()
 
     def serve(self) -> None:
-        wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        children = wake_up_for_children()
         os.set_blocking(0, False)
         self.selector.register(0, selectors.EVENT_READ)
-        self.selector.register(wake_read, selectors.EVENT_READ)
+        self.selector.register(children, selectors.EVENT_READ)
         pending = b""
         while True:
             for key, _ in self.selector.select():
-                if key.fd == wake_read:
-                    os.read(wake_read, 4096)
+                if key.fd == children:
+                    os.read(children, 4096)
                     self.reap()
                     continue
                 if isinstance(key.data, Line):

@@ -19,7 +19,6 @@ import contextlib
 import json
 import os
 import selectors
-import signal
 import socket
 import subprocess
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from node.process import namespaces
+from node.process.children import wake_up_for_children
 
 KEPT = {
     "CAP_CHOWN": 0,
@@ -88,17 +88,15 @@ class Holder:
 
     def hold(self) -> int:
         """Obey until the order to end, or until the fork server is gone. Return the exit code."""
-        wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        children = wake_up_for_children()
         selector = selectors.DefaultSelector()
         selector.register(self._orders, selectors.EVENT_READ)
-        selector.register(wake_read, selectors.EVENT_READ)
+        selector.register(children, selectors.EVENT_READ)
         pending = b""
         while True:
             for key, _ in selector.select():
-                if key.fd == wake_read:
-                    os.read(wake_read, 4096)
+                if key.fd == children:
+                    os.read(children, 4096)
                     self._reap()
                     continue
                 data = self._orders.recv(65536)
@@ -117,7 +115,7 @@ class Holder:
             _OPERATIONS[order["op"]](self, order)
         except OSError as error:
             what = f": {error.filename}" if error.filename else ""
-            self._answer(order, ok=True, refused=f"{error.strerror}{what}")
+            self._answer(order, refused=f"{error.strerror}{what}")
         else:
             self._answer(order)
 
@@ -160,7 +158,7 @@ class Holder:
                 self._write({"event": "program", "node": self._node, "program": program, "code": code})
 
     def _answer(self, order: dict[str, Any], **fields: Any) -> None:
-        self._write({"id": order["id"], **(fields or {"ok": True})})
+        self._write({"id": order["id"], "ok": True, **fields})
 
     def _write(self, message: dict[str, Any]) -> None:
         self._orders.sendall(json.dumps(message).encode() + b"\n")

@@ -289,9 +289,7 @@ class Programs:
             self._finish("programs")
 
     def _ending(self, program: _Program, end: ProgramEnd) -> str:
-        last = tail.last_line(program.log)
-        said = f"; its log ends with: {last}" if last else ""
-        return f"{_shown(program)} ended ({text.how_ended(end.code)}){said}"
+        return tail.with_last_line(f"{_shown(program)} ended ({text.how_ended(end.code)})", program.log)
 
     def _finish(self, reason: str, error: str | None = None) -> None:
         if not self.over.done():

@@ -35,6 +35,12 @@ def last_line(path: Path, start: int = 0) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
+def with_last_line(said: str, path: Path, start: int = 0) -> str:
+    """A sentence about a process that ended, and the last line of its log, see `last_line`."""
+    line = last_line(path, start)
+    return f"{said}; its log ends with: {line}" if line else said
+
+
 def size(path: Path) -> int:
     """The size of a log in bytes; 0 if it does not exist."""
     try:

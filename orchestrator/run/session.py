@@ -335,8 +335,7 @@ class Session:
         how = text.how_ended(code)
         if state.error:
             return f"{how}: {state.error}"
-        line = tail.last_line(self._log(state), state.log_size)
-        return f"{how}; its log ends with: {line}" if line else how
+        return tail.with_last_line(how, self._log(state), state.log_size)
 
     def _log(self, state: NodeState) -> Path:
         return self._directory.logs / f"{state.plan.name}.log"

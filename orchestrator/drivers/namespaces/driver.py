@@ -148,8 +148,13 @@ class NamespacesDriver:
 
     def _groups_of(self, node: NodePlan) -> list[Path]:
         """The control groups with the limits of the node's hardware."""
-        hardware = node.hardware
-        return self._groups.make(node.name, hardware.cores, hardware.memory) if self._groups is not None else []
+        if self._groups is None:
+            return []
+        return self._groups.make(node.name, self._cores(node), node.hardware.memory)
+
+    def _cores(self, node: NodePlan) -> float | None:
+        """How many cores' processor time the node may use; None: without a limit."""
+        return node.hardware.cores
 
     async def kill(self, node: str) -> None:
         self._signal(node, signal.SIGKILL)

@@ -77,8 +77,8 @@ class HoldersDriver(NamespacesDriver):
             "user": None if self._hub.privileged else [os.getuid(), os.getgid()],
         }
 
-    def _groups_of(self, node: NodePlan) -> list[Path]:
-        return self._groups.make(node.name, quota(node), node.hardware.memory) if self._groups is not None else []
+    def _cores(self, node: NodePlan) -> float | None:
+        return quota(node)
 
     async def _order(self, op: str, node: str, **fields: Any) -> dict[str, Any]:
         assert self._server is not None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
+
+from netem.errors import NetemError
 
 PENDING_LIMIT = 64 * 1024 * 1024
 
@@ -60,3 +62,24 @@ class Console:
             return json.loads(line)
         except ValueError:
             return None
+
+
+def answer(
+    request: object, operations: Mapping[str, Callable[..., dict[str, Any]]], texts: Collection[str] = ()
+) -> dict[str, Any]:
+    """The reply of one of the ``operations`` to a request, or the error. ``texts``: arguments that must be texts."""
+    if not isinstance(request, Mapping):
+        return {"error": "a request is a JSON object"}
+    arguments = dict(request)
+    identity = {"id": arguments.pop("id")} if "id" in arguments else {}
+    for key in texts:
+        if not isinstance(arguments.get(key, ""), str):
+            return {**identity, "error": f"{key} must be a text, not {arguments[key]!r}"}
+    name = arguments.pop("op", None)
+    operation = operations.get(name) if isinstance(name, str) else None
+    if operation is None:
+        return {**identity, "error": f"unknown op {name!r}; known are {', '.join(operations)}"}
+    try:
+        return {**identity, "ok": True, **operation(**arguments)}
+    except (NetemError, TypeError, ValueError) as error:
+        return {**identity, "error": f"{name}: {error}"}

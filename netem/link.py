@@ -7,7 +7,7 @@ from random import Random
 
 from netem.impair import Impairment
 from netem.losses import AskedLosses
-from netem.port import Port
+from netem.port import Port, Remote
 from netem.profile import FULL_FRAME, LinkProfile
 
 PIECE_SECONDS = 0.001
@@ -28,7 +28,7 @@ class Link:
         self.impairment = Impairment(profile, seed)
         self.asked = AskedLosses(profile)
         self.random = Random(seed)
-        self.port: Port | None = None  # the target's port; None while it is not attached
+        self.port: Port | Remote | None = None  # the way to the target; None while it is not attached
         self.segments = segments_together(profile)
         self.cut = False
         self.epoch = 0  # number of cuts so far; a packet in flight belongs to the epoch in which it entered the link

@@ -24,8 +24,9 @@ from typing import Any, Literal, Self
 
 from netem import probe
 from netem.errors import MeasureError
+from netem.frame import ETHERNET
 from netem.intervals import design_effect
-from netem.profile import GilbertElliott, LinkProfile
+from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
 from netem.tally import UDP_HEADERS
 
 PROBE_PAYLOAD = 40
@@ -37,6 +38,7 @@ TCP_WINDOW = 2e6  # bytes, minimum in flight of a stream with Linux's default tc
 
 RTT_SAMPLES = 5
 JITTERS = 100  # length of a saturation: its rate then has a standard deviation of 0.5 %, by netem.impair
+REAL_WAIT = 1.0  # s for the last echo of a real link, of which no latency is known
 LONGEST = 20.0  # s, limit of that length; with a jitter above LONGEST / JITTERS the rate is unknown
 EVENTS_TO_SEE = 6.0  # expected number: exp(-6) < (1 - CONFIDENCE) / 2, so that zero events contradict
 
@@ -45,6 +47,7 @@ EVENTS_TO_SEE = 6.0  # expected number: exp(-6) < (1 - CONFIDENCE) / 2, so that 
 class Saturation:
     """How to fill one direction for `seconds`: `offer` bit/s of datagrams with `size` payload bytes, or a TCP stream.
 
+    offer   0 for a real link: as much as TCP gets
     window  maximum bytes of a TCP stream in flight: enough to fill the link and most of its buffer, so that the stream
             never causes losses that slow it down
     drain   seconds until the queue of the saturation is empty again
@@ -120,13 +123,16 @@ class Measurement:
             raise MeasureError(f"not the output of a probe: {error}; run `python -m netem.measure probe`") from error
 
 
-def plan_probe(forward: LinkProfile, back: LinkProfile, *, quick: bool = True) -> ProbePlan:
+def plan_probe(
+    forward: LinkProfile, back: LinkProfile, *, quick: bool = True, mtu: int = FULL_FRAME - ETHERNET
+) -> ProbePlan:
     """Plan the measurement of a link with these profiles.
 
     quick: 1 to 2 s for a link of 1 Mbit/s or more, for a check before each run; a small loss, which needs many probes,
     adds up to 1.5 s. Otherwise 5 to 10 s, and up to 15 s more for a small loss. In both cases slow links take longer,
     because a train may use a tenth of the rate. So do links with much jitter, because a rate needs a saturation much
-    longer than the jitter: JITTERS times the jitter for each direction, at most LONGEST.
+    longer than the jitter: JITTERS times the jitter for each direction, at most LONGEST. A real link takes 3 s more,
+    or 13 s. mtu: the largest packet of the nodes in bytes; a larger datagram would be two frames.
     """
     usual, longest, seconds = (0.5, 2.0, 0.2) if quick else (4.0, 20.0, 2.0)
     slowest = min(profile.rate or math.inf for profile in (forward, back))
@@ -137,13 +143,15 @@ def plan_probe(forward: LinkProfile, back: LinkProfile, *, quick: bool = True) -
     duration = min(wanted * spacing, longest) if rare else usual
     latency = forward.latency + back.latency
     wait = latency + 5 * (forward.jitter + back.jitter) + 2 * frame / slowest + 0.05
+    if forward.real or back.real:
+        wait += REAL_WAIT
     return ProbePlan(
         count=max(2 * RTT_SAMPLES, round(duration / spacing)),
         spacing=spacing,
         size=PROBE_PAYLOAD,
         wait=wait,
-        forward=_plan_saturation(forward, seconds, latency),
-        back=_plan_saturation(back, seconds, latency),
+        forward=_plan_saturation(forward, seconds, latency, mtu),
+        back=_plan_saturation(back, seconds, latency, mtu),
     )
 
 
@@ -162,8 +170,12 @@ def effect(profile: LinkProfile) -> float:
     return design_effect(profile.loss) if isinstance(profile.loss, GilbertElliott) else 1.0
 
 
-def _plan_saturation(profile: LinkProfile, seconds: float, latency: float) -> Saturation | None:
-    """Datagrams if this host can send enough of them: unlike TCP they fill a link at once and despite losses."""
+def _plan_saturation(profile: LinkProfile, seconds: float, latency: float, mtu: int) -> Saturation | None:
+    """Datagrams if this host can send enough of them: unlike TCP they fill a link at once and despite losses. A TCP
+    stream on a real link, of which no rate is known."""
+    if profile.real:
+        seconds = max(3 * seconds, 1.0)
+        return Saturation("tcp", 0.0, seconds, size=0, window=int(TCP_WINDOW), drain=0.0, queue=0.0, fills=False)
     rate, buffer = profile.rate, profile.buffer_limit
     if rate is None or buffer is None:
         return None
@@ -175,7 +187,7 @@ def _plan_saturation(profile: LinkProfile, seconds: float, latency: float) -> Sa
         return Saturation("tcp", rate, seconds, size=0, window=window, drain=0.0, queue=0.0, fills=fills)
     seconds = max(seconds, steady)
     # On a slow link: smaller datagrams, and more time if needed, so that about 20 of them arrive.
-    size = int(min(1472, max(60, rate * seconds / 8 / 20 - UDP_HEADERS)))
+    size = int(min(mtu + ETHERNET - UDP_HEADERS, max(60, rate * seconds / 8 / 20 - UDP_HEADERS)))
     seconds = max(seconds, 20 * 8 * (size + UDP_HEADERS) / rate)
     offer = OVERLOAD * rate / (1 - min(profile.mean_loss, 0.5))
     longest = 8 * buffer / rate

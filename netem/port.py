@@ -9,8 +9,10 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Callable
 
 from netem.errors import SwitchError
+from netem.frame import link_size
 
 # <linux/if_packet.h> and <linux/if_ether.h>; the socket module has no names for these.
 SOL_PACKET = 263
@@ -73,6 +75,23 @@ class Port:
         self._socket.close()
 
 
+class Remote:
+    """A node of another host, as the target of links: its address, `send` of the trunk's port, and how many packets
+    were `sent`; a super-packet counts as its segments."""
+
+    __slots__ = ("_send", "mac", "sent")
+
+    def __init__(self, mac: bytes, send: Callable[[bytes], int]) -> None:
+        self.mac = mac
+        self.sent = 0
+        self._send = send
+
+    def send(self, packet: bytes) -> int:
+        size = self._send(packet)
+        self.sent += link_size(packet)[1]
+        return size
+
+
 def parse_mac(text: str) -> bytes:
     """Six bytes from "02:ed:00:00:00:0c"; SwitchError for anything else."""
     try:
@@ -95,7 +114,7 @@ def _packet_socket(name: str, interface: str) -> socket.socket:
         packets.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
         packets.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
         packets.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-        _enlarge_receive_buffer(packets)
+        enlarge_receive_buffer(packets)
         packets.bind((interface, ETH_P_ALL))
     except OSError as error:
         packets.close()
@@ -105,7 +124,7 @@ def _packet_socket(name: str, interface: str) -> socket.socket:
     return packets
 
 
-def _enlarge_receive_buffer(packets: socket.socket) -> None:
+def enlarge_receive_buffer(packets: socket.socket) -> None:
     """Make it as large as allowed: SO_RCVBUFFORCE needs CAP_NET_ADMIN on the host, SO_RCVBUF is limited by rmem_max."""
     try:
         packets.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)

@@ -7,14 +7,15 @@ Attributes are in seconds (durations), bits per second (rates), bytes (sizes) an
      duplicate: 0%, corrupt: 0%, reorder: 0%}
 
 `loss` may be a Gilbert–Elliott chain, ``{gilbert-elliott: {p: 2%, r: 30%}}``; `buffer` is a time at the rate ("50ms")
-or a size ("64kb"). `netem.impair` documents how each setting acts on a packet, and in which order.
+or a size ("64kb"). `netem.impair` documents how each setting acts on a packet, and in which order. A real link is
+``{real: true}`` and has no other setting.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -113,6 +114,8 @@ class LinkProfile:
     duplicate      fraction of packets sent twice
     corrupt        fraction of packets in which one bit is flipped
     reorder        fraction of packets that overtake earlier ones; needs a latency
+    real           the network below is the link: an engine treats its packets as those of an unimpaired link, but
+                   nothing was asked of it, so it cannot be asked for anything else
 
     Raises ProfileError, which names the key and the allowed values.
     """
@@ -127,6 +130,7 @@ class LinkProfile:
     duplicate: float = 0.0
     corrupt: float = 0.0
     reorder: float = 0.0
+    real: bool = False
 
     def __post_init__(self) -> None:
         for name in ("latency", "jitter"):
@@ -140,6 +144,10 @@ class LinkProfile:
                 f"distribution: {units.shown(self.distribution)} is not one of {', '.join(DISTRIBUTIONS)}"
             )
         self._check_rate_and_buffer()
+        if not isinstance(self.real, bool):
+            raise ProfileError(f"real: must be true or false, not {units.shown(self.real)}")
+        if self.real and (asked := [key for key in self.to_mapping() if key != "real"]):
+            raise ProfileError(f"{asked[0]}: a real link is as it is and takes no settings")
         if self.reorder and not self.latency:
             raise ProfileError("reorder: needs a latency: a packet can only overtake others that are on their way")
 
@@ -187,6 +195,8 @@ class LinkProfile:
         for name in FRACTIONS:
             if value := getattr(self, name):
                 mapping[name] = units.format_fraction(value)
+        if self.real:
+            mapping["real"] = True
         return mapping
 
     def merged(self, mapping: Mapping[str, Any] | None = None, /, **values: Any) -> Self:
@@ -209,6 +219,8 @@ class LinkProfile:
 
     def describe(self) -> str:
         """A readable line: "40ms ±5ms, loss 0.5%, 50mbit"."""
+        if self.real:
+            return "not shaped"
         parts = []
         if self.latency or self.jitter:
             delay = units.format_duration(self.latency)
@@ -271,7 +283,7 @@ _PARSERS: dict[str, Callable[[object], float]] = {
 
 def _typed(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """Constructor arguments from the written form; only rate and buffer may be null."""
-    _check_keys(mapping, KEYS, "the profile")
+    _check_keys([key for key in mapping if key != "real"], KEYS, "the profile")
     typed: dict[str, Any] = {}
     for key, value in mapping.items():
         if key == "buffer":
@@ -280,7 +292,7 @@ def _typed(mapping: Mapping[str, Any]) -> dict[str, Any]:
             typed[key] = _parse_loss(value)
         elif key == "rate" and value is None:
             typed[key] = None
-        elif key == "distribution":
+        elif key in ("distribution", "real"):
             typed[key] = value
         else:
             typed[key] = _parse(key, value, _PARSERS[key])
@@ -319,7 +331,7 @@ def _parse(where: str, value: object, parser: Callable[[object], float]) -> floa
         raise ProfileError(f"{where}: {error}") from error
 
 
-def _check_keys(mapping: Mapping[str, Any], known: tuple[str, ...] | list[str], where: str) -> None:
+def _check_keys(mapping: Iterable[str], known: tuple[str, ...] | list[str], where: str) -> None:
     for key in mapping:
         if key not in known:
             raise ProfileError(_unknown_key(key, known, where))

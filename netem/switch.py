@@ -5,6 +5,8 @@ veth pair. The other end is in the hub, where a packet socket reads it (netem.po
 the switch looks up the link by the destination address, offers the frame to the link's Impairment, and sends it out of
 the target's port when it is due. Nodes without a link cannot exchange packets.
 
+If a run spans several hosts, a trunk joins their switches (netem.trunk).
+
 Requests are JSON objects on standard input, one per line: `{"id": 7, "op": ...}`. Replies go to standard output:
 `{"id": 7, "ok": true}` or `{"id": 7, "error": "text"}`. So do events, the first of which is `{"event": "ready"}`:
 
@@ -13,6 +15,9 @@ Requests are JSON objects on standard input, one per line: `{"id": 7, "op": ...}
     link      source, target, profile, seed     make one direction, or change it in place; then it keeps its seed
     cut       source, target            drop all packets from now on, also those in flight
     restore   source, target            undo a cut
+    trunk     interface, remotes        open the trunk; remotes: the addresses of the nodes of other hosts, by name.
+                                        Again: nodes have moved, and remotes are now these; counters and links stay
+    admit     links                     let the packets of these links in from the trunk; each link is [source, target]
     counters  -                         the counters so far, see Switch.counters
     batch     requests                  several requests at once, {"replies": [...]}
 
@@ -37,20 +42,23 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any
 
-from netem.console import Console
-from netem.errors import NetemError, SwitchError
+from netem import trunk
+from netem.console import Console, answer
+from netem.errors import SwitchError
 from netem.frame import HEADER_SIZE, NO_GSO, corrupt, is_super_packet, link_size, split
 from netem.lateness import Lateness
 from netem.link import Link
 from netem.port import LARGEST_PACKET, Port, Timer, parse_mac
 from netem.priority import run_promptly
 from netem.profile import LinkProfile
+from netem.trunk import Trunk
 
 RECEIVE_BURST = 32  # packets read from one port before the other ports and the due packets are served
 DELIVERY_BURST = 1024  # large: overload then loses (and counts) packets at the entrance instead of sending late
 FLIGHT_BYTES = 512 * 1024 * 1024  # maximum in flight over all links; only an absurd profile needs more
 FLIGHT_PACKETS = 1_000_000
 LATE = 0.05  # s; a packet later than this violates the link's profile
+DESTINATION = slice(HEADER_SIZE, HEADER_SIZE + 6)
 
 
 class Switch:
@@ -60,11 +68,14 @@ class Switch:
         self.scheduling = scheduling
         self.ports: dict[str, Port] = {}
         self.links: dict[tuple[str, str], Link] = {}
-        self.routes: dict[str, dict[bytes, Link]] = {}  # by source port, then by destination address
+        self.trunk = Trunk()
+        # By source port, then by destination address; from the trunk by trunk.ADDRESSES.
+        self.routes: dict[str, dict[bytes, Link]] = {}
         self.lateness = Lateness()  # of delayed packets, at departure
         self.waiting = Lateness()  # time of all packets until they were read
         self.forwarded = 0
         self.unrouted = 0
+        self.from_strangers = 0
         self.unsent = 0
         self.refused = 0
         self.unreadable = 0
@@ -80,6 +91,8 @@ class Switch:
             "link": self.link,
             "cut": self.cut,
             "restore": self.restore,
+            "trunk": self.open_trunk,
+            "admit": self.admit,
             "counters": self.counters,
             "batch": self.batch,
         }
@@ -88,21 +101,7 @@ class Switch:
 
     def handle(self, request: object) -> dict[str, Any]:
         """The reply to one request. A request that fails changes nothing; its reply is the error."""
-        if not isinstance(request, Mapping):
-            return {"error": "a request is a JSON object"}
-        arguments = dict(request)
-        identity = {"id": arguments.pop("id")} if "id" in arguments else {}
-        for key in ("port", "interface", "mac", "source", "target"):
-            if not isinstance(arguments.get(key, ""), str):
-                return {**identity, "error": f"{key} must be a text, not {arguments[key]!r}"}
-        name = arguments.pop("op", None)
-        operation = self._operations.get(name) if isinstance(name, str) else None
-        if operation is None:
-            return {**identity, "error": f"unknown op {name!r}; known are {', '.join(self._operations)}"}
-        try:
-            return {**identity, "ok": True, **operation(**arguments)}
-        except (NetemError, TypeError, ValueError) as error:
-            return {**identity, "error": f"{name}: {error}"}
+        return answer(request, self._operations, ("port", "interface", "mac", "source", "target"))
 
     def attach(self, port: str, interface: str, mac: str) -> dict[str, Any]:
         address = parse_mac(mac)
@@ -113,6 +112,7 @@ class Switch:
         self._close(port)
         self.ports[port] = opened
         self._reroute(port)
+        self._reroute_arrivals()
         return {}
 
     def detach(self, port: str) -> dict[str, Any]:
@@ -120,6 +120,7 @@ class Switch:
             raise SwitchError(f"no port {port} is attached")
         self._close(port)
         self._reroute(port)
+        self._reroute_arrivals()
         return {}
 
     def link(self, source: str, target: str, profile: Mapping[str, Any], seed: int | None = None) -> dict[str, Any]:
@@ -144,12 +145,29 @@ class Switch:
         self._link(source, target).cut = False
         return {}
 
+    def open_trunk(self, interface: str, remotes: Mapping[str, str]) -> dict[str, Any]:
+        addresses = {name: parse_mac(mac) for name, mac in dict(remotes).items()}
+        if trunk.NAME not in self.ports:
+            self.attach(trunk.NAME, interface, trunk.NO_ADDRESS)
+        for name in self.trunk.reach(addresses, self.ports[trunk.NAME].send):
+            self._reroute(name)
+        self._reroute_arrivals()
+        return {}
+
+    def admit(self, links: list[tuple[str, str]]) -> dict[str, Any]:
+        self.trunk.admit(links)
+        self._reroute_arrivals()
+        return {}
+
     def counters(self) -> dict[str, Any]:
         """All counters since the start; lateness and waiting since the previous call.
 
         links           one object per link: source, target, and see Link.counted
         forwarded       packets sent out of a port
         unrouted        packets whose destination has no link from their source
+        from_trunk      packets from other hosts, see Trunk.delivered
+        from_strangers  packets from the trunk that were dropped, see Trunk.is_strange
+        sent_to, came_from  packets that were sent over the trunk and that came over it, by the node of the other host
         unsent          packets to a target that is not attached or whose interface is down
         refused         packets for which the outgoing interface had no room
         unreadable      packets that the kernel could not deliver with a virtio header (exotic segmentation offload),
@@ -171,6 +189,10 @@ class Switch:
             ],
             "forwarded": self.forwarded,
             "unrouted": self.unrouted,
+            "from_trunk": self.trunk.delivered(),
+            "from_strangers": self.from_strangers,
+            "sent_to": self.trunk.sent_to(),
+            "came_from": self.trunk.came_from(),
             "unsent": self.unsent,
             "refused": self.refused,
             "unreadable": self.unreadable,
@@ -201,7 +223,7 @@ class Switch:
 
     def _reroute(self, changed: str) -> None:
         """Update `routes` and the ports of the links to `changed`."""
-        port = self.ports.get(changed)
+        port = self.ports.get(changed) or self.trunk.remotes.get(changed)
         for (source, target), link in self.links.items():
             if target != changed:
                 continue
@@ -212,12 +234,17 @@ class Switch:
             if port is not None:
                 routes[port.mac] = link
 
+    def _reroute_arrivals(self) -> None:
+        self.routes[trunk.NAME] = self.trunk.routes(self.ports)
+
     # Packets
 
     def forward(self, port: Port) -> None:
         """Read a burst of packets from a port and offer each to its link. OSError (ENETDOWN) if the port went down."""
         receive = port.receive
         routes = self.routes.setdefault(port.name, {})
+        remote = port.name == trunk.NAME
+        addresses = trunk.ADDRESSES if remote else DESTINATION
         waited = 0.0
         taken = 0
         for taken in range(RECEIVE_BURST):
@@ -232,9 +259,11 @@ class Switch:
                 continue
             if not taken:  # the first has waited longest; a query per packet would cost too much
                 waited = port.waited()
-            link = routes.get(packet[HEADER_SIZE : HEADER_SIZE + 6])
+            if remote:
+                self.trunk.arrive(packet)
+            link = routes.get(packet[addresses])
             if link is None:
-                self.unrouted += 1
+                self._drop_unrouted(port, packet)
             elif packet[1] == NO_GSO:
                 self._offer(link, self._clock(), packet, len(packet) - HEADER_SIZE, 1)
             elif not is_super_packet(packet):
@@ -246,6 +275,12 @@ class Switch:
         else:
             taken = RECEIVE_BURST
         self.waiting.add(waited, taken)
+
+    def _drop_unrouted(self, port: Port, packet: bytes) -> None:
+        if port.name == trunk.NAME and self.trunk.is_strange(packet):
+            self.from_strangers += 1
+        else:
+            self.unrouted += 1
 
     def _offer(self, link: Link, now: float, packet: bytes, size: int, packets: int) -> None:
         if link.cut:

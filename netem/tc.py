@@ -4,9 +4,11 @@ All links pass a hub. The links to one node are a qdisc tree on the egress of th
 
     htb 1:  ── class 1:1 ── netem 2:      from the peer of link 1
             ├─ class 1:2 ── netem 3:      from the peer of link 2
+            ├─ class 1:fffe ── pfifo      from peers whose links another host shapes
             └─ class 1:ffff ── blackhole  everything else
 
-with u32 filters by source address. Shaping is on egress only, so the other direction of a link is on the device toward
+with u32 filters by source address. The links to all nodes of other hosts are one such tree, on the trunk; its filters
+also match the destination address. Shaping is on egress only, so the other direction of a link is on the device toward
 the peer. Shaping is never on the sender's own device, where TCP's small queues would count the packets in netem as not
 yet sent (tc-netem(8), LIMITATIONS). Decisions:
 
@@ -43,15 +45,15 @@ from typing import Any
 
 from netem import units
 from netem.errors import ProfileError, TcError
+from netem.filters import Flow, filter_commands
 from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
 
 UNLIMITED = 32e9
 """Bits per second of the HTB classes, and of links without a rate: the highest round number in tc's 32-bit bytes/s."""
 
 LARGEST_INDEX = 0xFFF0
-LINEAR_FILTERS = 32
-"""Up to this number of links the filters are a list; above it, a hash table over the last byte of the address."""
-
+_PASSING = 0xFFFE
+_PASS_CLASS = f"1:{_PASSING:x}"
 _DROPPING = 0xFFFF
 _DROP_CLASS = f"1:{_DROPPING:x}"
 _SLOWEST_CLOCK = 100
@@ -75,20 +77,25 @@ class Capabilities:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelLink:
-    """One direction of a link: its number on the device (1..LARGEST_INDEX), the peer's IPv4 address, its profile."""
+    """One direction of a link: its number on the device (1..LARGEST_INDEX), the peer's IPv4 address, its profile.
+
+    `target`: the target's IPv4 address if the device leads to several nodes.
+    """
 
     index: int
     address: str
     profile: LinkProfile
     seed: int
+    target: str | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.index <= LARGEST_INDEX:
             raise TcError(f"link from {self.address}: index {self.index} is not between 1 and {LARGEST_INDEX}")
-        try:
-            ipaddress.IPv4Address(self.address)
-        except ValueError:
-            raise TcError(f"link {self.index}: {self.address!r} is not an IPv4 address") from None
+        for address in (self.address, self.target or self.address):
+            try:
+                ipaddress.IPv4Address(address)
+            except ValueError:
+                raise TcError(f"link {self.index}: {address!r} is not an IPv4 address") from None
         if self.profile.rate and self.profile.rate >= UNLIMITED:
             raise TcError(
                 f"link from {self.address}: the kernel engine shapes below {units.format_rate(UNLIMITED)}; "
@@ -104,9 +111,15 @@ class KernelLink:
         return f"{self.index + 1:x}:"
 
 
-def setup_commands(device: str, links: Sequence[KernelLink], capabilities: Capabilities) -> list[list[str]]:
-    """The commands that shape a new device, in order. They omit the settings that `not_applied` names."""
-    if len({link.index for link in links}) < len(links) or len({link.address for link in links}) < len(links):
+def setup_commands(
+    device: str, links: Sequence[KernelLink], capabilities: Capabilities, passing: Sequence[str] = ()
+) -> list[list[str]]:
+    """The commands that shape a new device, in order. They omit the settings that `not_applied` names.
+
+    `passing`: addresses of peers whose packets pass unshaped.
+    """
+    ends = [*((link.address, link.target) for link in links), *((address, None) for address in passing)]
+    if len({link.index for link in links}) < len(links) or len(set(ends)) < len(ends):
         raise TcError(f"{device}: two links with one index or one address")
     commands = [["tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "htb", "default", "ffff"]]
     for link in links:
@@ -114,7 +127,11 @@ def setup_commands(device: str, links: Sequence[KernelLink], capabilities: Capab
         commands.append(_leaf("add", device, link, _netem(link, capabilities, alone=len(links) == 1)))
     commands.append(_class(device, _DROP_CLASS))
     commands.append(["tc", "qdisc", "add", "dev", device, "parent", _DROP_CLASS, "blackhole"])
-    return commands + _filters(device, links)
+    if passing:
+        commands.append(_class(device, _PASS_CLASS))
+        commands.append(["tc", "qdisc", "add", "dev", device, "parent", _PASS_CLASS, "pfifo", "limit", "1000"])
+    flows = [Flow(link.address, link.target, link.class_id) for link in links]
+    return commands + filter_commands(device, [*flows, *(Flow(address, None, _PASS_CLASS) for address in passing)])
 
 
 def change_command(device: str, link: KernelLink, capabilities: Capabilities, *, alone: bool = False) -> list[str]:
@@ -157,15 +174,18 @@ def next_seed(seed: int) -> int:
     return (1664525 * seed + 1013904223) % 2**32
 
 
-def not_applied(links: Sequence[KernelLink], capabilities: Capabilities) -> list[str]:
-    """The settings that the commands omit because this host lacks them, one sentence each, for the run's record."""
+def not_applied(links: Sequence[KernelLink], capabilities: Capabilities, *, alone: bool) -> list[str]:
+    """The settings that the commands omit because this host lacks them, one sentence each, for the run's record.
+
+    `alone`: no other link shares the device.
+    """
     missing = []
     if not capabilities.seed and any(_is_random(link.profile) for link in links):
         missing.append("seed: this kernel's netem takes none, so its random draws differ from run to run")
     missing += [
         f"duplicate on the link from {link.address}: this kernel refuses it while other links share the device"
         for link in links
-        if applied(link.profile, capabilities, alone=len(links) == 1).duplicate != link.profile.duplicate
+        if applied(link.profile, capabilities, alone=alone).duplicate != link.profile.duplicate
     ]
     return missing
 
@@ -237,6 +257,14 @@ def parse_stops(text: str) -> dict[int, int]:
     netem includes them in its own drops. Raises TcError.
     """
     return {major - 1: drops for (major, _), drops in _blackholes(text).items() if major != 1}
+
+
+def parse_passed(text: str) -> int:
+    """Number of packets that passed unshaped, from the same output. Raises TcError."""
+    try:
+        return sum(each["packets"] for each in json.loads(text) if each.get("parent") == _PASS_CLASS)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise TcError(f"cannot read the output of tc -j -s qdisc show: {error!r}") from error
 
 
 def _blackholes(text: str) -> dict[tuple[int, int], int]:
@@ -325,26 +353,6 @@ def _netem(link: KernelLink, capabilities: Capabilities, *, alone: bool, complet
     if capabilities.seed:
         options += ["seed", str(link.seed)]
     return options
-
-
-def _filters(device: str, links: Sequence[KernelLink]) -> list[list[str]]:
-    add = ["tc", "filter", "add", "dev", device, "parent", "1:", "protocol", "ip", "prio", "1"]
-    if len(links) <= LINEAR_FILTERS:
-        return [[*add, "u32", "match", "ip", "src", f"{link.address}/32", "flowid", link.class_id] for link in links]
-    table = [*add, "handle", "2:", "u32", "divisor", "256"]
-    # The source is at byte 12 of the IP header (RFC 791); its last byte chooses the bucket.
-    jump = [
-        *(*add, "u32", "ht", "800::", "match", "ip", "src", "0.0.0.0/0"),
-        *("hashkey", "mask", "0x000000ff", "at", "12", "link", "2:"),
-    ]
-    buckets = [
-        [
-            *(*add, "u32", "ht", f"2:{int(ipaddress.IPv4Address(link.address)) & 0xFF:x}:"),
-            *("match", "ip", "src", f"{link.address}/32", "flowid", link.class_id),
-        ]
-        for link in links
-    ]
-    return [table, jump, *buckets]
 
 
 def _state(leaf: Mapping[str, Any]) -> KernelLinkState:

@@ -198,3 +198,25 @@ def test_fractions_of_packets_need_packets(name: str) -> None:
     assert LinkProfile(latency=0.1).merged(**{name: 0.1}).needs_packet_truth
     assert not LinkProfile(latency=0.1, jitter=0.01, rate=1e6).needs_packet_truth
     assert LinkProfile(loss=GilbertElliott(p=0.1, r=0.5)).needs_packet_truth
+
+
+class TestReal:
+    def test_it_is_written_and_read(self) -> None:
+        assert LinkProfile(real=True).to_mapping() == {"real": True}
+        assert LinkProfile.from_mapping({"real": True}) == LinkProfile(real=True)
+        assert LinkProfile(real=True).describe() == "not shaped"
+
+    @pytest.mark.parametrize(
+        ("settings", "key"),
+        [({"latency": "1ms"}, "latency"), ({"loss": "1%"}, "loss"), ({"rate": "1mbit", "buffer": "5ms"}, "rate")],
+    )
+    def test_it_takes_no_other_setting(self, settings: dict[str, Any], key: str) -> None:
+        with pytest.raises(ProfileError, match=f"{key}: a real link is as it is"):
+            LinkProfile(real=True).merged(settings)
+
+    def test_another_profile_takes_its_place(self) -> None:
+        assert LinkProfile(real=True).merged({"real": False, "latency": "1ms"}) == LinkProfile(latency=0.001)
+
+    def test_it_is_true_or_false(self) -> None:
+        with pytest.raises(ProfileError, match="real: must be true or false"):
+            LinkProfile.from_mapping({"real": "yes"})

@@ -7,14 +7,13 @@ measures up to three times: a switch that is wrong is wrong each time, a disturb
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -26,20 +25,12 @@ from netem.frame import HEADER, NEEDS_CHECKSUM, NO_GSO, TCP_IPV4
 from netem.link import segments_together
 from netem.profile import LinkProfile
 from netem.switch import LATE, Switch
+from tests.netem.measured import settled, wait_until
+from tests.netem.ports import Held
 from tests.netem.traffic import PAYLOAD_SHARE, datagrams, goodput, round_trips, transfer
 from tests.netem.wiring import ROOT, Lab, SwitchProcess
 
 netns = pytest.mark.netns
-
-
-def settled(measure: Callable[[], float], low: float, high: float) -> float:
-    """The measured value, within [low, high] at the latest the sixth time: a machine may be busy for a while."""
-    values = []
-    for _ in range(6):
-        values.append(measure())
-        if low <= values[-1] <= high:
-            return values[-1]
-    pytest.fail(f"measured {values}, none within {low} to {high}")
 
 
 @pytest.fixture(autouse=True)
@@ -116,23 +107,6 @@ class TestAnswers:
     )
     def test_segments_that_travel_together(self, profile: LinkProfile, segments: int | None) -> None:
         assert segments_together(profile) == segments
-
-
-class Held:
-    """A port whose packets are a list, and which keeps what is sent out of it."""
-
-    def __init__(self, name: str, mac: bytes, packets: list[bytes]) -> None:
-        self.name, self.mac, self.packets = name, mac, packets
-        self.sent: list[bytes] = []
-        self.send = self.sent.append
-
-    def receive(self, _: int) -> bytes:
-        if not self.packets:
-            raise BlockingIOError
-        return self.packets.pop(0)
-
-    def waited(self) -> float:
-        return 0.0
 
 
 MAC = bytes.fromhex("02ed00000002")
@@ -532,14 +506,6 @@ def test_refuses_files_as_input() -> None:
     )
     assert result.returncode == 1
     assert "must be pipes" in result.stderr
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Look until it is so, for at most two seconds."""
-    end = time.monotonic() + 2.0
-    while not condition():
-        assert time.monotonic() < end, "it did not come true within 2 s"
-        select.select([], [], [], 0.01)
 
 
 def bad_checksums(lab: Lab, node: str, protocol: str) -> int:

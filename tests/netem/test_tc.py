@@ -7,6 +7,7 @@ to some of the links.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -75,6 +76,38 @@ def test_the_tree_of_a_device() -> None:
         "filter add dev data0 parent 1: protocol ip prio 1 u32 match ip src 10.9.0.2/32 flowid 1:1",
         "filter add dev data0 parent 1: protocol ip prio 1 u32 match ip src 10.9.0.11/32 flowid 1:a",
     ]
+
+
+def test_what_another_host_has_shaped_passes_and_is_counted() -> None:
+    lines = tc.batch(tc.setup_commands("data0", [], OLD, ["10.9.0.7"])).splitlines()
+    assert lines[3].startswith("class add dev data0 parent 1: classid 1:fffe htb")
+    assert lines[4:] == [
+        "qdisc add dev data0 parent 1:fffe pfifo limit 1000",
+        "filter add dev data0 parent 1: protocol ip prio 1 u32 match ip src 10.9.0.7/32 flowid 1:fffe",
+    ]
+    leaf = {"kind": "pfifo", "handle": "8003:", "parent": "1:fffe", "packets": 12}
+    assert tc.parse_passed(json.dumps([*json.loads(QDISCS), leaf])) == 12
+    assert tc.parse_passed("[]") == 0
+    with pytest.raises(TcError):
+        tc.parse_passed("{")
+
+
+def test_a_real_link_is_not_shaped() -> None:
+    real, unimpaired = (link(1, profile) for profile in (LinkProfile(real=True), LinkProfile()))
+    assert tc.setup_commands("v1", [real], OLD) == tc.setup_commands("v1", [unimpaired], OLD)
+    assert tc.change_command("v1", real, OLD) == tc.change_command("v1", unimpaired, OLD)
+
+
+def test_links_to_several_nodes_differ_in_their_targets() -> None:
+    links = [
+        tc.KernelLink(index=index, address="10.9.0.2", profile=WAN, seed=1, target=f"10.9.1.{index}")
+        for index in (1, 2)
+    ]
+    assert len([command for command in tc.setup_commands("trunk", links, OLD) if "dst" in command]) == 2
+    with pytest.raises(TcError, match="one index or one address"):
+        tc.setup_commands("trunk", [links[0], replace(links[0], index=3)], OLD)
+    with pytest.raises(TcError, match="'pi' is not an IPv4 address"):
+        replace(links[0], target="pi")
 
 
 def test_commands_are_argument_lists() -> None:
@@ -150,10 +183,10 @@ def test_a_seed_is_given_where_the_kernel_takes_one() -> None:
 def test_what_the_kernel_cannot_do_is_left_out_and_said() -> None:
     links = [link(1, WAN.merged(duplicate=0.01)), link(2, LinkProfile())]
     assert not any("duplicate" in command for command in tc.setup_commands("data0", links, OLD))
-    seed, duplicate = tc.not_applied(links, OLD)
+    seed, duplicate = tc.not_applied(links, OLD, alone=False)
     assert seed.startswith("seed:")
     assert duplicate.startswith("duplicate on the link from 10.9.0.2")
-    assert tc.not_applied(links, NEW) == []
+    assert tc.not_applied(links, NEW, alone=False) == []
 
 
 def test_what_is_asked_of_the_kernel_is_what_it_can_do() -> None:
@@ -166,11 +199,11 @@ def test_a_lone_link_can_always_duplicate() -> None:
     links = [link(1, LinkProfile(duplicate=0.01))]
     assert "duplicate" in tc.setup_commands("data0", links, OLD)[2]
     assert "duplicate" in tc.change_command("data0", links[0], OLD, alone=True)
-    assert [message for message in tc.not_applied(links, OLD) if "duplicate" in message] == []
+    assert [message for message in tc.not_applied(links, OLD, alone=True) if "duplicate" in message] == []
 
 
 def test_nothing_random_needs_no_seed() -> None:
-    assert tc.not_applied([link(1, LinkProfile(latency=0.1, rate=1e6))], OLD) == []
+    assert tc.not_applied([link(1, LinkProfile(latency=0.1, rate=1e6))], OLD, alone=True) == []
 
 
 def test_many_links_are_found_by_hash() -> None:

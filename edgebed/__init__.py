@@ -8,13 +8,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from node.algorithms.common import average, evaluate, participants, train, with_samples
-    from node.algorithms.registry import Algorithm
+    from node.algorithms.common import (
+        average,
+        evaluate,
+        fitting,
+        joined,
+        parted,
+        participants,
+        report_mean,
+        round_of,
+        train,
+        with_samples,
+    )
+    from node.algorithms.registry import Algorithm, algorithm
     from node.catalogue.datasets import Dataset
     from node.catalogue.models import ModelEntry
     from node.catalogue.partitions import PartitionParameters, PartitionScheme
     from node.learning.aggregation import State, weighted_mean
     from node.learning.local_training import LocalTraining
+    from node.learning.models import Model
+    from node.learning.optimizers import optimizer
+    from node.learning.training import Learner, MiniBatch, batches
     from node.messaging.wire import Message
     from node.parameters import Parameters, flag, number, whole, word
     from node.plugins import Plugin
@@ -29,8 +43,11 @@ __all__ = [
     "Algorithm",
     "Dataset",
     "Event",
+    "Learner",
     "LocalTraining",
     "Message",
+    "MiniBatch",
+    "Model",
     "ModelEntry",
     "Parameters",
     "PartitionParameters",
@@ -41,13 +58,21 @@ __all__ = [
     "State",
     "SweepRuns",
     "__version__",
+    "algorithm",
     "average",
+    "batches",
     "compare",
     "evaluate",
+    "fitting",
     "flag",
+    "joined",
     "load",
     "number",
+    "optimizer",
+    "parted",
     "participants",
+    "report_mean",
+    "round_of",
     "sweep",
     "train",
     "up",
@@ -61,8 +86,11 @@ _MODULES = {
     "Algorithm": "node.algorithms.registry",
     "Dataset": "node.catalogue.datasets",
     "Event": "orchestrator.results.rows",
+    "Learner": "node.learning.training",
     "LocalTraining": "node.learning.local_training",
     "Message": "node.messaging.wire",
+    "MiniBatch": "node.learning.training",
+    "Model": "node.learning.models",
     "ModelEntry": "node.catalogue.models",
     "Parameters": "node.parameters",
     "PartitionParameters": "node.catalogue.partitions",
@@ -72,13 +100,21 @@ _MODULES = {
     "Run": "orchestrator.verbs.runs",
     "State": "node.learning.aggregation",
     "SweepRuns": "orchestrator.sweep.python",
+    "algorithm": "node.algorithms.registry",
     "average": "node.algorithms.common",
+    "batches": "node.learning.training",
     "compare": "orchestrator.verbs.runs",
     "evaluate": "node.algorithms.common",
+    "fitting": "node.algorithms.common",
     "flag": "node.parameters",
+    "joined": "node.algorithms.common",
     "load": "orchestrator.verbs.runs",
     "number": "node.parameters",
+    "optimizer": "node.learning.optimizers",
+    "parted": "node.algorithms.common",
     "participants": "node.algorithms.common",
+    "report_mean": "node.algorithms.common",
+    "round_of": "node.algorithms.common",
     "sweep": "orchestrator.sweep.python",
     "train": "node.algorithms.common",
     "up": "orchestrator.verbs.runs",

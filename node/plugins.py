@@ -296,6 +296,7 @@ def _check_algorithm(source: PluginSource, algorithm: Algorithm) -> None:
         raise PluginError(
             f'{source.name}: {algorithm.module} has no ROLES, a mapping like {{"cloud": Cloud, "device": Device}}'
         )
+    roles = algorithm.roles_of(roles)
     for key, tier in _TIERS.items():
         if getattr(algorithm, key) == "none":
             continue
@@ -309,11 +310,19 @@ def _check_algorithm(source: PluginSource, algorithm: Algorithm) -> None:
 def _check_role(source: PluginSource, tier: str, role: Any) -> None:
     if not (isinstance(role, type) and issubclass(role, Role)):
         raise PluginError(f'{source.name}: ROLES["{tier}"] is {role!r}, not a subclass of edgebed.Role')
-    place = f"{source.name}:{inspect.getsourcelines(role)[1]}" if source.is_file else source.name
+    place = f"{source.name}:{_line_of(role)}" if source.is_file else source.name
     if role.run is Role.run or not inspect.iscoroutinefunction(role.run):
         raise PluginError(f"{place}: {role.__name__} needs a method `async def run(self)`")
     if len(inspect.signature(role.run).parameters) != 1:
         raise PluginError(f"{place}: {role.__name__}.run takes nothing but self")
+
+
+def _line_of(role: type) -> str:
+    """The line where a role begins; "?" for a class that a function made."""
+    try:
+        return str(inspect.getsourcelines(role)[1])
+    except (OSError, TypeError):
+        return "?"
 
 
 def _check_parameters(source: PluginSource, what: str, kind: Any, base: type[Parameters]) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from node.algorithms.registry import ALGORITHMS
 from node.assignment import Assignment, DataAssignment, Gathering, Keypair, PeerAddress, Relation, Stop, Tier
+from node.catalogue.models import model_of
 from node.catalogue.partitions import IID, PartitionParameters
 from node.learning.aggregation import State
 from node.learning.datasets import Prepared, prepare
@@ -77,6 +78,7 @@ class VirtualCompute:
 @dataclass
 class Federation:
     """A topology and its data. ``tree`` maps each node to its parent, None at the top; names begin with their tier.
+    ``model`` may be a group, whose models the nodes of each tier take in turn.
 
     ``cuts``: from when to when two nodes do not reach each other; ``crash``: when a node ends, and when it begins again
     from its last checkpoint; ``slow``: factors on the time that a node computes. All times are seconds of virtual time:
@@ -92,6 +94,7 @@ class Federation:
     folder: Path
     rounds: int = 3
     model: str = "mlp"
+    model_params: Mapping[str, Any] = field(default_factory=dict)
     partition: PartitionParameters = SMALL
     gathering: Gathering = PATIENT
     accuracy: float | None = None
@@ -185,8 +188,10 @@ class Federation:
             train_key=train,
             own_test_key=own,
             personal_key=personal,
-            global_test=parent is None,
+            global_test=parent is None or ALGORITHMS[self.algorithm].personal,
         )
+        nodes = [each for each in self.tree if tier_of(each) == tier_of(node)]
+        model, model_params = model_of(self.model, self.model_params, nodes.index(node))
         return Assignment(
             run="test",
             node=node,
@@ -200,7 +205,8 @@ class Federation:
             control_key="",
             peers=tuple(peers),
             algorithm=self.algorithm,
-            model=self.model,
+            model=model,
+            model_params=model_params,
             data=data,
             checkpoint_directory=str(self.folder),
             stop=Stop(rounds=self.rounds, accuracy=self.accuracy),
@@ -227,8 +233,9 @@ def federation(
     params: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Federation:
-    """A `Federation` for an algorithm of a plug-in file, with ``samples`` handwritten digits at each client. ``folder``
-    takes its files, like pytest's ``tmp_path``. ``params`` are the scenario's; ``more`` are fields of `Federation`.
+    """A `Federation` for an algorithm of a plug-in, with ``samples`` handwritten digits at each client. ``plugin``: a
+    file, or the name of a module. ``folder`` takes the files of the run, like pytest's ``tmp_path``. ``params`` are the
+    scenario's; ``more`` are fields of `Federation`.
 
     PluginError or ValueError if the plug-in or a parameter cannot be used.
     """

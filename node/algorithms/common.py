@@ -25,13 +25,25 @@ async def train(role: Role, w: State, round: int, params: LocalTraining, extra: 
     return result
 
 
-async def evaluate(role: Role, w: State, round: int, forward: Forward | None = None) -> None:
-    """Report accuracy and loss of `w` on every test set of the node: "global", "own", both or none."""
-    limit = role.params.evaluate_samples
+async def evaluate(role: Role, w: State, round: int, forward: Forward | None = None) -> dict[str, float]:
+    """Report accuracy and loss of `w` on every test set of the node: "global", "own", both or none. Returns the
+    accuracies by test set."""
+    limit, accuracies = role.params.evaluate_samples, {}
     for scope in role.learner.tests:
         samples = role.learner.test_samples(scope, limit)
         result = await role.compute(role.learner.evaluate, w, scope, limit, forward, samples=samples, mode="evaluate")
         role.report(round=round, scope=scope, accuracy=result.accuracy, loss=result.loss)
+        accuracies[str(scope)] = float(result.accuracy)
+    return accuracies
+
+
+def report_mean(role: Role, messages: Sequence[Message], round: int) -> None:
+    """Report the mean of the accuracies in the fields `global` and `own` of clients' messages: what the run has reached
+    where each client has its own model."""
+    for scope in ("global", "own"):
+        accuracies = [each.fields[scope] for each in messages if scope in each.fields]
+        if accuracies:
+            role.report(round=round, scope=scope, accuracy=sum(accuracies) / len(accuracies))
 
 
 def drawn(role: Role, nodes: Sequence[str], count: int, purpose: str, round: int) -> list[str]:

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Literal
+from typing import Any, Literal
 
 from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.fededs.parameters import FedEDS
 from node.algorithms.feelpgen.parameters import FEELPGen, FEELPGenMinus, FEELPGenPlus
 from node.algorithms.parameters import PHEFL, EdgeCloud, FedAvg, FedFeat, FedNova, FedProx, HierFAVG, OnlyEdge
+from node.errors import PluginError
 from node.learning.local_training import LocalTraining
 from node.role import Role
 
@@ -21,7 +22,8 @@ Need = Literal["required", "optional", "none"]
 @dataclass(frozen=True)
 class Algorithm:
     """An algorithm: the module with its ``ROLES``, its parameters, and the tiers it needs. An empty module is that of
-    the plug-in that declares the algorithm.
+    the plug-in that declares the algorithm. A module with several algorithms may have the roles of each under its name:
+    ``ROLES = {"mine": {"cloud": Cloud, "device": Device}, "other": {...}}``.
 
     `leader` is the tier whose rounds count as the rounds of the run. If it has several nodes, the first leads.
     `flat`: one layer of clients, either edges that hold data or devices without edges.
@@ -30,6 +32,7 @@ class Algorithm:
     `personalises`: edges need a part of their own test sets for personalisation.
     `levels`: each edge gathers the answers of all other edges.
     `featured`: works on features, so it needs a model of an extractor and a classifier.
+    `aligned`: the features of all clients' models are compared, so they need one size.
     """
 
     name: str
@@ -46,11 +49,16 @@ class Algorithm:
     personalises: bool = False
     levels: bool = False
     featured: bool = False
+    aligned: bool = False
 
     @property
     def roles(self) -> Mapping[str, type[Role]]:
         """The class of each tier, from the module, which is imported now."""
-        found: Mapping[str, type[Role]] = import_module(self.module).ROLES
+        return self.roles_of(import_module(self.module).ROLES)
+
+    def roles_of(self, table: Mapping[str, Any]) -> Mapping[str, type[Role]]:
+        """The class of each tier, from a module's ``ROLES``."""
+        found: Mapping[str, type[Role]] = table.get(self.name, table)
         return found
 
     def problem(self, *, cloud: bool, edges: int, devices: int) -> str | None:
@@ -86,8 +94,8 @@ _mesh = partial(
 )
 
 ALGORITHMS: dict[str, Algorithm] = {
-    algorithm.name: algorithm
-    for algorithm in (
+    each.name: each
+    for each in (
         _flat("fedavg", "node.algorithms.fedavg", FedAvg, "the cloud averages the models its clients trained"),
         _flat("fedprox", "node.algorithms.fedprox", FedProx, "FedAvg whose clients are held near the global model"),
         _flat(
@@ -171,3 +179,11 @@ ALGORITHMS: dict[str, Algorithm] = {
         ),
     )
 }
+
+
+def algorithm(name: str) -> Algorithm:
+    """The algorithm of this name: of edgebed, or of a plug-in that the scenario named before. A plug-in that changes a
+    step of another algorithm builds on its ``roles`` and ``params``. PluginError if there is none."""
+    if name not in ALGORITHMS:
+        raise PluginError(f"{name!r} is no algorithm; there are {', '.join(ALGORITHMS)}")
+    return ALGORITHMS[name]

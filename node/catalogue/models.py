@@ -21,7 +21,15 @@ class NoParameters(Parameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MLP(Parameters):
+class Features(Parameters):
+    """features: put a linear layer with so many outputs between the extractor and the classifier, so that clients with
+    different models have features of one size; without, each model has its own number."""
+
+    features: int | None = whole(None, low=1, none=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLP(Features):
     """hidden: width of a hidden layer; layers: number of hidden layers. FedFeat+'s model has 2 of 512."""
 
     hidden: int = whole(200, low=1)
@@ -29,7 +37,7 @@ class MLP(Parameters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageSize(Parameters):
+class ImageSize(Features):
     """image_size: pixels a side to which pictures are scaled before they enter the network."""
 
     image_size: int = whole(128, low=32)
@@ -114,9 +122,15 @@ class ModelEntry:
         """Size for samples of `shape` and `classes` classes. Raises ValueError naming the unsupported value."""
         assert self.measure is not None
         try:
-            return self.measure(shape, classes, read_parameters(self.params, params or {}))
+            chosen = read_parameters(self.params, params or {})
+            own = self.measure(shape, classes, chosen)
         except ValueError as error:
             raise ValueError(f"model {self.name}: {error}") from error
+        if not isinstance(chosen, Features) or chosen.features is None:
+            return own
+        added = (own.features + 1) * chosen.features + (chosen.features + 1) * classes
+        without_classifier = own.parameters - (own.features + 1) * classes
+        return replace(own, parameters=without_classifier + added, features=chosen.features)
 
     def parameters(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> int:
         """Number of trained parameters for samples of `shape` and `classes` classes."""
@@ -223,7 +237,7 @@ MODELS: dict[str, ModelEntry] = {
         ModelEntry(
             "cnn",
             "two small 3x3 convolutions of stride 2 with batch normalisation (FedGen, FEELPGen)",
-            NoParameters,
+            Features,
             _cnn,
         ),
         ModelEntry(
@@ -240,14 +254,14 @@ MODELS: dict[str, ModelEntry] = {
             _fedfeat_cnn,
         ),
         ModelEntry("resnet18", "ResNet-18 for small images, without batch normalisation (FedEDS)", ResNet, _resnet18),
-        ModelEntry("lenet", "LeNet-5 (LeCun 1998): 84 features", NoParameters, _lenet),
+        ModelEntry("lenet", "LeNet-5 (LeCun 1998): 84 features", Features, _lenet),
         ModelEntry(
             "separable-cnn",
             "depthwise separable convolutions with batch normalisation: 48 features",
-            NoParameters,
+            Features,
             _separable_cnn,
         ),
-        ModelEntry("tiny-resnet", "residual blocks of 16, 32 and 64 channels: 64 features", NoParameters, _tiny_resnet),
+        ModelEntry("tiny-resnet", "residual blocks of 16, 32 and 64 channels: 64 features", Features, _tiny_resnet),
         ModelEntry("torchvision", "one of torchvision's networks (DFFKE)", Torchvision, _torchvision),
     )
 }
@@ -271,9 +285,13 @@ class ModelGroup:
 
     def size(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> Size:
         """The size of the largest member, with the most features of any. ValueError naming an unsupported value."""
-        chosen = [self.member(client, params) for client in range(len(self.members))]
-        sizes = [MODELS[name].size(shape, classes, own) for name, own in chosen]
+        sizes = self.sizes(shape, classes, params)
         return replace(max(sizes, key=lambda size: size.bytes), features=max(size.features for size in sizes))
+
+    def sizes(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> list[Size]:
+        """The size of each member. ValueError naming an unsupported value."""
+        chosen = [self.member(client, params) for client in range(len(self.members))]
+        return [MODELS[name].size(shape, classes, own) for name, own in chosen]
 
 
 def _htfe(count: int) -> ModelGroup:
@@ -287,7 +305,7 @@ MODEL_GROUPS: dict[str, ModelGroup] = {
         ModelGroup(
             "small",
             "five small networks for CPUs: cnn, mlp, lenet, tiny-resnet, separable-cnn",
-            NoParameters,
+            Features,
             tuple((name, {}) for name in ("cnn", "mlp", "lenet", "tiny-resnet", "separable-cnn")),
         ),
         *(_htfe(count) for count in (1, 2, 5, 10)),

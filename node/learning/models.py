@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from node.catalogue.datasets import Shape
-from node.catalogue.models import MODELS, ModelEntry, ResNet, Size
+from node.catalogue.models import MODELS, Features, ModelEntry, ResNet, Size
 from node.learning import zoo
 from node.learning.aggregation import State
 from node.learning.errors import ModelError
@@ -241,9 +241,15 @@ def build(name: str, shape: Shape, classes: int, seed: int, params: Mapping[str,
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if entry.build is None:
-            return BUILDERS[name](shape, classes, chosen)
-        made = entry.build(shape, classes, chosen)
-        return Model(*made) if isinstance(made, tuple) else Model(made, nn.Identity())
+            model = BUILDERS[name](shape, classes, chosen)
+        else:
+            made = entry.build(shape, classes, chosen)
+            model = Model(*made) if isinstance(made, tuple) else Model(made, nn.Identity())
+        if isinstance(chosen, Features) and chosen.features is not None:
+            own = cast(nn.Linear, model.classifier).in_features
+            model.extractor = nn.Sequential(model.extractor, nn.Linear(own, chosen.features))
+            model.classifier = nn.Linear(chosen.features, classes)
+        return model
 
 
 def measured(entry: ModelEntry, shape: Shape, classes: int, params: Mapping[str, Any]) -> Size:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +28,7 @@ from node.learning.local_training import LocalTraining
 from node.learning.metrics import correct
 from node.learning.models import Model, ModelPool, build
 from node.learning.optimizers import optimizer
+from node.learning.zoo import forward_operations
 
 EVALUATION_BATCH = 250
 Indices = NDArray[np.int64]
@@ -38,14 +39,15 @@ Forward = Callable[[Model, Tensor], Tensor]  # (model, inputs) -> logits, if the
 
 @dataclass(frozen=True)
 class MiniBatch:
-    """A mini-batch of a client's training: inputs ``x``, labels ``y`` and the model's ``logits`` for x. It is number
-    ``place`` of local epoch ``epoch``; both count from 0."""
+    """A mini-batch of a client's training: inputs ``x``, labels ``y``, and the model's ``logits`` and ``features`` for
+    x. It is number ``place`` of local epoch ``epoch``; both count from 0."""
 
     x: Tensor
     y: Tensor
     logits: Tensor
     epoch: int = 0
     place: int = 0
+    features: Tensor = field(default_factory=lambda: torch.empty(0))
 
 
 @dataclass(frozen=True)
@@ -141,9 +143,35 @@ class Learner:
         """The model of this thread. Its weights are those of the last `set` in this thread, by any learner."""
         return self._models.model
 
+    @cached_property
+    def trained(self) -> tuple[str, ...]:
+        """The names of a state's entries that gradients change. The others are batch normalisation's statistics and
+        counters: no sums of steps, so steps added to one another would leave their range."""
+        return tuple(name for name, _ in self.model.named_parameters())
+
     def initial(self) -> State:
         """The initial weights, equal at every node of a run."""
         return self._models.initial()
+
+    def build(self, name: str) -> Model:
+        """Another model of the catalogue for the node's samples, beside its own. Its initial weights are equal at every
+        node of a run. Raises ModelError for an unknown name, and if the model cannot take these samples."""
+        return build(name, self.data.shape, self.data.classes, derive_seed(self._seed, "model", name))
+
+    def worth(self, model: Model) -> float:
+        """The number of samples of the node's own model that take as many multiply-adds as one sample of `model`."""
+        sample = torch.zeros(1, *self.data.shape)
+        return forward_operations(model, sample) / forward_operations(self.model, sample)
+
+    def outputs(self, weights: Mapping[str, NDArray[Any]]) -> tuple[Tensor, Tensor, Tensor]:
+        """Features (n, d) and logits (n, classes) of the node's n training samples in the order of the data set, by
+        `weights` in evaluation mode, and the labels (n,)."""
+        self.set(weights)
+        x, y = self.train_data
+        model = self.model.eval()
+        with torch.no_grad():
+            features = torch.cat([model.extractor(self.normalise(batch)) for batch in torch.split(x, EVALUATION_BATCH)])
+            return features, model.classifier(features), y
 
     def get(self) -> State:
         """A copy of the model's state: parameters, running statistics, counters."""
@@ -180,10 +208,11 @@ class Learner:
         total, steps = torch.zeros(()), 0
         for epoch, place, chosen in batches(self.samples, params, random):
             inputs, labels = self.normalise(x[chosen]), y[chosen]
-            logits = model(inputs)
+            features = model.extractor(inputs)
+            logits = model.classifier(features)
             loss = own * cross_entropy(logits, labels)
             if extra is not None:
-                loss = loss + extra(model, MiniBatch(inputs, labels, logits, epoch, place))
+                loss = loss + extra(model, MiniBatch(inputs, labels, logits, epoch, place, features))
             step(loss)
             total += loss.detach()
             steps += 1

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -182,10 +183,12 @@ class ControlServer:
         A message that cannot be read is replaced by a message "unreadable" with the ``reason``. The caller must check
         all other content.
         """
-        while True:
+        for number in itertools.count(1):
             yield await self._received.get()
             if self._received.qsize() == _READ_AHEAD - 1:
                 self._read()
+            if number % _READ_AT_ONCE == 0:
+                await asyncio.sleep(0)  # otherwise no beat is sent while a node sends more than the caller can take
 
     async def send(self, node: str, message: Mapping[str, Any]) -> None:
         """Send to the node's latest incarnation. The message is dropped if the node is not connected."""

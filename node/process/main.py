@@ -7,6 +7,7 @@ import ctypes
 import importlib
 import logging
 import os
+import platform
 import secrets
 import signal
 import sys
@@ -105,7 +106,7 @@ async def live(assignment: Assignment, incarnation: str, turn: Turn | None = Non
         role = _make_role(assignment, transport, compute, control)
         # 3. Register.
         control.register()
-        logger.info("ready, process %d, incarnation %s", os.getpid(), incarnation)
+        logger.info("ready, process %d on %s, incarnation %s", os.getpid(), platform.machine(), incarnation)
         # 4. Wait for the start message, and run the role concurrently with the control plane.
         await _run(assignment, role, transport, compute, control)
         return EXIT_DONE

@@ -2,13 +2,18 @@
 
 Code that knows time only through asyncio runs on it unchanged, and as fast as its work allows. A wait of an hour
 costs nothing. If nothing is ready and no timer is set, no task can ever continue. That is a deadlock, and an error.
+
+A `Pace` slows the clock for those who watch. It delays the jumps and changes none of them, so what the code does stays
+the same to the last bit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import selectors
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any, TypeVar, TypeVarTuple
@@ -18,27 +23,89 @@ Ts = TypeVarTuple("Ts")
 
 COLLECT = (500_000, 50, 100)  # see gc.set_threshold
 NAMED = 20  # tasks that a deadlock names
+MOST_BEHIND = 0.5  # s of the host's time that a paced clock makes up for, after work that took longer than its pace
 
 
 class DeadlockError(RuntimeError):
     """Every task waits and no timer is set. The message names the tasks and the places where they wait."""
 
 
+class Pace:
+    """How fast a virtual clock goes: ``rate`` virtual seconds in each second of the host, None: as fast as it can.
+    While it is ``held`` it stands still."""
+
+    def __init__(self, host: Callable[[], float] = time.monotonic) -> None:
+        self.rate: float | None = None
+        self.held = False
+        self._host = host
+        self._since = 0.0, 0.0  # a virtual time, and the host's time at which it was due
+
+    @property
+    def free(self) -> bool:
+        """Whether the clock goes as fast as it can."""
+        return self.rate is None and not self.held
+
+    def set(self, t: float, rate: float | None, *, held: bool = False) -> None:
+        """Go at ``rate`` from the virtual time ``t`` on, or stand still at it. ValueError unless rate > 0."""
+        if rate is not None and not 0 < rate < math.inf:
+            raise ValueError(f"a pace is above 0 virtual seconds in a second, not {rate:g}")
+        self.rate, self.held = rate, held
+        self._since = t, self._host()
+
+    def wait(self, t: float) -> float | None:
+        """The seconds until the virtual time ``t`` is due; None: never, because the clock is held."""
+        if self.held:
+            return None
+        return 0.0 if self.rate is None else max(0.0, self._due(t, self.rate) - self._host())
+
+    def reach(self, t: float) -> None:
+        """Note that the clock has come to the virtual time ``t``."""
+        if self.rate is not None:
+            self._since = t, max(self._due(t, self.rate), self._host() - MOST_BEHIND)
+
+    def present(self) -> float:
+        """The virtual time that is due at this moment, if the pace is not free."""
+        since, host = self._since
+        return since if self.held or self.rate is None else since + (self._host() - host) * self.rate
+
+    def _due(self, t: float, rate: float) -> float:
+        since, host = self._since
+        return host + (t - since) / rate
+
+
 class _JumpingSelector(selectors.DefaultSelector):
-    """A selector that never sleeps. Instead of waiting for a timer it advances the clock to it."""
+    """A selector that sleeps only to keep its ``pace``. Instead of waiting for a timer it advances the clock to it."""
 
     def __init__(self, stuck: Callable[[], None]) -> None:
         super().__init__()
         self.now = 0.0
+        self.pace = Pace()
         self._stuck = stuck
+        self._next = 0.0  # the time of the timer that it waited for last
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
+        if ready:
+            return ready
+        if timeout is None:
+            self._stuck()
+        elif timeout > 0:
+            self._next = self.now + timeout
+            if not self.pace.free and ((ready := self._keep_pace()) or self.pace.held):
+                return ready  # the clock has not moved: it will make the same jump later
+            self.now = self._next
+        return ready
+
+    def present(self) -> float:
+        """The time that is due at this moment at the pace, between now and the next timer."""
+        return self.now if self.pace.free else min(self._next, max(self.now, self.pace.present()))
+
+    def _keep_pace(self) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait until the next timer is due, or a descriptor is ready."""
+        wait = self.pace.wait(self._next)
+        ready = super().select(wait) if wait != 0 else []
         if not ready:
-            if timeout is None:
-                self._stuck()
-            else:
-                self.now += max(timeout, 0.0)
+            self.pace.reach(self._next)
         return ready
 
 
@@ -47,6 +114,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     At a deadlock ``on_deadlock``, if set, is called with the list of waiting tasks, and may end their waits. Otherwise
     DeadlockError is raised.
+
+    ``pace``: how fast time goes for those who watch. By default as fast as it can.
 
     A descriptor that becomes ready is handled in no virtual time, but time does not wait for descriptors. So work for a
     thread (``run_in_executor``, ``asyncio.to_thread``) is done at once, in no virtual time: else the load of the host
@@ -60,6 +129,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._jumping.now
+
+    @property
+    def pace(self) -> Pace:
+        return self._jumping.pace
+
+    def set_pace(self, rate: float | None, *, held: bool = False) -> None:
+        """Go at another pace from this moment on, see `Pace.set`."""
+        self.pace.set(self._jumping.present(), rate, held=held)
+
+    def catch_up(self) -> None:
+        """Advance the clock to the time that is due at this moment. What comes from outside then happens at its own
+        time, and not at that of the last timer. The next jump is another one: its time may differ in the last bit."""
+        self._jumping.now = self._jumping.present()
+
+    @property
+    def ahead(self) -> float:
+        """The seconds from the clock's time to the time that is due at this moment."""
+        return self._jumping.present() - self._jumping.now
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """Call ``func`` at once, in this thread."""

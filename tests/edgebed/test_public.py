@@ -17,10 +17,22 @@ from orchestrator.verbs import runs
 from tests.test_readme import README, ROOT, first_scenario
 
 PUBLIC = [
-    *("Algorithm", "Dataset", "Event", "LocalTraining", "Message", "ModelEntry", "Parameters", "PartitionParameters"),
-    *("PartitionScheme", "Plugin", "Role", "Run", "State", "SweepRuns", "__version__", "average", "compare"),
-    *("evaluate", "flag", "load", "number", "participants", "sweep", "train", "up", "weighted_mean", "whole"),
-    *("with_samples", "word"),
+    *("Algorithm", "Dataset", "Event", "Learner", "LocalTraining", "Message", "MiniBatch", "Model", "ModelEntry"),
+    *("Parameters", "PartitionParameters", "PartitionScheme", "Plugin", "Role", "Run", "State", "SweepRuns"),
+    *("__version__", "algorithm", "average", "batches", "compare", "evaluate", "fitting", "flag", "joined", "load"),
+    *(
+        "number",
+        "optimizer",
+        "parted",
+        "participants",
+        "report_mean",
+        "round_of",
+        "sweep",
+        "train",
+        "up",
+        "weighted_mean",
+    ),
+    *("whole", "with_samples", "word"),
 ]
 LOADED = "import sys, edgebed; before = set(sys.modules); [getattr(edgebed, name) for name in {names}]; import json;"
 LOADED += "print(json.dumps([sorted(before), sorted(sys.modules)]))"
@@ -49,7 +61,8 @@ def test_the_version_is_that_of_the_package_and_of_the_changelog() -> None:
 
 
 def test_nothing_is_imported_before_it_is_asked_for() -> None:
-    with_torch = {"average", "evaluate", "participants", "train", "with_samples"}
+    with_torch = {"Learner", "MiniBatch", "Model", "average", "batches", "evaluate", "fitting", "joined", "optimizer"}
+    with_torch |= {"parted", "participants", "report_mean", "round_of", "train", "with_samples"}
     before, after = loaded([name for name in PUBLIC if name not in with_torch])
     assert not {"torch", "numpy", "node", "netem", "orchestrator"} & set(before)
     assert "torch" not in after

@@ -45,7 +45,7 @@ from typing import Any
 
 import numpy as np
 
-from node.algorithms.common import participants, round_of
+from node.algorithms.common import participants, report_mean, round_of
 from node.algorithms.dffke.cost import Cost
 from node.algorithms.dffke.docking import Docked, Embeddings, Labels, dock
 from node.algorithms.dffke.embedding_decoder import ClientModel, Pictures, new_decoder, train_decoder
@@ -95,7 +95,7 @@ class Coordinator(Role):
             # Clients wait for each other, so they may take twice the deadline of each wait.
             deadline = 2 * self.gathering.deadline
             finished = await self.gather("finished", asked, round=t, quorum=0, deadline=deadline)
-            self.report_mean(finished, t)
+            report_mean(self, finished, t)
         if self.seen is not None:
             await self.invert(self.seen)
 
@@ -144,12 +144,6 @@ class Coordinator(Role):
             guesses[owner] = await self.compute(self.learner.apply, invert, *known, self.params, seed, mode="other")
         await self.publish_each("inverted", guesses, round=seen.round, shared=seen.knowledge.rounds)
         await self.gather("judged", list(guesses), round=seen.round, quorum=0)
-
-    def report_mean(self, finished: Sequence[Message], t: int) -> None:
-        for scope in ("global", "own"):
-            accuracies = [each.fields[scope] for each in finished if scope in each.fields]
-            if accuracies:
-                self.report(round=t, scope=scope, accuracy=sum(accuracies) / len(accuracies))
 
 
 class Client(Role):

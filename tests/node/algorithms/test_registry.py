@@ -10,10 +10,11 @@ import pytest
 
 from node import algorithms
 from node.algorithms.parameters import FedProx, HierFAVG
-from node.algorithms.registry import ALGORITHMS
+from node.algorithms.registry import ALGORITHMS, Algorithm, algorithm
 from node.catalogue.datasets import DATASETS, is_dataset
 from node.catalogue.models import MODELS
 from node.catalogue.partitions import PARTITIONS, Dirichlet, LabelShards
+from node.errors import PluginError
 from node.learning.local_training import LocalTraining
 from node.parameters import read_parameters
 from node.role import Role
@@ -75,9 +76,9 @@ def test_topologies() -> None:
 
 
 def test_every_algorithm_has_its_module_and_roles() -> None:
-    for algorithm in ALGORITHMS.values():
-        roles = import_module(algorithm.module).ROLES
-        needs = {"cloud": algorithm.cloud, "edge": algorithm.edges, "device": algorithm.devices}
+    for each in ALGORITHMS.values():
+        roles = import_module(each.module).ROLES
+        needs = {"cloud": each.cloud, "edge": each.edges, "device": each.devices}
         assert set(roles) == {tier for tier, need in needs.items() if need != "none"}
 
 
@@ -113,3 +114,16 @@ def test_the_vocabulary_needs_no_torch() -> None:
     modules = "node.algorithms.registry, node.catalogue.models, node.learning.datasets, node.learning.partition"
     code = f"import sys, {modules}; print([m for m in ('torch', 'sklearn', 'PIL', 'torchvision') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_an_algorithm_to_build_on() -> None:
+    assert algorithm("fedprox").params is FedProx
+    assert issubclass(algorithm("fedprox").roles["device"], Role)
+    with pytest.raises(PluginError, match="'fedsgd' is no algorithm; there are fedavg, "):
+        algorithm("fedsgd")
+
+
+def test_a_module_may_hold_the_roles_of_several_algorithms() -> None:
+    mine, other = ({"cloud": Role}, {"cloud": Role, "device": Role})
+    assert Algorithm("mine").roles_of({"mine": mine, "other": other}) is mine
+    assert Algorithm("mine").roles_of(other) is other

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from node.catalogue.datasets import DATASETS, Shape
-from node.catalogue.models import MODELS
+from node.catalogue.models import MODEL_GROUPS, MODELS
 from node.learning.errors import ModelError
 from node.learning.models import BUILDERS, Model, ModelPool, build
 
@@ -126,3 +126,21 @@ def test_a_pool_has_a_model_for_each_thread_and_remembers_the_beginning() -> Non
     for name, values in model_pool.initial().items():
         np.testing.assert_array_equal(values, before[name])
         np.testing.assert_array_equal(values + 1, mine.views[name])
+
+
+@pytest.mark.parametrize("name", ["cnn", "mlp", "lenet", "separable-cnn", "tiny-resnet", "torchvision"])
+def test_models_with_a_number_of_features(name: str) -> None:
+    params = {"features": 24} | ({"architecture": "squeezenet-1.1", "image_size": 32} if name == "torchvision" else {})
+    size, model = MODELS[name].size((1, 16, 16), 10, params), build(name, (1, 16, 16), 10, 0, params)
+    assert sum(p.numel() for p in model.parameters()) == size.parameters
+    assert sum(t.numel() * t.element_size() for t in model.state_dict().values()) == size.bytes
+    x = torch.rand(2, 1, 16, 16)
+    assert model.extractor(x).shape == (2, size.features) == (2, 24)
+    assert model(x).shape == (2, 10)
+
+
+def test_a_group_gives_all_its_models_the_number_of_features() -> None:
+    group = MODEL_GROUPS["small"]
+    assert {size.features for size in group.sizes((1, 16, 16), 10)} == {32, 48, 64, 84, 200}
+    assert {size.features for size in group.sizes((1, 16, 16), 10, {"features": 24})} == {24}
+    assert group.member(6, {"features": 24}) == ("mlp", {"features": 24})

@@ -42,6 +42,13 @@ def test_state_round_trip(digits: Prepared) -> None:
     assert all(values is not one.get()[name] for name, values in one.get().items())  # copies, not views
 
 
+def test_what_gradients_change_are_all_but_the_statistics_of_batch_normalisation(digits: Prepared) -> None:
+    one = learner(digits)
+    others = set(one.get()) - set(one.trained)
+    statistics = ("running_mean", "running_var", "num_batches_tracked")
+    assert others == {f"extractor.{norm}.{each}" for norm in (1, 4) for each in statistics}
+
+
 def test_wrong_states_are_refused_before_anything_changes(digits: Prepared) -> None:
     one = learner(digits, model="mlp")
     before = one.get()
@@ -87,6 +94,39 @@ def test_an_extra_loss_is_added(digits: Prepared) -> None:
     plain, added = one.train(start, PARAMS, 1), one.train(start, PARAMS, 1, pull)
     assert added.loss == pytest.approx(plain.loss + 1.5, rel=1e-5)
     assert np.array_equal(added.weights["classifier.weight"], plain.weights["classifier.weight"])
+
+
+def test_an_extra_loss_sees_the_features(digits: Prepared) -> None:
+    def features(model: Model, batch: MiniBatch) -> torch.Tensor:
+        assert torch.equal(model.classifier(batch.features), batch.logits)
+        return 0 * batch.features.sum()
+
+    one = learner(digits, model="mlp")
+    with_them, without = (one.train(one.initial(), PARAMS, 1, extra).weights for extra in (features, None))
+    assert all(np.array_equal(without[name], with_them[name]) for name in without)
+
+
+def test_outputs_for_all_training_samples(digits: Prepared) -> None:
+    one = learner(digits, samples=300)  # more than are evaluated at once
+    w = one.initial()
+    features, logits, labels = one.outputs(w)
+    assert (features.shape, logits.shape) == ((300, 32), (300, 10))
+    assert torch.equal(labels, one.train_data[1])
+    model, x = one.model.eval(), one.normalise(one.train_data[0][:3])
+    assert torch.allclose(model(x), logits[:3], atol=1e-6)
+    assert torch.allclose(model.extractor(x), features[:3], atol=1e-6)
+
+
+def test_another_model_and_what_it_costs(digits: Prepared) -> None:
+    """The mlp of 8x8 pictures has 64·200 + 200·10 = 14,800 multiply-adds. The cnn has 9·6·16 + 54·16·4 in its
+    convolutions and 64·32 + 32·10 after them: 864 + 3,456 + 2,048 + 320 = 6,688."""
+    one = learner(digits, model="mlp")
+    other = one.build("cnn")
+    assert one.worth(other) == pytest.approx(6688 / 14800)
+    again = learner(digits, node="device-9").build("cnn")
+    assert all(torch.equal(a, b) for a, b in zip(other.parameters(), again.parameters(), strict=True))
+    with pytest.raises(ModelError, match="no model 'cnm'"):
+        one.build("cnm")
 
 
 def seen(samples: int, params: LocalTraining) -> list[list[int]]:

@@ -39,7 +39,8 @@ def test_pictures_are_scaled_and_grey_gets_three_channels() -> None:
 
 def test_a_group_gives_each_client_its_member() -> None:
     assert [model_of("small", {}, client)[0] for client in (0, 1, 5, 6)] == ["cnn", "mlp", "cnn", "mlp"]
-    assert model_of("htfe-10", {"image_size": 64}, 9) == ("torchvision", {"image_size": 64, "architecture": "vit-tiny"})
+    own = {"image_size": 64, "features": None, "architecture": "vit-tiny"}
+    assert model_of("htfe-10", {"image_size": 64}, 9) == ("torchvision", own)
     assert {model_of("htfe-1", {}, client)[1]["architecture"] for client in range(4)} == {"resnet18"}
     assert model_of("mlp", {"hidden": 8}, 3) == ("mlp", {"hidden": 8})
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -224,20 +225,55 @@ async def test_who_does_not_read_costs_messages_not_the_node(
     context.destroy(linger=0)
 
 
+def flooding(it: Plane) -> zmq.Socket[bytes]:
+    """A socket of edge-0 that sends as much as is asked."""
+    flood = it.context().socket(zmq.DEALER)
+    flood.sndhwm = 0
+    set_client_keys(flood, it.nodes.keys["edge-0"], it.keys.public)
+    flood.connect(f"ipc://{it.path}")
+    return flood
+
+
+async def full(server: ControlServer) -> None:
+    """Wait until as many messages have been read as are read ahead."""
+    while server._received.qsize() < 100:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.01)
+
+
+async def test_others_have_their_turns_however_much_a_node_sends(tmp_path: Path) -> None:
+    async with plane(tmp_path / "control") as it:
+        flood, number, longest, since = flooding(it), 600, 0, 0
+        for _ in range(number):
+            flood.send(msgpack.packb({"type": "beat"}))
+
+        async def take_turns() -> None:
+            nonlocal since
+            while True:
+                since = 0
+                await asyncio.sleep(0)
+
+        await full(it.server)
+        other = asyncio.create_task(take_turns())
+        for _ in range(number):
+            await it.heard()
+            since += 1
+            longest = max(longest, since)
+            time.sleep(0.001)  # noqa: ASYNC251 - takes longer than the next message needs to come
+        assert longest <= 2 * 64  # which are read at once
+        other.cancel()
+        flood.close(0)
+
+
 async def test_a_flood_waits_with_the_node_that_sends_it(tmp_path: Path) -> None:
     async with plane(tmp_path / "control") as it:
-        flood, number = it.context().socket(zmq.DEALER), 20_000
-        flood.sndhwm = 0
-        set_client_keys(flood, it.nodes.keys["edge-0"], it.keys.public)
-        flood.connect(f"ipc://{it.path}")
+        flood, number = flooding(it), 20_000
         client = it.client(it.assignment("edge-1"))
         client.register()
         assert (await it.heard())[0] == "edge-1"
         for _ in range(number):
             flood.send(msgpack.packb({"type": "beat"}))
             flood.send(b"\xc1")
-        while it.server._received.qsize() < 100:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
+        await full(it.server)
         await asyncio.sleep(0)
         assert it.server._received.qsize() == 100
         client.event("late")

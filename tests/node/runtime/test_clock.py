@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import threading
 import time
+from typing import cast
 
 import pytest
 
-from node.runtime.clock import DeadlockError, run_virtual
+from node.runtime.clock import MOST_BEHIND, DeadlockError, Pace, VirtualLoop, run_virtual
 
 
 def test_time_jumps_to_the_next_timer() -> None:
@@ -84,3 +87,121 @@ def test_a_deadlock_names_who_waits() -> None:
 
     with pytest.raises(DeadlockError, match="edge-0 waits in"):
         run_virtual(main())
+
+
+class Host:
+    """A host's clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_pace_in_numbers() -> None:
+    host = Host()
+    pace = Pace(host)
+    assert pace.free
+    assert pace.wait(50.0) == 0.0
+    pace.set(10.0, 5.0)  # 5 virtual seconds in each second, from 10 on: 12.5 is due after half a second
+    assert not pace.free
+    assert pace.wait(12.5) == pytest.approx(0.5)
+    host.now += 0.2
+    assert pace.present() == pytest.approx(11.0)
+    assert pace.wait(12.5) == pytest.approx(0.3)
+    host.now += 0.3
+    pace.reach(12.5)
+    assert pace.wait(17.5) == pytest.approx(1.0)
+    pace.set(14.0, 5.0, held=True)
+    assert pace.wait(14.1) is None
+    host.now += 9.0
+    assert pace.present() == 14.0
+
+
+def test_a_pace_makes_up_for_little_lateness_only() -> None:
+    host = Host()
+    pace = Pace(host)
+    pace.set(0.0, 1.0)
+    host.now += 20.0  # the work for the first virtual second took 20 s
+    pace.reach(1.0)
+    assert pace.wait(2.0) == pytest.approx(1.0 - MOST_BEHIND)
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_pace_is_above_nothing(rate: float) -> None:
+    with pytest.raises(ValueError, match="a pace is above 0"):
+        Pace().set(0.0, rate)
+
+
+def test_paced_time_takes_time_and_makes_the_same_jumps() -> None:
+    async def jumps(rate: float | None) -> list[float]:
+        loop = cast(VirtualLoop, asyncio.get_running_loop())
+        loop.set_pace(rate)
+        seen = []
+        for _ in range(3):
+            await asyncio.sleep(0.1)
+            seen.append(loop.time())
+        return seen
+
+    started = time.perf_counter()
+    paced = run_virtual(jumps(3.0))
+    assert time.perf_counter() - started >= 0.1
+    assert paced == run_virtual(jumps(None))
+
+
+def test_a_held_clock_hears_what_comes_from_outside_and_stands_still() -> None:
+    async def main() -> tuple[float, float]:
+        loop = cast(VirtualLoop, asyncio.get_running_loop())
+        heard = loop.create_future()
+        sleeper = asyncio.ensure_future(asyncio.sleep(5.0))
+        loop.set_pace(None, held=True)
+        reading, writing = os.pipe()
+
+        def note() -> None:
+            loop.remove_reader(reading)
+            heard.set_result(loop.time())
+
+        loop.add_reader(reading, note)
+        threading.Timer(0.02, os.write, (writing, b"x")).start()
+        at = await heard
+        os.close(reading)
+        os.close(writing)
+        loop.set_pace(None)
+        await sleeper
+        return at, loop.time()
+
+    assert run_virtual(main()) == (0.0, 5.0)
+
+
+def test_what_comes_from_outside_may_have_its_own_time() -> None:
+    """Half way to the next timer, at the pace, and never beyond it."""
+
+    async def main() -> tuple[float, float]:
+        loop = cast(VirtualLoop, asyncio.get_running_loop())
+        host = Host()
+        loop.pace._host = host
+        heard = loop.create_future()
+        sleeper = asyncio.ensure_future(asyncio.sleep(3600.0))
+        loop.set_pace(10.0)
+        reading, writing = os.pipe()
+
+        def read() -> None:
+            host.now += 180.0
+            loop.catch_up()
+            half = loop.time()
+            host.now += 1800.0
+            loop.catch_up()
+            heard.set_result((half, loop.time()))
+            loop.remove_reader(reading)
+
+        loop.add_reader(reading, read)
+        threading.Timer(0.02, os.write, (writing, b"x")).start()
+        times = cast("tuple[float, float]", await heard)
+        os.close(reading)
+        os.close(writing)
+        loop.set_pace(None)
+        await sleeper
+        return times
+
+    assert run_virtual(main()) == (1800.0, 3600.0)

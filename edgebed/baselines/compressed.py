@@ -1,0 +1,232 @@
+"""Averaging algorithms whose updates travel compressed: top-k with memory, and QSGD. Each wraps another algorithm.
+
+S. U. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with Memory", NeurIPS 2018, arXiv 1809.07599, Algorithm 1;
+D. Alistarh, D. Grubic, J. Li, R. Tomioka, M. Vojnovic, "QSGD: Communication-Efficient SGD via Gradient Quantization and
+Encoding", NeurIPS 2017, arXiv 1610.02132, equation 4.
+
+w model that a node received, w_k model that it answers with, u update, e memory, s levels, d values of a bucket.
+
+    top-k   u ← w_k − w + e;  send the share `kept` of u that is largest, g;  e ← u − g
+    QSGD    u ← w_k − w;  of each bucket v of u send ‖v‖₂ and Q_s(v_i) = ‖v‖₂ sgn(v_i) ξ_i,  where, with
+            ℓ ≤ s |v_i| / ‖v‖₂ < ℓ + 1,  ξ_i = (ℓ + 1) / s with probability s |v_i| / ‖v‖₂ − ℓ, else ℓ / s
+    above   w_k ← w + what came, then as the wrapped algorithm
+
+`kept` 1 is the wrapped algorithm, and so is QSGD with infinitely many levels.
+
+An algorithm can be wrapped if a node answers each message `model` of its parent by an `update` of the same names. In a
+hierarchy edges compress their updates too. ``wrapped`` makes more such algorithms.
+
+Departures: models are compared after local training, where the papers compress gradients. Levels travel as whole
+numbers of 8, 16 or 32 bits, and places as 32 bits, without Elias' coding. Batch normalisation's statistics and counters
+travel as they are. A late update that is kept is added to the newest model. A node that restarts has lost its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import edgebed
+
+Vector = NDArray[Any]
+BASES = ("fedavg", "fedprox", "fednova", "hierfavg")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopKParameters(edgebed.Parameters):
+    """kept: the share of an update's values that is sent."""
+
+    kept: float = edgebed.number(0.01, low=0, above=True, high=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QSGDParameters(edgebed.Parameters):
+    """levels s: up to 127 travel as 8 bits; bucket d: values that share a norm."""
+
+    levels: int = edgebed.whole(127, low=1)
+    bucket: int = edgebed.whole(512, low=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.levels > np.iinfo(np.int32).max:
+            raise ValueError(f"levels: {self.levels} do not fit into 32 bits")
+
+
+def vector(state: Mapping[str, Vector], trained: Collection[str]) -> Vector:
+    """The trained values of a state, one after the other."""
+    return np.concatenate([state[name].ravel() for name in trained])
+
+
+def added(state: Mapping[str, Vector], update: Vector, trained: Collection[str]) -> edgebed.State:
+    """The state with an update added to its trained values."""
+    found, start = dict(state), 0
+    for name in trained:
+        old = state[name]
+        found[name] = (old + update[start : start + old.size].reshape(old.shape)).astype(old.dtype)
+        start += old.size
+    return found
+
+
+def largest(update: Vector, memory: Vector, kept: float) -> tuple[edgebed.State, Vector]:
+    """Places and values of the largest part of u = update + memory, and what is left of u."""
+    u = update + memory
+    count = int(np.ceil(kept * u.size))
+    places = np.sort(np.argsort(-np.abs(u), kind="stable")[:count]).astype(np.int32)
+    values = u[places]
+    u[places] = 0
+    return {"places": places, "values": values}, u
+
+
+def spread(parts: edgebed.State, size: int) -> Vector:
+    """The update of which ``largest`` kept these places and values. ValueError if they are none of `size` values."""
+    places, values = parts["places"], parts["values"]
+    if places.ndim != 1 or places.shape != values.shape or places.dtype.kind != "i" or values.dtype.kind != "f":
+        raise ValueError("places and values do not fit each other")
+    if places.size and not (places.min() >= 0 and places.max() < size):
+        raise ValueError("a place is not in the model")
+    found = np.zeros(size, np.float32)
+    found[places] = values
+    return found
+
+
+def quantised(update: Vector, levels: int, bucket: int, seed: int) -> edgebed.State:
+    """‖v‖₂ of each bucket v, and s sgn(v_i) ξ_i of each value."""
+    padded = np.zeros(-(-update.size // bucket) * bucket)
+    padded[: update.size] = update
+    v = padded.reshape(-1, bucket)
+    norms = np.sqrt(np.sum(v**2, axis=1))
+    exact = levels * np.abs(v) / np.where(norms, norms, 1)[:, None]
+    low = np.floor(exact)
+    xi = low + (np.random.default_rng(seed).random(v.shape) < exact - low)
+    width = next(each for each in (np.int8, np.int16, np.int32) if levels <= np.iinfo(each).max)
+    signed = (np.sign(v) * np.minimum(xi, levels)).ravel()[: update.size]
+    return {"norms": norms.astype(np.float32), "levels": signed.astype(width)}
+
+
+def restored(parts: edgebed.State, size: int, levels: int, bucket: int) -> Vector:
+    """The update that ``quantised`` wrote. ValueError if it is none of `size` values."""
+    norms, signed = parts["norms"], parts["levels"]
+    if signed.shape != (size,) or norms.shape != (-(-size // bucket),) or signed.dtype.kind != "i":
+        raise ValueError("norms and levels do not fit the model")
+    return (signed * (np.repeat(norms, bucket)[:size] / levels)).astype(np.float32)
+
+
+class Compressing(edgebed.Role):
+    """Wraps a role: what it sends to its parent as `update` travels compressed, and what it gathers is expanded."""
+
+    received: edgebed.State  # the parent's last model
+    published: Mapping[str, Mapping[str, Vector]] = {}  # the last model of each child
+
+    async def compress(self, update: Vector, t: int) -> edgebed.State:
+        """The tensors that stand for an update."""
+        raise NotImplementedError
+
+    def expand(self, parts: edgebed.State, size: int) -> Vector:
+        """The update of `size` values that these tensors stand for. ValueError or KeyError if they do not."""
+        raise NotImplementedError
+
+    async def receive(self, *kinds: str, sender: str | None = None) -> edgebed.Message:
+        message = await super().receive(*kinds, sender=sender)
+        if message.kind == "model":
+            self.received = message.tensors
+        return message
+
+    async def send(
+        self,
+        to: str | Iterable[str],
+        kind: str,
+        tensors: Mapping[str, Vector] | None = None,
+        *,
+        round: int | None = None,
+        **fields: Any,
+    ) -> None:
+        if kind == "update" and tensors:
+            trained = self.learner.trained
+            update = vector(tensors, trained) - vector(self.received, trained)
+            others = {name: each for name, each in tensors.items() if name not in trained}
+            tensors = edgebed.joined(compressed=await self.compress(update, round or 0), others=others)
+        await super().send(to, kind, tensors, round=round, **fields)
+
+    async def publish(
+        self,
+        to: str | Iterable[str],
+        kind: str,
+        tensors: Mapping[str, Vector] | None = None,
+        *,
+        round: int | None = None,
+        **fields: Any,
+    ) -> None:
+        to = [to] if isinstance(to, str) else list(to)
+        if kind == "model" and tensors:
+            self.published = {**self.published, **dict.fromkeys(to, tensors)}
+        await super().publish(to, kind, tensors, round=round, **fields)
+
+    async def publish_each(
+        self, kind: str, tensors: Mapping[str, Mapping[str, Vector] | None], *, round: int | None = None, **fields: Any
+    ) -> None:
+        if kind == "model":
+            self.published = {**self.published, **{peer: own for peer, own in tensors.items() if own}}
+        await super().publish_each(kind, tensors, round=round, **fields)
+
+    async def gather(
+        self, kind: str, peers: Iterable[str], *, round: int, quorum: float | None = None, deadline: float | None = None
+    ) -> list[edgebed.Message]:
+        messages = await super().gather(kind, peers, round=round, quorum=quorum, deadline=deadline)
+        return [self.expanded(each) if kind == "update" and each.tensors else each for each in messages]
+
+    def expanded(self, message: edgebed.Message) -> edgebed.Message:
+        """The update as the wrapped algorithm sends it. What cannot be expanded stays, and will not fit the model."""
+        trained = self.learner.trained
+        parts, others = (edgebed.parted(message.tensors, part) for part in ("compressed", "others"))
+        try:
+            w = self.published[message.sender]
+            update = self.expand(parts, sum(w[name].size for name in trained))
+        except (KeyError, ValueError):
+            return message
+        return replace(message, tensors=added(w, update, trained) | others)
+
+
+class TopK(Compressing):
+    memory: Vector = np.zeros(1, np.float32)
+
+    async def compress(self, update: Vector, t: int) -> edgebed.State:
+        found, self.memory = await self.compute(largest, update, self.memory, self.params.kept, mode="other")
+        return dict(found)
+
+    def expand(self, parts: edgebed.State, size: int) -> Vector:
+        return spread(parts, size)
+
+
+class QSGD(Compressing):
+    async def compress(self, update: Vector, t: int) -> edgebed.State:
+        p, seed = self.params, int(self.learner.random("quantisation", t).integers(2**63))
+        return dict(await self.compute(quantised, update, p.levels, p.bucket, seed, mode="other"))
+
+    def expand(self, parts: edgebed.State, size: int) -> Vector:
+        return restored(parts, size, self.params.levels, self.params.bucket)
+
+
+KINDS: dict[str, tuple[type[Compressing], type[edgebed.Parameters]]] = {
+    "top-k": (TopK, TopKParameters),
+    "qsgd": (QSGD, QSGDParameters),
+}
+
+
+def wrapped(kind: str, base: edgebed.Algorithm) -> tuple[edgebed.Algorithm, dict[str, type]]:
+    """The algorithm `top-k-NAME` or `qsgd-NAME`, and its roles."""
+    mixin, parameters = KINDS[kind]
+    params = type(f"{mixin.__name__}{base.params.__name__}", (parameters, base.params), {"__module__": __name__})
+    params = dataclass(frozen=True, kw_only=True)(params)
+    globals()[params.__name__] = params  # where the simulation's worker processes look for it
+    roles = {tier: type(role.__name__, (mixin, role), {"__module__": __name__}) for tier, role in base.roles.items()}
+    summary = f"{base.name} with updates compressed by {kind}"
+    return replace(base, name=f"{kind}-{base.name}", module="", params=params, summary=summary), roles
+
+
+_ALGORITHMS = [wrapped(kind, edgebed.algorithm(name)) for kind in KINDS for name in BASES]
+ROLES = {algorithm.name: roles for algorithm, roles in _ALGORITHMS}
+PLUGIN = edgebed.Plugin(algorithms=[algorithm for algorithm, _ in _ALGORITHMS])

@@ -1,0 +1,159 @@
+"""FedALA. J. Zhang, Y. Hua, H. Wang, T. Song, Z. Xue, R. Ma, H. Guan, "FedALA: Adaptive Local Aggregation for
+Personalized Federated Learning", AAAI 2023, arXiv 2212.01197, equations 3 to 5 and Algorithm 1.
+
+Θ global model, Θ_i the model that client i trained last, W_i weights in [0, 1] of the entries of the upper p layers, s
+share of the client's samples that W_i learns from, η its learning rate.
+
+    client   Θ̂_i ← Θ_i + (Θ − Θ_i) ⊙ [1; W_i]                                                  equation 4
+             W_i ← σ(W_i − η ∇_{W_i} L(Θ̂_i)),  σ clips to [0, 1]                                equation 5
+             until the loss converges the first time, for one epoch in later rounds;
+             Θ_i ← Θ̂_i after local training
+    cloud    Θ ← Σ_i (n_i / n) Θ_i, as FedAvg's
+
+The gradient is ∇_{W_i} L = ∇_{Θ̂_i} L ⊙ (Θ − Θ_i). No layers (p = 0), or W_i = 1, are FedAvg.
+
+Departures: every client is asked in every round. The loss has converged when the standard deviation of ten epochs is
+below 0.1, or after 100 epochs; the authors' code has no such limit. W_i is learned with batch normalisation's running
+statistics, which are the global model's. Time on the virtual clock counts one epoch of it. A client that restarts
+begins with the global model, and with W_i = 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import edgebed
+
+LOSSES, DEVIATION, MOST_EPOCHS = 10, 0.1, 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedALA(edgebed.LocalTraining):
+    """layers p; sampled s; weight_learning_rate η."""
+
+    layers: int = edgebed.whole(1, low=0)
+    sampled: float = edgebed.number(0.8, low=0, above=True, high=1)
+    weight_learning_rate: float = edgebed.number(1.0, low=0)
+
+
+def upper(trained: Sequence[str], layers: int) -> list[str]:
+    """The trained entries of the last `layers` layers. A layer's entries have the same name before the last dot."""
+    names = list(dict.fromkeys(name.rpartition(".")[0] for name in trained))
+    last = set(names[len(names) - layers :] if layers else [])
+    return [name for name in trained if name.rpartition(".")[0] in last]
+
+
+def aggregated(own: edgebed.State, w: edgebed.State, weights: Mapping[str, NDArray[Any]]) -> edgebed.State:
+    """Θ̂_i = Θ_i + (Θ − Θ_i) ⊙ W_i where there are weights, else Θ (equation 4)."""
+    return w | {name: own[name] + (w[name] - own[name]) * each for name, each in weights.items()}
+
+
+def reweighted(weight: NDArray[Any], gradient: NDArray[Any], difference: NDArray[Any], rate: float) -> NDArray[Any]:
+    """σ(W_i − η ∇_{Θ̂_i} L ⊙ (Θ − Θ_i)) (equation 5)."""
+    found: NDArray[Any] = np.clip(weight - rate * gradient * difference, 0, 1).astype(weight.dtype)
+    return found
+
+
+def converged(losses: Sequence[float]) -> bool:
+    """Whether the loss has settled, or has had its time."""
+    settled = len(losses) > LOSSES and float(np.std(losses[-LOSSES:])) < DEVIATION
+    return settled or len(losses) >= MOST_EPOCHS
+
+
+def adapt(
+    learner: edgebed.Learner,
+    own: edgebed.State,
+    w: edgebed.State,
+    weights: edgebed.State,
+    p: FedALA,
+    t: int,
+    once: bool,
+) -> edgebed.State:
+    """W_i after one epoch, or after as many as the loss needs to converge."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    x, y = learner.train_data
+    order = learner.random("local aggregation", t).permutation(len(y))[: math.ceil(p.sampled * len(y))]
+    losses: list[float] = []
+    while True:
+        total = 0.0
+        for start in range(0, len(order), p.batch_size):
+            batch = torch.from_numpy(order[start : start + p.batch_size])
+            learner.set(aggregated(own, w, weights))
+            model = learner.model.eval()
+            parameters = dict(model.named_parameters())
+            loss = cross_entropy(model(learner.normalise(x[batch])), y[batch])
+            gradients = torch.autograd.grad(loss, [parameters[name] for name in weights])
+            weights = {
+                name: reweighted(weights[name], gradient.numpy(), w[name] - own[name], p.weight_learning_rate)
+                for name, gradient in zip(weights, gradients, strict=True)
+            }
+            total += float(loss.detach()) * len(batch)
+        losses.append(total / len(order))
+        if once or converged(losses):
+            return weights
+
+
+class Cloud(edgebed.Role):
+    """Averages its clients, as FedAvg's."""
+
+    async def run(self) -> None:
+        w = self.restored.tensors if self.restored else self.learner.initial()
+        async for t in self.rounds():
+            await self.publish(self.children, "model", w, round=t)
+            w = await edgebed.average(self, await self.gather("update", self.children, round=t), w)
+            await edgebed.evaluate(self, w, t)
+            await self.checkpoint(t, w)
+
+
+class Client(edgebed.Role):
+    """Trains from its own mixture of the global model and its last one. Its trained model is evaluated on its own test
+    set."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        p, own, once = self.params, None, False
+        names, initial = upper(self.learner.trained, p.layers), self.learner.initial()
+        weights = {name: np.ones_like(initial[name]) for name in names}
+        while True:
+            model = await self.receive("model", sender=self.parent)
+            start, t = model.tensors, edgebed.round_of(model)
+            if own is not None and names and self.learner.samples:
+                work = math.ceil(p.sampled * self.learner.samples)
+                steps = (self.learner.apply, adapt, own, start, weights, p, t, once)
+                weights, once = await self.compute(*steps, samples=work), True
+                start = aggregated(own, start, weights)
+            result = await edgebed.train(self, start, t, p)
+            own = result.weights
+            self.report(round=t, scope="train", loss=result.loss)
+            if names:
+                self.report(round=t, scope="train", global_weight=mean_of(weights, names))
+            await edgebed.evaluate(self, own, t)
+            await self.send(self.parent, "update", own, round=t, samples=result.samples)
+
+
+def mean_of(weights: edgebed.State, names: Collection[str]) -> float:
+    """The mean weight of the global model over all entries."""
+    return float(np.concatenate([weights[name].ravel() for name in names]).mean())
+
+
+ROLES = {"cloud": Cloud, "edge": Client, "device": Client}
+PLUGIN = edgebed.Plugin(
+    algorithms=[
+        edgebed.Algorithm(
+            "fedala",
+            params=FedALA,
+            summary="FedAvg whose clients learn how much of the global model to take, entry by entry",
+            edges="optional",
+            devices="optional",
+            flat=True,
+        )
+    ]
+)

@@ -1,0 +1,179 @@
+"""FedAsync. C. Xie, S. Koyejo, I. Gupta, "Asynchronous Federated Optimization", OPT 2020 (NeurIPS workshop), arXiv
+1903.03934, Algorithm 1.
+
+x_t global model after t updates, τ the version a worker began with, t − τ the staleness of its update, α mixing
+weight, s(·) staleness function, γ learning rate, H local iterations, ρ weight of the proximal term.
+
+    worker   x_{τ,h} ← x_{τ,h−1} − γ ∇ g(x_{τ,h−1}),  g(x) = f(x) + (ρ / 2) ‖x − x_τ‖²;  push (x_{τ,H}, τ)
+    updater  receive (x_new, τ) from any worker;  α_t ← α s(t − τ);  x_t ← (1 − α_t) x_{t−1} + α_t x_new
+
+    s(d) = 1 (constant);  (d + 1)^−a (polynomial);  1 if d ≤ b, else 1 / (a (d − b) + 1) (hinge)
+
+A round of the run is one new version. α = 1, ρ = 0 and one worker are FedAvg with one client.
+
+Departures: the scheduler gives a worker the newest model as soon as its update has been mixed, so all workers train all
+the time; the paper's triggers workers at random. Staleness is the number of versions made since the worker got its
+model, which is 0 for a worker that nobody overtook. The paper counts the new version too. Its α is divided by two at
+fixed times; here α stays.
+
+The server waits for updates without a deadline. If all workers are gone, it waits until one comes back. A worker whose
+update is not finite gets no other model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import edgebed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedAsync(edgebed.LocalTraining):
+    """mixing α; staleness s(·): `constant`, `polynomial` with exponent a, or `hinge` with slope a behind b; proximal ρ;
+    evaluate_every: versions from one evaluation of the global model to the next."""
+
+    mixing: float = edgebed.number(0.6, low=0, above=True, high=1)
+    staleness: str = edgebed.word("polynomial", "constant", "polynomial", "hinge")
+    exponent: float = edgebed.number(0.5, low=0)
+    slope: float = edgebed.number(10.0, low=0)
+    behind: int = edgebed.whole(4, low=0)
+    proximal: float = edgebed.number(0.005, low=0)
+    evaluate_every: int = edgebed.whole(1, low=1)
+
+
+def weight(d: int, p: FedAsync) -> float:
+    """α_t of an update with staleness d."""
+    if p.staleness == "polynomial":
+        return p.mixing / math.pow(d + 1, p.exponent)
+    if p.staleness == "hinge" and d > p.behind:
+        return p.mixing / (p.slope * (d - p.behind) + 1)
+    return p.mixing
+
+
+def mixed(x: edgebed.State, new: edgebed.State, alpha: float) -> edgebed.State:
+    """(1 − α_t) x_{t−1} + α_t x_new. Counters take the maximum."""
+    return edgebed.weighted_mean([x, new], [1 - alpha, alpha])
+
+
+@dataclass(frozen=True)
+class Proximal:
+    """(ρ / 2) ‖x − x_τ‖² over the trained parameters, as a term of each mini-batch's loss."""
+
+    start: edgebed.State
+    rho: float
+
+    def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
+        import torch
+
+        distances = [torch.sum((x - self._starts[name]) ** 2) for name, x in model.named_parameters()]
+        return self.rho / 2 * torch.stack(distances).sum()
+
+    @cached_property
+    def _starts(self) -> dict[str, Tensor]:
+        import torch
+
+        return {name: torch.tensor(values) for name, values in self.start.items()}
+
+
+class Server(edgebed.Role):
+    """What asynchronous servers have in common: the model of each worker, and the next update of any worker.
+
+    The round of a model, and of the update that answers it, is the round in which the model was handed out. A worker
+    asks for its first model by an update without a round. A worker that comes back sends its last update again: it may
+    have missed the answer.
+    """
+
+    def begin(self) -> None:
+        self.w: edgebed.State = self.restored.tensors if self.restored else self.learner.initial()
+        self.used: dict[str, int] = dict(self.restored.fields["used"]) if self.restored else {}
+        self.given: dict[str, int] = {}
+
+    async def next_update(self, t: int, waiting: Collection[str] = ()) -> edgebed.Message:
+        """The next update that was not used before. Workers that ask get the present model, unless they are waiting."""
+        while True:
+            update = await self.receive("update")
+            worker = update.sender
+            if update.round is not None and update.round > self.used.get(worker, 0):
+                self.used[worker] = min(update.round, t)  # a server that lost rounds in a crash counts them again
+                if edgebed.with_samples(self, edgebed.fitting(self, [update], self.w)):
+                    return update
+            elif worker not in waiting:
+                await self.hand_out([worker], t)
+
+    async def hand_out(self, workers: Sequence[str], t: int) -> None:
+        """Send the present model, from which round t begins."""
+        self.given |= dict.fromkeys(workers, t)
+        await self.send(workers, "model", self.w, round=t)
+
+    async def conclude(self, t: int, updates: Sequence[edgebed.Message], ages: Sequence[int]) -> None:
+        """Hand out version t to the workers whose updates it has, unless they have a newer model than they answered.
+        Report staleness, evaluate, and keep the version."""
+        free = [each.sender for each in updates if self.given.get(each.sender, 0) <= edgebed.round_of(each)]
+        await self.hand_out(free, t + 1)
+        self.report(round=t, scope="updates", staleness=sum(ages) / len(ages), staleness_highest=max(ages))
+        self.note("updates", round=t, staleness=dict(zip([each.sender for each in updates], ages, strict=True)))
+        if t % self.params.evaluate_every == 0:
+            await edgebed.evaluate(self, self.w, t)
+        await self.checkpoint(t, self.w, used=self.used)
+
+
+def age(update: edgebed.Message, t: int) -> int:
+    """The staleness in round t: the versions made since the model of this update was handed out."""
+    return max(0, t - edgebed.round_of(update))
+
+
+class Cloud(Server):
+    """The updater. Its model has the final accuracy on the global test set."""
+
+    async def run(self) -> None:
+        self.begin()
+        async for t in self.rounds():
+            update = await self.next_update(t)
+            d = age(update, t)
+            self.w = await self.compute(mixed, self.w, update.tensors, weight(d, self.params), mode="other")
+            await self.conclude(t, [update], [d])
+
+
+class Worker(edgebed.Role):
+    """Trains on its own data, again and again, from the newest model that the server handed out."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        await self.publish(self.parent, "update")
+        while True:
+            model = await self.receive("model", sender=self.parent)
+            x, t = model.tensors, edgebed.round_of(model)
+            result = await edgebed.train(self, x, t, self.params, self.term(x))
+            self.report(round=t, scope="train", loss=result.loss)
+            await edgebed.evaluate(self, result.weights, t)
+            update = self.update(x, result.weights)
+            await self.publish(self.parent, "update", update, round=t, samples=result.samples)
+
+    def term(self, x: edgebed.State) -> Proximal | None:
+        return Proximal(x, self.params.proximal) if self.params.proximal else None
+
+    def update(self, x: edgebed.State, trained: edgebed.State) -> edgebed.State:
+        """The tensors to send to the server."""
+        return trained
+
+
+ROLES = {"cloud": Cloud, "edge": Worker, "device": Worker}
+PLUGIN = edgebed.Plugin(
+    algorithms=[
+        edgebed.Algorithm(
+            "fedasync",
+            params=FedAsync,
+            summary="asynchronous: each update is mixed into the model, the less the staler it is",
+            edges="optional",
+            devices="optional",
+            flat=True,
+        )
+    ]
+)

@@ -1,0 +1,110 @@
+"""FedGH. L. Yi, G. Wang, X. Liu, Z. Shi, H. Yu, "FedGH: Heterogeneous Federated Learning with Generalized Global
+Header", ACM Multimedia 2023, arXiv 2303.13137, Algorithm 1.
+
+f_k extractor of client k, h the header (the classifier), R_k^s the mean of f_k over client k's samples of class s, η_h
+learning rate of the header, ℓ cross-entropy.
+
+    client   h_k ← h, then local training of (f_k, h_k), sends R_k^s and s for each class that it has
+    cloud    h ← h − η_h ∇ℓ(h(R_k^s), s) over all R_k^s, `header_epochs` times
+
+Models differ between clients below the header. Their features have one size.
+
+Departures: the cloud takes mini-batches of the clients' representations in a random order, several times. The paper has
+one step for each. All clients are asked in each round. A client is evaluated after its training, with its own header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.functional import cross_entropy
+
+import edgebed
+from edgebed.baselines import fedproto, personal
+
+HEADER = "classifier"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedGH(edgebed.LocalTraining):
+    """header_epochs: passes over the clients' representations in each round; header_learning_rate η_h."""
+
+    header_epochs: int = edgebed.whole(100, low=0)
+    header_learning_rate: float = edgebed.number(0.01, low=0, above=True)
+
+
+def header_of(state: edgebed.State) -> edgebed.State:
+    """h of a model."""
+    return {name: values for name, values in state.items() if name.startswith(f"{HEADER}.")}
+
+
+def representations(shared: Sequence[edgebed.State]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """All R_k^s (n, d) and their classes s (n,), of the classes that each client has."""
+    has = [each["counts"] > 0 for each in shared]
+    features = np.concatenate([each["prototypes"][mine] for each, mine in zip(shared, has, strict=True)])
+    return features, np.concatenate([np.flatnonzero(mine) for mine in has])
+
+
+def train_header(
+    learner: edgebed.Learner,
+    header: edgebed.State,
+    features: NDArray[np.float32],
+    classes: NDArray[np.int64],
+    params: FedGH,
+    round: int,
+) -> edgebed.State:
+    """h after the passes over all representations."""
+    classifier = learner.model.classifier.train()
+    classifier.load_state_dict({name.removeprefix(f"{HEADER}."): torch.tensor(each) for name, each in header.items()})
+    step = edgebed.optimizer(list(classifier.parameters()), params.local(learning_rate=params.header_learning_rate))
+    x, y, random = torch.tensor(features), torch.tensor(classes), learner.random("header", round)
+    for _ in range(params.header_epochs):
+        for chosen in torch.split(torch.from_numpy(random.permutation(len(y))), params.batch_size):
+            step(cross_entropy(classifier(x[chosen]), y[chosen]))
+    return {f"{HEADER}.{name}": each.numpy().copy() for name, each in classifier.state_dict().items()}
+
+
+class Cloud(personal.Cloud):
+    """Trains the header on the representations of all clients."""
+
+    def start(self) -> edgebed.State:
+        return header_of(self.learner.initial())
+
+    def form(self, common: edgebed.State) -> edgebed.State:
+        return fedproto.no_prototypes(self.learner)
+
+    async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
+        features, classes = representations([update.tensors for update in updates])
+        work = self.params.header_epochs * len(classes)
+        header: edgebed.State = await self.compute(
+            self.learner.apply, train_header, common, features, classes, self.params, t, samples=work, mode="classifier"
+        )
+        return header
+
+
+class Client(fedproto.Client):
+    """Trains from the global header, and sends the mean features of its classes."""
+
+    async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+        return await self.train(kept | common, t)
+
+    async def score(self, kept: edgebed.State, common: edgebed.State, t: int) -> dict[str, float]:
+        return await edgebed.evaluate(self, kept, t)
+
+
+ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+PLUGIN = edgebed.Plugin(
+    algorithms=[
+        personal.algorithm(
+            "fedgh",
+            params=FedGH,
+            summary="the cloud trains one classifier for clients of different models, on their mean features (FedGH)",
+            featured=True,
+            aligned=True,
+        )
+    ]
+)

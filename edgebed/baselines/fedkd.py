@@ -1,0 +1,238 @@
+"""FedKD. C. Wu, F. Wu, L. Lyu, Y. Huang, X. Xie, "Communication-efficient federated learning via knowledge
+distillation", Nature Communications 13, 2022, its sections on adaptive mutual distillation and on dynamic gradient
+approximation.
+
+Client k has a mentor of any architecture, which never leaves it, and a copy of the mentee, one architecture for all.
+y^t, y^s predictions of mentor and mentee, H^t, H^s their features, W^h a matrix of client k, CE and KL losses, L^t =
+CE(y, y^t) and L^s = CE(y, y^s), n_k samples of client k, U Σ V a singular value decomposition, T energy.
+
+    client   for each mini-batch, both models and W^h at once:
+             mentor: L^t + (KL(y^s ‖ y^t) + MSE(H^t, W^h H^s)) / (L^t + L^s)
+             mentee: L^s + (KL(y^t ‖ y^s) + MSE(H^t, W^h H^s)) / (L^t + L^s)
+             sends the mentee's update g_k, each matrix of it as its first K singular values and vectors
+    cloud    g ← Σ_k (n_k / n) g_k, sends g, compressed in the same way
+    all      mentee ← mentee + g, as it was decompressed
+    K        the least with Σ_{i ≤ K} σ_i² / Σ_i σ_i² > T(t), T(t) = T_start + (T_end − T_start) t / last round
+
+Departures:
+- What a model learns from, and the divisor L^t + L^s, are constants in its loss.
+- The hidden loss is on the features before the classifier. The paper's networks are transformers: it takes all layers'
+  states and the attention too.
+- The update is that of the whole local training, of E epochs. A convolution is a matrix of its output channels. A
+  matrix is sent as it is where that is smaller. Σ travels in U.
+- A client that did not answer in the last round gets the whole mentee, since it lacks an update. In the paper all
+  clients have all updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, kl_div, log_softmax, mse_loss
+
+import edgebed
+from edgebed.baselines import personal
+from edgebed.baselines.fml import MEMES, loaded, state_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedKD(edgebed.LocalTraining):
+    """mentee: the model that clients share; energy_start T_start, energy_end T_end. 1 compresses without loss."""
+
+    mentee: str = edgebed.word("cnn", *MEMES)
+    energy_start: float = edgebed.number(0.95, low=0, high=1)
+    energy_end: float = edgebed.number(0.98, low=0, high=1)
+
+    @property
+    def most_epochs(self) -> int:
+        """Two models are trained."""
+        return 2 * self.epochs
+
+
+def energy(params: FedKD, t: int, last: int) -> float:
+    """T(t)."""
+    return params.energy_start + (params.energy_end - params.energy_start) * t / last
+
+
+def compressed(update: edgebed.State, share: float) -> edgebed.State:
+    """Each matrix as `name/u` (m, K), which holds Σ, and `name/v` (K, n), or as `name/whole` if that is smaller."""
+    sent: edgebed.State = {}
+    for name, values in update.items():
+        sent[f"{name}/whole"] = values
+        if values.ndim < 2 or values.dtype.kind != "f":
+            continue
+        matrix = values.reshape(len(values), -1)
+        u, sigma, v = np.linalg.svd(matrix, full_matrices=False)
+        reached = np.cumsum(sigma.astype(np.float64) ** 2)
+        enough = int(np.searchsorted(reached, share * reached[-1], side="right")) + 1
+        kept = min(enough, len(sigma)) if reached[-1] else 1
+        if kept * sum(matrix.shape) < matrix.size:
+            del sent[f"{name}/whole"]
+            sent |= {f"{name}/u": u[:, :kept] * sigma[:kept], f"{name}/v": v[:kept]}
+    return sent
+
+
+def decompressed(sent: edgebed.State, form: edgebed.State) -> edgebed.State:
+    """The update with the shapes of `form`. What does not fit them is left out."""
+    update: edgebed.State = {}
+    for name, values in form.items():
+        u, v, whole = (sent.get(f"{name}/{part}") for part in ("u", "v", "whole"))
+        if whole is not None:
+            update[name] = whole
+        elif u is not None and v is not None and u.ndim == v.ndim == 2 and u.shape[1:] == v.shape[:1]:
+            product = u @ v
+            update[name] = product.reshape(values.shape) if product.size == values.size else product
+    return update
+
+
+def added(w: edgebed.State, update: edgebed.State) -> edgebed.State:
+    """mentee + g."""
+    return {name: np.asarray(values + update[name], values.dtype) for name, values in w.items()}
+
+
+def difference(after: edgebed.State, before: edgebed.State) -> edgebed.State:
+    """The update that makes `after` of `before`."""
+    return {name: np.asarray(values - before[name], values.dtype) for name, values in after.items()}
+
+
+def losses(
+    mentor: tuple[Tensor, Tensor], mentee: tuple[Tensor, Tensor], transform: Tensor, y: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The mentor's and the mentee's loss, from features and logits of each. ``transform`` is W^h, (d^t, d^s)."""
+    (features, p), (its_features, q) = mentor, mentee
+    of_mentor, of_mentee = cross_entropy(p, y), cross_entropy(q, y)
+    total = (of_mentor + of_mentee).detach()
+    seen = its_features @ transform.T
+    return (
+        of_mentor + (_divergence(q.detach(), p) + mse_loss(features, seen.detach())) / total,
+        of_mentee + (_divergence(p.detach(), q) + mse_loss(seen, features.detach())) / total,
+    )
+
+
+def _divergence(target: Tensor, logits: Tensor) -> Tensor:
+    return kl_div(log_softmax(logits, 1), log_softmax(target, 1), reduction="batchmean", log_target=True)
+
+
+def distil_mutually(
+    learner: edgebed.Learner, kept: edgebed.State, params: FedKD, round: int
+) -> tuple[edgebed.State, float]:
+    """What a client keeps, with mentor (`own`), `mentee` and `transform` trained from `own`, `base` and `transform`;
+    and the mean of the mentor's loss over steps."""
+    learner.set(edgebed.parted(kept, "own"))
+    mentor, mentee = learner.model.train(), loaded(learner, params.mentee, edgebed.parted(kept, "base")).train()
+    x, y = learner.train_data
+    transform = nn.Parameter(first_transform(learner, mentor, mentee, kept))
+    steps = [
+        edgebed.optimizer(list(mentor.parameters()), params),
+        edgebed.optimizer([*mentee.parameters(), transform], params),
+    ]
+    found = []
+    for _, _, chosen in edgebed.batches(learner.samples, params, learner.random("batches", round)):
+        inputs = learner.normalise(x[chosen])
+        outputs = []
+        for model in (mentor, mentee):
+            features = model.extractor(inputs)
+            outputs.append((features, model.classifier(features)))
+        both = losses(outputs[0], outputs[1], transform, y[chosen])
+        for step, loss in zip(steps, both, strict=True):
+            step(loss)
+        found.append(both[0].detach())
+    learned = edgebed.joined(own=learner.get(), mentee=state_of(mentee), base=edgebed.parted(kept, "base"))
+    return learned | {"transform": transform.detach().numpy().copy()}, float(torch.stack(found).mean())
+
+
+def first_transform(
+    learner: edgebed.Learner, mentor: edgebed.Model, mentee: edgebed.Model, kept: edgebed.State
+) -> Tensor:
+    """W^h as it was kept, or a new one, drawn as torch draws a linear layer's: uniform within ±1/√d, the mentee's d."""
+    if "transform" in kept:
+        return torch.tensor(kept["transform"])
+    sample = torch.zeros(2, *learner.data.shape)
+    with torch.no_grad():
+        rows, columns = (model.eval().extractor(sample).shape[1] for model in (mentor, mentee))
+    mentor.train()
+    mentee.train()
+    drawn = learner.random("transform", 0).uniform(-1, 1, (rows, columns)) / np.sqrt(columns)
+    return torch.tensor(drawn, dtype=torch.float32)
+
+
+class Cloud(personal.Cloud):
+    """Adds the mean of the clients' updates to the mentee. ``answered``: the clients that hold the mentee of the last
+    round, and ``update``: what has been added to it since."""
+
+    answered: frozenset[str] = frozenset()
+    update: edgebed.State
+
+    def start(self) -> edgebed.State:
+        return state_of(self.learner.build(self.params.mentee))
+
+    async def tell(self, common: edgebed.State, t: int) -> None:
+        whole, given = edgebed.joined(whole=common), {}
+        for child in self.children:
+            given[child] = edgebed.joined(update=self.update) if child in self.answered else whole
+        await self.publish_each("common", given, round=t)
+
+    def usable(self, updates: Sequence[edgebed.Message], common: edgebed.State) -> list[edgebed.Message]:
+        read = [replace(each, tensors=decompressed(each.tensors, common)) for each in updates]
+        usable = super().usable(read, common)
+        self.answered = frozenset()
+        return usable
+
+    async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
+        mean = await edgebed.average(self, updates, common)
+        share = energy(self.params, t, self.last_round)
+        self.update = await self.compute(compressed, mean, share, mode="other")
+        self.answered = frozenset(each.sender for each in updates)
+        return added(common, decompressed(self.update, common))
+
+
+class Client(personal.Client):
+    """Trains its mentor and the mentee together, and sends the mentee's update. The mentor has its accuracy."""
+
+    def start(self) -> edgebed.State:
+        return edgebed.joined(own=self.learner.initial()) | {"round": np.array(0)}
+
+    async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+        base = edgebed.parted(common, "whole")
+        if not base:
+            if kept["round"] != t - 1:  # it was killed before its last checkpoint was written: it asks for the whole
+                return kept
+            before = edgebed.parted(kept, "base")
+            base = added(before, decompressed(edgebed.parted(common, "update"), before))
+        own = {name: each for name, each in kept.items() if name.startswith("own/") or name == "transform"}
+        both = 1 + self.learner.worth(self.learner.build(self.params.mentee))
+        samples = round(self.learner.work(self.params) * both)
+        given = (distil_mutually, own | edgebed.joined(base=base), self.params, t)
+        learned, loss = await self.compute(self.learner.apply, *given, samples=samples, mode="train")
+        self.report(round=t, scope="train", loss=loss)
+        state: edgebed.State = learned
+        return state | {"round": np.array(t)}
+
+    async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+        """The compressed update. Nothing, which the cloud leaves out, if the client could not learn in this round."""
+        if kept["round"] != t:
+            return {}
+        update = difference(edgebed.parted(kept, "mentee"), edgebed.parted(kept, "base"))
+        share = energy(self.params, t, self.last_round)
+        sent: edgebed.State = await self.compute(compressed, update, share, mode="other")
+        return sent
+
+    async def score(self, kept: edgebed.State, common: edgebed.State, t: int) -> dict[str, float]:
+        return await edgebed.evaluate(self, edgebed.parted(kept, "own"), t)
+
+
+ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+PLUGIN = edgebed.Plugin(
+    algorithms=[
+        personal.algorithm(
+            "fedkd",
+            params=FedKD,
+            summary="FML whose shared model travels as singular vectors, and whose losses adapt (FedKD)",
+            featured=True,
+        )
+    ]
+)

@@ -1,0 +1,143 @@
+"""FedTGP. J. Zhang, Y. Liu, Y. Hua, J. Cao, "FedTGP: Trainable Global Prototypes with Adaptive-Margin-Enhanced
+Contrastive Learning for Data and Model Heterogeneity in Federated Learning", AAAI 2024, arXiv 2401.03230, its sections
+on trainable global prototypes and on adaptive-margin-enhanced contrastive learning.
+
+P_i^c prototype of class c of client i, P̌^c a vector that is trained, F two linear layers with ReLU between them,
+P̂^c = F(P̌^c) the global prototype, φ Euclidean distance, Q^c the mean of the clients' prototypes of class c, τ the most
+margin, λ weight of the prototypes.
+
+    client   L = CE + λ mean_c φ(P_b^c, P̂^c) over the classes c of a mini-batch b,  sends P_i^c
+    cloud    δ = min(max_{c ≠ c'} φ(Q^c, Q^c'), τ), then `server_epochs` times over all P_i^c, trains P̌ and F:
+             L_P = −log exp(−φ(P_i^c, P̂^c) − δ) / (exp(−φ(P_i^c, P̂^c) − δ) + Σ_{c' ≠ c} exp(−φ(P_i^c, P̂^c')))
+    predicts as FedProto, by the nearest global prototype
+
+Models differ between clients. Their features have one size. λ = 0 is local training.
+
+Departures: those of FedProto about rounds without prototypes and about when prototypes are taken. A class counts as
+known once a client has sent its prototype. F has as many hidden units as features, as in the authors' code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+import edgebed
+from edgebed.baselines import fedproto, personal
+from edgebed.baselines.fedgh import representations
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedTGP(edgebed.LocalTraining):
+    """prototype_weight λ; inference: by `prototypes` or by the `classifier`; margin τ; server_epochs: passes over the
+    clients' prototypes in each round; server_learning_rate of P̌ and F."""
+
+    prototype_weight: float = edgebed.number(0.1, low=0)
+    inference: str = edgebed.word("prototypes", "prototypes", "classifier")
+    margin: float = edgebed.number(100.0, low=0)
+    server_epochs: int = edgebed.whole(100, low=1)
+    server_learning_rate: float = edgebed.number(0.01, low=0, above=True)
+
+
+class MeanDistance(fedproto.Distances):
+    """λ mean_c φ(P_b^c, P̂^c) over the classes of a mini-batch that have a global prototype."""
+
+    def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
+        distances = self.of_classes(batch)
+        return self.weight * distances.sum() / max(len(distances), 1)
+
+
+class Generator(nn.Module):
+    """P̂ (classes, d) from P̌ and F."""
+
+    def __init__(self, classes: int, d: int) -> None:
+        super().__init__()
+        self.vectors = nn.Parameter(torch.randn(classes, d))
+        self.layers = nn.Sequential(nn.Linear(d, d), nn.ReLU(), nn.Linear(d, d))
+
+    def forward(self) -> Tensor:
+        made: Tensor = self.layers(self.vectors)
+        return made
+
+
+def margin(features: Tensor, classes: Tensor, most: float) -> float:
+    """δ from all P_i^c (n, d) and their classes (n,). 0 if there is one class only."""
+    means = torch.stack([features[classes == c].mean(dim=0) for c in torch.unique(classes)])
+    return min(float(torch.cdist(means, means).max()), most)
+
+
+def contrastive_loss(features: Tensor, classes: Tensor, prototypes: Tensor, delta: float) -> Tensor:
+    """The mean of L_P over P_i^c (n, d): a cross-entropy whose logits are −φ, less δ for the own class."""
+    own = nn.functional.one_hot(classes, len(prototypes))
+    return cross_entropy(-torch.cdist(features, prototypes) - delta * own, classes)
+
+
+def train_prototypes(
+    learner: edgebed.Learner,
+    generator: edgebed.State,
+    shared: Sequence[edgebed.State],
+    params: FedTGP,
+    round: int,
+    seed: int,
+) -> tuple[edgebed.State, edgebed.State]:
+    """P̂ as `prototypes`, and the state of P̌ and F, from which the next round goes on. An empty state begins anew."""
+    features, classes = map(torch.tensor, representations(shared))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        made = Generator(learner.data.classes, features.shape[1])
+    if generator:
+        made.load_state_dict({name: torch.tensor(values) for name, values in generator.items()})
+    step = edgebed.optimizer(list(made.parameters()), params.local(learning_rate=params.server_learning_rate))
+    delta, random = margin(features, classes, params.margin), learner.random("prototypes", round)
+    for _ in range(params.server_epochs):
+        for chosen in torch.split(torch.from_numpy(random.permutation(len(classes))), params.batch_size):
+            step(contrastive_loss(features[chosen], classes[chosen], made(), delta))
+    with torch.no_grad():
+        return {"prototypes": made().numpy()}, {name: each.numpy().copy() for name, each in made.state_dict().items()}
+
+
+class Cloud(fedproto.Cloud):
+    """Trains the prototypes. Beside them it keeps P̌ and F, which it does not publish."""
+
+    def form(self, common: edgebed.State) -> edgebed.State:
+        return {name: common[name] for name in ("prototypes", "counts")}
+
+    async def tell(self, common: edgebed.State, t: int) -> None:
+        await super().tell(self.form(common), t)
+
+    async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
+        shared = [update.tensors for update in updates]
+        generator, seed = edgebed.parted(common, "generator"), self.seed("generator")
+        work = self.params.server_epochs * sum(int((each["counts"] > 0).sum()) for each in shared)
+        given = (train_prototypes, generator, shared, self.params, t, seed)
+        made = await self.compute(self.learner.apply, *given, samples=work, mode="classifier")
+        prototypes: edgebed.State = made[0]
+        counts = np.maximum(common["counts"], np.sum([each["counts"] for each in shared], axis=0))
+        return prototypes | {"counts": counts} | edgebed.joined(generator=made[1])
+
+
+class Client(fedproto.Client):
+    """Holds its prototypes near the global ones, and sends its own."""
+
+    async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+        distance = MeanDistance(common["prototypes"], common["counts"], self.params.prototype_weight)
+        return await self.train(kept, t, distance)
+
+
+ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+PLUGIN = edgebed.Plugin(
+    algorithms=[
+        personal.algorithm(
+            "fedtgp",
+            params=FedTGP,
+            summary="FedProto whose cloud trains prototypes that keep the classes apart (FedTGP)",
+            featured=True,
+            aligned=True,
+        )
+    ]
+)

@@ -1,0 +1,130 @@
+"""FML, federated mutual learning. T. Shen, J. Zhang, X. Jia, F. Zhang, Z. Lv, K. Kuang, C. Wu, F. Wu, "Federated mutual
+learning: a collaborative machine learning method for heterogeneous data, models, and objectives", Frontiers of
+Information Technology & Electronic Engineering 24, 2023; arXiv 2006.16765, Algorithm 1 and its losses of local updates.
+
+θ_k model of client k, of any architecture; φ the meme model, one architecture for all; p_θ, p_φ their predictions; CE
+cross-entropy; α, β weights.
+
+    client   φ_k ← φ, then for each mini-batch, both models at once (deep mutual learning):
+             L_θ = α CE(p_θ, y) + (1 − α) KL(p_φ ‖ p_θ)
+             L_φ = β CE(p_φ, y) + (1 − β) KL(p_θ ‖ p_φ)
+             sends φ_k
+    cloud    φ ← Σ_k (n_k / n) φ_k
+
+α = 1 is local training of θ_k, β = 1 is FedAvg of φ.
+
+Departures: a prediction that the other model learns from is a constant in its loss, as in deep mutual learning (Zhang
+et al. 2018). Memes are averaged with FedAvg's weights. All clients are asked in each round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, kl_div, log_softmax
+
+import edgebed
+from edgebed.baselines import personal
+
+MEMES = ("cnn", "mlp", "lenet", "tiny-resnet", "separable-cnn")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FML(edgebed.LocalTraining):
+    """meme: the model that clients share; own_weight α and meme_weight β: of the labels, against the other model."""
+
+    meme: str = edgebed.word("cnn", *MEMES)
+    own_weight: float = edgebed.number(0.5, low=0, high=1)
+    meme_weight: float = edgebed.number(0.5, low=0, high=1)
+
+    @property
+    def most_epochs(self) -> int:
+        """Two models are trained."""
+        return 2 * self.epochs
+
+
+def mutual_loss(logits: Tensor, others: Tensor, y: Tensor, weight: float) -> Tensor:
+    """weight · CE(p, y) + (1 − weight) · KL(q ‖ p), the mean over samples. p by `logits`, q by `others`, a constant."""
+    divergence = kl_div(log_softmax(logits, 1), log_softmax(others.detach(), 1), reduction="batchmean", log_target=True)
+    return weight * cross_entropy(logits, y) + (1 - weight) * divergence
+
+
+def learn_mutually(
+    learner: edgebed.Learner, own: edgebed.State, meme: edgebed.State, params: FML, round: int
+) -> tuple[edgebed.State, float]:
+    """θ_k and φ_k after the local update, joined as `own` and `meme`, and the mean of θ_k's loss over steps."""
+    learner.set(own)
+    model, other = learner.model.train(), loaded(learner, params.meme, meme).train()
+    steps = [edgebed.optimizer(list(each.parameters()), params) for each in (model, other)]
+    x, y = learner.train_data
+    losses = []
+    for _, _, chosen in edgebed.batches(learner.samples, params, learner.random("batches", round)):
+        inputs, labels = learner.normalise(x[chosen]), y[chosen]
+        p, q = model(inputs), other(inputs)
+        loss = mutual_loss(p, q, labels, params.own_weight)
+        other_loss = mutual_loss(q, p, labels, params.meme_weight)
+        steps[0](loss)
+        steps[1](other_loss)
+        losses.append(loss.detach())
+    learned = edgebed.joined(own=learner.get(), meme=state_of(other))
+    return learned, float(torch.stack(losses).mean())
+
+
+def loaded(learner: edgebed.Learner, name: str, state: edgebed.State) -> edgebed.Model:
+    """Another model than the client's own, with these weights."""
+    model = learner.build(name)
+    model.load_state_dict({entry: torch.tensor(values) for entry, values in state.items()})
+    return model
+
+
+def state_of(model: edgebed.Model) -> edgebed.State:
+    """A copy of the model's weights."""
+    return {name: values.copy() for name, values in model.views.items()}
+
+
+class Cloud(personal.Cloud):
+    """Averages the memes."""
+
+    def start(self) -> edgebed.State:
+        return state_of(self.learner.build(self.params.meme))
+
+    async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
+        return await edgebed.average(self, updates, common)
+
+
+class Client(personal.Client):
+    """Trains its own model and the meme together, and sends the meme. Its own model has its accuracy."""
+
+    def start(self) -> edgebed.State:
+        return edgebed.joined(own=self.learner.initial())
+
+    async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+        given: tuple[Any, ...] = (edgebed.parted(kept, "own"), common, self.params, t)
+        both = 1 + self.learner.worth(self.learner.build(self.params.meme))
+        samples = round(self.learner.work(self.params) * both)
+        learned, loss = await self.compute(self.learner.apply, learn_mutually, *given, samples=samples, mode="train")
+        self.report(round=t, scope="train", loss=loss)
+        state: edgebed.State = learned
+        return state
+
+    async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+        return edgebed.parted(kept, "meme")
+
+    async def score(self, kept: edgebed.State, common: edgebed.State, t: int) -> dict[str, float]:
+        return await edgebed.evaluate(self, edgebed.parted(kept, "own"), t)
+
+
+ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+PLUGIN = edgebed.Plugin(
+    algorithms=[
+        personal.algorithm(
+            "fml",
+            params=FML,
+            summary="each client trains its own model and a shared one, which learn from each other (FML)",
+        )
+    ]
+)

@@ -1,0 +1,79 @@
+"""LG-FedAvg. P. P. Liang, T. Liu, L. Ziyin, N. B. Allen, R. P. Auerbach, D. Brent, R. Salakhutdinov, L.-P. Morency,
+"Think Locally, Act Globally: Federated Learning with Local and Global Representations", 2020, arXiv 2001.01523,
+Algorithm 1.
+
+θ_k^ℓ local layers of client k, which make its representation, θ^g global layers above them, n_k samples of client k.
+
+    client   (θ_k^ℓ, θ_k^g) ← (θ_k^ℓ, θ^g), then local training of both, sends θ_k^g
+    cloud    θ^g ← Σ_k (n_k / n) θ_k^g
+
+Models may differ below the global layers. With all layers global it is FedAvg.
+
+Departures: the local layers are trained by the task's loss only, without the paper's unsupervised or adversarial terms.
+All clients are asked in each round. Each client is evaluated with its own layers after its training; the paper tests a
+new device's data with all local models together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import edgebed
+from edgebed.baselines import personal
+
+
+@dataclass(frozen=True, kw_only=True)
+class LGFedAvg(edgebed.LocalTraining):
+    """global_layers: the number of layers with weights, counted from the output, that are global."""
+
+    global_layers: int = edgebed.whole(1, low=1)
+
+
+def global_part(state: edgebed.State, layers: int) -> edgebed.State:
+    """θ^g: the entries of the last `layers` layers. Names of a layer differ after their last dot only."""
+    every = list(dict.fromkeys(name.rpartition(".")[0] for name in state))
+    return {name: values for name, values in state.items() if name.rpartition(".")[0] in every[-layers:]}
+
+
+def assembled(own: edgebed.State, shared: edgebed.State) -> edgebed.State:
+    """(θ_k^ℓ, θ^g). Raises ValueError if the model has other layers."""
+    for name, values in shared.items():
+        if name not in own or own[name].shape != values.shape:
+            raise ValueError(
+                f"a client's model has another {name} than the cloud's: lower global_layers, or give model.features"
+            )
+    return own | shared
+
+
+class Cloud(personal.Cloud):
+    """Averages the global layers."""
+
+    def start(self) -> edgebed.State:
+        return global_part(self.learner.initial(), self.params.global_layers)
+
+    async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
+        return await edgebed.average(self, updates, common)
+
+
+class Client(personal.Client):
+    """Trains its own layers below the global ones."""
+
+    async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+        return await self.train(assembled(kept, common), t)
+
+    async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+        return global_part(kept, self.params.global_layers)
+
+
+ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+PLUGIN = edgebed.Plugin(
+    algorithms=[
+        personal.algorithm(
+            "lgfedavg",
+            params=LGFedAvg,
+            summary="clients keep their lower layers, and the cloud averages the upper ones (LG-FedAvg)",
+            aligned=True,
+        )
+    ]
+)

@@ -1,0 +1,97 @@
+"""What the baselines with a model at each client have in common: in each round the cloud publishes what is common to
+all, each client learns with it, and sends what it shares.
+
+    cloud    common ← aggregate({shared_k}, common)
+    client   kept_k ← learn(kept_k, common),  shared_k ← share(kept_k)
+
+A client keeps its model, and what else an algorithm needs, from round to round. After a restart it goes on from its
+last checkpoint. Its accuracies travel with what it shares, and the cloud reports their mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from torch import Tensor
+
+import edgebed
+
+Extra = Callable[[edgebed.Model, edgebed.MiniBatch], Tensor]
+
+algorithm = partial(edgebed.Algorithm, edges="optional", devices="optional", flat=True, personal=True)
+"""Declares an algorithm of this kind."""
+
+
+class Cloud(edgebed.Role):
+    """Makes common knowledge of what clients share."""
+
+    async def run(self) -> None:
+        common = self.restored.tensors if self.restored else self.start()
+        async for t in self.rounds():
+            await self.tell(common, t)
+            updates = await self.gather("shared", self.children, round=t)
+            if usable := self.usable(updates, common):
+                common = await self.aggregate(usable, common, t)
+            edgebed.report_mean(self, updates, t)
+            await self.checkpoint(t, common)
+
+    def start(self) -> edgebed.State:
+        """What is common before the first round."""
+        raise NotImplementedError
+
+    async def tell(self, common: edgebed.State, t: int) -> None:
+        """Publish what is common."""
+        await self.publish(self.children, "common", common, round=t)
+
+    def usable(self, updates: Sequence[edgebed.Message], common: edgebed.State) -> list[edgebed.Message]:
+        """The updates of clients with samples. Those that do not have the form are left out and reported."""
+        return edgebed.with_samples(self, edgebed.fitting(self, updates, self.form(common)))
+
+    def form(self, common: edgebed.State) -> edgebed.State:
+        """Arrays with the names, types and shapes of what each client shares."""
+        return common
+
+    async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
+        """The next common knowledge, from the clients with samples that have answered."""
+        raise NotImplementedError
+
+
+class Client(edgebed.Role):
+    """Keeps a model of its own. Evaluates it on the global test set, and on its own if it has one."""
+
+    async def run(self) -> None:
+        kept, learned = (self.restored.tensors, self.restored.round) if self.restored else (self.start(), 0)
+        while True:
+            message = await self.receive("common", sender=self.parent)
+            common, t = message.tensors, edgebed.round_of(message)
+            if t > learned and self.learner.samples:
+                kept, learned = await self.learn(kept, common, t), t
+                await self.checkpoint(t, kept)
+            shared = await self.share(kept, common, t) if self.learner.samples else {}
+            accuracies = await self.score(kept, common, t)
+            assert self.parent is not None
+            await self.send(self.parent, "shared", shared, round=t, samples=self.learner.samples, **accuracies)
+
+    def start(self) -> edgebed.State:
+        """What the client keeps before the first round: its model."""
+        state: edgebed.State = self.learner.initial()
+        return state
+
+    async def learn(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+        """What the client keeps after the round."""
+        raise NotImplementedError
+
+    async def share(self, kept: edgebed.State, common: edgebed.State, t: int) -> edgebed.State:
+        """What the client sends to the cloud."""
+        raise NotImplementedError
+
+    async def score(self, kept: edgebed.State, common: edgebed.State, t: int) -> dict[str, float]:
+        """Report the accuracies of the client's model, and return them by test set."""
+        return await edgebed.evaluate(self, kept, t)
+
+    async def train(self, w: edgebed.State, t: int, extra: Extra | None = None) -> edgebed.State:
+        """Local training from `w`, with a term `extra` of each mini-batch's loss, and a report of its loss."""
+        result = await edgebed.train(self, w, t, self.params, extra)
+        self.report(round=t, scope="train", loss=result.loss)
+        return result.weights

@@ -1,0 +1,56 @@
+"""The scenario of the baselines: planned, and simulated with each of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from node.algorithms.registry import ALGORITHMS
+from node.learning.local_training import LocalTraining
+from orchestrator.errors import PlanError
+from orchestrator.planning.making import make_plan
+from orchestrator.scenario.reading import parse
+from tests.orchestrator.drivers.sim.harness import simulate
+
+SCENARIO = Path(__file__).parents[3] / "scenarios" / "heterogeneous.yaml"
+NAMES = ["fedproto", "lgfedavg", "fml", "feddistill", "fedkd", "fedgh", "fedtgp"]
+FEW = ("data.dataset=digits", "data.samples_per_client=40", "data.evaluate_samples=100", "algorithm.rounds=3")
+
+
+@pytest.mark.parametrize("name", ["fedproto", "lgfedavg", "fedgh", "fedtgp"])
+def test_features_of_one_size_are_asked_for(name: str) -> None:
+    text = SCENARIO.read_text().replace("name: fedproto,", f"name: {name},")
+    assert make_plan(parse(text, "mine.yaml"), None).node("edge-1").model_params["features"] == 64
+    with pytest.raises(PlanError) as caught:
+        make_plan(parse(text.replace("model: {name: small, features: 64}", "model: small"), "mine.yaml"), None)
+    assert str(caught.value) == (
+        f"model: the models of small have 32, 48, 64, 84, 200 features, and {name} needs one number for all: "
+        "write model: {name: small, features: 64}"
+    )
+
+
+def test_the_scenario_of_the_page_and_its_parameters() -> None:
+    """The page names each baseline, its parameters and their defaults."""
+    page = (SCENARIO.parents[1] / "docs" / "baselines.md").read_text()
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(make_plan(parse(block, "mine.yaml"), None).nodes) == 6
+    parse(SCENARIO.read_text(), "mine.yaml")
+    own = {entry.name for entry in fields(LocalTraining)}
+    for name in NAMES:
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` | ")][:1]
+        for entry in fields(ALGORITHMS[name].params):
+            if entry.name not in own:
+                default = f"`{entry.default}`" if isinstance(entry.default, str) else f"{entry.default:g}"
+                assert f"`{entry.name}` {default}" in row
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_each_baseline_is_simulated(tmp_path: Path, name: str) -> None:
+    result = simulate(tmp_path, SCENARIO, *(f"--set={each}" for each in (*FEW, f"algorithm.name={name}")))
+    assert result.code == 0, result.errors
+    assert result.summary["rounds"] == 3
+    assert result.summary["accuracy"]["global"] > 0.1

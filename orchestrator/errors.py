@@ -4,12 +4,17 @@
 
   * ScenarioError: the scenario or an override is wrong; lists every problem with file, line and YAML path
   * PlanError: the scenario is valid by itself but cannot be planned, e.g. too few samples, or no data set
+  * InventoryError: the facts about the hosts cannot be read, or contradict one another
   * PlaceError: a run or a file cannot be written to the given place; raised before anything is made
   * HostError: this host lacks something the run needs; the text says what to install or allow
   * ChildError: a helper process refused a request, or ended
   * DriverError: a node could not be started, sent a message or stopped
+
+    * LostError: its host is away, or was lost meanwhile
   * FabricError: a link could not be made, changed or read back
   * RunError: the run cannot go on
+
+    * MistakeError: a command to a running run makes no sense
   * RecordError: a run directory is missing, damaged or of another version
 """
 
@@ -54,6 +59,10 @@ class PlanError(OrchestratorError):
         self.path, self.message = path, message
 
 
+class InventoryError(OrchestratorError):
+    """The facts about the hosts cannot be read, or contradict one another."""
+
+
 class PlaceError(OrchestratorError):
     """A run or a file cannot be written to the given place."""
 
@@ -82,12 +91,20 @@ class DriverError(OrchestratorError):
     """A node could not be started, sent a message or stopped."""
 
 
+class LostError(DriverError):
+    """The host of a node is away, or was lost meanwhile."""
+
+
 class FabricError(OrchestratorError):
     """A link could not be made, changed or read back."""
 
 
 class RunError(OrchestratorError):
     """The run cannot go on."""
+
+
+class MistakeError(RunError):
+    """A command to a running run makes no sense."""
 
 
 class RecordError(OrchestratorError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Collection, Iterable, Sequence
 
 from rich.console import Console
@@ -19,6 +20,11 @@ Cell = str | Text
 UNLIMITED = 10_000  # columns
 GAP = 2  # columns between two cells
 LEAST = 20  # columns; text is not wrapped to less
+
+
+def print_error(text: str) -> None:
+    """Tell a person on standard error what is wrong."""
+    print(f"error: {text}", file=sys.stderr)
 
 
 def open_console() -> Console:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from netem.profile import KEYS
 from orchestrator.exports.kinds import Destination
 
 RUNS = Path("runs")
@@ -28,6 +29,16 @@ def scenario_options(command: F) -> F:
 
 def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
+
+
+def fault_options(command: F) -> F:
+    """Add the keys of a fault that are not its action, time and nodes."""
+    for key in reversed(("profile", *KEYS)):
+        command = click.option(f"--{key}", metavar="VALUE", help=f"degrade: the {key} of the links.")(command)
+    command = click.option("--factor", metavar="NUMBER", help="slow: how many times longer steps take.")(command)
+    command = click.option("--fraction", metavar="SHARE", help="Of devices or edges: which share of them.")(command)
+    command = click.option("--count", metavar="NUMBER", help="Of devices or edges: how many of them.")(command)
+    return click.option("--for", "for_", metavar="DURATION", help="How long; by default to the run's end.")(command)
 
 
 def runs_option(command: F) -> F:

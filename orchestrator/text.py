@@ -36,6 +36,11 @@ def size(count: float | None) -> str:
     return _scaled(count, ("B", "kB", "MB", "GB", "TB"))
 
 
+def energy(joules: float | None) -> str:
+    """Joules as "85.2 J", "12.4 kJ"; "–" for None."""
+    return _scaled(joules, ("J", "kJ", "MJ"))
+
+
 def how_ended(code: int) -> str:
     """How a process ended: "exit code 3", or the signal's name if ``code`` is a negative signal number: "SIGKILL"."""
     if code >= 0:

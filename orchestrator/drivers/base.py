@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 from node.assignment import Assignment
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Fabric, Handle
-from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.prober import Prober
+from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.sensors.sensor import Reading
+from orchestrator.planning.inventory import Inventory
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.scenario.drivers import DRIVERS
@@ -79,6 +82,67 @@ class CanPause(Protocol):
     async def resume(self, node: str) -> None: ...
 
 
+class HostChange(NamedTuple):
+    """A host is from now on "lost", "back", or "unusable": it is there, and cannot be used again. ``reason`` says why;
+    it is empty for a host that is back."""
+
+    host: str
+    state: Literal["lost", "back", "unusable"]
+    reason: str = ""
+
+
+class NodeMove(NamedTuple):
+    """A node whose host is lost starts on ``target`` from now on; None: on no other host. ``reason`` says why.
+    ``checkpoint``: the age in seconds of the checkpoint from which it starts; None without one."""
+
+    node: str
+    source: str
+    target: str | None
+    reason: str
+    checkpoint: float | None = None
+
+
+class HostReadings(NamedTuple):
+    """What sensors of a host show from now on; or since ``ago`` seconds."""
+
+    host: str
+    readings: list[Reading]
+    ago: float = 0.0
+
+
+@runtime_checkable
+class LosesHosts(Protocol):
+    """The power to lose a host, and to get it back. ``news`` delivers each change, and what else the hosts tell, in
+    order."""
+
+    news: asyncio.Queue[HostChange | NodeMove | HostReadings]
+
+    async def ready(self, node: str) -> str | None:
+        """Wait until a node whose host was lost can start: there, or on another host. Returns why it cannot, None if
+        it can."""
+
+
+@runtime_checkable
+class CopiesAssignments(Protocol):
+    """The power to bring a node's assignment, with its secret key, to another host."""
+
+    async def forget(self, node: str) -> None:
+        """Remove what was brought. The node has read it, or has ended."""
+
+
+@runtime_checkable
+class SensesHosts(LosesHosts, Protocol):
+    """The power to read the sensors of the hosts of nodes, while they are there. ``news`` delivers the readings.
+
+    ``here``: whether nodes live on the orchestrator's host, whose sensors are then among them.
+    """
+
+    here: bool
+
+    async def sense(self) -> None:
+        """Read all sensors now. From the first call on those that have changed are also read once a second."""
+
+
 @dataclass(frozen=True)
 class ProgramEnd:
     """The end of a program: with exit code ``code``, or by a signal (then ``code`` is the negative number)."""
@@ -129,15 +193,19 @@ class EndsRuns(Protocol):
 class Environment:
     """The environment of a run: the driver of its nodes, the fabric of their links, and the control plane.
 
-    ``hub`` is the namespace that all links pass, or None if links are simulated. ``assignments`` has the assignments
-    that nodes read from a file.
+    ``prober`` measures links, or is None if links are simulated. ``assignments`` has the assignments that nodes read
+    from a file. ``network`` is that between the hosts of the run, or None if no link crosses hosts.
     """
 
     driver: Driver
     fabric: Fabric
     control: Control
-    hub: Hub | None = None
+    prober: Prober | None = None
     assignments: Mapping[str, Assignment] = field(default_factory=dict)
+    network: HostsNetwork | None = None
+
+
+Tell = Callable[[str], object]
 
 
 class DriverEntry(Protocol):
@@ -151,10 +219,19 @@ class DriverEntry(Protocol):
         """The largest number of files that one process of a run has open."""
 
     async def open_environment(
-        self, plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int
+        self, plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
     ) -> Environment:
         """Open the environment of a run; ``stack`` closes it in the reverse order. ``workers`` is the number of
-        processes that train simulated nodes. HostError if this host cannot provide the environment."""
+        processes that train simulated nodes. ``tell`` receives what takes long, in words. HostError if this host cannot
+        provide the environment."""
+
+
+@runtime_checkable
+class KnowsHosts(Protocol):
+    """The power of a driver's module to tell on which hosts nodes can live."""
+
+    def inventory(self) -> Inventory:
+        """The hosts that are ready. HostError with the remedy if there are none."""
 
 
 def entry_of(driver: str) -> DriverEntry:

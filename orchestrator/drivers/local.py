@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
 
+from node.assignment import Assignment
 from node.errors import ControlError
 from node.messaging.control import ControlServer
 from orchestrator.drivers.base import Driver, Environment, RunsPrograms
@@ -13,6 +14,8 @@ from orchestrator.drivers.programs import Programs
 from orchestrator.errors import HostError
 from orchestrator.fabric.engines import open_fabric
 from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.prober import HubProber
+from orchestrator.fabric.wiring import wires_of
 from orchestrator.host import processes
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments, seen_from_inside
@@ -35,12 +38,20 @@ async def connected(
     driver: Driver, hub: Hub, plan: Plan, directory: RunDirectory, stack: AsyncExitStack
 ) -> Environment:
     """The environment of an open driver, with its links and the control plane in the run's directory."""
-    fabric = await open_fabric(plan, hub, directory)
+    fabric = await open_fabric(wires_of(plan), hub, directory)
     stack.push_async_callback(fabric.close)
     if isinstance(driver, RunsPrograms):
         programs = Programs(plan, directory, driver)
         stack.push_async_callback(programs.close)
-        return Environment(driver, fabric, programs, hub)
+        return Environment(driver, fabric, programs, HubProber(hub))
+    control, told = await open_control(plan, directory, stack)
+    return Environment(driver, fabric, control, HubProber(hub), told)
+
+
+async def open_control(
+    plan: Plan, directory: RunDirectory, stack: AsyncExitStack
+) -> tuple[ControlServer, dict[str, Assignment]]:
+    """Open the control plane in the run's directory. Returns it, and the nodes' assignments with their new keys."""
     keys = RunKeys.make([node.name for node in plan.nodes])
     address = f"ipc://{directory.socket}"
     told = {name: seen_from_inside(each) for name, each in assignments(plan, directory, keys, address).items()}
@@ -49,7 +60,7 @@ async def connected(
     except ControlError as error:
         raise HostError(str(error)) from None
     stack.push_async_callback(control.close)
-    return Environment(driver, fabric, control, hub, told)
+    return control, told
 
 
 def files_of_peers(plan: Plan) -> int:

@@ -39,15 +39,12 @@ def hosts_file(plan: Plan) -> str:
 
 def addresses(plan: Plan) -> dict[str, str]:
     """The addresses of all names that resolve in a node."""
-    return {"localhost": "127.0.0.1"} | {node.name: node.host for node in plan.nodes}
+    return {"localhost": "127.0.0.1"} | {node.name: node.address for node in plan.nodes}
 
 
 def quota(node: NodePlan) -> float | None:
     """The processor time that a node may use, in seconds of a host core for each second; None: without a limit."""
-    hardware = node.hardware
-    if hardware.speed is None or hardware.speed >= 1:
-        return hardware.cores
-    return hardware.speed * (hardware.cores or 1)
+    return node.hardware.quota
 
 
 def quota_notes(plan: Plan) -> list[str]:

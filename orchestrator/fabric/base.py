@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from netem.profile import LinkProfile
 from orchestrator.planning.plan import LinkPlan, NodePlan
@@ -59,6 +59,10 @@ class Counted:
     late_max     maximum lateness in seconds since the last reading
     drops        packets that the engine has lost without being asked to, by place
     cpu_seconds  processor time of the engine
+    from_trunk      packets that came from other hosts and were given to their targets
+    from_strangers  packets that came over the trunk in nobody's name, see `netem.trunk`; they were dropped
+    sent_to, came_from   packets that were sent over the trunk and that came over it, by the node of the other host;
+                    None if the engine does not count them
     """
 
     links: Sequence[LinkRow]
@@ -67,10 +71,18 @@ class Counted:
     late_max: float = 0.0
     drops: Mapping[str, int] = field(default_factory=dict)
     cpu_seconds: float = 0.0
+    from_trunk: int = 0
+    from_strangers: int = 0
+    sent_to: Mapping[str, int] | None = None
+    came_from: Mapping[str, int] | None = None
 
 
 class Fabric(Protocol):
-    """A link engine. Links are directed; nodes without a link cannot exchange packets."""
+    """A link engine. Links are directed; nodes without a link cannot exchange packets.
+
+    If the run spans several hosts, each host has an engine. It attaches the nodes of its host, and it shapes, alters
+    and counts the links whose source is one of them.
+    """
 
     engine: str
 
@@ -84,7 +96,10 @@ class Fabric(Protocol):
         """Remove a node that has ended."""
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
-        """Make these links, or change existing ones in place."""
+        """Make these links, or change existing ones in place.
+
+        Of the links from nodes of other hosts, those to nodes of this host are let in from the trunk.
+        """
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
         """Make all changes at one moment, in order; returns the error of each, None if it succeeded.
@@ -110,3 +125,16 @@ class Fabric(Protocol):
 
     async def close(self) -> None:
         """Stop the engine and remove its links."""
+
+
+@runtime_checkable
+class Redirects(Protocol):
+    """The power to follow nodes that move to another host, whose own is lost."""
+
+    async def redirect(self, remotes: Mapping[str, str]) -> None:
+        """From now on the nodes of other hosts are these, see `orchestrator.fabric.trunk.Trunk`. Its carrier is told
+        before.
+
+        ``shape`` the links of the nodes that have moved next, then ``attach`` those that live on this host now. Until
+        then no packet passes these links, and none comes from where the nodes were before.
+        """

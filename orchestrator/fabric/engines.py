@@ -10,23 +10,27 @@ from orchestrator.errors import EngineError
 from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.kernel import KernelFabric
+from orchestrator.fabric.trunk import Trunk
 from orchestrator.fabric.userspace import UserspaceFabric
+from orchestrator.fabric.wiring import Wires
 from orchestrator.host import python
 from orchestrator.host.directory import RunDirectory
-from orchestrator.planning.plan import Plan
 from orchestrator.scenario.engines import ENGINES
 
 
-async def open_fabric(plan: Plan, hub: Hub, directory: RunDirectory) -> Fabric:
-    """Open the first of the plan's allowed engines that works on this host. HostError if none does."""
-    *preferred, last = ENGINES[plan.engine]
+async def open_fabric(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None = None) -> Fabric:
+    """Open the first of the allowed engines that works on this host. HostError if none does.
+
+    ``trunk``: the hub's trunk, already laid, if the run spans several hosts. Their engines may differ.
+    """
+    *preferred, last = ENGINES[wires.engine]
     for name in preferred:
         with contextlib.suppress(EngineError):
-            return await OPENING[name](plan, hub, directory)
-    return await OPENING[last](plan, hub, directory)
+            return await OPENING[name](wires, hub, directory, trunk)
+    return await OPENING[last](wires, hub, directory, trunk)
 
 
-async def _open_kernel(plan: Plan, hub: Hub, directory: RunDirectory) -> Fabric:
+async def _open_kernel(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None) -> Fabric:
     """Open the kernel engine after a test of netem. EngineError if netem does not work."""
     tried = json.loads(await hub.run(python.module("orchestrator.fabric.probe_kernel")))
     if not tried["netem"]:
@@ -35,14 +39,14 @@ async def _open_kernel(plan: Plan, hub: Hub, directory: RunDirectory) -> Fabric:
             " (`modprobe sch_netem`), or choose `engine: userspace`"
         )
     known = {key: tried[key] for key in ("seed", "duplicate_in_tree")}
-    return await KernelFabric.open(hub, directory.run, directory.path, plan, **known)
+    return await KernelFabric.open(hub, directory.run, directory.path, wires, trunk, **known)
 
 
-async def _open_userspace(plan: Plan, hub: Hub, directory: RunDirectory) -> Fabric:
-    return await UserspaceFabric.open(hub, directory.run, directory.path, plan)
+async def _open_userspace(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None) -> Fabric:
+    return await UserspaceFabric.open(hub, directory.run, directory.path, wires, trunk)
 
 
-OPENING: dict[str, Callable[[Plan, Hub, RunDirectory], Awaitable[Fabric]]] = {
+OPENING: dict[str, Callable[[Wires, Hub, RunDirectory, Trunk | None], Awaitable[Fabric]]] = {
     "kernel": _open_kernel,
     "userspace": _open_userspace,
 }

@@ -6,6 +6,14 @@ netem as not yet sent (tc-netem(8), LIMITATIONS).
 
 The bridge has a static forwarding table and does not learn. A learning bridge floods packets for a silent or absent
 node, and such packets would use the rate and the buffer of other links.
+
+If the run spans several hosts, the trunk is one more port of the bridge. Links to nodes of other hosts are shaped at
+its egress. Packets from other hosts pass the interface of their target unshaped if the run has the link, by the
+source's IP address. The bridge drops packets from the trunk whose source MAC is not that of a node of another host
+(`locked` in bridge(8), since Linux 5.18). It does not count them.
+
+When a node moves to this host, its links leave the trunk or come to it. Then the qdiscs of the interfaces concerned are
+made anew, which drops the packets in flight there.
 """
 
 from __future__ import annotations
@@ -15,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from netem import tc
 from netem.batch import Reply
@@ -23,36 +32,52 @@ from netem.losses import AskedLosses
 from netem.profile import LinkProfile
 from netem.tables import distribution_tables
 from orchestrator.errors import FabricError, HostError
-from orchestrator.fabric import wiring
+from orchestrator.fabric import kernel_counters, wiring
 from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.traffic_control import Command, TrafficControl
+from orchestrator.fabric.trunk import DEVICE, Trunk, remote_nodes
 from orchestrator.host.processes import labels
-from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
+from orchestrator.planning.plan import LinkPlan, NodePlan
 
 BRIDGE = "br0"
+NOTHING = "[]"  # what tc shows of no interface
 
 ShapedLinks = defaultdict[str, dict[str, tc.KernelLink]]
 """The links to each target, by source."""
 
 
-def add_link(links: ShapedLinks, link: LinkPlan, address: str) -> None:
-    """Number a link among those to its target, or reset it to the plan; ``address`` is its source's."""
+def add_link(
+    links: ShapedLinks, link: LinkPlan, address: str, *, target: str | None = None, number: int | None = None
+) -> None:
+    """Number a link among those on its device, or reset it to the plan; ``address`` is its source's.
+
+    ``number``: of a new link, by default the next among the links to its target. ``target``: see `tc.KernelLink`.
+    """
     known = links[link.target]
-    index = known[link.source].index if link.source in known else len(known) + 1
-    known[link.source] = tc.KernelLink(index=index, address=address, profile=link.profile, seed=link.seed % 2**32)
+    index = known[link.source].index if link.source in known else number or len(known) + 1
+    seed = link.seed % 2**32
+    known[link.source] = tc.KernelLink(index=index, address=address, profile=link.profile, seed=seed, target=target)
 
 
 def attach_commands(
-    links: ShapedLinks, node: NodePlan, attachment: int, capabilities: tc.Capabilities
+    links: ShapedLinks, node: NodePlan, attachment: int, capabilities: tc.Capabilities, passing: Sequence[str] = ()
 ) -> tuple[str, list[list[str]]]:
     """The hub's end of a node's interface, and the commands that shape the links to the node on it.
 
-    ``attachment`` is the number of this attachment among those of all nodes, from 1.
+    ``attachment`` is the number of this attachment among those of all nodes, from 1. ``passing``: see
+    `tc.setup_commands`.
     """
     interface = wiring.hub_interface(node, attachment)
-    return interface, tc.setup_commands(interface, list(links[node.name].values()), capabilities)
+    return interface, tc.setup_commands(interface, list(links[node.name].values()), capabilities, passing)
+
+
+class _Layout(NamedTuple):
+    """What the qdiscs of an interface are for: links by source, target and index, and addresses that pass."""
+
+    links: frozenset[tuple[str, str, int]]
+    passing: frozenset[str]
 
 
 @dataclass
@@ -75,64 +100,90 @@ class KernelFabric(Coalescing):
 
     engine = "kernel"
 
-    def __init__(self, hub: Hub, control: TrafficControl, plan: Plan, capabilities: tc.Capabilities) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        control: TrafficControl,
+        wires: wiring.Wires,
+        capabilities: tc.Capabilities,
+        trunk: Trunk | None,
+        notes: list[str],
+    ) -> None:
         super().__init__(self.alter)
         self._hub = hub
         self._tc = control
-        self._nodes = {node.name: node for node in plan.nodes}
+        self._nodes = {node.name: node for node in wires.nodes}
         self._capabilities = capabilities
+        self._trunk = trunk
         self._links: ShapedLinks = defaultdict(dict)
+        self._made: dict[str, _Layout] = {}  # what the qdiscs of an interface were made for
         self._cut: set[tuple[str, str]] = set()
-        self._interfaces: dict[str, str] = {}
-        self._single_packets = wiring.packet_truth(plan)
+        self._remote = remote_nodes(wires.nodes, trunk)
+        self._mtu = wiring.MTU if trunk is None else trunk.mtu
+        self._passing: defaultdict[str, set[str]] = defaultdict(set)  # the addresses of remote sources, by target
+        self._passed = 0  # packets through removed interfaces
+        self._interfaces = dict.fromkeys(self._remote, DEVICE)
+        self._single_packets = wires.single_packets
         self._attachments = count(1)
         self._gone: dict[tuple[str, str], dict[str, int]] = {}  # counters of removed qdiscs
         self._asked: dict[tuple[str, str], AskedLosses] = {}
+        self._notes = notes
         self._late_rates: list[str] = []
         self._limited: set[tuple[str, str]] = set()  # links with a rate, now or earlier: a full buffer drops packets
 
     @classmethod
     async def open(
-        cls, hub: Hub, run: str, directory: Path, plan: Plan, *, seed: bool, duplicate_in_tree: bool = False
+        cls,
+        hub: Hub,
+        run: str,
+        directory: Path,
+        wires: wiring.Wires,
+        trunk: Trunk | None = None,
+        *,
+        seed: bool,
+        duplicate_in_tree: bool = False,
     ) -> KernelFabric:
-        """``seed``, ``duplicate_in_tree``: features of this host's netem, see `tc.Capabilities` and `probe_kernel`."""
+        """``seed``, ``duplicate_in_tree``: features of this host's netem, see `tc.Capabilities` and `probe_kernel`.
+
+        ``trunk``: the hub's trunk, already laid, if the run spans several hosts.
+        """
         tables = directory / "tc"
         tables.mkdir(exist_ok=True)  # exists already in a continued run
         for name, text in distribution_tables().items():
             (tables / name).write_text(text)
         await hub.run(["ip", "link", "add", BRIDGE, "type", "bridge", "mcast_snooping", "0"])
         await hub.run(["ip", "link", "set", BRIDGE, "addrgenmode", "none", "up"])
+        notes = []
+        if trunk is not None:
+            await hub.run(["ip", "link", "set", DEVICE, "master", BRIDGE])
+            await hub.run(["bridge", "-batch", "-"], stdin=_bridge_lines(DEVICE, list(trunk.remotes)))
+            refused, _, _ = await hub.attempt(["bridge", "link", "set", "dev", DEVICE, "locked", "on"])
+            notes = [_UNLOCKED] if refused else []
         control = TrafficControl(hub, {**labels(run, directory, "tc"), "TC_LIB_DIR": str(tables)})
-        return cls(hub, control, plan, tc.Capabilities(seed=seed, duplicate_in_tree=duplicate_in_tree))
+        capabilities = tc.Capabilities(seed=seed, duplicate_in_tree=duplicate_in_tree)
+        return cls(hub, control, wires, capabilities, trunk, notes)
 
     def notes(self) -> list[str]:
         return [
+            *self._notes,
             *self._late_rates,
             *(
                 f"{target}: {note}"
                 for target, links in self._links.items()
-                for note in tc.not_applied(list(links.values()), self._capabilities)
+                for note in tc.not_applied(list(links.values()), self._capabilities, alone=self._alone(target))
             ),
         ]
 
     async def attach(self, node: NodePlan, handle: Handle) -> None:
         await self._retire(node.name)
-        interface, commands = attach_commands(self._links, node, next(self._attachments), self._capabilities)
-        await self._hub.run(["ip", "-batch", "-"], stdin=wiring.hub_lines(node, handle.pid, interface, bridge=BRIDGE))
-        await self._hub.run(["bridge", "-batch", "-"], stdin=_bridge_lines(node, interface))
-        shown = await self._tc.run([*commands, tc.show_command(interface)])
+        interface, commands = attach_commands(
+            self._links, node, next(self._attachments), self._capabilities, sorted(self._passing[node.name])
+        )
+        lines = wiring.hub_lines(node, handle.pid, interface, bridge=BRIDGE, mtu=self._mtu)
+        await self._hub.run(["ip", "-batch", "-"], stdin=lines)
+        await self._hub.run(["bridge", "-batch", "-"], stdin=_bridge_lines(interface, [node.mac]))
         self._interfaces[node.name] = interface
-        self._check(node.name, self._links[node.name], tc.parse_qdiscs(shown))
-        closed = [
-            _Alteration(LinkChange(source, target, cut=True), interface, self._links[target][source])
-            for source, target in self._cut
-            if target == node.name
-        ]
-        for each in closed:
-            self._add_cut(each)
-        for error in await self._carry_out(closed):
-            if error is not None:
-                raise error
+        await self._make(interface, [node.name], commands)
         lines = wiring.node_lines(
             node, wiring.peers(node, self._nodes.values()), single_packets=node.name in self._single_packets
         )
@@ -141,15 +192,102 @@ class KernelFabric(Coalescing):
     async def detach(self, node: NodePlan) -> None:
         await self._retire(node.name)
 
+    async def redirect(self, remotes: Mapping[str, str]) -> None:
+        assert self._trunk is not None, "no node lives on another host"
+        now = kernel_counters.read(await self._show(DEVICE)) if self._on_trunk() else {}
+        before, self._trunk = self._trunk, replace(self._trunk, remotes=remotes)
+        here = self._remote.keys() - (remaining := remote_nodes(self._nodes.values(), self._trunk)).keys()
+        gone = [f"fdb del {mac} dev {DEVICE} master static" for mac in before.remotes if mac not in remotes]
+        await self._hub.run(["bridge", "-batch", "-"], stdin="".join(f"{line}\n" for line in gone))
+        self._remote = remaining
+        for name in here:
+            del self._interfaces[name]
+            for addresses in self._passing.values():
+                addresses.discard(self._nodes[name].address)
+            for index, (source, link) in enumerate(self._links[name].items(), start=1):
+                self._keep(source, name, now.get(link.index, {}))
+                self._links[name][source] = replace(link, index=index, target=None)
+
     async def shape(self, links: Sequence[LinkPlan]) -> None:
+        numbers = count(1 + max((link.index for link in self._on_trunk()), default=0))
+        changes = []
         for link in links:
-            add_link(self._links, link, self._nodes[link.source].host)
+            source, target = self._nodes[link.source].address, self._nodes[link.target].address
+            if link.source in self._remote:
+                if link.target not in self._remote:
+                    self._passing[link.target].add(source)
+                continue
+            if link.source in self._links[link.target]:
+                changes.append(LinkChange(link.source, link.target, profile=link.profile))
+                continue
+            if link.target in self._remote:
+                add_link(self._links, link, source, target=target, number=next(numbers))
+            else:
+                add_link(self._links, link, source)
             if len({profile.rate for profile in link.extremes}) > 1 and not self._late_rates:
                 self._late_rates = [_LATE_RATE]
             self._asked[link.source, link.target] = AskedLosses(link.profile)
             self._note_rate((link.source, link.target), link.profile)
+        for name, interface in self._interfaces.items():
+            if name not in self._remote:
+                await self._make_anew(interface, [name])
+        await self._make_anew(DEVICE, list(self._remote))
+        for error in await self.alter(changes):
+            if error is not None:
+                raise error
+
+    async def _make_anew(self, interface: str, targets: Sequence[str]) -> None:
+        """Make the qdiscs of an interface to these targets, unless they are there for the same links."""
+        before = self._made.get(interface)
+        if before == self._layout(targets) or (before is None and not self._on_trunk()):
+            return
+        if before is not None:
+            try:
+                shown = await self._show(interface)
+            except HostError:
+                return  # its node has just ended
+            self._passed += tc.parse_passed(shown)
+            now = kernel_counters.read(shown)
+            for source, target, index in before.links:
+                if (link := self._links[target].get(source)) is not None and target in targets:
+                    self._keep(source, target, now.get(index, {}))
+                    self._links[target][source] = replace(link, seed=tc.next_seed(link.seed))
+            await self._tc.run([["tc", "qdisc", "del", "dev", interface, "root"]])
+        links, passing = [link for target in targets for link in self._links[target].values()], self._passed_to(targets)
+        await self._make(interface, targets, tc.setup_commands(interface, links, self._capabilities, passing))
+
+    async def _make(self, interface: str, targets: Sequence[str], commands: Sequence[Command]) -> None:
+        """Make the qdiscs of an interface, and cut the links that are cut."""
+        states = tc.parse_qdiscs(await self._tc.run([*commands, tc.show_command(interface)]))
+        self._made[interface] = self._layout(targets)
+        for target in targets:
+            self._check(target, self._links[target], states)
+        closed = [
+            _Alteration(LinkChange(source, target, cut=True), interface, self._links[target][source])
+            for source, target in self._cut
+            if target in targets
+        ]
+        for each in closed:
+            self._add_cut(each)
+        for error in await self._carry_out(closed):
+            if error is not None:
+                raise error
+
+    def _layout(self, targets: Sequence[str]) -> _Layout:
+        links = {(source, target, link.index) for target in targets for source, link in self._links[target].items()}
+        return _Layout(frozenset(links), frozenset(self._passed_to(targets)))
+
+    def _passed_to(self, targets: Sequence[str]) -> list[str]:
+        return sorted({address for target in targets for address in self._passing[target]})
+
+    def _on_trunk(self) -> list[tc.KernelLink]:
+        """The links to nodes of other hosts."""
+        return [link for target in self._remote for link in self._links[target].values()]
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
+        for change in changes:
+            if change.source not in self._links.get(change.target, ()):
+                raise FabricError(f"link {change.source} -> {change.target}: this host does not shape it")
         errors: list[Exception | None] = []
         while rest := changes[len(errors) :]:
             ends = [(change.source, change.target) for change in rest]
@@ -223,16 +361,18 @@ class KernelFabric(Coalescing):
             if done.change.profile is not None:
                 states = tc.parse_qdiscs(shown.shown)
                 self._check(target, {source: done.link}, states)
-                drawn = _sum(self._gone.get((source, target), {}), _counts(states[done.link.index]))["drawn"]
+                drawn = kernel_counters.added(
+                    self._gone.get((source, target), {}), kernel_counters.counts(states[done.link.index])
+                )["drawn"]
                 self._asked[source, target].change(drawn, done.change.profile)
             elif done.change.cut:
                 state = tc.parse_qdiscs(shown.shown)[done.link.index]
                 stopped = tc.parse_stops(shown.shown).get(done.link.index, 0)
-                counts = _counts(state)
+                counts = kernel_counters.counts(state)
                 counts["lost"] -= stopped  # netem let them pass; the blackhole below it dropped them
                 self._keep(source, target, {**counts, "cut_dropped": state.backlog_packets + stopped})
             else:
-                self._keep(source, target, _cut_off(tc.parse_cuts(shown.shown)[done.link.index]))
+                self._keep(source, target, kernel_counters.cut_off(tc.parse_cuts(shown.shown)[done.link.index]))
         except (NetemError, FabricError) as error:
             return error
         except LookupError:
@@ -241,15 +381,18 @@ class KernelFabric(Coalescing):
 
     async def counters(self) -> Counted:
         rows: list[LinkRow] = []
+        shown = {interface: await self._show(interface) for interface in set(self._interfaces.values())}
+        readings = {interface: kernel_counters.read(text) for interface, text in shown.items()}
         for target, links in self._links.items():
-            now = await self._read(target)
+            now = readings.get(self._interfaces.get(target, ""), {})
             for source, link in links.items():
-                row = _sum(self._gone.get((source, target), {}), now.get(link.index, {}))
+                row = kernel_counters.added(self._gone.get((source, target), {}), now.get(link.index, {}))
                 asked, variance = self._asked[source, target].of(row["drawn"])
                 losses = {"asked_lost": asked, "asked_variance": variance}
                 losses["others_too"] = int((source, target) in self._limited)
                 rows.append({"source": source, "target": target, **row, **losses})
-        return Counted(links=rows)
+        passed = self._passed + sum(tc.parse_passed(each) for each in shown.values())
+        return Counted(links=rows, from_trunk=passed)
 
     async def watch(self) -> None:
         await self._hub.watch()
@@ -261,23 +404,20 @@ class KernelFabric(Coalescing):
     async def _retire(self, node: str) -> None:
         """Keep the counters of an interface before its removal."""
         try:
-            now = await self._read(node)
+            shown = await self._show(self._interfaces[node]) if node in self._interfaces else NOTHING
         except HostError:
-            now = {}  # the interface ended with the node's namespace
-        self._interfaces.pop(node, None)
+            shown = NOTHING  # the interface ended with the node's namespace
+        self._made.pop(self._interfaces.pop(node, ""), None)
+        self._passed += tc.parse_passed(shown)
+        now = kernel_counters.read(shown)
         for source, link in self._links[node].items():
             self._keep(source, node, now.get(link.index, {}))
 
-    async def _read(self, target: str) -> dict[int, dict[str, int]]:
-        """Counters of the qdiscs of a target's interface, by the index of the link."""
-        if target not in self._interfaces:
-            return {}
-        shown = await self._tc.run([tc.show_command(self._interfaces[target])])
-        counted = {index: _counts(state) for index, state in tc.parse_qdiscs(shown).items()}
-        return counted | {index: _cut_off(packets) for index, packets in tc.parse_cuts(shown).items()}
+    async def _show(self, interface: str) -> str:
+        return await self._tc.run([tc.show_command(interface)])
 
     def _keep(self, source: str, target: str, counted: Mapping[str, int]) -> None:
-        self._gone[source, target] = _sum(self._gone.get((source, target), {}), counted)
+        self._gone[source, target] = kernel_counters.added(self._gone.get((source, target), {}), counted)
 
     def _renew(self, source: str, target: str, profile: LinkProfile) -> tc.KernelLink:
         old = self._links[target][source]
@@ -293,7 +433,7 @@ class KernelFabric(Coalescing):
         return make(interface, link, self._capabilities, alone=self._alone(target))
 
     def _alone(self, target: str) -> bool:
-        return len(self._links[target]) == 1
+        return len(self._on_trunk() if target in self._remote else self._links[target]) == 1
 
     def _check(self, target: str, links: Mapping[str, tc.KernelLink], states: Mapping[int, tc.KernelLinkState]) -> None:
         """Compare the kernel's settings with the asked ones; FabricError if they differ."""
@@ -314,31 +454,11 @@ _LATE_RATE = (
     "schedules that change a rate: netem sets the departure of a packet when the packet arrives, so packets queued "
     "at a change leave at the old rate; the userspace engine sends them at the new rate"
 )
-# drawn: packets whose loss netem has decided; the other offered packets came during a cut.
-_COUNTERS = ("offered", "offered_bytes", "delivered", "delivered_bytes", "lost", "cut_dropped", "drawn")
+_UNLOCKED = "the trunk: this host's bridge cannot drop packets by their source (Linux 5.18 and iproute2 5.19 can)"
 
 
-def _bridge_lines(node: NodePlan, interface: str) -> str:
+def _bridge_lines(interface: str, macs: Sequence[str]) -> str:
+    """Lines of `bridge -batch`: the nodes behind an interface of the bridge."""
     quiet = "flood off mcast_flood off bcast_flood off learning off"
-    return f"link set dev {interface} {quiet}\nfdb replace {node.mac} dev {interface} master static\n"
-
-
-def _counts(state: tc.KernelLinkState) -> dict[str, int]:
-    """Counters from netem's sent, queued and dropped packets; netem does not report the cause of a drop."""
-    drawn = state.packets + state.dropped + state.backlog_packets
-    return {
-        "offered": drawn,
-        "drawn": drawn,
-        "offered_bytes": state.sent_bytes + state.backlog,
-        "delivered": state.packets,
-        "delivered_bytes": state.sent_bytes,
-        "lost": state.dropped,
-    }
-
-
-def _cut_off(packets: int) -> dict[str, int]:
-    return {"offered": packets, "cut_dropped": packets}
-
-
-def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {key: one.get(key, 0) + other.get(key, 0) for key in _COUNTERS}
+    nodes = [f"fdb replace {mac} dev {interface} master static" for mac in macs]
+    return "\n".join([f"link set dev {interface} {quiet}", *nodes]) + "\n"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ from orchestrator.fabric import wiring
 from orchestrator.fabric.base import Counted, Handle, LinkChange
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.trunk import DEVICE, Trunk, remote_nodes
 from orchestrator.host import python
 from orchestrator.host.child import JsonChild
 from orchestrator.host.processes import labels
-from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
+from orchestrator.planning.plan import LinkPlan, NodePlan
 
 START_TIMEOUT = 20.0
 
@@ -32,17 +34,23 @@ class UserspaceFabric(Coalescing):
 
     engine = "userspace"
 
-    def __init__(self, hub: Hub, switch: JsonChild, plan: Plan) -> None:
+    def __init__(self, hub: Hub, switch: JsonChild, wires: wiring.Wires, trunk: Trunk | None) -> None:
         super().__init__(self.alter)
         self._hub = hub
         self._switch = switch
-        self._nodes = plan.nodes
-        self._single_packets = wiring.packet_truth(plan)
+        self._nodes = wires.nodes
+        self._trunk = trunk
+        self._remote = remote_nodes(wires.nodes, trunk)
+        self._mtu = wiring.MTU if trunk is None else trunk.mtu
+        self._single_packets = wires.single_packets
         self._attachments = count(1)
         self._attached: set[str] = set()
 
     @classmethod
-    async def open(cls, hub: Hub, run: str, directory: Path, plan: Plan) -> UserspaceFabric:
+    async def open(
+        cls, hub: Hub, run: str, directory: Path, wires: wiring.Wires, trunk: Trunk | None = None
+    ) -> UserspaceFabric:
+        """``trunk``: the hub's trunk, already laid, if the run spans several hosts."""
         switch = await JsonChild.start(
             "the switch",
             [*hub.enter(), *python.module("netem.switch")],
@@ -51,17 +59,20 @@ class UserspaceFabric(Coalescing):
         )
         try:
             await switch.wait_ready(START_TIMEOUT)
+            if trunk is not None:
+                await switch.request("trunk", interface=DEVICE, remotes=remote_nodes(wires.nodes, trunk))
         except BaseException:
             await switch.close()
             raise
-        return cls(hub, switch, plan)
+        return cls(hub, switch, wires, trunk)
 
     def notes(self) -> list[str]:
         return []
 
     async def attach(self, node: NodePlan, handle: Handle) -> None:
         interface = wiring.hub_interface(node, next(self._attachments))
-        await self._hub.run(["ip", "-batch", "-"], stdin=wiring.hub_lines(node, handle.pid, interface, bridge=None))
+        lines = wiring.hub_lines(node, handle.pid, interface, bridge=None, mtu=self._mtu)
+        await self._hub.run(["ip", "-batch", "-"], stdin=lines)
         await self._switch.request("attach", port=node.name, interface=interface, mac=node.mac)
         self._attached.add(node.name)
         lines = wiring.node_lines(
@@ -74,10 +85,20 @@ class UserspaceFabric(Coalescing):
             self._attached.discard(node.name)
             await self._switch.request("detach", port=node.name)
 
+    async def redirect(self, remotes: Mapping[str, str]) -> None:
+        assert self._trunk is not None, "no node lives on another host"
+        self._trunk = replace(self._trunk, remotes=remotes)
+        self._remote = remote_nodes(self._nodes, self._trunk)
+        await self._switch.request("trunk", interface=DEVICE, remotes=self._remote)
+
     async def shape(self, links: Sequence[LinkPlan]) -> None:
-        for error in await self._batch([link_request(link) for link in links]):
+        own = [link_request(link) for link in links if link.source not in self._remote]
+        for error in await self._batch(own):
             if error is not None:
                 raise error
+        ends = [(link.source, link.target) for link in links if link.source in self._remote]
+        if arriving := [(source, target) for source, target in ends if target not in self._remote]:
+            await self._switch.request("admit", links=arriving)
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
         return await self._batch([_request(change) for change in changes])
@@ -91,6 +112,10 @@ class UserspaceFabric(Coalescing):
             late_max=max(answer["late_max"], answer["waited_max"]),
             drops=_drops(answer),
             cpu_seconds=answer["cpu_seconds"],
+            from_trunk=answer["from_trunk"],
+            from_strangers=answer["from_strangers"],
+            sent_to=answer["sent_to"],
+            came_from=answer["came_from"],
         )
 
     async def watch(self) -> None:

@@ -8,11 +8,27 @@ data packet. IPv6 is off, so that a link carries only the nodes' packets. The fu
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from orchestrator.planning.plan import NodePlan, Plan
 
 PREFIX_LENGTH = 16
-MTU = 1500
+MTU = 1500  # bytes
+
+
+@dataclass(frozen=True)
+class Wires:
+    """What a link engine must know of a plan beside the links: all nodes, those that send single packets (see
+    `packet_truth`), and the engine that the scenario asks for."""
+
+    nodes: tuple[NodePlan, ...]
+    single_packets: tuple[str, ...]
+    engine: str
+
+
+def wires_of(plan: Plan) -> Wires:
+    """The wires of a plan."""
+    return Wires(plan.nodes, tuple(sorted(packet_truth(plan))), plan.engine)
 
 
 def packet_truth(plan: Plan) -> frozenset[str]:
@@ -40,10 +56,10 @@ def peers(node: NodePlan, nodes: Iterable[NodePlan]) -> list[NodePlan]:
     return [each for each in nodes if each.name in names]
 
 
-def hub_lines(node: NodePlan, pid: int, interface: str, bridge: str | None) -> str:
+def hub_lines(node: NodePlan, pid: int, interface: str, bridge: str | None, mtu: int = MTU) -> str:
     """Lines for the hub: make the pair, with one end directly in the namespace of ``pid``."""
     lines = [
-        f"link add {interface} mtu {MTU} type veth peer name data0 address {node.mac} mtu {MTU} netns {pid}",
+        f"link add {interface} mtu {mtu} type veth peer name data0 address {node.mac} mtu {mtu} netns {pid}",
         f"link set {interface} addrgenmode none",
         *([f"link set {interface} master {bridge}"] if bridge else []),
         f"link set {interface} up",
@@ -60,8 +76,8 @@ def node_lines(node: NodePlan, peers: Iterable[NodePlan], *, single_packets: boo
         "link set lo up",
         "link set data0 addrgenmode none",
         *(["link set data0 gso_max_segs 1"] if single_packets else []),
-        f"addr add {node.host}/{PREFIX_LENGTH} dev data0",
+        f"addr add {node.address}/{PREFIX_LENGTH} dev data0",
         "link set data0 up",
-        *(f"neigh replace {peer.host} lladdr {peer.mac} dev data0 nud permanent" for peer in peers),
+        *(f"neigh replace {peer.address} lladdr {peer.mac} dev data0 nud permanent" for peer in peers),
     ]
     return "\n".join(lines) + "\n"

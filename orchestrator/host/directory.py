@@ -79,6 +79,11 @@ class RunDirectory:
         return self.control / "socket"
 
     @property
+    def commands(self) -> Path:
+        """The unix socket on which the orchestrator takes commands of its user while the run goes on."""
+        return self.path / "commands"
+
+    @property
     def report(self) -> Path:
         return self.path / "report.html"
 
@@ -89,6 +94,18 @@ class RunDirectory:
     @property
     def lock(self) -> Path:
         return self.path / "lock"
+
+    @property
+    def began(self) -> float:
+        """When the run began, in seconds since the epoch: by its id, or in a renamed directory by its scenario, which
+        is never written again; 0 if neither tells."""
+        if (stamp := _STAMP.search(self.run)) is not None:
+            with contextlib.suppress(ValueError, OverflowError):
+                return time.mktime(time.strptime(stamp[1], "%Y%m%d-%H%M%S"))
+        try:
+            return self.scenario.stat().st_mtime
+        except OSError:
+            return 0.0
 
     @property
     def is_ours(self) -> bool:
@@ -127,19 +144,23 @@ class RunDirectory:
         """Make a fresh directory: ``<name>-<date>-<time>-<4 hex digits>``."""
         try:
             runs.mkdir(parents=True, exist_ok=True)
-            directory = _made(runs.resolve(), name)
+            directory = make_empty(runs.resolve(), name)
         except OSError as error:
             raise RunError(f"cannot make a run's directory in {runs}: {error.strerror}; choose --runs") from None
         try:
-            for folder in (directory.logs, directory.checkpoints, directory.plugins):
-                folder.mkdir(mode=0o755)
-            directory.reopen()
+            directory.furnish()
         except OSError as error:
             directory.remove()
             raise RunError(
                 f"cannot make the run's directory {directory.path}: {error.strerror}; choose --runs"
             ) from None
         return directory
+
+    def furnish(self) -> None:
+        """Make the folders of a fresh run."""
+        for folder in (self.logs, self.checkpoints, self.plugins):
+            folder.mkdir(mode=0o755)
+        self.reopen()
 
     def reopen(self) -> None:
         """Make the folders again that are removed at the end of a run."""
@@ -148,9 +169,12 @@ class RunDirectory:
             folder.mkdir(mode=0o700)
 
     def remove_keys(self) -> None:
-        """Remove the folders of the assignments and of the control socket. The assignments hold the secret keys."""
+        """Remove the folders of the assignments and of the control socket, and the socket of commands. The assignments
+        hold the secret keys."""
         for folder in (self.nodes, self.control):
             shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.commands.unlink()
 
     def remove(self) -> None:
         """Remove the whole directory, if the run did not begin."""
@@ -206,13 +230,22 @@ class RunDirectory:
             raise RunError(f"{self.run} is still running (process {holder}): wait for its end, or `down` it first")
 
 
-def _made(runs: Path, name: str) -> RunDirectory:
-    """Make a directory with a name that no other run has. Two runs of one second may draw the same digits."""
+def make_empty(runs: Path, name: str) -> RunDirectory:
+    """Make a directory without content, with a name that no other run has. Two runs of one second may draw the same
+    digits."""
     while True:
         run = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
         with contextlib.suppress(FileExistsError):
             (runs / run).mkdir(mode=0o755)
             return RunDirectory(runs / run)
+
+
+_STAMP = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")
+
+
+def is_id(name: str) -> bool:
+    """Whether this may be the id of a run or a sweep."""
+    return _STAMP.search(name) is not None
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -247,7 +280,7 @@ def known_runs(runs: Path) -> list[RunDirectory]:
 def _begun(directory: RunDirectory) -> tuple[str, float]:
     """A sort key for the start of a run: the time in its id, then the modification time of its scenario, which is never
     written again. A renamed directory sorts as the oldest."""
-    stamp = re.search(r"-(\d{8}-\d{6})-[0-9a-f]{4}$", directory.run)
+    stamp = _STAMP.search(directory.run)
     try:
         written = (directory.path / "scenario.yaml").stat().st_mtime
     except OSError:

@@ -12,6 +12,9 @@ from orchestrator.errors import HostError
 RUN, NODE, DIRECTORY = "org.edgebed.run", "org.edgebed.node", "org.edgebed.directory"
 """Labels of a run's containers."""
 
+AGENT = "org.edgebed.agent"
+"""The label of the container of a run's agent, which removes those of the run."""
+
 USUAL = "unix:///var/run/docker.sock"
 
 

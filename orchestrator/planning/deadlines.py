@@ -13,6 +13,8 @@ The factor 4 leaves room for TCP's slow start and for losses. c is 20 ns per par
 catalogue's models take: about 1.4 ns for the small cnn (26 thousand parameters), 15 ns for ResNet-18, whose
 convolutions use each parameter many times.
 
+Of a real link no figure is known when the plan is made: `ON_REAL` is assumed.
+
 A node above that one waits for kappa2 such rounds:
 
     deadline = 10 s + 4 * (down + up) + kappa2 * deadline below
@@ -33,6 +35,8 @@ from node.learning.local_training import LocalTraining
 SECONDS_PER_PARAMETER_AND_SAMPLE = 20e-9
 ALLOWANCE = 10.0
 MARGIN = 4.0
+ON_REAL = LinkProfile(latency=0.1, rate=5e6)
+"""Slower than Wi-Fi that several boards share, and than a mobile network in both directions (see `netem.library`)."""
 
 
 @dataclass(frozen=True)
@@ -95,5 +99,7 @@ def transfer(links: Iterable[LinkProfile], size: int) -> float:
 
 
 def _transfer(profile: LinkProfile, size: int) -> float:
+    if profile.real:
+        profile = ON_REAL
     wait = profile.latency + profile.jitter
     return wait + size * 8 / profile.rate if profile.rate else wait

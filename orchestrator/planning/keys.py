@@ -20,7 +20,7 @@ class RunKeys:
 
     @classmethod
     def make(cls, nodes: Sequence[str]) -> RunKeys:
-        return cls(_keypair(), {node: _keypair() for node in nodes})
+        return cls(keypair(), {node: keypair() for node in nodes})
 
     @classmethod
     def none(cls) -> RunKeys:
@@ -34,6 +34,7 @@ class RunKeys:
         return {node: keys.public for node, keys in self.nodes.items()}
 
 
-def _keypair() -> Keypair:
+def keypair() -> Keypair:
+    """A new pair of keys."""
     public, secret = zmq.curve_keypair()
     return Keypair(public=public.decode(), secret=secret.decode())

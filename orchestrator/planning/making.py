@@ -1,7 +1,8 @@
 """From a scenario to its plan.
 
-`make_plan` is a pure function of the scenario and the labels of its data: equal input gives an equal plan and equal
-bytes of plan.json. Node number n (the cloud first, then edges, then devices) has the address 10.77.0.0 + n.
+`make_plan` is a pure function of the scenario, the labels of its data and the inventory of hosts: equal input gives an
+equal plan and equal bytes of plan.json. Node number n (the cloud first, then edges, then devices) has the address
+10.77.0.0 + n.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from node.learning.local_training import LocalTraining
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
 from orchestrator.planning.deadlines import RoundWork, deadlines
+from orchestrator.planning.inventory import Inventory
 from orchestrator.planning.model_size import MODEL, model_size
+from orchestrator.planning.on_hosts import on_hosts
 from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
 from orchestrator.planning.programs import plan_programs
 from orchestrator.planning.shards import PreparedLabels, Shards, by_class, make_shards
 from orchestrator.planning.timeline import FaultTime, expand, joins
+from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.links import resolve
 from orchestrator.scenario.schema import HardwareSpec, Scenario
 from orchestrator.scenario.topology import Member, Pair
@@ -54,11 +58,14 @@ NO_GATHERING = GatheringPlan(quorum=None, count=None, late="discard", deadlines=
 """Programs gather, or do not, as they like."""
 
 
-def make_plan(scenario: Scenario, data: PreparedLabels | None, folder: str = "") -> Plan:
+def make_plan(
+    scenario: Scenario, data: PreparedLabels | None, folder: str = "", inventory: Inventory | None = None
+) -> Plan:
     """Make the plan. Without ``data`` the plan of an algorithm has no shards and is for display only. ``folder``: of
-    the scenario.
+    the scenario. ``inventory``: the hosts for the nodes, under a driver of several hosts; without it nodes have none.
 
-    Raises PlanError if the data does not suffice, the model does not accept it, or faults contradict one another.
+    Raises PlanError if the data does not suffice, the model does not accept it, faults contradict one another, or the
+    hosts do not suffice.
     """
     shards = make_shards(scenario, data) if data is not None else Shards()
     links = _links(scenario)
@@ -93,9 +100,11 @@ def make_plan(scenario: Scenario, data: PreparedLabels | None, folder: str = "")
         probe=scenario.probe.before,
         shards=shards,
         data_directory=data.directory if data is not None else "",
-        programs=plan_programs(scenario, {node.name: node.host for node in nodes}),
+        programs=plan_programs(scenario, {node.name: node.address for node in nodes}),
         folder=folder,
     )
+    if inventory is not None and DRIVERS[scenario.driver].several_hosts:
+        plan = on_hosts(plan, scenario, inventory)
     return plan if scenario.algorithm is None else _with_algorithm(plan, scenario, data)
 
 
@@ -132,6 +141,14 @@ def _model_size(scenario: Scenario, data: PreparedLabels | None) -> Size:
             f"{scenario.model.name} is one module, and {algorithm.name} works on features: let its build return an"
             " extractor and a classifier",
         )
+    if algorithm.aligned and (group := MODEL_GROUPS.get(scenario.model.name)) is not None:
+        found = {each.features for each in group.sizes(shape, classes, scenario.model.params)}
+        if len(found) > 1:
+            raise PlanError(
+                MODEL,
+                f"the models of {group.name} have {', '.join(map(str, sorted(found)))} features, and {algorithm.name}"
+                f" needs one number for all: write model: {{name: {group.name}, features: 64}}",
+            )
     return size
 
 
@@ -152,7 +169,7 @@ def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) ->
             name=member.name,
             tier=member.tier,
             index=index,
-            host=str(NETWORK[index]),
+            address=str(NETWORK[index]),
             mac=f"02:ed:00:00:{index >> 8:02x}:{index & 0xFF:02x}",
             port=PORT,
             parent=member.parent,
@@ -242,7 +259,7 @@ def _gathering(
         classes=len(clients[0].label_counts),
         clients=len(clients),
         samples=max(node.samples for node in clients),
-        speed=min(min(node.hardware.speed or 1.0, 1.0) for node in clients),
+        speed=min(min(node.hardware.expected_speed, 1.0) for node in clients),
     )
     tiers = []
     for tier in ("edge", "cloud"):

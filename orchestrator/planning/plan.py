@@ -15,7 +15,9 @@ from typing import Any
 from netem.profile import LinkProfile
 from netem.schedule import Schedule
 from node.assignment import PluginSource, Tier, Timeouts
+from orchestrator.planning.inventory import HostFacts
 from orchestrator.planning.notes import of_data, of_images
+from orchestrator.planning.placement import Placement
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.planning.shards import Shards
 from orchestrator.planning.timeline import Fault, FaultTime
@@ -24,18 +26,19 @@ from orchestrator.scenario.hardware import HardwareClass
 
 @dataclass(frozen=True)
 class NodePlan:
-    """A node: its identity, address, relations, hardware, data and model.
+    """A node: its identity, address, relations, hardware, data, model and host.
 
     ``samples`` and ``label_counts`` (by class): its own training data. ``test_counts`` (by class): its own test set, on
     which it is scored. ``leads``: its rounds are the rounds of the run. ``joins``: when it starts, if not at the
     beginning. ``model`` and ``model_params``: the scenario's, or the node's member of the model group. ``image``: the
-    image of its container; None: the run's.
+    image of its container; None: the run's. ``host``: the name of the host that it lives on; empty: this host. The
+    hardware of a node on a real board has the name of the board's class, no speed and no limits.
     """
 
     name: str
     tier: Tier
     index: int
-    host: str
+    address: str
     mac: str
     port: int
     parent: str | None
@@ -50,6 +53,11 @@ class NodePlan:
     model: str
     model_params: Mapping[str, Any]
     image: str | None
+    host: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; without the host if it is this one."""
+        return {key: value for key, value in asdict(self).items() if key != "host" or value}
 
 
 @dataclass(frozen=True)
@@ -124,8 +132,9 @@ class StopPlan:
 @dataclass(frozen=True)
 class Plan:
     """All decisions for a run. plan.json leaves out ``shards``, the index arrays, ``data_directory``, the folder of
-    the prepared data set on this host, and where the source of ``plugins`` is. ``folder``: of the scenario, where
-    programs run."""
+    the prepared data set on this host, where the source of ``plugins`` is, and the ``placement``, some of which is
+    measured. ``folder``: of the scenario, where programs run. ``hosts``: those that nodes live on, by name; none if
+    all nodes live on this host. ``placement``: who lives where and why, None as well."""
 
     name: str
     plugins: tuple[PluginSource, ...]
@@ -150,6 +159,8 @@ class Plan:
     data_directory: str = field(default="", compare=False)
     programs: tuple[ProgramPlan, ...] = ()
     folder: str = field(default="", compare=False)
+    hosts: tuple[HostFacts, ...] = ()
+    placement: Placement | None = field(default=None, compare=False, repr=False)
 
     def node(self, name: str) -> NodePlan:
         """The node of this name. Raises KeyError."""
@@ -168,21 +179,24 @@ class Plan:
     def notes(self) -> list[str]:
         """Notes for the record: facts about the plan that a reader of the results must know."""
         empty = [node.name for node in self.nodes if node.label_counts and not node.samples]
-        return [*of_data(self.data.unheld, empty), *of_images(self.images, self.driver)]
+        of_hosts = self.placement.notes if self.placement is not None else ()
+        return [*of_data(self.data.unheld, empty), *of_images(self.images, self.driver), *of_hosts]
 
     def to_json(self) -> dict[str, Any]:
         """The content of plan.json: plain data, times in seconds, profiles with units."""
         data = {entry.name: getattr(self, entry.name) for entry in fields(self)} | {
             "algorithm": {"name": self.algorithm, "params": dict(self.params)},
-            "nodes": [asdict(node) for node in self.nodes],
+            "nodes": [node.to_json() for node in self.nodes],
             "links": [link.to_json() for link in self.links],
             "faults": [asdict(fault) for fault in self.faults],
             "notes": self.notes(),
             "plugins": [{"name": each.name, "sha256": each.sha256} for each in self.plugins],
             "programs": [asdict(each) for each in self.programs],
+            "hosts": [host.to_json() for host in self.hosts],
         }
         data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}
-        left_out = {"params", "shards", "data_directory", "folder", *([] if self.programs else ["programs"])}
+        left_out = {"params", "shards", "data_directory", "folder", "placement"}
+        left_out |= {name for name in ("programs", "hosts") if not data[name]}
         return {key: value for key, value in data.items() if key not in left_out}
 
     @property

@@ -57,6 +57,13 @@ class Fault:
     profile: dict[str, Any] | None = None
     factor: float | None = None
 
+    @classmethod
+    def from_json(cls, written: Mapping[str, Any]) -> Fault:
+        """A fault from its entry in plan.json."""
+        sides, links = written["between"], written["links"]
+        between = None if sides is None else (tuple(sides[0]), tuple(sides[1]))
+        return cls(**{**written, "between": between, "links": tuple((a, b) for a, b in links)})
+
     @property
     def target(self) -> str:
         """The node, or a short form of both sides: ``edge-0 | cloud``."""

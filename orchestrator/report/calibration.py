@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
-from typing import Any
 
 from orchestrator import text
-from orchestrator.report.figures import MANY_SERIES, Figure
+from orchestrator.report.figures import MANY_SERIES
+from orchestrator.report.marks import Figure, axis, boxes, figure, points
 from orchestrator.results.history import History
 from orchestrator.results.rows import ProbeResult
 
-COLOURS = {"pass": "#2b7a4b", "fail": "#b0342b", "unknown": "#b98900"}
+COLOURS = {
+    "pass": "var(--pass)",
+    "fail": "var(--fail)",
+    "unknown": "var(--unknown)",
+    "measured": "var(--modelled)",
+}
 # Quantity, title, unit on the page, and how many of this unit are one unit of the record.
 QUANTITIES = (
     ("rtt", "round trip", "ms", 1e3),
@@ -37,51 +41,53 @@ def calibration_figures(history: History) -> dict[str, Figure]:
 
 def _figure(probes: Sequence[ProbeResult], title: str, unit: str, factor: float) -> Figure:
     """One row per direction: the accepted range as a bar, the asked value as a stroke, the measured value as a dot."""
-    labels = [html.escape(f"{probe.link_class}: {probe.source} → {probe.target}") for probe in probes]
-    asked = [_scaled(probe.asked, factor) for probe in probes]
-    bounds = [(_scaled(probe.low, factor), _scaled(probe.high, factor)) for probe in probes]
-    known = [
-        (label, low, high)
-        for label, (low, high) in zip(labels, bounds, strict=True)
-        if low is not None and high is not None and abs(high) < 1e12
-    ]
-    traces: list[dict[str, Any]] = [
-        {
-            **{"type": "bar", "orientation": "h", "name": "accepted", "width": 0.5},
-            **{"y": [label for label, _, _ in known], "base": [low for _, low, _ in known]},
-            **{"x": [high - low for _, low, high in known], "marker": {"color": MANY_SERIES, "opacity": 0.45}},
-            **{"hoverinfo": "skip"},
-        },
-        {
-            **{"type": "scatter", "mode": "markers", "name": "asked", "x": asked, "y": labels},
-            "marker": {"symbol": "line-ns-open", "size": 16, "color": "#5b7391", "line": {"width": 2}},
-            "hovertext": [f"asked {text.quantity(probe.quantity, probe.asked)}" for probe in probes],
-            "hoverinfo": "text",
-        },
+    numbered = list(enumerate(probes))
+    bounds = [(row, _scaled(probe.low, factor), _scaled(probe.high, factor)) for row, probe in numbered]
+    known = [(row, low, high) for row, low, high in bounds if low is not None and high is not None and high < 1e12]
+    asked = [f"asked {text.quantity(probe.quantity, probe.asked)}" for probe in probes]
+    marks = [
+        boxes(
+            "accepted",
+            [low for _, low, _ in known],
+            [high for _, _, high in known],
+            [row - 0.25 for row, _, _ in known],
+            [row + 0.25 for row, _, _ in known],
+            MANY_SERIES,
+            opacity=0.45,
+        ),
+        points(
+            "asked",
+            [_scaled(probe.asked, factor) for probe in probes],
+            [float(row) for row, _ in numbered],
+            "var(--text)",
+            size=16,
+            stroke=True,
+            notes=asked,
+        ),
     ]
     for verdict, colour in COLOURS.items():
-        found = [probe for probe in probes if probe.verdict == verdict and probe.measured is not None]
+        found = [(row, probe) for row, probe in numbered if probe.verdict == verdict and probe.measured is not None]
         if found:
-            traces.append(
-                {
-                    **{"type": "scatter", "mode": "markers", "name": f"measured: {verdict}"},
-                    "x": [_scaled(probe.measured, factor) for probe in found],
-                    "y": [html.escape(f"{probe.link_class}: {probe.source} → {probe.target}") for probe in found],
-                    "marker": {"size": 8, "color": colour},
-                    "hovertext": [
-                        f"measured {text.quantity(probe.quantity, probe.measured)}, {html.escape(probe.detail)}"
-                        for probe in found
-                    ],
-                    "hoverinfo": "text",
-                }
+            marks.append(
+                points(
+                    "measured: real" if verdict == "measured" else f"measured: {verdict}",
+                    [_scaled(probe.measured, factor) for _, probe in found],
+                    [float(row) for row, _ in found],
+                    colour,
+                    notes=[_measured(probe) for _, probe in found],
+                )
             )
-    layout = {
-        "xaxis": {"title": {"text": f"{title}, {unit}"}, "rangemode": "tozero"},
-        "yaxis": {"type": "category", "autorange": "reversed", "showgrid": False},
-        "barmode": "overlay",
-        "showlegend": True,
-    }
-    return {"data": traces, "layout": layout, "height": 120 + 34 * len(probes)}
+    x, y = axis(f"{title}, {unit}", zero=True), axis(labels=[_label(probe) for probe in probes])
+    return figure(f"{title.capitalize()}: asked and measured", x, y, marks, 34 * len(probes))
+
+
+def _measured(probe: ProbeResult) -> str:
+    return f"measured {text.quantity(probe.quantity, probe.measured)}, {probe.detail}"
+
+
+def _label(probe: ProbeResult) -> str:
+    real = " (real)" if probe.kind == "real" else ""
+    return f"{probe.link_class}: {probe.source} → {probe.target}{real}"
 
 
 def _scaled(value: float | None, factor: float) -> float | None:

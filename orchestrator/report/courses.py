@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping
 from itertools import islice, takewhile
 from pathlib import Path
@@ -17,7 +16,8 @@ from orchestrator import text
 from orchestrator.planning.courses import Course, courses
 from orchestrator.planning.plan import LinkPlan
 from orchestrator.planning.trace_files import find_file
-from orchestrator.report.figures import GLOBAL, SERIES, Figure
+from orchestrator.report.figures import GLOBAL, SERIES
+from orchestrator.report.marks import Figure, axis, figure, line, points
 from orchestrator.results.history import History
 
 MOST = 8  # courses that are drawn
@@ -58,29 +58,13 @@ def course_figure(history: History, course: Course, seconds: float) -> Figure | 
     made = [event.data for event in history.events("schedule") if event.data["links"] == course.name]
     at = {change.at: height for change, height in zip(asked, values, strict=True)}
     marks = [(float(each["at"] + each["late"]), at[each["at"]], each) for each in made if each["at"] in at]
-    traces: list[dict[str, Any]] = [
-        {
-            **{
-                "type": "scatter",
-                "mode": "lines",
-                "name": f"asked of {html.escape(course.name)}",
-                "x": times,
-                "y": [*values, values[-1]],
-            },
-            **{"line": {"shape": "hv", "color": GLOBAL, "width": 1.5}, "connectgaps": False},
-        },
-        {
-            **{"type": "scatter", "mode": "markers", "name": "made", "marker": {"size": 5, "color": SERIES[0]}},
-            **{"x": [round(x, 4) for x, _, _ in marks], "y": [y for _, y, _ in marks], "hoverinfo": "text"},
-            "hovertext": [f"{html.escape(each['became'])}, {text.duration(each['late'])} late" for *_, each in marks],
-        },
-    ]
-    layout = {
-        "xaxis": {"title": {"text": "seconds of training"}, "range": [0, max(seconds, 1e-3)]},
-        "yaxis": {"title": {"text": label}, "rangemode": "tozero"},
-        "showlegend": True,
-    }
-    return {"data": traces, "layout": layout, "height": 240}
+    asked_line = line(f"asked of {course.name}", times, [*values, values[-1]], GLOBAL, steps=True)
+    notes = [f"{each['became']}, {text.duration(each['late'])} late" for *_, each in marks]
+    made_points = points(
+        "made", [round(x, 4) for x, _, _ in marks], [y for _, y, _ in marks], SERIES[0], size=5, notes=notes
+    )
+    x, y = axis("seconds of training", range=(0.0, max(seconds, 1e-3))), axis(label, zero=True)
+    return figure(f"{course.name}: {label}", x, y, [asked_line, made_points], 150)
 
 
 def _until(schedule: Schedule, base: LinkProfile, seconds: float) -> list[Change]:

@@ -1,4 +1,4 @@
-"""Fidelity of links and host during the run, for the report: overloads and losses."""
+"""Fidelity of links and host during the run, for the report: overloads, losses, and what real links were."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from orchestrator import text
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.fidelity.overload import SATURATED, Overload, merged
-from orchestrator.report.figures import Figure
+from orchestrator.report.marks import Figure
 from orchestrator.results.history import History
+from orchestrator.results.network import real_networks
 
-HARMFUL, HARMLESS = "#b5382c", "#b98900"
+HARMFUL, HARMLESS = "var(--fail)", "var(--unknown)"
 MOST = 200  # overloads in the table, the longest ones; the record has all
 
 
@@ -40,17 +41,13 @@ def mark_overloads(timeline: Figure, history: History) -> Figure:
     began = history.training_began or 0.0
     shades = [
         {
-            "type": "rect",
-            "yref": "paper",
-            **{"x0": round(each.start - began, 3), "x1": round(each.end - began, 3), "y0": 0, "y1": 1},
-            **{"fillcolor": HARMLESS if each.effects == (SATURATED,) else HARMFUL, "opacity": 0.14},
-            **{"line": {"width": 0}, "layer": "below"},
-            "label": {"text": "overload", "textposition": "top left", "font": {"size": 10}},
+            "x0": round(each.start - began, 3),
+            "x1": round(each.end - began, 3),
+            "colour": HARMLESS if each.effects == (SATURATED,) else HARMFUL,
         }
         for each in _stretches(history)
     ]
-    layout = timeline["layout"] | {"shapes": [*timeline["layout"].get("shapes", []), *shades]}
-    return timeline | {"layout": layout}
+    return timeline | ({"shades": shades} if shades else {})
 
 
 def look_rows(history: History) -> list[dict[str, str]]:
@@ -72,6 +69,21 @@ def look_rows(history: History) -> list[dict[str, str]]:
             "verdict": each["verdict"],
         }
         for each in (*astray, *found["classes"])
+    ]
+
+
+def real_rows(history: History) -> list[dict[str, str]]:
+    """What was measured during the run between the hosts that real links join."""
+    return [
+        {
+            "hosts": each.names,
+            "links": text.count(each.links, "direction"),
+            "before": text.duration(each.before),
+            "trip": each.trip,
+            "lost": f"{each.lost:,} of {each.echoes:,}",
+            "missing": f"{each.missing:,} of {each.sent:,}" if each.sent else "not counted",
+        }
+        for each in real_networks(history)
     ]
 
 

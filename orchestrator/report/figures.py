@@ -1,76 +1,94 @@
-"""The report's figures, as plain data for plotly.js (plotly.com/javascript/reference).
+"""The figures of learning and of traffic, and the colours that figures share. `orchestrator.report.marks` says what a
+figure is.
 
-Times on the axes are seconds since the training began, as in the scenario's faults. The page sets the colours of text
-and grid, so that they follow its light or dark scheme.
+Times on the axes are seconds since the training began, as in the scenario's faults. Colours are variables of style.css,
+so figures follow the light or dark scheme of the page.
 """
 
 from __future__ import annotations
 
-import html
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+from statistics import fmean
 from typing import Any
 
 from orchestrator import text
+from orchestrator.report.marks import Figure, Mark, area, axis, boxes, figure, line, rounded
 from orchestrator.results.history import History
-from orchestrator.results.rows import Metric, State
-from orchestrator.results.summary import finite
+from orchestrator.results.rows import Metric
 
-Figure = dict[str, Any]
-PlotTrace = dict[str, Any]
-
-GLOBAL = "#2f6db3"
-SERIES = ("#d98032", "#4f9d69", "#a0679c", "#c05a5a", "#5b9aa8", "#9a7b4f", "#7a86c2", "#8a9a3c")
-MANY_SERIES = "#9aa4b1"
-LINKS = {"device-edge": "#3f9486", "edge-cloud": "#7568b8", "edge-edge": "#d98032", "device-cloud": "#2f6db3"}
-STATES = {
-    "starting": "#cdd2da",
-    "registered": "#b9c8da",
-    "running": "#a5cbaa",
-    "paused": "#e8c565",
-    "crashed": "#dd8578",
-    "restarting": "#ecb9a6",
-    "left": "#c4c7cc",
-    "failed": "#a8463c",
-}
+GLOBAL = "var(--global)"
+SERIES = tuple(f"var(--series-{number})" for number in range(1, 9))
+MANY_SERIES = "var(--many)"
+LINKS = {"device-edge": SERIES[4], "edge-cloud": SERIES[6], "edge-edge": SERIES[0], "device-cloud": GLOBAL}
 FAULTS = {
-    "crash": "#b5382c",
-    "pause": "#b98900",
-    "disconnect": "#8650ad",
-    "partition": "#5a4fc0",
-    "degrade": "#2a7f9e",
-    "slow": "#8c6d46",
-    "join": "#2f8f4e",
-    "leave": "#6b6f76",
+    action: f"var(--{action})"
+    for action in ("crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave")
 }
-ROUND = ("#6f9fd0", "#a9c6e4")
-ABANDONED = "#dd8578"
-ALL_NODES = 40  # in larger runs, the timeline leaves out nodes to which nothing happened
-BANDS = 8  # with more faults, none are drawn over the curves
+FEW = 3  # faults of an action that shade the curves; more would shade them all over
+EACH = 100  # faults of an action that are drawn one by one above the curves; of more, the periods with any
+DEVICES = 40  # with more devices, their curves are a mean and a band
+LEAST = 0.004  # the width of a moment, as a share of the run's length
+
+Place = Callable[[float], float]  # from a time of the record to a place on the x axis
 
 
 def curves(history: History, name: str, *, against: str) -> Figure:
-    """A metric of the global model and of each edge, against "time" or "rounds"."""
-    series = history.edge_series(name)
+    """A metric of the global model, of each edge and of the devices, against "time" or "rounds", below the faults."""
     began = history.training_began or 0.0
-    traces = [_curve(label, rows, began, against, colour) for (label, rows), colour in _coloured(series)]
+    by_time = against == "time"
+    place: Place = (lambda t: t - began) if by_time else rounds_at(history)
+    series = history.edge_series(name)
+    marks = _of_devices(history.tier_series(name, "device", "global", "own", "train"), began, by_time=by_time)
+    for (label, rows), colour in _coloured(series):
+        group = f"{len(series)} edges" if len(series) > len(SERIES) else None
+        marks.append(_curve(label, rows, began, colour, by_time=by_time, group=group))
     overall = history.global_series(name)
     if overall:
-        traces.append(_curve("global", overall, began, against, GLOBAL, width=3))
-    _thin_legend(traces, len(series))
-    layout = {
-        "xaxis": {"title": {"text": _time(history) if against == "time" else "round"}, "rangemode": "tozero"},
-        "yaxis": {"title": {"text": name}} | ({"tickformat": ".0%"} if name == "accuracy" else {"rangemode": "tozero"}),
-        "hovermode": "x unified" if len(traces) <= 12 else "closest",
-        "showlegend": len(traces) > 1,
-        "shapes": _bands(history, began) if against == "time" else [],
-    }
-    return {"data": traces, "layout": layout, "height": 300}
+        marks.append(_curve("global", overall, began, GLOBAL, by_time=by_time, width=3))
+    title = f"{name.capitalize()} by {'time' if by_time else 'round'}"
+    x = axis(time_axis(history) if by_time else "round", zero=True)
+    y = axis(name, format="percent") if name == "accuracy" else axis(name, zero=True)
+    shades = _shades(history, place)
+    return figure(title, x, y, marks, 230, lanes=_lanes(history, place), shades=shades, hover="x")
 
 
-def _time(history: History) -> str:
+def staleness(history: History) -> Figure:
+    """The staleness of the updates that an asynchronous server used for each version: their mean, and the highest."""
+    mean, highest = (history.metrics(name, "updates") for name in ("staleness", "staleness_highest"))
+    named = (("mean", mean, GLOBAL, 3.0), ("highest", highest, SERIES[0], 1.5))
+    marks = [
+        _curve(label, rows, 0.0, colour, by_time=False, width=width) for label, rows, colour, width in named if rows
+    ]
+    y = axis("versions that an update is behind", zero=True)
+    return figure("Staleness of updates", axis("version", zero=True), y, marks, 230, hover="x")
+
+
+def time_axis(history: History) -> str:
+    """The title of an axis of time."""
     return "seconds of the run" if history.training_began is None else "seconds of training"
+
+
+def rounds_at(history: History) -> Place:
+    """How many rounds of the first leading node were over at a time, with the share of the current one: 2.5 is the
+    middle of round 3. So a curve's value after round 3 is at 3."""
+    leader = next(iter(history.leaders), None)
+    spans = {each.round: each for each in history.rounds() if each.node == leader}
+    edges = sorted((each.start, each.round - 1.0) for each in spans.values())
+    edges += [(each.end, float(each.round)) for each in spans.values() if each.end is not None]
+    edges.sort()
+    times = [t for t, _ in edges]
+
+    def place(t: float) -> float:
+        after = bisect_right(times, t)
+        if after in (0, len(edges)):
+            return edges[-1][1] if edges and after else 0.0
+        (t0, r0), (t1, r1) = edges[after - 1], edges[after]
+        return r0 + (r1 - r0) * (t - t0) / (t1 - t0)
+
+    return place
 
 
 def _coloured(series: dict[str, list[Metric]]) -> Iterable[tuple[tuple[str, list[Metric]], str]]:
@@ -79,170 +97,89 @@ def _coloured(series: dict[str, list[Metric]]) -> Iterable[tuple[tuple[str, list
 
 
 def _curve(
-    label: str, rows: Sequence[Metric], began: float, against: str, colour: str, width: float = 1.5
-) -> PlotTrace:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers" if len(rows) <= 60 else "lines",
-        "name": html.escape(label),
-        "x": [round(row.t - began, 3) if against == "time" else row.round for row in rows],
-        "y": [finite(row.value) for row in rows],
-        "line": {"color": colour, "width": width},
-        "marker": {"size": 4 if width < 2 else 6},
-    }
+    label: str,
+    rows: Sequence[Metric],
+    began: float,
+    colour: str,
+    *,
+    by_time: bool,
+    width: float = 1.5,
+    group: str | None = None,
+) -> Mark:
+    x = [round(row.t - began, 3) if by_time else row.round for row in rows]
+    y = [row.value for row in rows]
+    return line(label, x, y, colour, width=width, points=len(rows) <= 60 and group is None, group=group)
 
 
-def _thin_legend(traces: list[PlotTrace], edges: int) -> None:
-    """Give edges one common legend entry if there are many."""
-    if edges <= len(SERIES):
-        return
-    for index, trace in enumerate(traces[:edges]):
-        trace |= {"legendgroup": "edges", "showlegend": index == 0, "hoverinfo": "x+y+text", "hovertext": trace["name"]}
-        trace |= {"name": f"{edges} edges", "opacity": 0.6, "mode": "lines"}
+def _of_devices(series: dict[str, list[Metric]], began: float, *, by_time: bool) -> list[Mark]:
+    """A thin curve for each device; of many devices the mean over a band from the lowest to the highest, by round."""
+    group = text.count(len(series), "device")
+    if len(series) <= DEVICES:
+        return [
+            _curve(label, rows, began, MANY_SERIES, by_time=by_time, width=0.8, group=group)
+            for label, rows in series.items()
+        ]
+    rounds: defaultdict[int, list[Metric]] = defaultdict(list)
+    for rows in series.values():
+        for row in rows:
+            if row.round is not None and row.value == row.value:
+                rounds[row.round].append(row)
+    of = [rounds[number] for number in sorted(rounds)]
+    x = [round(max(row.t for row in rows) - began, 3) if by_time else float(rows[0].round or 0) for rows in of]
+    values = [[row.value for row in rows] for rows in of]
+    return [
+        area(x, [min(each) for each in values], [max(each) for each in values], MANY_SERIES, name=f"{group}: range"),
+        line(f"{group}: mean", x, [fmean(each) for each in values], MANY_SERIES),
+    ]
 
 
-def _bands(history: History, began: float) -> list[dict[str, Any]]:
-    """A shade over the curves for each fault with a planned time."""
-    spans = [span for span in history.faults() if span.start is not None and span.planned.get("at") is not None]
-    if len(spans) > BANDS:
-        return []
+def _lanes(history: History, place: Place) -> list[Mark]:
+    """The faults that took effect, in a row for each action."""
     last = history.seconds
-    heights = ("top left", "middle left", "bottom left")  # so that labels of overlapping faults do not overlap
+    least = LEAST * (place(last) - place(history.training_began or 0.0))
+    found: defaultdict[str, list[tuple[float, float, str]]] = defaultdict(list)
+    for span in history.faults():
+        if span.start is not None:
+            start, end = place(span.start), place(last if span.end is None else span.end)
+            lasted = "" if span.end is None else f", {text.duration(span.end - span.start)}"
+            in_round = "" if span.round is None else f", round {span.round}"
+            by_hand = f", by hand ({span.by})" if span.by else ""
+            note = f"{span.action} {span.target}{in_round}{lasted}{by_hand}"
+            found[span.action].append((start, max(end, start + least), note))
+    ordered = [action for action in FAULTS if action in found] + [action for action in found if action not in FAULTS]
+    lanes = []
+    for action in ordered:
+        spans = found[action] if len(found[action]) <= EACH else _merged(action, sorted(found[action]))
+        starts, ends, notes = zip(*spans, strict=True)
+        lanes.append(boxes(action, rounded(starts), rounded(ends), colour=fault_colour(action), notes=notes))
+    return lanes
+
+
+def _merged(action: str, spans: Sequence[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
+    """Periods of one or more of these (start, end, note), which are in order of their starts."""
+    periods: list[tuple[float, float, int]] = []
+    for start, end, _ in spans:
+        if periods and start <= periods[-1][1]:
+            begin, until, number = periods[-1]
+            periods[-1] = begin, max(until, end), number + 1
+        else:
+            periods.append((start, end, 1))
+    return [(start, end, f"{action}, {number} times") for start, end, number in periods]
+
+
+def _shades(history: History, place: Place) -> list[dict[str, Any]]:
+    """A shade behind the curves for each fault of an action that happened only a few times."""
+    spans = [span for span in history.faults() if span.start is not None]
+    times, last = Counter(span.action for span in spans), history.seconds
     return [
         {
-            "type": "rect",
-            "yref": "paper",
-            **{"x0": (span.start or 0.0) - began, "x1": (span.end or last) - began, "y0": 0, "y1": 1},
-            **{"fillcolor": FAULTS.get(span.action, MANY_SERIES), "opacity": 0.1, "line": {"width": 0}},
-            "label": {"text": span.action, "textposition": heights[index % 3], "font": {"size": 10}},
+            "x0": round(place(span.start or 0.0), 3),
+            "x1": round(place(last if span.end is None else span.end), 3),
+            "colour": fault_colour(span.action),
         }
-        for index, span in enumerate(spans)
+        for span in spans
+        if times[span.action] <= FEW
     ]
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A period in one row of the timeline."""
-
-    row: int
-    start: float
-    end: float
-    hover: str
-    text: str = ""
-
-
-def timeline(history: History) -> tuple[Figure, int]:
-    """The timeline: rounds of the coordinators above the nodes' states and faults; and the number of omitted nodes."""
-    began = history.training_began or 0.0
-    counting = {each.node for each in history.rounds()}
-    coordinators = [name for name in history.nodes if name in counting]
-    shown = _shown(history)
-    labels = [f"{name} rounds" for name in coordinators] + shown
-    rows = {name: len(coordinators) + index for index, name in enumerate(shown)}
-    pitch = 19 if len(labels) <= 45 else 13
-    traces = [
-        *_round_bars(history, {name: index for index, name in enumerate(coordinators)}, began, numbered=pitch > 13),
-        *_state_bars(history, rows, began),
-        *_fault_bars(history, rows, began),
-    ]
-    divider = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": {"width": 1, "color": MANY_SERIES}}
-    at = len(coordinators) - 0.5
-    layout = {
-        "barmode": "overlay",
-        "bargap": 0,
-        "xaxis": {"title": {"text": _time(history)}, "zeroline": True},
-        "yaxis": {
-            **{"tickvals": list(range(len(labels))), "ticktext": [html.escape(label) for label in labels]},
-            **{"range": [len(labels) - 0.4, -0.6], "tickfont": {"size": 11 if pitch > 15 else 9}},
-            **{"showgrid": False, "zeroline": False},
-        },
-        "hovermode": "closest",
-        "showlegend": True,
-        "shapes": [{**divider, "y0": at, "y1": at}] if coordinators and shown else [],
-    }
-    return {"data": traces, "layout": layout, "height": 130 + pitch * len(labels)}, len(history.nodes) - len(shown)
-
-
-def _shown(history: History) -> list[str]:
-    """The nodes that get a row: all, or in a large run the leaders and the nodes to which something happened."""
-    if len(history.nodes) <= ALL_NODES:
-        return list(history.nodes)
-    touched = {node for span in history.faults() if span.start is not None for node in span.nodes}
-    usual = {"planned", "starting", "registered", "running", "done"}
-    touched |= {state.node for state in history.states() if state.state not in usual}
-    return [name for name in history.nodes if name in touched or name in history.leaders]
-
-
-def _round_bars(history: History, rows: dict[str, int], began: float, *, numbered: bool) -> list[PlotTrace]:
-    groups: dict[str, list[Bar]] = {"round": [], "next round": [], "abandoned round": []}
-    rounds = history.rounds()
-    begun_next = dict.fromkeys(rows, history.seconds)  # the start of each node's next round, or the end of the run
-    ends: list[float] = []
-    for each in reversed(rounds):
-        ends.append(begun_next[each.node] if each.end is None else each.end)
-        begun_next[each.node] = each.start
-    for each, end in zip(rounds, reversed(ends), strict=True):
-        lasted = "did not end" if each.end is None else text.duration(end - each.start)
-        hover = f"{html.escape(each.node)}: round {each}, {lasted}{', abandoned' if each.abandoned else ''}"
-        group = "abandoned round" if each.abandoned else ("round", "next round")[(each.edge_round or each.round) % 2]
-        number = str(each.edge_round or each.round) if numbered else ""
-        groups[group].append(Bar(rows[each.node], each.start - began, end - began, hover, number))
-    colours = (*ROUND, ABANDONED)
-    traces = [_bars(name, bars, colour, 0.78) for (name, bars), colour in zip(groups.items(), colours, strict=True)]
-    traces[1]["showlegend"] = False
-    return [trace for trace in traces if trace["x"]]
-
-
-def _state_bars(history: History, rows: dict[str, int], began: float) -> list[PlotTrace]:
-    by_node: defaultdict[str, list[State]] = defaultdict(list)
-    for state in history.states():
-        by_node[state.node].append(state)
-    groups: dict[str, list[Bar]] = {state: [] for state in STATES}
-    last = history.seconds
-    for node, states in by_node.items():
-        ends = [state.t for state in states[1:]] + [last]
-        for state, end in zip(states, ends, strict=True):
-            if node in rows and state.state in groups and end > state.t:
-                detail = f" ({html.escape(state.detail)})" if state.detail else ""
-                hover = f"{html.escape(node)}: {state.state}{detail}, {text.duration(end - state.t)}"
-                groups[state.state].append(Bar(rows[node], state.t - began, end - began, hover))
-    return [_bars(name, bars, STATES[name], 0.78) for name, bars in groups.items() if bars]
-
-
-def _fault_bars(history: History, rows: dict[str, int], began: float) -> list[PlotTrace]:
-    groups: dict[str, list[Bar]] = {action: [] for action in FAULTS}
-    last = history.seconds
-    for span in history.faults():
-        if span.start is None or span.action not in groups:
-            continue
-        end = last if span.end is None else span.end
-        least = span.start + 0.004 * last  # a minimum width, so that instants are visible
-        length = f", {text.duration(end - span.start)}" if span.end is not None else ""
-        hover = f"{span.action} {html.escape(span.target)}{length}"
-        for node in span.nodes:
-            if node in rows:
-                bar = Bar(rows[node], span.start - began, max(end, least) - began, hover)
-                groups[span.action].append(bar)
-    return [_bars(name, bars, FAULTS[name], 0.3) for name, bars in groups.items() if bars]
-
-
-def _bars(name: str, bars: Sequence[Bar], colour: str, width: float) -> PlotTrace:
-    trace = {
-        "type": "bar",
-        "orientation": "h",
-        "name": name,
-        "y": [bar.row for bar in bars],
-        "base": [round(bar.start, 3) for bar in bars],
-        "x": [round(bar.end - bar.start, 3) for bar in bars],
-        "width": width,
-        "marker": {"color": colour, "line": {"width": 0}},
-        "hovertext": [bar.hover for bar in bars],
-        "hoverinfo": "text",
-    }
-    if any(bar.text for bar in bars):
-        trace |= {"text": [bar.text for bar in bars], "textposition": "inside", "insidetextanchor": "middle"}
-        trace |= {"textangle": 0, "textfont": {"color": "#1d2b3a", "size": 10}}
-    return trace
 
 
 def traffic(history: History) -> Figure:
@@ -254,35 +191,45 @@ def traffic(history: History) -> Figure:
             sent[row.kind][link_class][0] += row.bytes
             sent[row.kind][link_class][1] += row.messages
     classes = sorted({name for by_class in sent.values() for name in by_class})
-    traces = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": html.escape(kind),
-            "y": classes,
-            "x": [by_class[name][0] if name in by_class else 0 for name in classes],
-            "hovertext": [
-                f"{html.escape(kind)}: {text.size(by_class[name][0])}, {text.count(by_class[name][1], 'message')}"
-                if name in by_class
-                else ""
-                for name in classes
-            ],
-            "hoverinfo": "text",
-            "marker": {"color": colour},
-        }
-        for (kind, by_class), colour in zip(sorted(sent.items()), _cycle(len(sent)), strict=True)
-    ]
-    layout = {
-        "barmode": "stack",
-        "xaxis": {"title": {"text": "bytes in messages sent"}, "tickformat": ".2~s", "ticksuffix": "B"},
-        "yaxis": {"autorange": "reversed", "showgrid": False, "type": "category"},
-        "showlegend": True,
-        "legend": {"traceorder": "normal"},
+    bars = {
+        kind: {name: (float(by_class[name][0]), _sent(kind, *by_class[name])) for name in classes if name in by_class}
+        for kind, by_class in sorted(sent.items())
     }
-    return {"data": traces, "layout": layout, "height": 130 + 42 * max(1, len(classes))}
+    marks = stacked(classes, bars, dict(zip(bars, cycled(len(bars)), strict=True)))
+    x, y = axis("bytes in messages sent", format="bytes", zero=True), axis(labels=classes)
+    return figure("Messages sent, by class of links and kind of message", x, y, marks, 42 * max(1, len(classes)))
 
 
-def _cycle(number: int) -> list[str]:
+def _sent(kind: str, count: int, messages: int) -> str:
+    return f"{kind}: {text.size(count)}, {text.count(messages, 'message')}"
+
+
+def stacked(
+    rows: Sequence[str], parts: dict[str, dict[str, tuple[float, str]]], colours: dict[str, str], thick: float = 0.7
+) -> list[Mark]:
+    """Level bars of pieces. ``parts``: by the name of a piece, and by row, its length and note."""
+    ends = {
+        row: list(accumulate((of[row][0] if row in of else 0.0 for of in parts.values()), initial=0.0)) for row in rows
+    }
+    marks = []
+    for place, (name, of) in enumerate(parts.items()):
+        those = [(number, row) for number, row in enumerate(rows) if row in of]
+        marks.append(
+            boxes(
+                name,
+                [ends[row][place] for _, row in those],
+                [ends[row][place + 1] for _, row in those],
+                [number - thick / 2 for number, _ in those],
+                [number + thick / 2 for number, _ in those],
+                colours[name],
+                notes=[of[row][1] for _, row in those],
+            )
+        )
+    return marks
+
+
+def cycled(number: int) -> list[str]:
+    """So many colours; they repeat if there are too few."""
     colours = (GLOBAL, *SERIES)
     return [colours[index % len(colours)] for index in range(number)]
 
@@ -290,3 +237,7 @@ def _cycle(number: int) -> list[str]:
 def link_colour(link_class: str) -> str:
     """The colour of a link class: its own, or one derived from its name."""
     return LINKS.get(link_class) or SERIES[sum(link_class.encode()) % len(SERIES)]
+
+
+def fault_colour(action: str) -> str:
+    return FAULTS.get(action, MANY_SERIES)

@@ -13,23 +13,30 @@ import yaml
 from orchestrator import text
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.report import fidelity, figures
+from orchestrator.report.activity import CUT_OFF, IN_ROUND, course
 from orchestrator.report.calibration import calibration_figures
 from orchestrator.report.courses import course_figures
+from orchestrator.report.host import host_figures, host_rows, placement_rows
 from orchestrator.report.inversion import inversion
 from orchestrator.report.peers import EVENT as MET
 from orchestrator.report.peers import own_accuracy, peers
 from orchestrator.report.template import rendered
+from orchestrator.report.timeline import STATES, before_training, timeline
 from orchestrator.report.topology import picture
 from orchestrator.results.checks import Check, checks, overall
 from orchestrator.results.history import History
+from orchestrator.results.hosts import hosts
 from orchestrator.results.inversion import EVENT as INVERTED
 from orchestrator.results.personalisation import edge_rows, personalisation
+from orchestrator.results.presence import in_words, notes
 from orchestrator.results.privacy import METRICS, measured, statement
-from orchestrator.results.record import COUNTERS
+from orchestrator.results.record import COUNTERS, HOST, INJECTED, MOVED
 from orchestrator.results.rows import FaultSpan
 from orchestrator.results.verdicts import MARKS, WORST_FIRST, Verdict
 
+PICTURED = {**STATES, CUT_OFF: "var(--disconnect)", "done": "var(--state-done)"}  # states in the picture
 LOG_LIMIT = 3000  # rows of the log on the page; the record has all
+FAULT_LIMIT = 1000  # rows of the table of faults
 
 
 class Key(NamedTuple):
@@ -59,9 +66,11 @@ def context(history: History) -> dict[str, Any]:
     """The variables of the template."""
     results = checks(history)
     verdict = overall(results)
-    timeline, left_out = figures.timeline(history)
+    drawn, left_out = timeline(history)
     log = _log(history)
     over_time, calibration = course_figures(history), calibration_figures(history)
+    told = hosts(history) or []
+    host = host_figures(history, told)
     return {
         "name": history.plan.get("name") or history.run,
         "run": history.run,
@@ -73,18 +82,22 @@ def context(history: History) -> dict[str, Any]:
         "checks": results,
         "keys": _keys(history),
         "picture": picture(history),
+        "course": (moved := course(history)),
+        "states": _states(moved),
         "fault_colours": _fault_colours(history),
         "programs": _programs(history),
-        "edges_own": any(row.scope == "own" for rows in history.edge_series("accuracy").values() for row in rows),
+        "whose": _whose(history),
         "figures": {
             "accuracy-time": figures.curves(history, "accuracy", against="time"),
             "accuracy-rounds": figures.curves(history, "accuracy", against="rounds"),
             "loss-time": figures.curves(history, "loss", against="time"),
             "loss-rounds": figures.curves(history, "loss", against="rounds"),
-            "timeline": fidelity.mark_overloads(timeline, history),
+            "staleness": figures.staleness(history),
+            "timeline": fidelity.mark_overloads(drawn, history),
             "traffic": figures.traffic(history),
             **over_time,
             **calibration,
+            **host,
             "peers": peers(history),
             "own-accuracy": own_accuracy(history),
         },
@@ -92,20 +105,28 @@ def context(history: History) -> dict[str, Any]:
         "privacy": _privacy(history),
         "inversion": inversion(history),
         "left_out": left_out,
+        "hidden_before": text.duration(before_training(history)) if before_training(history) else "",
+        "tells_of_rounds": any(what == IN_ROUND for of in moved["nodes"].values() for _, what in of),
         "links": _links(history),
         "probes": _probes(history),
         "probed": ", ".join(f"{text.size(n)} ({name})" for name, n in history.probed_bytes_by_class().items()),
+        "kinds": dict.fromkeys(history.link_kinds.values()),
+        "real": fidelity.real_rows(history),
         "looks": fidelity.look_rows(history),
         "overloads": fidelity.overload_rows(history),
         "schedules": _schedules(history),
         "courses": list(over_time),
         "calibration": list(calibration),
-        "faults": _faults(history),
+        "placement": placement_rows(history),
+        "hosts": host_rows(told),
+        "host_figures": list(host),
+        "faults": (faults := _faults(history))[:FAULT_LIMIT],
+        "faults_in_all": len(faults),
         "late": _late(history),
         "overruns": _overruns(history),
         "log": log[:LOG_LIMIT],
         "log_left_out": max(0, len(log) - LOG_LIMIT),
-        "notes": [str(event.data.get("text", "")) for event in history.events("note")],
+        "notes": notes(history),
         "environment": _environment(history),
         "effective": yaml.safe_dump(history.effective, sort_keys=False, allow_unicode=True),
     }
@@ -117,6 +138,8 @@ def _saying(results: list[Check], verdict: Verdict) -> str:
     match verdict:
         case "pass" if modelled := _named(results, "modelled"):
             return f"Done, and every check of what ran passed. Modelled, and so not checked: {modelled}."
+        case "pass" if measured := _named(results, "measured"):
+            return f"Done, and every check of the emulation passed. Real, and so measured but not checked: {measured}."
         case "pass":
             return "Done, and every check of the emulation passed."
         case "fail":
@@ -136,7 +159,9 @@ def _keys(history: History) -> list[Key]:
     sent = history.traffic()
     messages = sum(row.messages for row in sent if row.direction == "sent")
     spans = history.faults()
-    made = sum(1 for span in spans if span.start is not None)
+    planned_faults = [span for span in spans if not span.by]
+    made = sum(1 for span in planned_faults if span.start is not None)
+    by_hand = f", {len(spans) - len(planned_faults)} by hand" if len(planned_faults) < len(spans) else ""
     tiers = Counter(node["tier"] for node in history.nodes.values())
     return [
         Key(
@@ -148,10 +173,34 @@ def _keys(history: History) -> list[Key]:
         Key("time", text.duration(history.seconds), _training(history)),
         Key("nodes", str(len(history.nodes)), ", ".join(text.count(number, tier) for tier, number in tiers.items())),
         Key("delivered", text.size(sum(history.bytes_by_class().values())), text.count(messages, "message")),
-        Key("faults", str(made), f"of {len(spans)} planned" if spans else "none planned"),
+        Key("faults", str(made), (f"of {len(planned_faults)} planned" if planned_faults else "none planned") + by_hand),
         Key("overruns", str(len(history.events("overrun"))), "steps slower than asked"),
         Key("links", history.engine or "–", f"driver {history.driver}" if history.driver else ""),
     ]
+
+
+def _states(course: dict[str, Any]) -> dict[str, str]:
+    """The states that any node had, with their colours, in the order of the timeline; then those that only the picture
+    shows."""
+    had = {what for changes in course["nodes"].values() for _, what in changes}
+    return {state: colour for state, colour in PICTURED.items() if state in had}
+
+
+def _whose(history: History) -> str:
+    """A sentence for each tier with curves: on what its accuracy is measured."""
+    edges = {row.scope for rows in history.edge_series("accuracy").values() for row in rows}
+    devices = {
+        row.scope
+        for name in ("accuracy", "loss")
+        for rows in history.tier_series(name, "device", "global", "own", "train").values()
+        for row in rows
+    }
+    said = ["Global: the leading model on the common test data."]
+    said += ["Edges: each on test data like that of its own devices."] if "own" in edges else []
+    on = {"global": "the common test data", "own": "test data like its own", "train": "what it trains on"}
+    told = " or ".join(words for scope, words in on.items() if scope in devices)
+    said += [f"Devices: each on {told}."] if devices else []
+    return " ".join(said) if len(said) > 1 else ""
 
 
 def _programs(history: History) -> list[dict[str, Any]]:
@@ -179,17 +228,20 @@ def _fault_colours(history: History) -> dict[str, str]:
 
 
 def _links(history: History) -> list[dict[str, Any]]:
-    """The link counters, summed by link class."""
-    totals: defaultdict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTERS, 0))
+    """The link counters, summed by class and kind of the links."""
+    totals: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTERS, 0))
     for row in history.link_counters():
         for counter in COUNTERS:
-            totals[row.link_class][counter] += getattr(row, counter)
-    return [{"name": name, "colour": figures.link_colour(name), **counts} for name, counts in sorted(totals.items())]
+            totals[row.link_class, row.kind][counter] += getattr(row, counter)
+    return [
+        {"name": name, "kind": kind, "colour": figures.link_colour(name), **counts}
+        for (name, kind), counts in sorted(totals.items())
+    ]
 
 
 def _probes(history: History) -> list[dict[str, Any]]:
     """The probes with asked and measured values, failed ones first."""
-    order = [str(verdict) for verdict in WORST_FIRST]
+    order = [*map(str, WORST_FIRST), "measured"]
     rows = []
     for probe in sorted(
         history.probes(), key=lambda probe: order.index(probe.verdict) if probe.verdict in order else 1
@@ -197,7 +249,7 @@ def _probes(history: History) -> list[dict[str, Any]]:
         numbers = ("asked", "measured", "low", "high")
         rows.append(
             {
-                **{"link": f"{probe.source} → {probe.target}", "link_class": probe.link_class},
+                **{"link": f"{probe.source} → {probe.target}", "link_class": probe.link_class, "kind": probe.kind},
                 **{name: text.quantity(probe.quantity, getattr(probe, name)) for name in numbers},
                 **{"quantity": probe.quantity, "verdict": probe.verdict, "detail": probe.detail},
             }
@@ -231,6 +283,8 @@ def _faults(history: History) -> list[dict[str, Any]]:
 
 
 def _planned(span: FaultSpan) -> str:
+    if span.by:
+        return f"by hand ({span.by})"
     if span.planned.get("at") is not None:
         return f"at {text.duration(span.planned['at'])}"
     return f"round {span.planned['round']}" if span.planned.get("round") is not None else ""
@@ -309,7 +363,9 @@ def _log(history: History) -> list[LogRow]:
 
 def _event_rows(history: History) -> Iterable[tuple[float, str, str, int | None, str]]:
     for event in history.events():
-        if event.name not in ("round", "note", LOOKED, MET, INVERTED):
+        if event.name in (HOST, MOVED):
+            yield event.t, "orchestrator", event.name, event.round, in_words(event.name, event.data)
+        elif event.name not in ("round", "note", LOOKED, MET, INVERTED, INJECTED):
             said = event.data if event.edge_round is None else {**event.data, "edge round": event.edge_round}
             detail = ", ".join(f"{key} {_plain(value)}" for key, value in said.items())
             yield event.t, event.node or "orchestrator", event.name.replace("_", " "), event.round, detail
@@ -319,7 +375,8 @@ def _fault_rows(spans: Iterable[FaultSpan]) -> Iterable[tuple[float, str, str, i
     for span in spans:
         for phase, t in (("begins", span.start), ("is over", span.end), ("skipped", span.skipped)):
             if t is not None:
-                yield t, span.target, f"fault: {span.action} {phase}", span.round, span.detail
+                what = f"fault by hand ({span.by})" if span.by else "fault"
+                yield t, span.target, f"{what}: {span.action} {phase}", span.round, span.detail
 
 
 def _plain(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Pages of one HTML file. Style, figures and plotly.js are in the file, so it needs no network and no other file."""
+"""Pages of one HTML file. Style, figures and scripts are in the file, so it needs no network and no other file."""
 
 from __future__ import annotations
 
@@ -7,19 +7,35 @@ from importlib.resources import files
 from typing import Any
 
 import jinja2
-from plotly.offline import get_plotlyjs
 
 from orchestrator import text
+
+SCRIPTS = ("scale", "marks", "exports", "reading", "chart", "topology")
 
 
 def rendered(template: str, **content: Any) -> str:
     """Fill a template that extends report/base.html; its name is its path within this package.
 
-    ``content``: the variables of the template. Among them is "figures", which `draw` in the page draws: by the id of an
-    HTML element the ``data``, ``layout`` and ``height`` (pixels) of a figure. Figures without data are left out.
+    ``content``: the variables of the template. Among them is "figures": by the id of an HTML element the figure that is
+    drawn into it (`orchestrator.report.marks`). Figures without marks are left out.
     """
-    style = (files("orchestrator.report") / "style.css").read_text(encoding="utf-8")
-    return _environment().get_template(template).render(style=style, plotly=get_plotlyjs(), **content)
+    return _environment().get_template(template).render(style=style(), script=script(), **content)
+
+
+@functools.cache
+def style() -> str:
+    """The style sheet of every page."""
+    return _read("style.css")
+
+
+@functools.cache
+def script() -> str:
+    """The script that draws figures and pictures, in a report and in a live page."""
+    return "\n".join(_read(f"script/{name}.js") for name in SCRIPTS)
+
+
+def _read(name: str) -> str:
+    return (files("orchestrator.report") / name).read_text(encoding="utf-8")
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """The layout of nodes and links in the report's picture: tiers as rows, each parent above its children.
 
-It computes only geometry and texts; the page's template draws them as SVG.
+It computes geometry and texts, which topology.html draws as SVG, and the course of nodes and links over the run, which
+script/topology.js shows at any moment of it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,9 @@ from netem.profile import LinkProfile
 from orchestrator import text
 from orchestrator.report.figures import FAULTS, link_colour
 from orchestrator.results.history import History
+from orchestrator.results.presence import moves
 from orchestrator.results.rows import LinkCounters
+from orchestrator.scenario.drivers import LinkKind
 
 WIDTH = 1120.0
 MARGIN = 28.0
@@ -39,8 +42,12 @@ class Dot:
     beside: bool  # the label is beside the node, not below it
     mark: str
     faults: int
-    away: bool
-    hover: str
+    state: str
+    about: tuple[str, ...]
+
+    @property
+    def hover(self) -> str:
+        return "\n".join((self.name, *self.about))
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,7 @@ class LinkLine:
     """A link in the picture, for both directions. ``special``: its profile differs from the usual one of its class."""
 
     path: str
+    ends: tuple[str, str]
     colour: str
     special: bool
     hover: str
@@ -55,10 +63,11 @@ class LinkLine:
 
 @dataclass(frozen=True)
 class ClassNote:
-    """One entry of the legend."""
+    """One entry of the legend: the usual profile of the links of a class and kind, and their number."""
 
     name: str
     colour: str
+    kind: LinkKind
     profile: str
     links: int
 
@@ -71,6 +80,15 @@ class Picture:
     lines: tuple[LinkLine, ...]
     classes: tuple[ClassNote, ...]
 
+    @property
+    def alt(self) -> str:
+        """The picture in words. The table of nodes below it says the rest."""
+        tiers = Counter(dot.tier for dot in self.dots)
+        nodes = ", ".join(text.count(number, tier) for tier, number in tiers.items())
+        links = ", ".join(f"{note.links} {note.name}" for note in self.classes)
+        hit = sum(1 for dot in self.dots if dot.faults)
+        return f"{nodes}; links: {links or 'none'}; {text.count(hit, 'node')} hit by faults"
+
 
 def picture(history: History) -> Picture:
     """The topology of a run, with the faults and states of its nodes and the traffic of its links."""
@@ -81,10 +99,7 @@ def picture(history: History) -> Picture:
         height=height,
         dots=tuple(_dots(history, places, sizes)),
         lines=tuple(_lines(history, places, usual)),
-        classes=tuple(
-            ClassNote(name, link_colour(name), describe(profile), _count(history, name))
-            for name, profile in usual.items()
-        ),
+        classes=tuple(_classes(history)),
     )
 
 
@@ -153,13 +168,17 @@ def _dots(history: History, places: Mapping[str, tuple[float, float]], pitches: 
     for span in history.faults():
         for touched in span.nodes if span.start is not None else ():
             faults[touched].append(span.action)
+    moved: defaultdict[str, list[str]] = defaultdict(list)
+    for move in moves(history):
+        moved[move.node].append(move.target)
     dots = []
     for name, node in history.nodes.items():
         tier, (x, y) = node["tier"], places[name]
         counted = Counter(faults[name])
         worst = next((action for action in FAULTS if action in counted), None)
         state = states[name].state
-        told = [name, (node.get("hardware") or {}).get("name", ""), state]
+        told = [(node.get("hardware") or {}).get("name", ""), state]
+        told += [f"on {', then on '.join((node['host'], *moved[name]))}"] if node.get("host") else []
         told += [text.count(node["samples"], "sample")] if node.get("samples") else []
         told += [f"{action} {number}×" for action, number in counted.items()]
         size = min(LARGEST[tier], 0.36 * pitches[tier])
@@ -175,8 +194,8 @@ def _dots(history: History, places: Mapping[str, tuple[float, float]], pitches: 
                 beside=bool(node.get("children")) and pitches[tier] > 4 * size + 7 * len(label),
                 mark=FAULTS[worst] if worst else "",
                 faults=counted.total(),
-                away=state in ("crashed", "failed", "restarting"),
-                hover="\n".join(part for part in told if part),
+                state=state,
+                about=tuple(part for part in told if part),
             )
         )
     return dots
@@ -202,10 +221,11 @@ def _lines(
     for (one, other), links in pairs.items():
         if one in places and other in places:
             link_class = links[0]["link_class"]
-            told = [f"{one} – {other} ({link_class})", *(_direction(link, totals) for link in links)]
+            told = [f"{one} – {other} ({link_class})", *(_direction(history, link, totals) for link in links)]
             lines.append(
                 LinkLine(
                     path=_path(places[one], places[other]),
+                    ends=(one, other),
                     colour=link_colour(link_class),
                     special=any(link["profile"] != usual[link_class] for link in links),
                     hover="\n".join(told),
@@ -214,10 +234,11 @@ def _lines(
     return lines
 
 
-def _direction(link: Mapping[str, Any], totals: Mapping[tuple[str, str], LinkCounters]) -> str:
+def _direction(history: History, link: Mapping[str, Any], totals: Mapping[tuple[str, str], LinkCounters]) -> str:
     row = totals.get((link["source"], link["target"]))
     delivered = f"; {text.size(row.delivered_bytes)} delivered" if row else ""
-    return f"→ {link['target']}: {describe(link['profile'])}{delivered}"
+    kind = history.link_kinds[link["source"], link["target"]]
+    return f"→ {link['target']}: {kind}, {describe(link['profile'])}{delivered}"
 
 
 def _path(one: tuple[float, float], other: tuple[float, float]) -> str:
@@ -230,6 +251,16 @@ def _path(one: tuple[float, float], other: tuple[float, float]) -> str:
     return f"M{x1:.1f} {y1:.1f} C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {y2:.1f}"
 
 
+def _classes(history: History) -> Iterator[ClassNote]:
+    by_kind: defaultdict[tuple[str, LinkKind], list[Mapping[str, Any]]] = defaultdict(list)
+    for link in history.plan.get("links", []):
+        by_kind[link["link_class"], history.link_kinds[link["source"], link["target"]]].append(link)
+    for (name, kind), links in by_kind.items():
+        profile = describe(_usual_profiles(links)[name])
+        pairs = {frozenset((link["source"], link["target"])) for link in links}
+        yield ClassNote(name, link_colour(name), kind, profile, len(pairs))
+
+
 def _usual_profiles(links: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """The most frequent profile of each link class."""
     by_class: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
@@ -240,7 +271,3 @@ def _usual_profiles(links: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str
         counted = Counter(json.dumps(profile, sort_keys=True) for profile in profiles)
         usual[name] = json.loads(counted.most_common(1)[0][0])
     return usual
-
-
-def _count(history: History, link_class: str) -> int:
-    return len({frozenset(pair) for pair, name in history.link_classes.items() if name == link_class})

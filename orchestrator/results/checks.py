@@ -8,7 +8,7 @@ computes the quantity that the check would measure.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Literal, TypedDict
 
@@ -20,6 +20,7 @@ from orchestrator.results.expectations import as_expected
 from orchestrator.results.history import History
 from orchestrator.results.learned import learned
 from orchestrator.results.link_assessments import LATE_SHARE, judge_losses, judge_overloads
+from orchestrator.results.network import network_held
 from orchestrator.results.rates import busiest
 from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import FaultSpan, ProbeResult
@@ -32,6 +33,7 @@ SETTLING = 0.2  # s after a cut and before its end in which a sample may still c
 ON_TIME = 1.0  # s that a fault may be late before it counts as missed
 SCHEDULE_LATE = 0.05  # s, limit of the 99th percentile of the lateness of a schedule's changes
 OVERTAKEN_SHARE = 0.01  # of a schedule's changes that may be left out because the next one was due
+LINKS_REAL: Assessment = "measured", "every link is real: nothing was asked, and edgebed shaped nothing"
 LINKS_MODELLED: Assessment = "modelled", "the sim driver computes every link from its profile: nothing was measured"
 PACE_MODELLED: Assessment = "modelled", "the sim driver computes how long each step takes: nothing was measured"
 
@@ -111,35 +113,44 @@ def links_as_asked(history: History) -> Assessment:
     classes = sorted(set(history.link_classes.values()))
     if not classes:
         return "pass", "the plan has no links"
-    probes = history.probes()
+    found = history.probes()
+    probes = [probe for probe in found if probe.verdict != "measured"]
     tally = Counter(probe.verdict for probe in probes)
     if failed := [probe for probe in probes if probe.verdict == "fail"]:
         return "fail", f"{len(failed)} of {text.count(len(probes), 'probe')} failed: {_worst(failed)}"
-    if missing := [each for each in classes if each not in {probe.link_class for probe in probes}]:
+    if missing := [each for each in classes if each not in {probe.link_class for probe in found}]:
         return "unknown", f"no probe of {text.some(missing)}: those links were not measured"
     if tally["unknown"]:
         which = text.some(_name(probe) for probe in probes if probe.verdict == "unknown")
         return "unknown", f"{tally['unknown']} of {text.count(len(probes), 'probe')} gave no clear result: {which}"
-    return "pass", f"{text.count(len(probes), 'probe')} of {_classes(len(classes))} agree with their profiles"
+    measured = text.count(len(found) - len(probes), "figure") if len(found) > len(probes) else ""
+    if not probes:
+        return "measured", f"every link is real: {measured} of {_classes(len(classes))}, and nothing was asked"
+    asked = len({probe.link_class for probe in probes})
+    real = f"; {measured} of real links, of which nothing was asked" if measured else ""
+    return "pass", f"{text.count(len(probes), 'probe')} of {_classes(asked)} agree with their profiles{real}"
 
 
 def faults_took_effect(history: History) -> Assessment:
     """Check that every planned fault that was due took effect, and that no packet crossed a cut link."""
-    spans = history.faults()
-    if not spans:
+    faults = history.faults()
+    spans, by_hand = [span for span in faults if not span.by], [span for span in faults if span.by]
+    if not faults:
         return "pass", "no faults were planned"
     made = [span for span in spans if span.start is not None]
-    moot = [span for span in spans if span.skipped is not None and _moot(history, span)]
+    moot = [span for span in spans if span.skipped is not None and _moot(history, span, by_hand)]
     refused = [span for span in spans if span.skipped is not None and span not in moot]
     not_reached = [span for span in spans if span.start is None and span.skipped is None]
-    missed = [span for span in not_reached if _was_due(history, span)]
-    summary = f"{len(made)} of {text.count(len(spans), 'planned fault')} took effect"
+    missed = _missed(history, not_reached)
+    summary = f"{len(made)} of {text.count(len(spans), 'planned fault')} took effect" if spans else "none was planned"
+    summary += f"; {len(by_hand)} {'was' if len(by_hand) == 1 else 'were'} made by hand" if by_hand else ""
     if refused:
         reasons = text.some(f"{span.action} {span.target} ({span.detail})" for span in refused)
         return "fail", f"{summary}; not possible: {reasons}"
     if missed:
         return "fail", f"{summary}; never made: {text.some(f'{span.action} {span.target}' for span in missed)}"
-    if leaks := [leak for span in made for leak in _leaks(history, span)]:
+    continued = [event.t for event in history.events(CONTINUED)]
+    if leaks := [leak for span in (*made, *by_hand) for leak in _leaks(history, span, continued)]:
         return "fail", f"{summary}, but packets crossed a link while it was cut: {text.some(leaks)}"
     summary += f", {len(moot)} met a node that was already away" if moot else ""
     summary += f"; the run ended before {len(not_reached)} of them" if not_reached else ""
@@ -225,6 +236,8 @@ def links_looked_at(history: History) -> Assessment:
         return LINKS_MODELLED
     if not history.link_classes:
         return "pass", "the plan has no links"
+    if set(history.link_kinds.values()) == {"real"}:
+        return LINKS_REAL
     looks = history.events(LOOKED)
     if not looks:
         if history.outcome is not None and history.outcome.ended == "calibrated":
@@ -274,6 +287,7 @@ CHECKS: dict[CheckName | Literal["result as expected"], Callable[[History], Asse
     "links over time": links_followed,
     "links during the run": links_looked_at,
     "rates during the run": rates_held,
+    "network between hosts": network_held,
     "nodes kept pace": kept_pace,
     "links kept up": links_kept_up,
     "nodes answered": nodes_answered,
@@ -296,33 +310,40 @@ def _classes(number: int) -> str:
     return "1 link class" if number == 1 else f"{number} link classes"
 
 
-def _moot(history: History, span: FaultSpan) -> bool:
-    """Whether a skipped fault was moot: its nodes were away already, or the run was over, when it was due."""
+def _moot(history: History, span: FaultSpan, by_hand: Sequence[FaultSpan]) -> bool:
+    """Whether a skipped fault was moot when it was due: its nodes were away already or, if they were to join, had been
+    made to join by hand, or the run was over."""
     assert span.skipped is not None
     outcome = history.outcome
     if outcome is not None and span.skipped >= outcome.t:
+        return True
+    if span.action == "join" and any(each.action == "join" and each.nodes == span.nodes for each in by_hand):
         return True
     now = {state.node: state.state for state in history.states() if state.t <= span.skipped}
     return bool(span.nodes) and all(now.get(node, "planned") in (*AWAY, "done") for node in span.nodes)
 
 
-def _was_due(history: History, span: FaultSpan) -> bool:
-    """Whether the training continued past the planned time of a fault."""
+def _missed(history: History, spans: Iterable[FaultSpan]) -> list[FaultSpan]:
+    """Those faults past whose planned time the training continued."""
     began = history.training_began
     if began is None or history.status == "running":
-        return False
-    at, round = span.planned.get("at"), span.planned.get("round")
-    if at is not None:
-        return bool(began + at + ON_TIME < history.training_ended)
-    return round is not None and history.rounds_done() >= int(round)
+        return []
+    ended, done = history.training_ended, history.rounds_done()
+
+    def was_due(span: FaultSpan) -> bool:
+        at, round = span.planned.get("at"), span.planned.get("round")
+        return began + at + ON_TIME < ended if at is not None else round is not None and done >= int(round)
+
+    return [span for span in spans if was_due(span)]
 
 
-def _leaks(history: History, span: FaultSpan) -> list[str]:
-    """The links that this fault cut and that delivered packets while it lasted."""
+def _leaks(history: History, span: FaultSpan, continued: Iterable[float]) -> list[str]:
+    """The links that this fault cut and that delivered packets while it lasted. When a run is ``continued``, counters
+    restart."""
     if span.action not in ("disconnect", "partition") or span.start is None:
         return []
     end = span.end if span.end is not None else history.seconds
-    again = [event.t for event in history.events(CONTINUED) if span.start < event.t < end]  # counters restart then
+    again = [t for t in continued if span.start < t < end]
     leaks = []
     for source, target in span.planned.get("links") or ():
         counted = [

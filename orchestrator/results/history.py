@@ -22,7 +22,18 @@ from typing import Any, Literal, Self
 from orchestrator import text
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.record import APPLICATION_ID, CONTINUED, COUNTERS, DATABASE, PROBED, SCHEMA_VERSION
+from orchestrator.results.record import (
+    APPLICATION_ID,
+    CONTINUED,
+    COUNTERS,
+    DATABASE,
+    INJECTED,
+    KINDS,
+    PROBED,
+    READABLE,
+    SCHEMA_VERSION,
+    SENSORS,
+)
 from orchestrator.results.rows import (
     Event,
     FaultSpan,
@@ -33,9 +44,10 @@ from orchestrator.results.rows import (
     ProbeResult,
     Resources,
     Round,
+    SensorReading,
     State,
 )
-from orchestrator.scenario.drivers import kind_of
+from orchestrator.scenario.drivers import LinkKind, kind_of, link_kind
 from orchestrator.scenario.files import first_comment
 
 _DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, sqlite3.Error)
@@ -51,7 +63,7 @@ class History:
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
         self.directory = directory
         self._connection = connection
-        weakref.finalize(self, connection.close)
+        self._close = weakref.finalize(self, connection.close)
 
     @classmethod
     def open(cls, directory: Path) -> Self:
@@ -65,13 +77,13 @@ class History:
             schema = connection.execute("PRAGMA user_version").fetchone()[0]
         except sqlite3.Error as error:
             raise _unreadable(database, error) from error
-        if application != APPLICATION_ID or schema != SCHEMA_VERSION:
+        if application != APPLICATION_ID or schema not in READABLE:
             connection.close()
             raise _foreign(database, application, schema)
         return cls(directory, connection)
 
     def close(self) -> None:
-        self._connection.close()
+        self._close()  # once, in the thread that reads: SQLite's connections belong to a thread
 
     def __enter__(self) -> Self:
         return self
@@ -125,6 +137,14 @@ class History:
     def link_classes(self) -> dict[tuple[str, str], str]:
         """The class of each planned direction (source, target)."""
         return {(link["source"], link["target"]): link["link_class"] for link in self.plan.get("links", [])}
+
+    @cached_property
+    def link_kinds(self) -> dict[tuple[str, str], LinkKind]:
+        """The kind of each planned direction (source, target)."""
+        return {
+            (link["source"], link["target"]): link_kind(self.driver, real=bool(link["profile"].get("real")))
+            for link in self.plan.get("links", [])
+        }
 
     @property
     def rounds_planned(self) -> int | None:
@@ -220,19 +240,32 @@ class History:
         return latest | {state.node: state for state in self.states()}
 
     def probes(self) -> list[ProbeResult]:
-        return [ProbeResult(*row) for row in self._rows("SELECT * FROM probe")]
+        columns = ", ".join(ProbeResult._fields[:-1])
+        kind = "COALESCE(kind, 'emulated')" if self._schema >= KINDS else "'emulated'"
+        return [ProbeResult(*row) for row in self._rows(f"SELECT {columns}, {kind} FROM probe")]
 
     def resources(self) -> list[Resources]:
         return [Resources(*row) for row in self._rows("SELECT * FROM resources")]
 
+    def sensors(self) -> list[SensorReading]:
+        """What hosts told about themselves, in the order of recording. Records of version 2 have none."""
+        if self._schema < SENSORS:
+            return []
+        return [SensorReading(*row) for row in self._rows("SELECT * FROM sensor")]
+
     def faults(self) -> list[FaultSpan]:
-        """The course of every planned fault, in the plan's order."""
+        """The course of every fault: the planned ones in the plan's order, then those by hand."""
         phases: defaultdict[int, dict[str, tuple[Any, ...]]] = defaultdict(dict)
         for t, fault, action, target, phase, round, detail in self._rows("SELECT * FROM fault"):
             phases[fault].setdefault(phase, (t, action, target, round, detail))
         planned = {fault["id"]: fault for fault in self.plan.get("faults", [])}
+        by = {}
+        for event in self.events(INJECTED):
+            if event.node is None:
+                planned[event.data["fault"]] = event.data["planned"]
+                by[event.data["fault"]] = str(event.data["user"])
         return [
-            _span(id, planned.get(id, {}), phases.get(id, {}), self.nodes)
+            _span(id, planned.get(id, {}), phases.get(id, {}), self.nodes, by.get(id, ""))
             for id in [*planned, *(id for id in phases if id not in planned)]
         ]
 
@@ -289,11 +322,15 @@ class History:
 
     def edge_series(self, name: str) -> dict[str, list[Metric]]:
         """A metric of each edge: on the global test set if the edge reports that, else on its own test set."""
+        return self.tier_series(name, "edge", "global", "own")
+
+    def tier_series(self, name: str, tier: str, *scopes: str) -> dict[str, list[Metric]]:
+        """A metric of each node of a tier, of the first of these scopes that the node reports."""
         series: dict[str, list[Metric]] = {}
-        for scope in ("own", "global"):
+        for scope in reversed(scopes):
             by_node: defaultdict[str, list[Metric]] = defaultdict(list)
             for metric in self.metrics(name, scope):
-                if self.nodes.get(metric.node, {}).get("tier") == "edge":
+                if self.nodes.get(metric.node, {}).get("tier") == tier:
                     by_node[metric.node].append(metric)
             series |= by_node
         return {node: series[node] for node in self.nodes if node in series}
@@ -301,7 +338,8 @@ class History:
     def link_counters(self) -> list[LinkCounters]:
         """Totals of each link direction in training, summed over restarts of the link engine."""
         rows = self._rows(_totals("counters", ("source", "target", "link_class"), COUNTERS))
-        return [LinkCounters(*row) for row in rows]
+        usual = link_kind(self.driver, real=False)
+        return [LinkCounters._make((*row, self.link_kinds.get((row[0], row[1]), usual))) for row in rows]
 
     def delivered(self, source: str, target: str, start: float, end: float) -> tuple[int, int] | None:
         """(samples, packets delivered) in one direction between the first and last sample in [start, end]; None without
@@ -313,6 +351,15 @@ class History:
         )
         samples, packets = rows[0]
         return (samples, packets) if samples else None
+
+    def readings(self, source: str, target: str) -> list[tuple[float, int, int, int]]:
+        """The counters of one direction over time: t, bytes delivered, packets delivered, packets that did not arrive.
+        They are totals; one that falls has restarted from 0."""
+        query = (
+            "SELECT t, delivered_bytes, delivered, lost + overflowed + cut_dropped FROM counters"
+            " WHERE source = ? AND target = ? ORDER BY rowid"
+        )
+        return [(t, size, packets, dropped) for t, size, packets, dropped in self._rows(query, source, target)]
 
     def fastest(self, readings: int, unsure: float) -> dict[tuple[str, str], float]:
         """A lower bound of the bit/s that each direction carried in its fastest window of ``readings`` readings. The
@@ -366,6 +413,16 @@ class History:
                 totals[row.kind] += row.messages
         return dict(totals)
 
+    def after(self, table: str, columns: Sequence[str], rowid: int, limit: int) -> list[tuple[Any, ...]]:
+        """The rows of a table that were recorded after ``rowid``, at most ``limit`` of them: the row's own id, then
+        these columns. A reader that comes again with the last id reads each row once."""
+        listed = ", ".join(("rowid", *columns))
+        return self._rows(f"SELECT {listed} FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT ?", rowid, limit)
+
+    @property
+    def _schema(self) -> int:
+        return int(self._rows("PRAGMA user_version")[0][0])
+
     def _rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         try:
             return self._connection.execute(query, parameters).fetchall()
@@ -387,7 +444,9 @@ def _number(event: Event) -> tuple[int | None, int | None]:
     return event.round, event.edge_round
 
 
-def _span(id: int, planned: dict[str, Any], phases: Mapping[str, tuple[Any, ...]], nodes: Iterable[str]) -> FaultSpan:
+def _span(
+    id: int, planned: dict[str, Any], phases: Mapping[str, tuple[Any, ...]], nodes: Iterable[str], by: str
+) -> FaultSpan:
     start, end, skipped = (phases.get(phase) for phase in ("start", "end", "skipped"))
     first = start or skipped or end or (None, "", "", None, "")
     node = planned.get("node")
@@ -403,6 +462,7 @@ def _span(id: int, planned: dict[str, Any], phases: Mapping[str, tuple[Any, ...]
         detail=" ".join(phase[4] for phase in (start, skipped, end) if phase and phase[4]),
         nodes=tuple(name for name in nodes if name in touched),
         planned=planned,
+        by=by,
     )
 
 
@@ -428,6 +488,6 @@ def _foreign(database: Path, application: int, schema: int) -> RecordError:
     if application != APPLICATION_ID:
         return RecordError(f"{database} is not a record of a run: another program wrote it")
     return RecordError(
-        f"{database} has schema {schema}, this version reads schema {SCHEMA_VERSION}: "
+        f"{database} has schema {schema}, this version reads schema {' and '.join(map(str, READABLE))}: "
         + ("upgrade edgebed" if schema > SCHEMA_VERSION else "read it with the version that wrote it")
     )

@@ -2,7 +2,7 @@
 
 There is no standard; these are the elements that common readers share (Jenkins' junit-10.xsd): ``testsuites``,
 ``testsuite``, ``properties``, ``testcase`` with ``failure`` or ``skipped``, ``system-out``. Checks with the verdict
-unknown or modelled are skipped: they neither passed nor failed.
+unknown, modelled or measured are skipped: they neither passed nor failed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import RunError
-from orchestrator.results.verdicts import Verdict
+from orchestrator.results.verdicts import NEUTRAL, Verdict
 
-SKIPPED: tuple[Verdict, ...] = ("unknown", "modelled")
+SKIPPED: tuple[Verdict, ...] = ("unknown", *NEUTRAL)
 _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, production 2 (Char)
 
 

@@ -21,13 +21,19 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import RecordError
+from orchestrator.scenario.drivers import LinkKind
 
 DATABASE = "run.db"
 APPLICATION_ID = 0x65646264  # "edbd": identifies edgebed's databases (sqlite.org/pragma.html#pragma_application_id)
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 4
+READABLE = (2, 3, SCHEMA_VERSION)
+SENSORS, KINDS = 3, 4  # the versions from which on there is a table sensor, and figures of links have a kind
 # Events of the orchestrator.
 CONTINUED = "continued"  # an ended run is resumed
 PROBED = "probed"  # the bytes that the links delivered before training began: {bytes: {link class: bytes}}
+HOST = "host"  # a host of several was lost, or is back: {host, state, reason}
+MOVED = "moved"  # a node whose host is lost starts on another: {node, from, to (null: on none), reason, checkpoint s}
+INJECTED = "injected"  # a fault was made by hand: {fault, user, uid, via, written, planned}
 GAP = "gap"  # a time in which the orchestrator did not monitor: {since, seconds, stood_still}
 
 Row = Mapping[str, Any]
@@ -44,6 +50,9 @@ COUNTERS = (
     "reordered",
     "cut_dropped",
 )
+
+_KIND = "kind TEXT"
+"""A column of tables with figures of links: a `LinkKind`; NULL in rows from before version 4."""
 
 _SCHEMA = {
     "meta": ("key TEXT PRIMARY KEY", "value TEXT NOT NULL"),
@@ -67,11 +76,12 @@ _SCHEMA = {
     "probe": (
         *("t REAL NOT NULL", "source TEXT NOT NULL", "target TEXT NOT NULL", "link_class TEXT NOT NULL"),
         *("quantity TEXT NOT NULL", "asked REAL", "measured REAL", "low REAL", "high REAL"),
-        *("verdict TEXT NOT NULL", "detail TEXT NOT NULL"),
+        *("verdict TEXT NOT NULL", "detail TEXT NOT NULL", _KIND),
     ),
     "counters": (
         *("t REAL NOT NULL", "source TEXT NOT NULL", "target TEXT NOT NULL", "link_class TEXT NOT NULL"),
         *(f"{counter} INTEGER NOT NULL" for counter in COUNTERS),
+        _KIND,
     ),
     "traffic": (
         *("t REAL NOT NULL", "node TEXT NOT NULL", "peer TEXT NOT NULL", "kind TEXT NOT NULL"),
@@ -79,6 +89,10 @@ _SCHEMA = {
     ),
     "resources": (
         *("t REAL NOT NULL", "node TEXT NOT NULL", "cpu_seconds REAL NOT NULL", "rss INTEGER NOT NULL", "pss INTEGER"),
+    ),
+    "sensor": (
+        *("t REAL NOT NULL", "host TEXT NOT NULL", "quantity TEXT NOT NULL", "source TEXT NOT NULL"),
+        *("scope TEXT NOT NULL", "value REAL", "detail TEXT NOT NULL"),
     ),
     "outcome": ("t REAL NOT NULL", "facts TEXT NOT NULL"),
 }
@@ -121,9 +135,7 @@ class Record:
             (directory / "effective.json").write_text(effective, encoding="utf-8")
             connection = _begun(directory)  # one transaction: the whole schema, or none
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            for table, columns in _SCHEMA.items():
-                connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
+            _make_tables(connection)
             connection.execute("CREATE INDEX counters_by_link ON counters (source, target, t)")
             connection.executemany(_INSERT["meta"], [(key, _json(value)) for key, value in facts.items()])
             connection.commit()
@@ -135,14 +147,31 @@ class Record:
     def resume(cls, directory: Path, t: float, ended: str, round: int) -> Record:
         """Reopen the record of a run that ended at ``t`` and continues after ``round``.
 
-        The outcome is removed and kept in an event. All counters of links and nodes restart at 0.
+        The outcome is removed and kept in an event. All counters of links and nodes restart at 0. A record of an older
+        version gets the tables and columns that it lacks.
         """
         try:
             connection = _begun(directory)
+            _add_kinds(connection)
+            _make_tables(connection)
             connection.execute("DELETE FROM outcome")
             connection.execute(_INSERT["event"], (t, None, CONTINUED, round, None, _json({"ended": ended})))
             for table in _COUNTS:
                 connection.execute(_from_zero(table), (t,))
+            connection.commit()
+        except sqlite3.Error as error:
+            raise _refused(directory, error) from error
+        return cls(directory, connection)
+
+    @classmethod
+    def carry_on(cls, directory: Path, host: str) -> Record:
+        """Reopen a record that began on another host and is written on this one, which is called ``host``. The facts
+        about the environment become those of this host, except for the time and the command line."""
+        facts = {key: value for key, value in environment().items() if key not in ("started", "command")}
+        try:
+            connection = _begun(directory)
+            rows = [(key, _json(value)) for key, value in {**facts, "host": host}.items()]
+            connection.executemany(_INSERT["meta"], rows)
             connection.commit()
         except sqlite3.Error as error:
             raise _refused(directory, error) from error
@@ -199,14 +228,17 @@ class Record:
         high: float | None,
         verdict: str,
         detail: str = "",
+        kind: LinkKind = "emulated",
     ) -> None:
         """Record one measured quantity ("rtt" s, "loss" fraction, "rate" bit/s) of a link; it passes in [low, high]."""
-        self._write("probe", [(t, source, target, link_class, quantity, asked, measured, low, high, verdict, detail)])
+        row = (t, source, target, link_class, quantity, asked, measured, low, high, verdict, detail, kind)
+        self._write("probe", [row])
 
     def counters(self, t: float, rows: Iterable[Row]) -> None:
-        """Record the totals of each link since it was created: source, target, link_class and all ``COUNTERS``."""
+        """Record the totals of each link since it was created: source, target, link_class, all ``COUNTERS``, and
+        kind."""
         keys = ("source", "target", "link_class", *COUNTERS)
-        self._write("counters", [(t, *(row.get(key, 0) for key in keys)) for row in rows])
+        self._write("counters", [(t, *(row.get(key, 0) for key in keys), row.get("kind", "emulated")) for row in rows])
 
     def traffic(self, t: float, node: str, rows: Iterable[Row]) -> None:
         """Record a node's traffic since its process began: peer, kind, direction, messages, bytes."""
@@ -222,6 +254,11 @@ class Record:
     def resources(self, t: float, node: str, cpu_seconds: float, rss: int, pss: int | None = None) -> None:
         """Record the usage of a node's process: CPU since it began, resident and proportional memory in bytes."""
         self._write("resources", [(t, node, cpu_seconds, rss, pss)])
+
+    def sensors(self, t: float, host: str, readings: Iterable[tuple[str, str, str, float | None, str]]) -> None:
+        """Record what a host tells about itself ('' is this host): quantity, source, scope, value, detail. A value of
+        None cannot be read; ``detail`` then says why."""
+        self._write("sensor", [(t, host, *each) for each in readings])
 
     def outcome(self, t: float, facts: Row) -> None:
         """Record how the run ended: "ended" ("rounds", "accuracy", "after", "programs", "calibrated", "interrupted" or
@@ -275,7 +312,9 @@ def _from_zero(table: str, which: str = "") -> str:
     """A statement that inserts a row of zeros at a given time for each key: readers detect the restart by the fall."""
     keys = [name for each in _SCHEMA[table] if (name := each.split()[0]) not in ("t", *_COUNTS[table])]
     zeros = ", ".join("0" for _ in _COUNTS[table])
-    return f"INSERT INTO {table} SELECT ?, {', '.join(keys)}, {zeros} FROM {table} {which} GROUP BY {', '.join(keys)}"
+    columns = ", ".join(("t", *keys, *_COUNTS[table]))
+    chosen = f"SELECT ?, {', '.join(keys)}, {zeros} FROM {table} {which} GROUP BY {', '.join(keys)}"
+    return f"INSERT INTO {table} ({columns}) {chosen}"
 
 
 def environment() -> dict[str, Any]:
@@ -323,6 +362,21 @@ def _begun(directory: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous = NORMAL")  # outlives a killed writer: sqlite.org/wal.html
     connection.execute("BEGIN")
     return connection
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables that are not there, and set the version of the schema."""
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    for table, columns in _SCHEMA.items():
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(columns)})")
+
+
+def _add_kinds(connection: sqlite3.Connection) -> None:
+    """Add the columns that a record from before version 4 lacks."""
+    for table, columns in _SCHEMA.items():
+        there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        if _KIND in columns and "kind" not in there:
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {_KIND}")
 
 
 def _json(value: Any) -> str:

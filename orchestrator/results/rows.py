@@ -49,7 +49,9 @@ class State(NamedTuple):
 
 
 class ProbeResult(NamedTuple):
-    """One measured quantity of a link ("rtt" s, "loss" fraction, "rate" bit/s); it passes within [low, high]."""
+    """One measured quantity of a link ("rtt" s, "loss" fraction, "rate" bit/s); it passes within [low, high].
+
+    ``kind``: "emulated" or "real". Of a real link nothing was asked, and the verdict is "measured"."""
 
     t: float
     source: str
@@ -62,13 +64,15 @@ class ProbeResult(NamedTuple):
     high: float | None
     verdict: str
     detail: str
+    kind: str
 
 
 class FaultSpan(NamedTuple):
-    """The course of one planned fault: the times at which it started, ended or was skipped.
+    """The course of one fault: the times at which it started, ended or was skipped.
 
     If all three are None, the fault was never due. ``planned``: its entry in plan.json. ``nodes``: the nodes that it
-    affects. ``round``: the round in which it took effect, or for which it was planned.
+    affects. ``round``: the round in which it took effect, or for which it was planned. ``by``: the user who made it by
+    hand; then ``planned`` has the same keys, from the record. Empty for a planned fault.
     """
 
     id: int
@@ -81,6 +85,7 @@ class FaultSpan(NamedTuple):
     detail: str
     nodes: tuple[str, ...]
     planned: dict[str, Any]
+    by: str = ""
 
 
 class Round(NamedTuple):
@@ -108,7 +113,7 @@ class Round(NamedTuple):
 
 
 class LinkCounters(NamedTuple):
-    """The totals of one direction of a link."""
+    """The totals of one direction of a link. ``kind``: "emulated", "modelled" or "real"."""
 
     source: str
     target: str
@@ -123,6 +128,7 @@ class LinkCounters(NamedTuple):
     corrupted: int
     reordered: int
     cut_dropped: int
+    kind: str
 
 
 class PeerTraffic(NamedTuple):
@@ -144,6 +150,22 @@ class Resources(NamedTuple):
     cpu_seconds: float
     rss: int
     pss: int | None
+
+
+class SensorReading(NamedTuple):
+    """What a host ('' is the orchestrator's) told about itself: it stays so until the next row of the same sensor.
+
+    ``quantity``: "temperature" °C, "frequency" Hz, "throttled" 1 or 0, "throttle_events" count, "memory_available"
+    bytes, "power" W, "energy" J since the first row. ``value`` is None if it cannot be read; ``detail`` says why.
+    """
+
+    t: float
+    host: str
+    quantity: str
+    source: str
+    scope: str
+    value: float | None
+    detail: str
 
 
 class Outcome(NamedTuple):

@@ -15,9 +15,12 @@ from orchestrator.fidelity.overload import merged
 from orchestrator.layout import Cell, write_entries
 from orchestrator.results.checks import checks, overall
 from orchestrator.results.history import History
+from orchestrator.results.hosts import hosts, sentences
 from orchestrator.results.inversion import inversion
 from orchestrator.results.personalisation import personalisation
 from orchestrator.results.privacy import privacy
+from orchestrator.results.real_links import real_links
+from orchestrator.results.real_links import sentences as real_sentences
 from orchestrator.results.rows import FaultSpan
 from orchestrator.results.verdicts import STYLES
 
@@ -28,14 +31,21 @@ def summary(history: History) -> dict[str, Any]:
     ``seconds``: the run's own clock, which is virtual if nodes are simulated. ``wall_seconds``: the host's clock.
     Keys: run (directory), name, driver, links (engine), verdict, checks, rounds, seconds, wall_seconds,
     accuracy {global, edge}, bytes {link class: delivered in training}, probe_bytes {link class: delivered before it},
+    link_kinds {link class: ["emulated", "modelled" or "real"]},
     messages {kind: sent}, faults, nodes, overruns, overloads, ended, error; if they apply to the run,
-    personalisation, privacy and inversion.
+    personalisation, privacy, inversion, real_links and hosts.
     """
     results = checks(history)
     outcome = history.outcome
     edges = {name: series[-1].value for name, series in history.edge_series("accuracy").items()}
     overall_accuracy = history.global_series("accuracy")
-    about = {"personalisation": personalisation(history), "privacy": privacy(history), "inversion": inversion(history)}
+    about = {
+        "personalisation": personalisation(history),
+        "privacy": privacy(history),
+        "inversion": inversion(history),
+        "real_links": real_links(history),
+        "hosts": hosts(history),
+    }
     return {
         "run": str(history.directory),
         "name": history.plan.get("name", history.run),
@@ -52,6 +62,7 @@ def summary(history: History) -> dict[str, Any]:
         },
         "bytes": history.bytes_by_class(),
         "probe_bytes": history.probed_bytes_by_class(),
+        "link_kinds": _kinds(history),
         "messages": history.messages_by_kind(),
         "faults": [_fault(span, history.training_began or 0.0) for span in history.faults()],
         "nodes": len(history.nodes),
@@ -61,6 +72,14 @@ def summary(history: History) -> dict[str, Any]:
         "error": outcome.error if outcome else None,
         **{name: found for name, found in about.items() if found is not None},
     }
+
+
+def _kinds(history: History) -> dict[str, list[str]]:
+    """The kinds of the links of each class."""
+    found: dict[str, set[str]] = {}
+    for ends, kind in history.link_kinds.items():
+        found.setdefault(history.link_classes[ends], set()).add(kind)
+    return {name: sorted(kinds) for name, kinds in found.items()}
 
 
 def finite(value: float) -> float | None:
@@ -78,7 +97,8 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
         "programs": "programs ended",
         None: "not yet",
     }
-    delivered = ", ".join(f"{name} {text.size(size)}" for name, size in summary["bytes"].items())
+    kinds = {name: " and ".join(found) for name, found in summary["link_kinds"].items()}
+    delivered = ", ".join(f"{name} ({kinds[name]}) {text.size(size)}" for name, size in summary["bytes"].items())
     rows: list[tuple[Cell, Cell]] = [("verdict", Text(summary["verdict"], style=f"bold {STYLES[summary['verdict']]}"))]
     for check in summary["checks"]:
         mark = Text.assemble("  ", (check["verdict"], STYLES[check["verdict"]]))
@@ -88,13 +108,22 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
     if accuracy is not None:
         rows.append(("accuracy", text.percent(accuracy)))
     rows.append(("links", f"{summary['links']}: {delivered}" if delivered else summary["links"]))
-    rows.append(("faults", str(sum(fault["at"] is not None for fault in summary["faults"]))))
+    rows += [("real", sentence) for sentence in real_sentences(summary.get("real_links") or {"before": ()})]
+    made = [fault for fault in summary["faults"] if fault["at"] is not None]
+    by_hand = sum("by" in fault for fault in made)
+    rows.append(("faults", f"{len(made)}, {by_hand} of them by hand" if by_hand else str(len(made))))
+    for host in summary.get("hosts", ()):
+        if (energy := host["energy"]) is not None:
+            where = f", host {host['host']}" if host["host"] else ""
+            rows.append(("energy", f"{text.energy(energy['joules'])} of {energy['scope']} ({energy['source']}){where}"))
+        rows += [("host", sentence) for sentence in sentences(host)]
     write_entries(console, [*rows, ("report", str(report) if report.exists() else "not written")])
 
 
 def _fault(span: FaultSpan, began: float) -> dict[str, Any]:
-    """A fault with the time at which it took effect, in seconds since the training began; None if it never did."""
+    """A fault with the time at which it took effect, in seconds since the training began; None if it never did. One
+    that was made by hand also has ``by``, the user."""
     between = [side[0] if len(side) == 1 else list(side) for side in span.planned.get("between") or ()]
     where = {"between": between} if between else {"node": span.planned.get("node") or span.target}
     at = None if span.start is None else round(span.start - began, 3)
-    return {"action": span.action, **where, "at": at, "round": span.round}
+    return {"action": span.action, **where, "at": at, "round": span.round, **({"by": span.by} if span.by else {})}

@@ -17,6 +17,7 @@ from orchestrator.results.rows import (
     ProbeResult,
     Resources,
     Round,
+    SensorReading,
     State,
 )
 
@@ -40,7 +41,7 @@ class CheckRow(NamedTuple):
 
 
 class NodeRow(NamedTuple):
-    """A node of the plan."""
+    """A node of the plan. ``host``: where it lives, in a run on several hosts."""
 
     name: str
     tier: str
@@ -49,6 +50,7 @@ class NodeRow(NamedTuple):
     model: str | None
     hardware: str | None
     speed: float | None
+    host: str | None
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def node_rows(history: History) -> list[NodeRow]:
                 model=node.get("model"),
                 hardware=hardware.get("name"),
                 speed=hardware.get("speed"),
+                host=node.get("host") or None,
             )
         )
     return rows
@@ -99,6 +102,7 @@ TABLES: dict[str, Table] = {
     "probes": Table(ProbeResult, lambda history: history.probes()),
     "resources": Table(Resources, lambda history: history.resources()),
     "rounds": Table(Round, lambda history: history.rounds()),
+    "sensors": Table(SensorReading, lambda history: history.sensors()),
     "states": Table(State, lambda history: history.states()),
     "traffic": Table(PeerTraffic, lambda history: history.traffic()),
 }

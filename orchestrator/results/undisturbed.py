@@ -55,7 +55,8 @@ def undisturbed(history: History) -> Assessment | None:
             f"{text.duration(longest.data['seconds'])} until {longest.t - began:.1f} s"
         )
     if not said:
-        return "pass", "no node ended and nothing stood still except as planned"
+        by_hand = " or by hand" if any(span.by for span in history.faults()) else ""
+        return "pass", f"no node ended and nothing stood still except as planned{by_hand}"
     training = max(history.training_ended - began, 1e-9)
     fails = bool(ends) or _most(own + nodes) > SMALL_SHARE * training
     return "fail" if fails else "unknown", "; ".join(said)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-Verdict = Literal["fail", "unknown", "pass", "modelled"]
-"""``modelled``: the driver computes the quantity that the check would measure; this says nothing about trust."""
+Verdict = Literal["fail", "unknown", "pass", "modelled", "measured"]
+"""``modelled``: the driver computes the quantity that the check would measure. ``measured``: the quantity is that of a
+real link, of which nothing was asked. Both say nothing about trust."""
 
 Assessment = tuple[Verdict, str]
 """A check's verdict, with one sentence that gives the numbers."""
 
 WORST_FIRST: tuple[Verdict, ...] = ("fail", "unknown", "pass")
 
-MARKS: dict[Verdict, str] = {"fail": "✕", "unknown": "?", "pass": "✓", "modelled": "~"}
-STYLES: dict[str, str] = {"fail": "red", "unknown": "yellow", "pass": "green", "modelled": "cyan"}
+MARKS: dict[Verdict, str] = {"fail": "✕", "unknown": "?", "pass": "✓", "modelled": "~", "measured": "="}
+NEUTRAL: tuple[Verdict, ...] = ("modelled", "measured")
+STYLES: dict[str, str] = {"fail": "red", "unknown": "yellow", "pass": "green", "modelled": "cyan", "measured": "cyan"}
 """Style names of the rich library."""
 
 

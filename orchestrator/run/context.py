@@ -10,7 +10,7 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.plan import Plan
 from orchestrator.results.record import Record
 from orchestrator.run.resume import NOTHING, Past
-from orchestrator.run.view import View
+from orchestrator.run.showing import View
 
 
 class RunClock:

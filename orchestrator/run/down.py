@@ -11,6 +11,7 @@ from pathlib import Path
 
 from orchestrator import text
 from orchestrator.drivers.docker import leftovers
+from orchestrator.drivers.swarm import leftovers as agents
 from orchestrator.errors import RecordError
 from orchestrator.fabric.anchor import remove
 from orchestrator.host import cgroups, processes
@@ -29,6 +30,7 @@ class Removed:
 
     run: str
     stopped: bool = False  # its living orchestrator ended the run in order
+    hosts: list[str] = field(default_factory=list)  # of a swarm, whose agents were ended
     containers: list[str] = field(default_factory=list)
     processes: list[str] = field(default_factory=list)
     cgroups: list[str] = field(default_factory=list)
@@ -36,7 +38,7 @@ class Removed:
 
     @property
     def anything(self) -> bool:
-        return self.stopped or bool(self.containers or self.processes or self.cgroups)
+        return self.stopped or bool(self.hosts or self.containers or self.processes or self.cgroups)
 
     def told(self) -> str:
         """The result in one line."""
@@ -45,6 +47,7 @@ class Removed:
         if not self.anything:
             return f"{self.run}: nothing of it is left on this host"
         parts = ["ended in order"] if self.stopped else []
+        parts += [f"ended its agents on {', '.join(self.hosts)}"] if self.hosts else []
         parts += [f"removed {text.count(len(self.containers), 'container')}"] if self.containers else []
         parts += [f"ended {len(self.processes)} process{'es' * (len(self.processes) != 1)}"] if self.processes else []
         parts += [f"removed {text.count(len(self.cgroups), 'cgroup')}"] if self.cgroups else []
@@ -54,7 +57,8 @@ class Removed:
 def down(run: str, directory: RunDirectory | None) -> Removed:
     """End a run: in order if its orchestrator lives, otherwise by its labels. Safe to repeat.
 
-    RunError if the directory belongs to another user.
+    What has no directory, such as a sweep on a swarm, may have left something on each host of the swarm. RunError if
+    the directory belongs to another user.
     """
     stopped = False
     if directory is not None:
@@ -64,6 +68,13 @@ def down(run: str, directory: RunDirectory | None) -> Removed:
             if not stopped and _signal_holder(directory, signal.SIGKILL):
                 _wait_released(directory, 5.0)
     result = clear(run, directory, stopped=stopped)
+    if directory is not None:
+        hosts = _hosts(directory)
+    else:
+        hosts = agents.hosts() if result.hosts or not result.anything else []
+    if hosts and not result.left:
+        away = agents.sweep(run, Path() if directory is None else directory.path, hosts)
+        result.left += [f"what it may have left on the host {host} ({reason})" for host, reason in sorted(away.items())]
     if directory is not None and (holder := directory.holder()) is not None:
         result.left.append(f"process {holder}, which holds {directory.lock}")
     return result
@@ -88,6 +99,8 @@ def clear(run: str, directory: RunDirectory | None, *, stopped: bool = False, tr
     """Remove the remains of a run whose orchestrator is gone. ``stopped``: the run ended in order. ``trackers``: also
     those trackers that do not end by themselves in time."""
     result = Removed(run, stopped)
+    result.hosts, away = agents.stop_agents(run)
+    result.left += [f"what runs on the host {host}, whose agent does not answer" for host in away]
     _remove_containers(run, directory, result)
     everything = processes.run_processes(run)
     found = [each for each in everything if each.part != processes.TRACKER]
@@ -96,7 +109,7 @@ def clear(run: str, directory: RunDirectory | None, *, stopped: bool = False, tr
         following = [each for each in everything if each.part == processes.TRACKER]
         left += processes.end(following, patience=TRACKERS_PATIENCE)
     result.processes = [f"{process.part} {process.command} ({process.pid})" for process in found]
-    result.left = [f"process {process.pid} ({process.command})" for process in left]
+    result.left += [f"process {process.pid} ({process.command})" for process in left]
     _remove_cgroups(run, result)
     if directory is not None:
         directory.remove_keys()
@@ -122,6 +135,13 @@ def _had_containers(directory: RunDirectory) -> bool:
         return False
 
 
+def _hosts(directory: RunDirectory) -> list[str]:
+    """The hosts of a swarm that a run was on."""
+    with contextlib.suppress(RecordError), History.open(directory.path) as history:
+        return [host["name"] for host in history.plan.get("hosts", [])]
+    return []
+
+
 def _remove_cgroups(run: str, result: Removed) -> None:
     result.cgroups = [str(group) for group in cgroups.left_behind(run)]
     result.left += [f"cgroup {group}" for group in remove(result.cgroups, CGROUP_PATIENCE)]
@@ -142,6 +162,7 @@ def traces(runs: Path) -> dict[str, RunDirectory | None]:
     found: dict[str, RunDirectory | None] = {}
     labelled = [(each.run, each.directory) for each in processes.run_processes()]
     labelled += [(each.run, each.directory) for each in leftovers.listed()]
+    labelled += agents.runs().items()
     for run, path in labelled:
         if not path.exists() or RunDirectory(path).is_ours:
             found[run] = _known(path)
@@ -158,4 +179,6 @@ def traces(runs: Path) -> dict[str, RunDirectory | None]:
 
 
 def _known(path: Path) -> RunDirectory | None:
-    return RunDirectory(path) if (path / "run.db").exists() else None
+    """The directory of a run, or of a sweep on a swarm, which has no record, as long as its orchestrator lives."""
+    directory = RunDirectory(path)
+    return directory if (path / "run.db").exists() or directory.holder() is not None else None

@@ -1,4 +1,4 @@
-"""Make the planned faults happen at their time or round, and undo each fault when it is over.
+"""Make the planned faults happen at their time or round, those by hand at once, and undo each fault when it is over.
 
 Faults may overlap. On links they combine as `orchestrator.run.link_states` says. The slowness of a node is the product
 of its factors. Every fault is recorded when it takes effect, with the round that it hits.
@@ -7,6 +7,7 @@ of its factors. Every fault is recorded when it takes effect, with the round tha
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
@@ -59,6 +60,7 @@ class FaultInjector:
         self._until_next_round: list[Fault] = []
         self._spawn = spawn
         self._reached = 0
+        self._ids = itertools.count(1 + max((fault.id for fault in self._faults), default=0))
 
     def begin(self, past: Past = NOTHING) -> None:
         """Start the faults: training starts now, or continues after ``past``. Times count from the start of training.
@@ -66,8 +68,10 @@ class FaultInjector:
         In a continued run, finished faults stay finished. Active faults are active again for the rest of their time.
         """
         self._reached = past.round
+        by_hand = [Fault.from_json(span.planned) for span in past.faults if span.by]
+        self._ids = itertools.count(1 + max((fault.id for fault in (*self._faults, *by_hand)), default=0))
         behind = {span.id: span for span in past.faults if span.start is not None or span.skipped is not None}
-        for fault in self._faults:
+        for fault in (*self._faults, *by_hand):
             span = behind.get(fault.id)
             if span is not None:
                 if span.start is not None and span.end is None and self._ACTIONS[fault.action][1] is not None:
@@ -89,6 +93,23 @@ class FaultInjector:
         over, self._until_next_round = self._until_next_round, []
         self._spawn(self._turn_round(over, due))
 
+    def new_id(self) -> int:
+        """An id for a fault by hand, which no other fault of the run has."""
+        return next(self._ids)
+
+    async def make(self, fault: Fault, made: Callable[[], object]) -> None:
+        """Make a fault by hand, at once. ``made`` is called when it has taken effect, before its start is noted.
+        OrchestratorError if it is not possible now; then nothing is noted."""
+        await self._ACTIONS[fault.action][0](self, fault)
+        made()
+        self._note(fault, "start", "")
+        if fault.duration is not None:
+            self._spawn(self._end_after(fault, fault.duration))
+
+    async def _end_after(self, fault: Fault, duration: float) -> None:
+        await asyncio.sleep(duration)
+        await self._end(fault)
+
     async def _turn_round(self, over: list[Fault], due: list[Fault]) -> None:
         for fault in over:
             await self._end(fault)
@@ -102,8 +123,7 @@ class FaultInjector:
     async def _run_after(self, fault: Fault, delay: float) -> None:
         await asyncio.sleep(delay)
         if await self._start(fault) and fault.duration is not None:
-            await asyncio.sleep(fault.duration)
-            await self._end(fault)
+            await self._end_after(fault, fault.duration)
 
     async def _go_on(self, fault: Fault, lasted: float) -> None:
         """Apply again a fault that was active for ``lasted`` seconds. Its start is in the record already."""
@@ -115,8 +135,7 @@ class FaultInjector:
         if fault.lasts_a_round:
             self._until_next_round.append(fault)
         elif fault.duration is not None:
-            await asyncio.sleep(max(0.0, fault.duration - lasted))
-            await self._end(fault)
+            await self._end_after(fault, max(0.0, fault.duration - lasted))
 
     async def _start(self, fault: Fault) -> bool:
         try:

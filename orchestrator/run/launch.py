@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from node.runtime.clock import VirtualLoop, run_virtual
+from orchestrator.drivers.base import KnowsHosts, entry_of
 from orchestrator.errors import HostError, RunError
 from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import RunDirectory
@@ -18,22 +16,25 @@ from orchestrator.host.signals import interruptible
 from orchestrator.planning.data import prepare_data
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.planning.plugin_files import keep_plugins
 from orchestrator.planning.shards import PreparedLabels
-from orchestrator.planning.trace_files import keep_files, kept_files
+from orchestrator.planning.trace_files import kept_files
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
+from orchestrator.run.beginning import begin, on_clock
 from orchestrator.run.down import clear
-from orchestrator.run.lifecycle import Conclusion, execute
+from orchestrator.run.judging import Conclusion, judged
+from orchestrator.run.lifecycle import execute
 from orchestrator.run.listening import Listener
 from orchestrator.run.requirements import require
 from orchestrator.run.resume import past_of
+from orchestrator.run.session import Ending
+from orchestrator.run.showing import View
 from orchestrator.run.tracking import tracked
-from orchestrator.run.view import View
 from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.plugins import use
 from orchestrator.scenario.reading import parse
-from orchestrator.scenario.schema import Scenario, effective
+from orchestrator.scenario.schema import Scenario
+from orchestrator.text import some
 
 OpenView = Callable[[bool], View]
 
@@ -45,7 +46,9 @@ def prepared_plan(scenario: Scenario, file: Path) -> Plan:
     """
     use(scenario.plugins)
     data = PreparedLabels.read(prepare_data(scenario.data, file.parent)) if scenario.algorithm is not None else None
-    return make_plan(scenario, data, str(file.parent.absolute()))
+    entry = entry_of(scenario.driver)
+    inventory = entry.inventory() if isinstance(entry, KnowsHosts) else None
+    return make_plan(scenario, data, str(file.parent.absolute()), inventory)
 
 
 def launch(
@@ -62,13 +65,16 @@ def launch(
     text: str | None = None,
     listener: Listener | None = None,
     track: Sequence[Destination] = (),
+    pace: str | None = None,
+    begun: Callable[[RunDirectory], object] | None = None,
 ) -> tuple[Conclusion, RunDirectory]:
     """Carry out the plan of a scenario, in a fresh directory below ``runs``.
 
     The scenario was read from ``file`` and ``overrides``. If no file holds it, ``text`` is the text of the scenario.
     ``open_view`` receives whether the run's clock is virtual. ``workers`` is the number of processes that train
     simulated nodes, by default one for each processor. ``listener`` hears the run's events; its error is left to
-    the caller. ``track``: destinations that follow the run.
+    the caller. ``track``: destinations that follow the run. ``pace``: that of a simulation, see
+    `orchestrator.run.pacing`. ``begun`` is called once, when the record has begun.
     HostError if this host lacks something that the driver needs, or if this process may not open as many files as the
     run needs. Then nothing is made.
     """
@@ -79,12 +85,14 @@ def launch(
         with contextlib.ExitStack() as holding:
             try:
                 holding.enter_context(directory.held())
-                record = _begin(directory, plan, scenario, file, overrides, meta or {}, text)
+                record = begin(directory, plan, scenario, file, overrides, meta or {}, text)
             except Exception:
                 directory.remove()
                 raise
+            if begun is not None:
+                begun(directory)
 
-            def start(view: View) -> Coroutine[Any, Any, Conclusion]:
+            def start(view: View) -> Coroutine[Any, Any, Ending]:
                 return execute(
                     plan,
                     directory,
@@ -95,11 +103,12 @@ def launch(
                     workers=_workers(workers),
                     calibrate=calibrate,
                     listener=listener,
+                    pace=pace,
                 )
 
             try:
                 with tracked(directory, track):
-                    return _run(plan.driver, open_view, start), directory
+                    return _run(plan.driver, directory, open_view, start), directory
             except HostError:  # nothing was started
                 directory.remove()
                 raise
@@ -124,41 +133,12 @@ def resume(directory: RunDirectory, open_view: OpenView, *, workers: int | None 
             raise RunError(f"{directory.run} cannot be continued: {error}") from None
         record = Record.resume(directory.path, past.seconds, past.ended, min(past.kept))
 
-        def start(view: View) -> Coroutine[Any, Any, Conclusion]:
+        def start(view: View) -> Coroutine[Any, Any, Ending]:
             return execute(
                 plan, directory, record, view, interruption, holding=holding, workers=_workers(workers), past=past
             )
 
-        return _run(plan.driver, open_view, start)
-
-
-def _begin(
-    directory: RunDirectory,
-    plan: Plan,
-    scenario: Scenario,
-    file: Path,
-    overrides: Sequence[str],
-    meta: Mapping[str, Any],
-    text: str | None,
-) -> Record:
-    """Write the shards, the scenario and the plan into the directory. RunError or RecordError if there is no room."""
-    facts = {
-        "scenario": str(file),
-        "folder": str(file.parent.absolute()),
-        "overrides": list(overrides),
-        "effective": effective(scenario),
-        **meta,
-    }
-    try:
-        plan.write_shards(directory.shards)
-        directory.scenario.write_bytes(file.read_bytes() if text is None else text.encode())
-    except OSError as error:
-        raise RunError(
-            f"cannot make the run's directory {directory.path}: {error.strerror}; make room, or choose --runs"
-        ) from None
-    keep_files(plan.links, file.parent, directory.path)
-    keep_plugins(plan.plugins, directory.plugins)
-    return Record.create(directory.path, json.dumps(plan.to_json(), indent=1) + "\n", facts)
+        return _run(plan.driver, directory, open_view, start)
 
 
 def _plan_of(directory: RunDirectory) -> Plan:
@@ -172,6 +152,11 @@ def _plan_of(directory: RunDirectory) -> Plan:
     except (OSError, UnicodeDecodeError) as error:
         raise RunError(f"{directory.run} cannot be continued: {directory.scenario} cannot be read ({error})") from None
     plan = prepared_plan(parse(text, str(file), overrides, files), file)
+    if away := sorted({each["name"] for each in planned.get("hosts", ())} - {host.name for host in plan.hosts}):
+        raise RunError(
+            f"{directory.run} cannot be continued: it is continued on the hosts of its plan, and {some(away)} "
+            f"{'is' if len(away) == 1 else 'are'} not among those that nodes would live on now: see `hosts`"
+        )
     if differing := [key for key, value in plan.recorded.items() if planned.get(key) != value]:
         raise RunError(
             f"{directory.run} cannot be continued: this version, or the data on this host, makes another plan of its "
@@ -180,14 +165,17 @@ def _plan_of(directory: RunDirectory) -> Plan:
     return plan
 
 
-def _run(driver: str, open_view: OpenView, start: Callable[[View], Coroutine[Any, Any, Conclusion]]) -> Conclusion:
-    """Run the coroutine from ``start`` on the clock of the driver."""
-    loop = VirtualLoop() if DRIVERS[driver].simulated else None
-    view = open_view(loop is not None)
+def _run(
+    driver: str, directory: RunDirectory, open_view: OpenView, start: Callable[[View], Coroutine[Any, Any, Ending]]
+) -> Conclusion:
+    """Run the coroutine from ``start`` on the clock of the driver, and judge the run."""
+    view = open_view(DRIVERS[driver].simulated)
     try:
-        return run_virtual(start(view), loop) if loop else asyncio.run(start(view))
+        ending = on_clock(driver, start(view))
     finally:
         view.close()
+    # 8. Judge the run from its record alone, and write the report.
+    return judged(directory, ending)
 
 
 def _workers(asked: int | None) -> int:

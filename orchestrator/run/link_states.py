@@ -17,6 +17,7 @@ from netem.profile import LinkProfile
 from orchestrator.errors import OrchestratorError
 from orchestrator.planning.plan import LinkPlan
 from orchestrator.scenario.topology import Ends
+from orchestrator.together import together
 
 Cause = Hashable  # the cause of a cut or an overlay: a fault's id, or a schedule's name
 
@@ -129,9 +130,7 @@ class Links:
 
     async def _settle_all(self, pairs: Iterable[Ends]) -> None:
         """Settle all links concurrently, so the engine can batch the changes. Raises the first error at the end."""
-        for error in await asyncio.gather(*map(self._settle, pairs), return_exceptions=True):
-            if isinstance(error, BaseException):
-                raise error
+        await together(map(self._settle, pairs))
 
     async def _settle(self, pair: Ends) -> None:
         async with self._locks[pair]:

@@ -37,7 +37,8 @@ class Listener:
 
 
 def event_of(table: str, row: tuple[Any, ...]) -> Event | None:
-    """A row of the record as an event. None for the rows of counters, probes, traffic and resources.
+    """A row of the record as an event. None for the rows of counters, probes, traffic, resources and
+    sensors.
 
     An event is as the record holds it. A metric has its own name, and ``scope`` and ``value`` as data. The new state of
     a node is an event "state". The start, the end and the omission of a fault are events "fault".

@@ -15,7 +15,9 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable
 
 from node.process.standstill import LEAST, Standstill
+from orchestrator import text
 from orchestrator.fabric.base import Fabric, LinkRow, since
+from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.loss_audit import look
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
@@ -25,10 +27,13 @@ from orchestrator.planning.plan import Plan
 from orchestrator.planning.timeline import Fault
 from orchestrator.results.link_assessments import LATE_SHARE, judge_losses, judge_overloads
 from orchestrator.results.record import GAP, PROBED
-from orchestrator.results.verdicts import Verdict, worst
+from orchestrator.results.verdicts import Assessment, worst
 from orchestrator.run.context import RunContext
+from orchestrator.run.network import NetworkWatch
 from orchestrator.run.session import Session
-from orchestrator.run.view import Snapshot
+from orchestrator.run.showing import Snapshot
+from orchestrator.run.time_left import TimeLeft
+from orchestrator.scenario.drivers import LinkKind, link_kind
 from orchestrator.scenario.topology import Ends
 
 SAMPLE_EVERY = 1.0  # s
@@ -37,8 +42,11 @@ LOOK_EVERY = 10.0
 
 
 @contextlib.asynccontextmanager
-async def watch(run: RunContext, session: Session, fabric: Fabric, *, virtual: bool) -> AsyncIterator[None]:
-    """Sample and show while the body runs, and once more at its end.
+async def watch(
+    run: RunContext, session: Session, fabric: Fabric, network: HostsNetwork | None = None, *, virtual: bool
+) -> AsyncIterator[None]:
+    """Sample and show while the body runs, and once more at its end. Record what becomes of the
+    network between hosts.
 
     On a ``virtual`` clock the messages of nodes trigger this, because timers would keep the clock going for ever.
     """
@@ -48,7 +56,10 @@ async def watch(run: RunContext, session: Session, fabric: Fabric, *, virtual: b
         session.heard = monitor.glance
     else:
         session.spawn(monitor.sample_forever())
+        session.spawn(monitor.note_gaps_forever())
         session.spawn(monitor.show_forever())
+        if network is not None:
+            session.spawn(NetworkWatch(run, session.progress, network).forever())
     try:
         yield
     finally:
@@ -67,15 +78,21 @@ class Monitor:
         self._record, self._clock, self._view = run.record, run.clock, run.view
         self._began = run.clock() - run.past.training  # when training began
         self._classes = {(link.source, link.target): link.link_class for link in run.plan.links}
+        self._kinds = {
+            (link.source, link.target): link_kind(run.plan.driver, real=link.profile.real) for link in run.plan.links
+        }
         self._last: float | None = None
         self._load = load
         self._before: dict[Ends, LinkRow] = {}  # each link's counters when training began
         self._counted: dict[Ends, LinkRow] = {}  # each link's latest counters, since training began
-        self._rates: dict[str, float] = {}
+        self._rates: dict[tuple[LinkKind, str], float] = {}
         self._overloads = Overloads()
         self._watched = self._looked = run.clock()  # the start of watching, and the latest look at losses
-        self._losses: Verdict = "pass"
-        self._verdict: Verdict | None = None
+        self._losses: Assessment = "pass", ""
+        self._found: dict[str, Assessment] = {}  # the checks so far, by their names
+        self._left = TimeLeft(run.plan.stop.rounds, run.plan.stop.after)
+        self._here = time.monotonic()  # when training began, on the host's clock
+        self._resumed_at = run.past.training
         self._sampled = -math.inf  # when `glance` last sampled
         self._shown = 0, -math.inf  # the round that `glance` last showed, and when, on the host's clock
 
@@ -89,10 +106,15 @@ class Monitor:
             self._record.event(self._clock(), None, PROBED, None, {"bytes": dict(+probed)})
 
     async def sample_forever(self) -> None:
+        while True:
+            await self.sample()
+            await asyncio.sleep(SAMPLE_EVERY)
+
+    async def note_gaps_forever(self) -> None:
+        """Record when this process stood still. Apart from the sampling, which waits for the answers of other hosts."""
         standstill = Standstill()
         while True:
             before = self._clock()
-            await self.sample()
             await asyncio.sleep(SAMPLE_EVERY)
             late, stood = standstill.since(SAMPLE_EVERY)
             if late >= LEAST:
@@ -120,20 +142,20 @@ class Monitor:
         counted = await self._fabric.counters()
         t = self._clock()
         rows = []
-        delivered: Counter[str] = Counter(dict.fromkeys(self._classes.values(), 0))  # bytes since the last sample
+        delivered = Counter({self._group(ends): 0 for ends in self._classes})  # bytes since the last sample
         for row in counted.links:
             ends = _ends(row)
             link, before = since(row, self._before.get(ends)), self._counted.get(ends)
             if before != link:
-                rows.append({**link, "link_class": self._classes[ends]})
-                delivered[self._classes[ends]] += int(link["delivered_bytes"])
-                delivered[self._classes[ends]] -= int(before["delivered_bytes"]) if before else 0
+                rows.append({**link, "link_class": self._classes[ends], "kind": self._kinds[ends]})
+                delivered[self._group(ends)] += int(link["delivered_bytes"])
+                delivered[self._group(ends)] -= int(before["delivered_bytes"]) if before else 0
                 self._counted[ends] = link
         self._record.counters(t, rows)
         if self._load is not None:
             self._note_overload(Reading(t, counted, self._load()), last=last)
             self._look(t, last=last)
-            self._verdict = self._judged(t)
+            self._found = self._judged(t)
         if self._last is not None and t > self._last:
             self._rates = {name: count / (t - self._last) for name, count in delivered.items()}
         self._last = t
@@ -143,9 +165,12 @@ class Monitor:
         """Give the view a snapshot."""
         session, plan = self._session, self._session.plan
         tiers: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+        ended = session.ended.result().reason if session.ended.done() else None
         for state in session.nodes.values():
-            tiers[state.plan.tier][0] += state.up
+            tiers[state.plan.tier][0] += state.up or (ended is not None and state.state == "done")
             tiers[state.plan.tier][1] += 1
+        training = self._clock() - self._began
+        left = None if ended else self._left.at(training, session.progress.round)
         self._view.update(
             Snapshot(
                 t=self._clock(),
@@ -157,10 +182,16 @@ class Monitor:
                 accuracy=session.progress.accuracy,
                 loss=session.progress.loss,
                 traffic=dict(self._rates),
-                next_fault=next_fault(plan, self._clock() - self._began, session.progress.round),
+                real=dict(session.progress.real),
+                next_fault=None if ended else next_fault(plan, training, session.progress.round),
                 faults_done=session.progress.faults_started,
                 faults_total=len(plan.faults),
-                verdict=self._verdict,
+                faults_by_hand=session.progress.faults_by_hand,
+                verdict=worst(found for found, _ in self._found.values()) if self._found else None,
+                failed={name: said for name, (found, said) in self._found.items() if found == "fail"},
+                left=left,
+                left_here=None if left is None else left * self._pace(training),
+                ended=ended,
             )
         )
 
@@ -171,19 +202,35 @@ class Monitor:
     def _look(self, t: float, *, last: bool) -> None:
         if last or t >= self._looked + LOOK_EVERY:
             self._looked = t
-            found = look(list(self._counted.values()), self._classes)
+            asked = [row for ends, row in self._counted.items() if self._kinds[ends] != "real"]
+            found = look(asked, self._classes)
             self._record.event(t, None, LOOKED, None, found)
-            self._losses, _ = judge_losses([(t - self._watched, found)])
+            self._losses = judge_losses([(t - self._watched, found)])
 
-    def _judged(self, t: float) -> Verdict:
-        """The verdict of the checks of links and pace if the run ended now."""
+    def _group(self, ends: Ends) -> tuple[LinkKind, str]:
+        return self._kinds[ends], self._classes[ends]
+
+    def _pace(self, training: float) -> float:
+        """Seconds of the host for each second of the run: 1 unless the run's clock is virtual."""
+        virtual = training - self._resumed_at
+        return (time.monotonic() - self._here) / virtual if self._load is None and virtual > 0 else 1.0
+
+    def _judged(self, t: float) -> dict[str, Assessment]:
+        """The checks of links and pace if the run ended now, by their names in the report."""
         overloads, packets = self._overloads.known, sum(int(link["delivered"]) for link in self._counted.values())
-        kept_up, _ = (
-            judge_overloads(overloads, self._watched, t - self._watched, packets) if overloads else ("pass", "")
-        )
         progress, training = self._session.progress, t - self._watched
-        kept_pace: Verdict = "pass" if max(progress.late.values(), default=0.0) <= LATE_SHARE * training else "fail"
-        return worst([kept_up, self._losses, kept_pace, progress.probed])
+        latest = max(progress.late, key=lambda node: progress.late[node], default="")
+        late = progress.late[latest] if latest else 0.0
+        slow = late > LATE_SHARE * training
+        return {
+            "links kept up": judge_overloads(overloads, self._watched, training, packets)
+            if overloads
+            else ("pass", ""),
+            "links during the run": self._losses,
+            "nodes kept pace": ("fail", f"{latest} is {text.duration(late)} late") if slow else ("pass", ""),
+            "links as asked": (progress.probed, "the probes before the training deviate"),
+            "network between hosts": progress.network,
+        }
 
 
 def _ends(link: LinkRow) -> Ends:

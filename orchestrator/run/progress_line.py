@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.text import Text
 
 from orchestrator import text
-from orchestrator.run.view import Clock, Snapshot
+from orchestrator.run.showing import Clock, Snapshot
 
 
 class Glimpse:
@@ -40,7 +40,8 @@ class Glimpse:
             return
         rounds = f"round {snapshot.round} of {snapshot.rounds_total}"
         accuracy = "" if snapshot.accuracy is None else f", accuracy {text.percent(snapshot.accuracy)} so far"
-        self._live.update(Text(f"{self._name}: {rounds}{accuracy}"), refresh=True)
+        left = "" if snapshot.left_here is None else f", about {text.duration(snapshot.left_here)} left"
+        self._live.update(Text(f"{self._name}: {rounds}{accuracy}{left}"), refresh=True)
 
     def line(self, text: str) -> None:
         """Do nothing: the run's record and report have the events."""

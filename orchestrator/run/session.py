@@ -9,20 +9,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from orchestrator import text
-from orchestrator.drivers.base import CanPause, EndsRuns, Environment, Exit
-from orchestrator.errors import DriverError, OrchestratorError
+from orchestrator.drivers.base import (
+    CanPause,
+    CopiesAssignments,
+    EndsRuns,
+    Environment,
+    Exit,
+    HostChange,
+    HostReadings,
+    LosesHosts,
+    NodeMove,
+)
+from orchestrator.errors import DriverError, LostError, OrchestratorError
 from orchestrator.fabric.base import Handle
 from orchestrator.host import tail
 from orchestrator.planning.assignments import handed_out
 from orchestrator.planning.plan import NodePlan
 from orchestrator.planning.timeline import Fault
-from orchestrator.results.verdicts import Verdict
+from orchestrator.results.presence import in_words
+from orchestrator.results.record import HOST, INJECTED, MOVED
+from orchestrator.results.verdicts import Assessment, Verdict
 from orchestrator.run.context import RunContext
 from orchestrator.run.hearing import Hearing
 from orchestrator.run.injection import FaultInjector
@@ -35,6 +47,10 @@ REGISTER_TIMEOUT = 180.0  # s from the start of a node's process to its registra
 RESTART_LIMIT = 3  # automatic restarts of one node without a round that it finished in between
 RESTART_DELAY = 0.5  # s
 LAST_WORD = 1.0  # s after a node's exit for messages that it sent before
+TOUCHED = (
+    "faults were made by hand from {at:g} s of training on ({user}): the run does not follow from its scenario and its "
+    "seed alone"
+)
 AT_ONCE = 4  # nodes brought up at the same time
 
 
@@ -71,7 +87,8 @@ class Progress:
     """The figures for the live view and for its verdict.
 
     ``late`` has the seconds by which each node's steps were slower than its hardware. ``probed`` is the verdict on the
-    probed links.
+    probed links, ``network`` that on the network between hosts. ``real``: by two hosts that real links join, the latest
+    measurement in words. ``faults_started`` counts the planned ones.
     """
 
     round: int = 0
@@ -79,7 +96,10 @@ class Progress:
     loss: float | None = None
     late: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     probed: Verdict = "pass"
+    network: Assessment = "pass", ""
+    real: dict[str, str] = field(default_factory=dict)
     faults_started: int = 0
+    faults_by_hand: int = 0
 
 
 class Session:
@@ -97,6 +117,9 @@ class Session:
         self.faults = FaultInjector(plan, self, links, self._note_fault, self.spawn)
         self.schedules = Schedules(plan, links, self._note_schedule, self.spawn)
         self.heard: Callable[[], None] = lambda: None  # called after each message of a node
+        self.round_began: Callable[[int], None] = lambda round: None  # called when a round of the run begins
+        self._began: float | None = None  # when training began, on the run's clock
+        self._by_hand = {span.id: span.by for span in past.faults if span.by}  # the user, by the fault's id
         self._directory = run.directory
         self._record, self._clock, self._say = run.record, run.clock, run.view.line
         self._control, self._driver, self._fabric = environment.control, environment.driver, environment.fabric
@@ -118,6 +141,8 @@ class Session:
         self.spawn(self._fabric.watch())
         if isinstance(self._control, EndsRuns):
             self.spawn(self._hear_over(self._control))
+        if isinstance(self._driver, LosesHosts):
+            self.spawn(self._hear_news(self._driver.news))
 
     async def bring_up_all(self) -> None:
         """Start, attach and register every node that is present from the beginning. Waits for restarts as well."""
@@ -136,12 +161,31 @@ class Session:
 
     async def start_training(self) -> None:
         """Tell every registered node to start training, and begin the faults and the schedules."""
-        self.training = True
+        self.training, self._began = True, self._clock() - self.past.training
         for state in self.nodes.values():
             if state.state == "registered":
                 await self._go(state)
         self.faults.begin(self.past)
         self.schedules.begin(self.past.training)
+
+    @property
+    def trained(self) -> float | None:
+        """The seconds since training began, without those between an interruption and its continuation; None before."""
+        return None if self._began is None else self._clock() - self._began
+
+    async def make_by_hand(self, fault: Fault, user: str, facts: Mapping[str, Any]) -> None:
+        """Make a fault at once, because a user asks for it. ``facts`` go into the record with it. OrchestratorError if
+        it is not possible now."""
+
+        def made() -> None:
+            first = not self._by_hand
+            self._by_hand[fault.id] = user
+            data = {"fault": fault.id, "user": user, **facts, "planned": asdict(fault)}
+            self._record.event(self._clock(), None, INJECTED, self.progress.round or None, data)
+            if first:
+                self._record.event(self._clock(), None, "note", None, {"text": TOUCHED.format(at=fault.at, user=user)})
+
+        await self.faults.make(fault, made)
 
     def finish(self, reason: str, error: str | None = None) -> None:
         """End the run. Only the first call counts."""
@@ -199,8 +243,7 @@ class Session:
         """Start a node's process, attach it to its links and wait until it has registered. If it ends before that, the
         restart policy decides."""
         state = self.nodes[node.name]
-        file = self._directory.nodes / f"{node.name}.json"
-        async with state.busy, self._starting, handed_out(self._assignments.get(node.name), file) as assignment:
+        async with state.busy, self._starting, self._assigned(node.name) as assignment:
             log = self._log(state)
             state.settled.clear()
             state.gone.clear()
@@ -221,6 +264,16 @@ class Session:
         if self.training and state.state == "registered":
             await self._go(state)
 
+    @contextlib.asynccontextmanager
+    async def _assigned(self, node: str) -> AsyncIterator[Path]:
+        """The file with a node's assignment, which no host keeps after the start."""
+        async with handed_out(self._assignments.get(node), self._directory.nodes / f"{node}.json") as file:
+            try:
+                yield file
+            finally:
+                if isinstance(self._driver, CopiesAssignments):
+                    await self._driver.forget(node)
+
     async def _go(self, state: NodeState) -> None:
         await self._control.send(state.plan.name, {"type": "start"})
         self._set(state, "running")
@@ -232,6 +285,21 @@ class Session:
 
     async def _hear_over(self, control: EndsRuns) -> None:
         self.finish(*await control.over)
+
+    async def _hear_news(self, news: asyncio.Queue[HostChange | NodeMove | HostReadings]) -> None:
+        while True:
+            match await news.get():
+                case HostReadings(host, readings, ago):
+                    self._record.sensors(max(0.0, self._clock() - ago), host, readings)
+                case HostChange() as change:
+                    self._note_host(HOST, change._asdict())
+                case NodeMove(node, source, target, reason, checkpoint):
+                    data = {"node": node, "from": source, "to": target, "reason": reason}
+                    self._note_host(MOVED, {**data, "checkpoint": None if checkpoint is None else round(checkpoint, 1)})
+
+    def _note_host(self, name: str, data: dict[str, Any]) -> None:
+        self._record.event(self._clock(), None, name, self.progress.round or None, data)
+        self._say(in_words(name, data))
 
     # Messages of nodes
 
@@ -253,8 +321,10 @@ class Session:
             case {"type": "event", "name": "round", "phase": "end"}:
                 state.restarts = 0
             case {"type": "event", "name": "round", "round": round} if state.plan.leads:
-                self.progress.round = max(self.progress.round, round)
+                first, self.progress.round = round > self.progress.round, max(self.progress.round, round)
                 self.faults.round_started(round)
+                if first:
+                    self.round_began(round)
             case {"type": "metric", "values": {"scope": "global", "accuracy": accuracy} as values} if state.plan.leads:
                 self.progress.accuracy, self.progress.loss = _figure(accuracy), _figure(values.get("loss"))
             case {"type": "done"}:
@@ -351,15 +421,29 @@ class Session:
             state.restarts += 1
             self._set(state, "restarting", f"restart {state.restarts}")
             self.spawn(self._restart(state))
-        elif state.plan.leads or not self.training:
-            self.finish("failed", f"{name} ended ({detail}) and is not restarted again: see `logs {name}`")
         else:
-            self._say(f"{name} stays away")
+            self._give_up(state, f"{name} ended ({detail}) and is not restarted again: see `logs {name}`")
+
+    def _give_up(self, state: NodeState, why: str) -> None:
+        if state.plan.leads or not self.training:
+            self.finish("failed", why)
+        else:
+            self._say(f"{state.plan.name} stays away")
 
     async def _restart(self, state: NodeState) -> None:
         await asyncio.sleep(RESTART_DELAY)
-        if not self.ended.done():
+        if isinstance(self._driver, LosesHosts) and (why := await self._driver.ready(state.plan.name)) is not None:
+            self._set(state, "crashed", why)
+            self._give_up(state, f"{state.plan.name} ended with its host and cannot start again: {why}")
+        elif not self.ended.done():
+            await self._bring_back(state)
+
+    async def _bring_back(self, state: NodeState) -> None:
+        """Bring a node up. If its host is lost, wait for that host or another."""
+        try:
             await self.bring_up(state.plan)
+        except LostError:
+            self.spawn(self._restart(state))
 
     # The actions of faults (`Powers` in orchestrator/run/injection.py)
 
@@ -374,7 +458,7 @@ class Session:
         state = self.nodes[node]
         if state.state == "crashed" and not self.ended.done():
             self._set(state, "restarting", "fault over")
-            await self.bring_up(state.plan)
+            await self._bring_back(state)
 
     async def pause(self, node: str) -> None:
         state = self._running(node)
@@ -394,7 +478,10 @@ class Session:
         await self._control.send(node, {"type": "slow", "factor": 1 / factor})  # of its speed
 
     async def join(self, node: str) -> None:
-        await self.bring_up(self.nodes[node].plan)
+        state = self.nodes[node]
+        if state.state != "planned":
+            raise DriverError(f"{node} has joined already and is {state.state}")
+        await self._bring_back(state)
 
     async def leave(self, node: str) -> None:
         state = self._running(node)
@@ -417,10 +504,14 @@ class Session:
     def _note_fault(self, fault: Fault, phase: str, detail: str) -> None:
         round = self.progress.round or None
         self._record.fault(self._clock(), fault.id, fault.action, fault.target, phase, round, detail)
-        if phase == "start":
+        by_hand = fault.id in self._by_hand
+        if phase == "start" and by_hand:
+            self.progress.faults_by_hand += 1
+        elif phase == "start":
             self.progress.faults_started += 1
         over = {"start": "", "end": " is over", "skipped": " skipped"}[phase]
-        self._say(f"fault: {fault.action} {fault.target}{over}{f' ({detail})' if detail else ''}")
+        what = "fault by hand" if by_hand else "fault"
+        self._say(f"{what}: {fault.action} {fault.target}{over}{f' ({detail})' if detail else ''}")
 
 
 def _figure(value: Any) -> float | None:

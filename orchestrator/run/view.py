@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, TextIO
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -18,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator import text
+from orchestrator.results.rows import COMPLETE
 from orchestrator.results.verdicts import Verdict
-
-Clock = Callable[[], float]
+from orchestrator.run.showing import Clock, Snapshot, View
 
 LINES = 6  # latest messages under the live picture
 CURVE = 40  # rounds in the small curve of the accuracy
@@ -32,43 +31,12 @@ VERDICTS: dict[Verdict, tuple[str, str]] = {
     "unknown": ("? not everything could be checked", "yellow"),
     "fail": ("✕ a check fails so far", "red"),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
-    """The state of a run ``t`` seconds after it began.
-
-    ``tiers`` has (up, all) of each tier, ``traffic`` the bytes per second that each link class delivers now.
-    ``accuracy`` and ``loss`` are a leading node's latest report. ``verdict`` is the worst verdict so far of the checks
-    that are possible during a run; None if there is none.
-    """
-
-    t: float
-    round: int
-    rounds_total: int | None
-    nodes_up: int
-    nodes_total: int
-    tiers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    accuracy: float | None = None
-    loss: float | None = None
-    traffic: Mapping[str, float] = field(default_factory=dict)
-    next_fault: str | None = None
-    faults_done: int = 0
-    faults_total: int = 0
-    verdict: Verdict | None = None
-
-
-class View(Protocol):
-    """Shows a run. ``update`` is called a few times a second, ``line`` for every message."""
-
-    def keep_time(self, clock: Clock) -> None:
-        """Stamp lines with this clock from now on: the run's clock, which does not begin at 0 in a continued run."""
-
-    def update(self, snapshot: Snapshot) -> None: ...
-
-    def line(self, text: str) -> None: ...
-
-    def close(self) -> None: ...
+ENDINGS = {
+    "rounds": "all rounds done",
+    "accuracy": "the accuracy is reached",
+    "after": "the time is over",
+    "programs": "the programs are done",
+}
 
 
 def open_view(*, as_json: bool = False, virtual: bool = False) -> View:
@@ -84,7 +52,7 @@ def open_view(*, as_json: bool = False, virtual: bool = False) -> View:
 
 
 class Stamp:
-    """Formats the run's time: ``12.3 s``, or ``640.0 s (2.1 s)`` on a ``virtual`` clock.
+    """Formats the run's time: ``12.3 s``, or ``640.0 s virtual (2.1 s)`` on a ``virtual`` clock.
 
     The time in brackets is the host's, since this stamp was made. It is also the run's time until ``run`` is set.
     """
@@ -97,7 +65,7 @@ class Stamp:
     def __str__(self) -> str:
         elapsed = self._host() - self._began
         t = elapsed if self.run is None else self.run()
-        return f"{t:8.1f} s ({elapsed:6.1f} s)" if self._virtual else f"{t:7.1f} s"
+        return f"{t:8.1f} s virtual ({elapsed:6.1f} s)" if self._virtual else f"{t:7.1f} s"
 
 
 class PlainView:
@@ -117,7 +85,8 @@ class PlainView:
             self._write(_round_line(snapshot))
         failed, fails = (each is not None and each.verdict == "fail" for each in (last, snapshot))
         if fails and not failed:
-            self._write("a check fails: do not rely on the results of this run")
+            why = "; ".join(f"{name}: {said}" for name, said in snapshot.failed.items())
+            self._write(f"a check fails{f' ({why})' if why else ''}: do not rely on the results of this run")
         elif failed and not fails:
             self._write("no check fails any more")
 
@@ -136,6 +105,8 @@ def _round_line(snapshot: Snapshot) -> str:
     parts = [f"round {snapshot.round}{of} begins"]
     if snapshot.accuracy is not None:
         parts.append(f"accuracy {text.percent(snapshot.accuracy)} so far")
+    if snapshot.left is not None:
+        parts.append(f"about {text.duration(snapshot.left)} left")
     parts.append(f"{snapshot.nodes_up} of {text.count(snapshot.nodes_total, 'node')} up")
     return ", ".join(parts)
 
@@ -146,6 +117,7 @@ class LiveView:
     def __init__(self, console: Console, *, virtual: bool = False, host: Clock = time.monotonic) -> None:
         self._console = console
         self._stamp = Stamp(virtual, host)
+        self._virtual = virtual
         self._lines: deque[tuple[str, str]] = deque(maxlen=LINES)
         self._curve: dict[int, float] = {}
         self._snapshot = Snapshot(t=0.0, round=0, rounds_total=None, nodes_up=0, nodes_total=0)
@@ -183,30 +155,41 @@ class LiveView:
         table = Table.grid(padding=(0, GAP), expand=True)
         table.add_column(style="dim", width=LABEL, no_wrap=True)
         table.add_column(ratio=1)
-        for label, content in _rows(self._snapshot, self._curve, self._console.width - AROUND):
+        for label, content in _rows(self._snapshot, self._curve, self._console.width - AROUND, virtual=self._virtual):
             table.add_row(label, content)
         parts: list[RenderableType] = [table, Text()] if self._snapshot.nodes_total else []
         parts.append(_said(lines) if lines else Text("starting", style="dim"))
-        title = f"[bold]edgebed[/] [dim]·[/] {text.duration(self._snapshot.t)}"
-        return Panel(Group(*parts), title=title, title_align="left", border_style="blue", padding=(1, 2))
+        virtual = " of virtual time" * self._virtual
+        title = f"[bold]edgebed[/] [dim]·[/] {text.duration(self._snapshot.t)}{virtual}"
+        ended = self._snapshot.ended
+        if ended is not None:
+            title += f" [dim]·[/] ended: {ENDINGS.get(ended, ended)}"
+        border = "blue" if ended is None else "green" if ended in COMPLETE else "red"
+        return Panel(Group(*parts), title=title, title_align="left", border_style=border, padding=(1, 2))
 
 
-def _rows(snapshot: Snapshot, curve: Mapping[int, float], room: int) -> list[tuple[str, RenderableType]]:
+def _rows(
+    snapshot: Snapshot, curve: Mapping[int, float], room: int, *, virtual: bool
+) -> list[tuple[str, RenderableType]]:
     """The labels of the picture, and the content beside each, in ``room`` columns."""
     rows: list[tuple[str, RenderableType]] = []
     if snapshot.nodes_total:
         rows += [("rounds", _progress(snapshot, room)), ("nodes", _nodes(snapshot))]
+    if snapshot.left is not None:
+        here = f" of virtual time, {text.duration(snapshot.left_here)} here" * virtual
+        rows.append(("left", Text(f"about {text.duration(snapshot.left)}{here}")))
     if snapshot.accuracy is not None:
         rows.append(("accuracy", _accuracy(snapshot, curve, room)))
-    if snapshot.traffic:
-        rows.append(("links", _traffic(snapshot.traffic)))
-    if snapshot.faults_total:
+    rows += _links(snapshot) if snapshot.ended is None else ()
+    if snapshot.faults_total or snapshot.faults_by_hand:
         coming = f"   [dim]next:[/] {escape(snapshot.next_fault)}" if snapshot.next_fault else ""
-        done = f"{snapshot.faults_done} [dim]of[/] {snapshot.faults_total}{coming}"
+        by_hand = f"   {snapshot.faults_by_hand} [dim]by hand[/]" if snapshot.faults_by_hand else ""
+        done = f"{snapshot.faults_done} [dim]of[/] {snapshot.faults_total}{by_hand}{coming}"
         rows.append(("faults", Text.from_markup(done)))
     if snapshot.verdict is not None:
         saying, style = VERDICTS[snapshot.verdict]
         rows.append(("checks", Text(saying, style=style)))
+        rows += [("", Text(f"{name}: {said}", style=style)) for name, said in snapshot.failed.items()]
     return rows
 
 
@@ -217,7 +200,7 @@ def _progress(snapshot: Snapshot, room: int) -> RenderableType:
     grid = Table.grid(padding=(0, GAP))
     bar = ProgressBar(
         total=max(1, snapshot.rounds_total),
-        completed=snapshot.round,
+        completed=snapshot.round if snapshot.ended == "rounds" else max(0, snapshot.round - 1),  # this one goes on
         width=max(1, min(CURVE, room - GAP - done.cell_len)),
         style="dim",
         complete_style="blue",
@@ -232,7 +215,8 @@ def _nodes(snapshot: Snapshot) -> Text:
     for tier, (up, total) in snapshot.tiers.items():
         style = "green" if up == total else "yellow" if up else "red"
         parts.append(f"[{style}]{up}[/] [dim]of {text.count(total, tier)}[/]")
-    return Text.from_markup("   ".join(parts) or f"{snapshot.nodes_up} [dim]of[/] {snapshot.nodes_total}")
+    told = "   ".join(parts) or f"{snapshot.nodes_up} [dim]of[/] {snapshot.nodes_total}"
+    return Text.from_markup(told + "   [dim]ended in order[/]" * (snapshot.ended is not None))
 
 
 def _accuracy(snapshot: Snapshot, curve: Mapping[int, float], room: int) -> Text:
@@ -243,8 +227,16 @@ def _accuracy(snapshot: Snapshot, curve: Mapping[int, float], room: int) -> Text
     return Text.from_markup(f"[bold]{latest}[/]  [cyan]{marks}[/]{loss}")
 
 
-def _traffic(traffic: Mapping[str, float]) -> Text:
-    return Text.from_markup("   ".join(f"[dim]{escape(name)}[/] {text.size(rate)}/s" for name, rate in traffic.items()))
+def _links(snapshot: Snapshot) -> Iterator[tuple[str, RenderableType]]:
+    """A row for each kind of links."""
+    kinds = dict.fromkeys([*(kind for kind, _ in snapshot.traffic), *["real"] * bool(snapshot.real)])
+    for kind in kinds:
+        told = {name: f"{text.size(rate)}/s" for (own, name), rate in snapshot.traffic.items() if own == kind}
+        told |= snapshot.real if kind == "real" else {}
+        yield (
+            kind,
+            Text.from_markup("   ".join(f"[dim]{escape(name)}[/] {escape(said)}" for name, said in told.items())),
+        )
 
 
 def _said(lines: Sequence[tuple[str, str]]) -> RenderableType:

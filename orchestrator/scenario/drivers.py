@@ -15,19 +15,24 @@ class DriverKind:
 
     simulated: nodes are coroutines on a virtual clock, links and computing are modelled, worker processes train.
     images: nodes are containers, each created from an image.
+    programs: nodes can run programs instead of an algorithm.
+    several_hosts: nodes live on the hosts of an inventory, not only on this one.
     """
 
     name: str
     module: str
     simulated: bool = False
     images: bool = False
+    programs: bool = False
+    several_hosts: bool = False
 
 
 DRIVERS: dict[str, DriverKind] = {
     kind.name: kind
     for kind in (
-        DriverKind("namespaces", "orchestrator.drivers.namespaces.entry"),
-        DriverKind("docker", "orchestrator.drivers.docker.entry", images=True),
+        DriverKind("namespaces", "orchestrator.drivers.namespaces.entry", programs=True),
+        DriverKind("docker", "orchestrator.drivers.docker.entry", images=True, programs=True),
+        DriverKind("swarm", "orchestrator.drivers.swarm.entry", images=True, several_hosts=True),
         DriverKind("sim", "orchestrator.drivers.sim.entry", simulated=True),
     )
 }
@@ -44,6 +49,32 @@ def kind_of(driver: str) -> DriverKind:
     return DRIVERS.get(driver, DriverKind(driver, module=""))
 
 
-def listed(*, simulated: bool = False, images: bool = False) -> str:
-    """The names of the drivers with these capabilities, for messages."""
-    return " or ".join(k.name for k in DRIVERS.values() if k.simulated >= simulated and k.images >= images)
+def one_host(driver: str, what: str) -> str:
+    """The message that a driver of one host has no use for ``what``."""
+    others = listed(several_hosts=True)
+    remedy = f", or use the driver {others}" if others else ""
+    return f"the driver {driver} makes all nodes on this host: leave {what} out{remedy}"
+
+
+LinkKind = Literal["emulated", "modelled", "real"]
+"""What a figure of a link is: emulated links carry packets and are shaped as asked, modelled ones are computed, real
+ones are the network between hosts, of which nothing was asked."""
+
+
+def link_kind(driver: str, *, real: bool) -> LinkKind:
+    """The kind of a link under a driver."""
+    return "real" if real else "modelled" if kind_of(driver).simulated else "emulated"
+
+
+def listed(
+    *, simulated: bool = False, images: bool = False, programs: bool = False, several_hosts: bool = False
+) -> str:
+    """The names of the drivers with these capabilities, for messages; empty if there is none."""
+    return " or ".join(
+        kind.name
+        for kind in DRIVERS.values()
+        if kind.simulated >= simulated
+        and kind.images >= images
+        and kind.programs >= programs
+        and kind.several_hosts >= several_hosts
+    )

@@ -29,6 +29,7 @@ CheckName = Literal[
     "links over time",
     "links during the run",
     "rates during the run",
+    "network between hosts",
     "nodes kept pace",
     "links kept up",
     "nodes answered",

@@ -15,17 +15,14 @@ from orchestrator.scenario.targets import affected, candidates, links_between
 from orchestrator.scenario.topology import GROUPS, Ends, Topology, unknown_node
 
 MAX_FAULTS = 100_000
+SLOW_PROGRAM = "a program cannot be slowed: give its node a slower hardware, or pause it"
 
 
 def check_faults(scenario: Scenario, links: Resolved, leading: Sequence[str]) -> Iterator[Mistake]:
     """Yield every mistake of each rule. The ``leading`` nodes count the rounds of the run."""
-    directions = links.profiles.keys()
     total = 0.0
     for index, fault in enumerate(scenario.faults):
-        mistakes = [*_targets(scenario.topology, fault, directions), *_times(scenario, fault)]
-        mistakes += _leader(scenario.topology, fault, leading)
-        if not mistakes and fault.action == "degrade":
-            mistakes += _degraded(scenario.topology, fault, links.extremes)
+        mistakes = [*check_target(fault, scenario.topology, links.extremes, leading), *_times(scenario, fault)]
         if not mistakes:
             own, before = _expected(scenario, fault), total
             total += own
@@ -34,6 +31,17 @@ def check_faults(scenario: Scenario, links: Resolved, leading: Sequence[str]) ->
         for key, message in mistakes:
             path: KeyPath = ("faults", index, key) if key else ("faults", index)
             yield path, message
+
+
+def check_target(
+    fault: FaultSpec, topology: Topology, profiles: Mapping[Ends, Sequence[LinkProfile]], leading: Sequence[str]
+) -> list[tuple[str, str]]:
+    """The key and the message of every mistake in what a fault does to whom. ``profiles``: those to reckon with, of
+    every direction."""
+    mistakes = [*_targets(topology, fault, profiles.keys()), *_leader(topology, fault, leading)]
+    if not mistakes and fault.action == "degrade":
+        mistakes += _degraded(topology, fault, profiles)
+    return mistakes
 
 
 def _expected(scenario: Scenario, fault: FaultSpec) -> float:
@@ -98,6 +106,9 @@ def _degraded(
     topology: Topology, fault: FaultSpec, profiles: Mapping[Ends, Sequence[LinkProfile]]
 ) -> Iterator[tuple[str, str]]:
     for link in affected(fault, topology, list(profiles)):
+        if any(profile.real for profile in profiles[link]):
+            yield "", f"the link {link[0]} -> {link[1]} is real: it can be cut, but not degraded"
+            return
         try:
             for profile in profiles[link]:
                 profile.merged(fault.changes())

@@ -28,6 +28,18 @@ class HardwareClass:
     cores: float | None = None
     memory: int | None = None
 
+    @property
+    def quota(self) -> float | None:
+        """The processor time that a node may use, in seconds of a host core for each second; None: without a limit."""
+        if self.speed is None or self.speed >= 1:
+            return self.cores
+        return self.speed * (self.cores or 1)
+
+    @property
+    def expected_speed(self) -> float:
+        """How fast a node is, relative to a host core, also a real board, which is not stretched to its speed."""
+        return self.speed or HARDWARE.get(self.name, self).speed or 1.0
+
 
 HARDWARE: dict[str, HardwareClass] = {
     hardware.name: hardware
@@ -56,3 +68,6 @@ HARDWARE: dict[str, HardwareClass] = {
         HardwareClass("phone", speed=0.28, cores=4, memory=6 * GIB),
     )
 }
+
+BOARDS = tuple(name for name in HARDWARE if name != "host")
+"""The classes that a real board can be of."""

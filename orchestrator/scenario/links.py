@@ -8,6 +8,7 @@
     device-edge: {profile: lte, schedule: {...}}             changing over time, see `orchestrator.scenario.schedules`
     device-1-2 -> edge-1: {loss: 3%}                         one direction of one link, over its class
     edge-0 <-> cloud: {latency: 200ms}                       both directions of one link
+    device-edge: real                                        the network between the hosts is the link, not shaped
 
 A class of links starts from an unimpaired link. An entry for two nodes starts from their class, unless it names a
 profile. It inherits the schedule of the class; its own schedule, or ``schedule: null``, replaces that.
@@ -18,11 +19,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+from pydantic import WithJsonSchema
 
 from netem.errors import ProfileError
+from netem.library import PROFILES
 from netem.profile import LinkProfile
 from netem.schedule import Schedule
-from orchestrator.scenario.profiles import LinkKeys
+from orchestrator.scenario.profiles import REAL, UNIMPAIRED, LinkKeys
 from orchestrator.scenario.schedules import ScheduleSpec
 from orchestrator.scenario.strict import nearest
 from orchestrator.scenario.syntax import KeyPath
@@ -32,9 +37,17 @@ DEFAULT_PROFILE = "lan"
 
 
 class DirectionSpec(LinkKeys):
-    """A profile, and how it changes over time."""
+    """A profile, and how it changes over time; or the real network between hosts."""
 
+    can_be_real: ClassVar[bool] = True
+
+    profile: Annotated[str | None, WithJsonSchema({"type": "string", "enum": [*sorted(PROFILES), REAL]})] = None
     schedule: ScheduleSpec | None = None
+
+    def changes(self, *, upward: bool = False) -> dict[str, Any]:
+        if self.profile == REAL:
+            return UNIMPAIRED | {"real": True} | self.given()
+        return ({} if self.profile is None else {"real": False}) | super().changes(upward=upward)
 
     @property
     def has_schedule(self) -> bool:
@@ -74,11 +87,13 @@ _PAIR = re.compile(r"(\S+) (<?->) (\S+)")
 @dataclass
 class Resolved:
     """The links of a scenario, by direction: ``profiles`` at the beginning and before training, ``schedules`` if any,
-    ``extremes`` (the profiles to reckon with), and the ``mistakes`` that were found."""
+    ``extremes`` (the profiles to reckon with), the entries that made links ``real``, and the ``mistakes`` that were
+    found."""
 
     profiles: dict[Ends, LinkProfile] = field(default_factory=dict)
     schedules: dict[Ends, Schedule] = field(default_factory=dict)
     extremes: dict[Ends, list[LinkProfile]] = field(default_factory=dict)
+    real: dict[Ends, KeyPath] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
 
 
@@ -126,7 +141,7 @@ def _for_class(
         if pair.link_class == link_class:
             directions = (pair.lower, pair.upper), (pair.upper, pair.lower)
             for direction, profile, schedule, place in zip(directions, (up, down), schedules, written, strict=True):
-                resolved.profiles[direction] = profile
+                _assign(direction, profile, ("links", link_class), resolved)
                 if schedule is not None:
                     resolved.schedules[direction] = schedule
                     places[direction] = place
@@ -155,13 +170,21 @@ def _for_two_nodes(
         _refuse_sides(spec.schedule, "here; name one file")
     for direction in directions:
         up = both and direction in upward
-        profiles[direction] = profiles[direction].merged(spec.changes(upward=up))
+        _assign(direction, profiles[direction].merged(spec.changes(upward=up)), ("links", key), resolved)
         if spec.has_schedule or spec.profile is not None:
             resolved.schedules.pop(direction, None)
             schedule = None if spec.schedule is None else spec.schedule.made(upward=up)
             if schedule is not None:
                 resolved.schedules[direction] = schedule
                 places[direction] = ("links", key, "schedule")
+
+
+def _assign(direction: Ends, profile: LinkProfile, entry: KeyPath, resolved: Resolved) -> None:
+    resolved.profiles[direction] = profile
+    if profile.real:
+        resolved.real[direction] = entry
+    else:
+        resolved.real.pop(direction, None)
 
 
 def _pair(key: str, spec: LinkSpec, used: Set[str]) -> re.Match[str]:
@@ -191,13 +214,21 @@ def _lay_over(resolved: Resolved, places: Mapping[Ends, KeyPath]) -> None:
         if schedule is None:
             resolved.extremes[direction] = [profile]
             continue
+        if profile.real:
+            resolved.extremes[direction] = [profile]
+            _mistake(resolved, places[direction], direction, "a real link is as it is and follows no schedule")
+            continue
         key = id(schedule), profile
         if key not in known:
             try:
                 known[key] = schedule.extremes(profile)
             except ProfileError as error:
                 known[key] = [profile]
-                if places[direction] not in (path for path, _ in resolved.mistakes):
-                    link = f"on the link {direction[0]} -> {direction[1]}"
-                    resolved.mistakes.append((places[direction], f"{link}: {error}"))
+                _mistake(resolved, places[direction], direction, str(error))
         resolved.extremes[direction] = known[key]
+
+
+def _mistake(resolved: Resolved, path: KeyPath, direction: Ends, message: str) -> None:
+    """Tell a mistake once for each entry."""
+    if path not in (told for told, _ in resolved.mistakes):
+        resolved.mistakes.append((path, f"on the link {direction[0]} -> {direction[1]}: {message}"))

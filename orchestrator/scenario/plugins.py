@@ -19,6 +19,7 @@ from node.errors import PluginError
 from node.plugins import activate, active, find, profiles
 from orchestrator.errors import Problem, ScenarioError
 from orchestrator.scenario.document import Document
+from orchestrator.scenario.profiles import REAL
 from orchestrator.scenario.words import describe
 
 KEY = "plugins"
@@ -60,10 +61,12 @@ def _add_profiles() -> None:
         PROFILES.pop(name, None)
     _added.clear()
     for name, written in profiles().items():
-        if name in PROFILES:
+        if name in PROFILES or name == REAL:
             raise PluginError(f"there is already a link profile {name!r}: choose another name")
         try:
-            PROFILES[name] = LinkProfile.from_mapping(written)
+            if (profile := LinkProfile.from_mapping(written)).real:
+                raise ProfileError("real: a named profile is for links that are shaped")
+            PROFILES[name] = profile
         except ProfileError as error:
             raise PluginError(f"link profile {name}: {error}") from None
         _added.add(name)

@@ -19,6 +19,9 @@ from netem.profile import DISTRIBUTIONS, FRACTIONS, KEYS, LinkProfile
 from orchestrator.scenario.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA
 from orchestrator.scenario.strict import Strict, unknown
 
+REAL = "real"
+"""Takes the place of a profile's name: the network between the hosts is the link, and edgebed does not shape it."""
+
 UNIMPAIRED: dict[str, Any] = {
     "latency": "0s",
     "jitter": "0s",
@@ -53,6 +56,7 @@ class LinkKeys(Strict):
     """
 
     short: ClassVar[str | None] = "profile"
+    can_be_real: ClassVar[bool] = False
 
     profile: Annotated[str | None, WithJsonSchema({"type": "string", "enum": sorted(PROFILES)})] = None
     latency: Annotated[Any, WithJsonSchema(DURATION_SCHEMA)] = Field(default=None, description="one way")
@@ -68,8 +72,11 @@ class LinkKeys(Strict):
     @field_validator("profile")
     @classmethod
     def _check_name(cls, value: str | None) -> str | None:
-        if value is not None and value not in PROFILES:
-            raise ValueError(unknown("named profile", value, PROFILES))
+        if value == REAL and not cls.can_be_real:
+            raise ValueError("a link is real for the whole run: say so in `links`")
+        known = [*PROFILES, *[REAL] * cls.can_be_real]
+        if value is not None and value not in known:
+            raise ValueError(unknown("named profile", value, known))
         return value
 
     @field_validator(*KEYS)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
 from pydantic import ValidationError
 
+from node.assignment import PluginSource
 from orchestrator.errors import PlanError, Problem, ScenarioError
 from orchestrator.scenario import document
 from orchestrator.scenario.files import text_of
 from orchestrator.scenario.names import name_from
-from orchestrator.scenario.plugins import make_known
+from orchestrator.scenario.plugins import make_known, use
 from orchestrator.scenario.schedules import DIRECTORY, FILES
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import problems
@@ -50,15 +51,23 @@ def placed(path: Path, overrides: Sequence[str] = (), text: str | None = None) -
 
 
 def parse(
-    text: str, name: str, overrides: Sequence[str] = (), files: Mapping[str, str] = MappingProxyType({})
+    text: str,
+    name: str,
+    overrides: Sequence[str] = (),
+    files: Mapping[str, str] = MappingProxyType({}),
+    plugins: Iterable[PluginSource] | None = None,
 ) -> Scenario:
     """Like `load`, from text.
 
     ``name`` stands for the file in messages. Relative paths begin at its folder, and it is the default for the
-    scenario's name. ``files`` maps schedule files to their texts; these files are not read.
+    scenario's name. ``files`` maps schedule files to their texts; these files are not read. ``plugins``: the sources of
+    the scenario's plug-ins, which are otherwise found by their names.
     """
     source = document.override(document.read(text, name), overrides, shorthand)
-    make_known(source, Path(name).parent)
+    if plugins is None:
+        make_known(source, Path(name).parent)
+    else:
+        use(plugins)
     try:
         data = {"name": name_from(Path(name).stem, "scenario")} | source.data
         scenario = Scenario.model_validate(data, context={DIRECTORY: Path(name).parent, FILES: files})

@@ -31,6 +31,7 @@ from orchestrator.scenario.engines import EngineName
 from orchestrator.scenario.expectations import ExpectSpec
 from orchestrator.scenario.faults import FaultSpec
 from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
+from orchestrator.scenario.hosts import HostField
 from orchestrator.scenario.links import DEFAULT_PROFILE, LinkSpec
 from orchestrator.scenario.names import Name
 from orchestrator.scenario.plugins import PluginSources
@@ -142,6 +143,9 @@ class Scenario(Strict):
     model: ModelSpec = ModelSpec(name="cnn")
     topology: Topology = Topology()
     hardware: dict[str, HardwareSpec] = Field(default={}, description="by tier (device, edge, cloud) or name of a node")
+    hosts: dict[str, HostField] = Field(
+        default={}, description="by tier or name of a node: the name of a host, or a label of hosts, like rack=2"
+    )
     links: dict[str, LinkSpec] = Field(default={}, description="by class, or for two nodes: 'a -> b', 'a <-> b'")
     faults: list[FaultSpec] = Field(default=[], description="what goes wrong, and when")
     gathering: GatheringSpec = GatheringSpec()

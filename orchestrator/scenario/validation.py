@@ -17,8 +17,8 @@ from node.messaging.gathering import needed
 from node.parameters import read_parameters
 from orchestrator import text
 from orchestrator.scenario.catalogue import AlgorithmSpec
-from orchestrator.scenario.drivers import DRIVERS
-from orchestrator.scenario.fault_validation import check_faults
+from orchestrator.scenario.drivers import DRIVERS, listed, one_host
+from orchestrator.scenario.fault_validation import SLOW_PROGRAM, check_faults
 from orchestrator.scenario.hardware import HARDWARE
 from orchestrator.scenario.links import Mistake, Resolved, resolve
 from orchestrator.scenario.programs import check_programs
@@ -38,7 +38,9 @@ def check(scenario: Scenario) -> list[Mistake]:
     return [
         *(_programs(scenario) if scenario.algorithm is None else _algorithm(scenario, scenario.algorithm)),
         *_hardware(scenario),
+        *_hosts(scenario),
         *links.mistakes,
+        *_real(scenario, links),
         *_mesh(scenario),
         *_waiting(scenario, links),
         *_quorum(scenario),
@@ -53,16 +55,16 @@ def _programs(scenario: Scenario) -> Iterator[Mistake]:
         yield (), "'algorithm' is missing: name one, or give `programs` that the nodes run instead"
         return
     kind = DRIVERS[scenario.driver]
-    if kind.simulated:
-        others = " or ".join(name for name, other in DRIVERS.items() if not other.simulated)
-        yield ("driver",), f"{scenario.driver} computes what nodes do and starts no process: programs need {others}"
+    if not kind.programs:
+        why = "computes what nodes do and starts no process" if kind.simulated else "makes no nodes of programs"
+        yield ("driver",), f"{scenario.driver} {why}: programs need {listed(programs=True)}"
     yield from check_programs(scenario.programs, scenario.topology.members(), images=kind.images)
     for key in ("data", "model", "gathering"):
         if getattr(scenario, key) != Scenario.model_fields[key].default:
             yield (key,), "is for an algorithm: programs bring their own"
     for index, fault in enumerate(scenario.faults):
         if fault.action == "slow":
-            yield ("faults", index), "a program cannot be slowed: give its node a slower hardware, or pause it"
+            yield ("faults", index), SLOW_PROGRAM
         if fault.every_round is not None and scenario.stop.rounds is None:
             yield ("faults", index, "every_round"), "say how many rounds there are: stop.rounds"
 
@@ -130,12 +132,35 @@ def partition_params(scenario: Scenario) -> dict[str, Any]:
 
 
 def _hardware(scenario: Scenario) -> Iterator[Mistake]:
-    names = scenario.topology.names
     for key, spec in scenario.hardware.items():
-        if key not in names and key not in _TIERS:
-            yield ("hardware", key), f"{unknown_node(key, names)}; tiers are {', '.join(_TIERS)}"
+        yield from _node_or_tier(scenario, "hardware", key)
         if spec.class_ not in HARDWARE:
             yield ("hardware", key), unknown("hardware class", spec.class_, HARDWARE)
+
+
+def _hosts(scenario: Scenario) -> Iterator[Mistake]:
+    for key in scenario.hosts:
+        yield from _node_or_tier(scenario, "hosts", key)
+    if scenario.hosts and not DRIVERS[scenario.driver].several_hosts:
+        yield ("hosts",), one_host(scenario.driver, "`hosts`")
+
+
+def _real(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
+    """Refuse real links where there is no network between hosts."""
+    kind = DRIVERS[scenario.driver]
+    if kind.several_hosts:
+        return
+    why = one_host(scenario.driver, "real links")
+    if kind.simulated:
+        others = listed(several_hosts=True)
+        why = f"the driver {scenario.driver} computes all links, none is real: give it a profile, or use {others}"
+    yield from ((path, why) for path in dict.fromkeys(links.real.values()))
+
+
+def _node_or_tier(scenario: Scenario, section: str, key: str) -> Iterator[Mistake]:
+    names = scenario.topology.names
+    if key not in names and key not in _TIERS:
+        yield (section, key), f"{unknown_node(key, names)}; tiers are {', '.join(_TIERS)}"
 
 
 def _mesh(scenario: Scenario) -> Iterator[Mistake]:

@@ -1,22 +1,23 @@
-"""The figures of a sweep's page, as plain data for plotly.js. See `orchestrator.report.figures`."""
+"""The figures of a sweep's page, as `orchestrator.report.marks` describes them."""
 
 from __future__ import annotations
 
-import html
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator import text
-from orchestrator.report.figures import GLOBAL, SERIES, Figure, PlotTrace, link_colour
+from orchestrator.report.figures import GLOBAL, SERIES, link_colour, stacked
+from orchestrator.report.marks import Figure, Mark, area, axis, boxes, figure, line, ranges, rounded, texts
 from orchestrator.sweep.curves import Band
 from orchestrator.sweep.figures import Figures, Spread, spreads
 from orchestrator.sweep.tables import Write, spread_in_words
 
 _COLOURS = (GLOBAL, *SERIES)
-_DASHES = ("solid", "dash", "dot", "dashdot")
+_DASHES = ("", "8 4", "2 3", "8 3 2 3")  # as in SVG's stroke-dasharray; a solid line first
 _LABEL = 30  # characters of a line of a bar's label
 _LINE = 15  # pixels of a line of a bar's label
+_THICK = 0.65  # of a row, for a bar
 _ROOM = 1.6  # of the longest bar: the width of the axis, with room for the figure beside the bar
 
 
@@ -37,107 +38,67 @@ def looks(cases: Sequence[str]) -> list[Look]:
     ]
 
 
-def curves(cases: Sequence[Look], bands: Sequence[Band | None], axis: str) -> Figure:
+def curves(cases: Sequence[Look], bands: Sequence[Band | None], label: str) -> Figure:
     """The mean accuracy of each case, over a band from its lowest to its highest run."""
     drawn = [(look, band) for look, band in zip(cases, bands, strict=True) if band is not None]
-    traces = [_range(look, band) for look, band in drawn if band.low != band.high]
-    traces += [_mean(look, band) for look, band in drawn]
-    layout = {
-        "xaxis": {"title": {"text": axis}, "rangemode": "tozero"},
-        "yaxis": {"title": {"text": "accuracy"}, "tickformat": ".0%"},
-        "hovermode": "closest",
-        "showlegend": False,
-    }
-    return {"data": traces, "layout": layout, "height": 380}
+    marks = [_range(look, band) for look, band in drawn if band.low != band.high]
+    marks += [_mean(look, band) for look, band in drawn]
+    title = f"Accuracy by {'round' if label == 'round' else 'time'}"
+    return figure(title, axis(label, zero=True), axis("accuracy", format="percent"), marks, 300, hover="x")
 
 
-def _range(look: Look, band: Band) -> PlotTrace:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [*band.x, *reversed(band.x)],
-        "y": _rounded([*band.high, *reversed(band.low)]),
-        "fill": "toself",
-        "fillcolor": look.colour,
-        "opacity": 0.18,
-        "line": {"width": 0},
-        "hoverinfo": "skip",
-    }
+def _range(look: Look, band: Band) -> Mark:
+    return area(rounded(band.x), rounded(band.low, 5), rounded(band.high, 5), look.colour) | {"group": look.case}
 
 
-def _mean(look: Look, band: Band) -> PlotTrace:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": html.escape(look.case),
-        "x": [round(x, 3) for x in band.x],
-        "y": _rounded(band.mean),
-        "line": {"color": look.colour, "width": 2, "dash": look.dash},
-        "hovertext": [
-            f"{html.escape(look.case)}: {text.percent(mean)} ({text.percent(low)} to {text.percent(high)})"
-            for mean, low, high in zip(band.mean, band.low, band.high, strict=True)
-        ],
-        "hoverinfo": "x+text",
-    }
+def _mean(look: Look, band: Band) -> Mark:
+    notes = [
+        f"{text.percent(mean)} ({text.percent(low)} to {text.percent(high)})"
+        for mean, low, high in zip(band.mean, band.low, band.high, strict=True)
+    ]
+    y = rounded(band.mean, 5)
+    return line(look.case, rounded(band.x), y, look.colour, width=2, dash=look.dash or None, notes=notes)
 
 
-def _rounded(values: Sequence[float]) -> list[float]:
-    return [round(value, 5) for value in values]
-
-
-def bars(cases: Sequence[Look], runs: Mapping[str, Sequence[Figures]], figure: str, axis: str, write: Write) -> Figure:
+def bars(cases: Sequence[Look], runs: Mapping[str, Sequence[Figures]], name: str, label: str, write: Write) -> Figure:
     """The mean of a figure for each case, with an error bar from the lowest to the highest run."""
-    values = [[each[figure] for each in runs[look.case] if figure in each] for look in cases]
+    values = [[each[name] for each in runs[look.case] if name in each] for look in cases]
     means = [sum(of) / len(of) if of else 0.0 for of in values]
     highs = [max(of, default=0.0) for of in values]
     lows = [min(of, default=0.0) for of in values]
-    bar = {
-        "type": "bar",
-        "orientation": "h",
-        "y": list(range(len(cases))),
-        "x": means,
-        "marker": {"color": [look.colour for look in cases]},
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [high - mean for high, mean in zip(highs, means, strict=True)],
-            "arrayminus": [mean - low for low, mean in zip(lows, means, strict=True)],
-            "thickness": 1.2,
-            "width": 4,
-            "color": "#8d99a7",
-        },
-        "hoverinfo": "skip",
-    }
-    said = [_said(spreads(runs[look.case]).get(figure), len(runs[look.case]), write) for look in cases]
-    return _horizontal(cases, [bar, _beside(highs, said)], max(highs, default=0.0), axis)
+    said = [_said(spreads(runs[look.case]).get(name), len(runs[look.case]), write) for look in cases]
+    rows = [float(row) for row in range(len(cases))]
+    drawn = [
+        boxes(
+            *("", [0.0], [mean], [row - _THICK / 2], [row + _THICK / 2], look.colour),
+            notes=[f"{look.case}: {each}"],
+        )
+        for row, look, mean, each in zip(rows, cases, means, said, strict=True)
+    ]
+    strokes = ranges(rows, lows, highs, "var(--quiet)")
+    return _horizontal(cases, [*drawn, strokes, texts(highs, rows, said)], max(highs, default=0.0), label)
 
 
-def stacked(cases: Sequence[Look], runs: Mapping[str, Sequence[Figures]], prefix: str, axis: str) -> Figure:
+def stacked_bytes(cases: Sequence[Look], runs: Mapping[str, Sequence[Figures]], prefix: str, label: str) -> Figure:
     """The mean bytes of each case, stacked by class of links."""
     found = {look.case: spreads(runs[look.case]) for look in cases}
     names = sorted({name for each in found.values() for name in each if name.startswith(prefix) and each[name].mean})
-    traces: list[PlotTrace] = []
-    for name in names:
-        means = [of[name].mean if name in of else 0.0 for of in found.values()]
-        link_class = html.escape(name.removeprefix(prefix))
-        traces.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": link_class,
-                "y": list(range(len(cases))),
-                "x": means,
-                "marker": {"color": link_colour(name.removeprefix(prefix))},
-                "hovertext": [f"{link_class}: {text.size(mean)}" for mean in means],
-                "hoverinfo": "text",
-            }
-        )
+    parts = {
+        name.removeprefix(prefix): {
+            case: (of[name].mean, f"{name.removeprefix(prefix)}: {text.size(of[name].mean)}")
+            for case, of in found.items()
+            if name in of
+        }
+        for name in names
+    }
     totals = [sum(of[name].mean for name in names if name in of) for of in found.values()]
     said = [text.size(total) if total else "not reached" for total in totals]
-    figure = _horizontal(cases, [*traces, _beside(totals, said)] if traces else [], max(totals, default=0.0), axis)
-    figure["layout"] |= {"barmode": "stack", "showlegend": True, "legend": {"traceorder": "normal"}}
-    figure["layout"]["xaxis"] |= {"tickformat": ".2~s", "ticksuffix": "B"}
-    return figure
+    rows = [float(row) for row in range(len(cases))]
+    pieces = stacked(list(found), parts, {link_class: link_colour(link_class) for link_class in parts}, _THICK)
+    marks = [*pieces, texts(totals, rows, said)] if pieces else []
+    drawn = _horizontal(cases, marks, max(totals, default=0.0), label)
+    drawn["x"]["format"] = "bytes"
+    return drawn
 
 
 def _said(spread: Spread | None, runs: int, write: Write) -> str:
@@ -146,36 +107,9 @@ def _said(spread: Spread | None, runs: int, write: Write) -> str:
     return spread_in_words(spread, write, runs)
 
 
-def _beside(places: Sequence[float], said: Sequence[str]) -> PlotTrace:
-    """A text at the right of each bar."""
-    return {
-        "type": "scatter",
-        "mode": "text",
-        "y": list(range(len(places))),
-        "x": list(places),
-        "text": [f" {each}" for each in said],
-        "textposition": "middle right",
-        "textfont": {"size": 11},
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
-
-
-def _horizontal(cases: Sequence[Look], traces: list[PlotTrace], longest: float, axis: str) -> Figure:
-    labels = [textwrap.wrap(look.case, _LABEL, break_on_hyphens=False) or [""] for look in cases]
-    layout = {
-        "xaxis": {"title": {"text": axis}, "range": [0, longest * _ROOM or 1]},
-        "yaxis": {
-            "tickvals": list(range(len(cases))),
-            "ticktext": ["<br>".join(map(html.escape, lines)) for lines in labels],
-            "range": [len(cases) - 0.4, -0.6],
-            "showgrid": False,
-            "zeroline": False,
-            "tickfont": {"size": 11},
-        },
-        "bargap": 0.35,
-        "hovermode": "closest",
-        "showlegend": False,
-    }
-    pitch = max(26, 10 + _LINE * max((len(lines) for lines in labels), default=1))
-    return {"data": traces, "layout": layout, "height": 110 + pitch * len(cases)}
+def _horizontal(cases: Sequence[Look], marks: list[Mark], longest: float, label: str) -> Figure:
+    wrapped = [textwrap.wrap(look.case, _LABEL, break_on_hyphens=False) or [""] for look in cases]
+    pitch = max(26, 10 + _LINE * max((len(lines) for lines in wrapped), default=1))
+    y = axis(labels=["\n".join(lines) for lines in wrapped])
+    x = axis(label, range=(0.0, longest * _ROOM or 1.0))
+    return figure(label.capitalize(), x, y, marks, pitch * len(cases))

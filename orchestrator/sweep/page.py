@@ -11,13 +11,13 @@ from urllib.parse import quote
 from orchestrator import text
 from orchestrator.errors import RunError
 from orchestrator.host.directory import write_whole
-from orchestrator.report.figures import Figure
+from orchestrator.report.marks import Figure
 from orchestrator.report.template import rendered
 from orchestrator.results.targets import Judged
 from orchestrator.results.verdicts import MARKS, Verdict
 from orchestrator.scenario.files import first_comment
 from orchestrator.sweep.curves import band, read_curve
-from orchestrator.sweep.drawing import Look, bars, curves, looks, stacked
+from orchestrator.sweep.drawing import Look, bars, curves, looks, stacked_bytes
 from orchestrator.sweep.figures import Figures, Result
 from orchestrator.sweep.reading import Sweep
 from orchestrator.sweep.tables import COSTS, columns_of_learning, failures, legend, table
@@ -81,7 +81,6 @@ def render(sweep: Sweep, results: Sequence[Result]) -> str:
         keys=_keys(sweep, complete),
         whose=whose,
         seeds=len({each.seed for each in sweep.combinations}),
-        cases=cases,
         figures={**figures, **_bars(sweep, cases, by_case)},
         legend=legend(sweep),
         tables=[table(sweep, results, part) for part in (columns_of_learning(sweep.target), COSTS)],
@@ -124,7 +123,7 @@ def _bars(sweep: Sweep, cases: Sequence[Look], by_case: Mapping[str, Sequence[Re
     return {
         "target-rounds": bars(cases, runs, "to_target.rounds", "rounds to the target", text.number),
         "target-time": bars(cases, runs, "to_target.seconds", "seconds to the target", text.duration),
-        "target-bytes": stacked(cases, runs, "to_target.bytes.", "bytes to the target"),
+        "target-bytes": stacked_bytes(cases, runs, "to_target.bytes.", "bytes to the target"),
     }
 
 

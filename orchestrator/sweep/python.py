@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from orchestrator.errors import RunError
 from orchestrator.host.places import check_folder
 from orchestrator.sweep.figures import Result, spreads
+from orchestrator.sweep.on_swarm import refusal
 from orchestrator.sweep.reading import load, parse
 from orchestrator.sweep.running import carry_out
 from orchestrator.verbs import frames
@@ -70,18 +72,21 @@ def sweep(
     runs: str | os.PathLike[str] = RUNS,
     workers: int | None = None,
     again: bool = False,
+    on: Literal["swarm"] | None = None,
 ) -> SweepRuns:
     """Run a scenario in every case of a sweep and with every seed, like the command `sweep`.
 
     ``file`` is a sweep's file, or a mapping with its content. In a mapping, ``scenario`` may be a mapping too.
     ``overrides`` and ``driver`` are for all runs, as in `up`. The runs' directories are made below a folder of the
     sweep's name in ``runs``. A combination with a complete run there is not run again, unless ``again``.
+    ``on="swarm"`` spreads runs of the driver `sim` over the hosts of a Docker Swarm. Then ``workers`` is how many runs
+    each host carries out at once.
 
     A failed run does not end the sweep: `SweepRuns.errors` says why it failed. Before anything runs, ScenarioError
     lists every mistake with its place, and PlaceError and RunError say what is missing. KeyboardInterrupt if a signal
     ended a run, and with it the sweep; the directories stay.
     """
-    return carried_out(partial(_sweep, file, written(overrides, driver), Path(runs), workers, again))
+    return carried_out(partial(_sweep, file, written(overrides, driver), Path(runs), workers, again, on))
 
 
 def _sweep(
@@ -90,6 +95,7 @@ def _sweep(
     runs: Path,
     workers: int | None,
     again: bool,
+    on: str | None,
 ) -> SweepRuns:
     check_folder(runs, "choose another folder for runs")
     if isinstance(file, Mapping):
@@ -101,7 +107,9 @@ def _sweep(
         read = load(Path(file), overrides)
     for each in read.combinations:
         check_workers(workers, each.scenario)
-    outcome = carry_out(read, runs / read.name, workers=workers, again=again, tell=lambda _: None)
+    if on is not None and (reason := refusal(read)) is not None:
+        raise RunError(f"on: {reason}")
+    outcome = carry_out(read, runs / read.name, workers=workers, again=again, tell=lambda _: None, on=on)
     if outcome.interrupted:
         raise KeyboardInterrupt
     return SweepRuns(outcome.directory, outcome.results)

@@ -28,15 +28,17 @@ def print_measured(rows: list[dict[str, Any]], verdict: Verdict, report: Path, c
     """Print a table for each direction of a link, then the overall verdict."""
     headings = ("quantity", "asked", "measured", "accepted", "", "how")
     for (link_class, source, target), group in itertools.groupby(rows, itemgetter("link_class", "source", "target")):
-        cells = [[row["quantity"], *_figures(row), _mark(row["verdict"]), row["detail"]] for row in group]
-        write_table(console, headings, cells, title=f"{link_class}: {source} → {target}")
+        rows_of = list(group)
+        cells = [[row["quantity"], *_figures(row), _mark(row["verdict"]), row["detail"]] for row in rows_of]
+        kinds = " and ".join(dict.fromkeys(row["kind"] for row in rows_of))
+        write_table(console, headings, cells, title=f"{link_class}: {source} → {target} ({kinds})")
         write(console, "")
     write_entries(console, [("verdict", _mark(verdict)), ("report", str(report))])
 
 
 def _figures(row: Mapping[str, Any]) -> tuple[str, str, str]:
     asked, found, low, high = (text.quantity(row["quantity"], row[key]) for key in ("asked", "measured", "low", "high"))
-    return asked, found, f"{low} … {high}"
+    return asked, found, "–" if row["low"] is row["high"] is None else f"{low} … {high}"
 
 
 def _mark(verdict: str) -> Text:

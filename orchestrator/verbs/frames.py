@@ -36,8 +36,13 @@ def checks(history: History) -> DataFrame:
 
 
 def nodes(history: History) -> DataFrame:
-    """The nodes of the plan: name, tier, parent, samples, model, hardware, speed."""
+    """The nodes of the plan: name, tier, parent, samples, model, hardware, speed, host."""
     return _table("nodes", history)
+
+
+def sensors(history: History) -> DataFrame:
+    """What hosts told about themselves: t, host, quantity, source, scope, value, detail."""
+    return _table("sensors", history)
 
 
 def _table(name: str, history: History) -> DataFrame:

@@ -1,4 +1,4 @@
-"""`image`: the folder from which a Docker Engine builds the image of nodes, for users who have no checkout."""
+"""`image`: the folder from which a Docker Engine builds the images of nodes and agents, where there is no checkout."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from orchestrator.host.python import ROOT
 from orchestrator.verbs.init import check_new
 
 DOCKERFILES = Path(__file__).parent / "images"
-PACKAGES = ("edgebed", "node")
-"""What a node and its plug-ins need of edgebed. The Dockerfiles copy these folders."""
+PACKAGES = ("edgebed", "netem", "node", "orchestrator")
+"""What nodes with their plug-ins and agents need of edgebed. The Dockerfiles copy these folders."""
 
 
 def make_build_folder(folder: Path) -> None:
-    """Write the Dockerfiles, the lists of packages and the code of nodes into a folder that is new or empty.
+    """Write the Dockerfiles, the lists of packages and the code of edgebed into a folder that is new or empty.
 
     The folder is laid out like the project's. PlaceError if it cannot be written.
     """

@@ -16,10 +16,17 @@ NAMED = 12  # nodes named in an error
 
 
 def follow_record(history: History, node: str, go_on: Callable[[], bool]) -> Iterator[str]:
-    """Yield the lines of a node, then added lines, until ``go_on`` returns False and all is read.
+    """Yield the lines of a node, see `follow_lines`. If the node failed, the traceback from its log file comes last."""
+    yield from follow_lines(history, node, go_on)
+    traceback = history.directory / "logs" / f"{node}.log"
+    if traceback.exists():
+        yield traceback.read_text(errors="replace")
 
-    Times are on the run's clock. If the node failed, the traceback from its log file comes last.
-    RunError if the run has no such node.
+
+def follow_lines(history: History, node: str, go_on: Callable[[], bool]) -> Iterator[str]:
+    """Yield what the record has of a node in lines, then added lines, until ``go_on`` returns False and all is read.
+
+    Times are on the run's clock. RunError if the run has no such node.
     """
     if node not in history.nodes:
         names = text.some(history.nodes, NAMED)
@@ -39,9 +46,6 @@ def follow_record(history: History, node: str, go_on: Callable[[], bool]) -> Ite
         if last:
             break
         time.sleep(LOOK_EVERY)
-    traceback = history.directory / "logs" / f"{node}.log"
-    if traceback.exists():
-        yield traceback.read_text(errors="replace")
 
 
 def _in_words(row: State | Event | Metric) -> str:

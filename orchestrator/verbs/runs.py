@@ -79,7 +79,7 @@ class Run:
 
     @property
     def nodes(self) -> DataFrame:
-        """The nodes: name, tier, parent, samples, model, hardware, speed."""
+        """The nodes: name, tier, parent, samples, model, hardware, speed, host."""
         with self.history() as history:
             return frames.nodes(history)
 
@@ -99,6 +99,12 @@ class Run:
         return self.frame("events")
 
     @property
+    def sensors(self) -> DataFrame:
+        """What hosts told about themselves: t, host, quantity, source, scope, value, detail."""
+        with self.history() as history:
+            return frames.sensors(history)
+
+    @property
     def bytes(self) -> DataFrame:
         """What each node sent to and received from each peer, by kind of message."""
         return self.frame("traffic")
@@ -109,7 +115,7 @@ class Run:
 
     def rows(self, kind: str) -> list[dict[str, Any]]:
         """The rows of one kind: accuracy, checks, events, faults, links, metrics, nodes, probes, resources, rounds,
-        states or traffic. Times are seconds since the run began. ValueError for another kind."""
+        sensors, states or traffic. Times are seconds since the run began. ValueError for another kind."""
         if kind not in TABLES:
             raise ValueError(f"a record has no {kind!r}; it has {', '.join(TABLES)}")
         with History.open(self.path) as history:

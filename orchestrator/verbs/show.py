@@ -9,7 +9,7 @@ import json
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.text import Text
@@ -22,8 +22,11 @@ from orchestrator.fabric.kernel import ShapedLinks, add_link, attach_commands
 from orchestrator.fabric.userspace import link_request
 from orchestrator.layout import write, write_entries, write_line, write_table
 from orchestrator.planning.courses import courses
+from orchestrator.planning.crossings import Crossing
+from orchestrator.planning.placement import Placement
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 from orchestrator.planning.timeline import Fault
+from orchestrator.scenario.drivers import link_kind
 from orchestrator.scenario.engines import ENGINES
 from orchestrator.scenario.quantities import Quorum
 
@@ -40,16 +43,28 @@ def print_plan(plan: Plan, console: Console) -> None:
     write(console, Text.assemble((plan.name, "bold"), f", seed {plan.seed}"))
     write_entries(console, _facts(plan))
     _print_nodes(console, plan, few)
+    if plan.placement is not None:
+        _print_placement(console, plan, plan.placement, few)
     if plan.programs:
         _print_programs(console, plan)
     else:
         _print_data(console, plan, few)
-    for note in plan.notes():
+    for note in (*plan.notes(), *(plan.placement.crossing_notes() if plan.placement is not None else ())):
         write(console, Text.assemble(("note: ", "yellow"), note))
     _print_links(console, plan)
     _print_schedules(console, plan)
     _print_commands(console, plan)
     _print_faults(console, plan)
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """The content of plan.json with the kind of each link, and who lives where and why."""
+    links = [link.to_json() | {"kind": link_kind(plan.driver, real=link.profile.real)} for link in plan.links]
+    return (
+        plan.to_json()
+        | {"links": links}
+        | ({"placement": plan.placement.to_json()} if plan.placement is not None else {})
+    )
 
 
 def kernel_commands(plan: Plan, target: NodePlan) -> list[str]:
@@ -61,7 +76,7 @@ def kernel_commands(plan: Plan, target: NodePlan) -> list[str]:
     links: ShapedLinks = defaultdict(dict)
     for link in plan.links:
         if link.target == target.name:
-            add_link(links, link, plan.node(link.source).host)
+            add_link(links, link, plan.node(link.source).address)
     _, commands = attach_commands(links, target, 1, Capabilities(seed=True))
     return [" ".join(command) for command in commands]
 
@@ -104,7 +119,7 @@ def _print_nodes(console: Console, plan: Plan, few: bool) -> None:
         rows.append(
             [
                 _span([node.name for node in nodes]),
-                f"{first.host}:{first.port}" if len(nodes) == 1 else f"{first.host} ... {last.host}",
+                f"{first.address}:{first.port}" if len(nodes) == 1 else f"{first.address} ... {last.address}",
                 hardware.name,
                 "" if hardware.speed is None else f"{hardware.speed:g}",
                 first.parent or "",
@@ -125,6 +140,33 @@ def _remarks(node: NodePlan) -> Iterator[str]:
         yield format_size(node.hardware.memory)
     if node.image is not None:
         yield f"image {node.image}"
+
+
+def _print_placement(console: Console, plan: Plan, placement: Placement, few: bool) -> None:
+    """Print who lives where and why, and the links between hosts."""
+    _title(console, f"Who lives where ({text.count(len(plan.hosts), 'host')})")
+    key: Callable[[NodePlan], Hashable] = lambda node: (  # noqa: E731
+        node.name if few else (node.tier, node.host, placement.reasons[node.name])
+    )
+    rows = [
+        [_span([node.name for node in nodes]), nodes[0].host, placement.reasons[nodes[0].name]]
+        for nodes in _alike(plan.nodes, key)
+    ]
+    write_table(console, ("node", "host", "why"), rows)
+    if placement.crossings:
+        _title(console, "Links between hosts")
+        headings = ("from", "to", "links", "real", "others together", "network's rate", "network's delay")
+        write_table(console, headings, map(_crossing_row, placement.crossings), right=range(2, 7))
+
+
+def _crossing_row(crossing: Crossing) -> list[str]:
+    asked = "not limited" if crossing.rate is None else text.rate(crossing.rate)
+    if crossing.real == crossing.links:
+        asked = "–"
+    network = ["not measured", "not measured"]
+    if crossing.underlay is not None:
+        network = [text.rate(crossing.underlay.rate), text.duration(crossing.underlay.delay)]
+    return [crossing.source, crossing.target, str(crossing.links), str(crossing.real or ""), asked, *network]
 
 
 def _data_title(plan: Plan) -> str:
@@ -174,8 +216,23 @@ def _print_links(console: Console, plan: Plan) -> None:
     for links in _alike(plan.links, lambda link: (link.link_class, tiers[link.source], link.profile)):
         first = links[0]
         ends = (first.source, first.target) if len(links) == 1 else (tiers[first.source], tiers[first.target])
-        rows.append([first.link_class, " -> ".join(ends), str(len(links)), first.profile.describe()])
-    write_table(console, ("class", "direction", "count", "profile"), rows, right={2})
+        kind = link_kind(plan.driver, real=first.profile.real)
+        rows.append([first.link_class, " -> ".join(ends), str(len(links)), kind, _profile(plan, links)])
+    write_table(console, ("class", "direction", "count", "kind", "profile"), rows, right={2})
+
+
+def _profile(plan: Plan, links: Sequence[LinkPlan]) -> str:
+    """The profile of links that have the same one, in words; of real ones the round trips between their hosts."""
+    if not links[0].profile.real:
+        return links[0].profile.describe()
+    crossings = plan.placement.crossings if plan.placement is not None else ()
+    networks = {(each.source, each.target): each.underlay for each in crossings}
+    found = [networks.get((plan.node(link.source).host, plan.node(link.target).host)) for link in links]
+    trips = [2 * each.delay for each in found if each is not None]
+    if len(trips) < len(found):
+        return "not shaped, not measured yet"
+    shown = dict.fromkeys(text.duration(each) for each in (min(trips), max(trips)))
+    return f"not shaped, measured round trip {' to '.join(shown)}"
 
 
 def _print_schedules(console: Console, plan: Plan) -> None:

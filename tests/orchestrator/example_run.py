@@ -1,7 +1,7 @@
 """Builds the record of a run that never was: realistic, and the same to the byte of every figure each time.
 
 By default 1 cloud, 3 edges, 12 devices and 10 rounds, with faults of four kinds, probes and counters. To look at its
-report: ``python -m tests.orchestrator.example_run DIRECTORY``.
+report: ``python -m tests.orchestrator.example_run DIRECTORY [HOSTS [CLASS]]``; CLASS: of links that are real.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.results.record import COUNTERS, Record
+from orchestrator.fabric.underlay import EVENT, FramesReading, NetworkReading, PairReading
+from orchestrator.results.record import COUNTERS, INJECTED, Record
 
 SETUP = 6.5  # s from the beginning of the run to the beginning of the training
 ROUND = 4.0  # s
+SWITCHED_OFF = "/sys/class/thermal/thermal_zone2/temp: Resource temporarily unavailable (it is switched off)"
+LOST = "its agent began again"
 MODEL = 248_024  # bytes of one model message
 PROFILES: dict[str, dict[str, Any]] = {
     "device-edge": {"latency": "3ms", "jitter": "1ms", "loss": "0.2%", "rate": "40mbit"},
@@ -63,6 +66,10 @@ class Example:
     overruns: int = 0
     gain: float = 0.31  # how quickly the accuracy rises
     driver: str = "namespaces"
+    sensors: bool = False  # whether the host is a board that tells about itself
+    hosts: int = 0  # hosts of nodes, edge by edge; the second is lost in round 4 and is back in round 6
+    by_hand: bool = False  # whether somebody has made a fault
+    real: tuple[str, ...] = ()  # classes whose links are real where they cross hosts
 
     def build(self, directory: Path) -> Path:
         """Write the run into ``directory`` and return it."""
@@ -73,7 +80,14 @@ class Example:
 def plan_of(example: Example) -> dict[str, Any]:
     """The part of plan.json that the record's readers depend on."""
     nodes = list(_nodes(example))
+    for node in nodes if example.hosts else ():
+        group = node["name"].split("-")[1:2]
+        node["host"] = host_name(int(group[0]) % example.hosts if group else 0)
     links = [link for node in nodes for link in _links(node, nodes)]
+    homes = {node["name"]: node.get("host") for node in nodes}
+    for link in links:
+        if link["link_class"] in example.real and homes[link["source"]] != homes[link["target"]]:
+            link["profile"] = {"real": True}
     return {
         "name": "dropout",
         "seed": example.seed,
@@ -85,8 +99,19 @@ def plan_of(example: Example) -> dict[str, Any]:
         "stop": {"rounds": example.rounds, "accuracy": None, "after": None},
         "nodes": nodes,
         "links": links,
+        **({"hosts": [_host(number) for number in range(example.hosts)]} if example.hosts else {}),
         "faults": _faults(example, nodes, links) if example.with_faults else [],
     }
+
+
+def host_name(number: int) -> str:
+    return f"pc-{number + 1}"
+
+
+def _host(number: int) -> dict[str, Any]:
+    labels = {"edgebed.hardware": "jetson-orin-nano"} if number == 1 else {}
+    facts = {"architecture": "amd64", "cores": 8.0, "memory": 16_000_000_000, "labels": labels, "manager": number == 0}
+    return {"name": host_name(number), "address": f"192.0.2.{number + 1}", **facts}
 
 
 def _nodes(example: Example) -> Iterator[dict[str, Any]]:
@@ -158,12 +183,19 @@ def _faults(example: Example, nodes: list[dict[str, Any]], links: list[dict[str,
     return listed
 
 
+def _by_hand(id: int) -> dict[str, Any]:
+    fault: dict[str, Any] = dict.fromkeys(("between", "round", "profile", "factor"))
+    fault |= {"id": id, "action": "crash", "node": "device-0-0", "at": 12.0, "duration": 3.0}
+    return fault | {"lasts_a_round": False, "links": []}
+
+
 class _Builder:
     """Plays the run second by second and writes down what the orchestrator would have written."""
 
     def __init__(self, example: Example, directory: Path) -> None:
         self.example = example
         self.plan = plan_of(example)
+        self.by_hand = [_by_hand(len(self.plan["faults"]) + 1)] if example.by_hand else []
         self.rng = random.Random(example.seed)
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "scenario.yaml").write_text(SCENARIO)
@@ -182,20 +214,53 @@ class _Builder:
             (link["source"], link["target"]): {**link, **dict.fromkeys(COUNTERS, 0)} for link in self.plan["links"]
         }
         self.traffic: dict[tuple[str, str, str, str], list[int]] = {}
+        self.sensed: dict[tuple[str, str, str, str], float] = {}  # by host, quantity, source, scope
+        self.sensing = [host_name(number) for number in range(example.hosts)] or [""]
         self.cuts: dict[int, set[tuple[str, str]]] = {}
         self.down: set[str] = set()
         self.in_force: list[dict[str, Any]] = []
 
     def build(self) -> None:
         made = self.example.rounds if self.example.rounds_made is None else self.example.rounds_made
+        if self.example.real:
+            self.read_network(0)
         self.start_nodes()
         self.probe()
+        if self.example.sensors:
+            self.sense(SETUP - 0.1, everything=True)
+            for host in self.sensing:
+                switched_off = ("temperature", "thermal", "zone cv0-thermal", None, SWITCHED_OFF)
+                self.record.sensors(SETUP - 0.1, host, [switched_off])
         self.record.event(SETUP, None, "training", None, {})
         for node in self.plan["nodes"]:
             self.record.state(SETUP, node["name"], "running")
         for round in range(1, made + 1):
+            self.turn_hosts(round)
             self.play_round(round)
+            if self.example.real:
+                self.read_network(round)
         self.finish(SETUP + made * ROUND)
+
+    def turn_hosts(self, round: int) -> None:
+        if self.example.hosts < 2 or round not in (4, 6):
+            return
+        t, host = SETUP + (round - 1) * ROUND + 0.7, host_name(1)
+        state, reason = ("lost", LOST) if round == 4 else ("back", "")
+        if round == 4:
+            self.sensing.remove(host)
+            known = sorted({key[1:] for key in self.sensed if key[0] == host})
+            self.record.sensors(t, host, [(*key, None, f"the host is lost: {LOST}") for key in known])
+        else:
+            self.sensing.insert(1, host)
+            self.sensed = {key: value for key, value in self.sensed.items() if key[0] != host}
+        self.record.event(t, None, "host", round, {"host": host, "state": state, "reason": reason})
+        for node in self.plan["nodes"]:
+            if node["host"] == host and round == 4:
+                self.record.state(t, node["name"], "crashed", "killed by SIGKILL")
+                self.record.state(t, node["name"], "restarting", "restart 1")
+            elif node["host"] == host:
+                self.record.state(t + 0.1, node["name"], "starting")
+                self.record.state(t + 1.3, node["name"], "running")
 
     def start_nodes(self) -> None:
         for index, node in enumerate(self.plan["nodes"]):
@@ -210,6 +275,10 @@ class _Builder:
             seen[link_class] = seen.get(link_class, 0) + 1
             if seen[link_class] > 2:
                 continue
+            if link["profile"].get("real"):
+                seen[link_class] -= 1
+                self.probe_real(source, target, link_class)
+                continue
             profile = PROFILES[link_class]
             rtt = 2 * float(profile["latency"].removesuffix("ms")) / 1e3
             rate = float(profile["rate"].rstrip("mgbit")) * (1e9 if "gbit" in profile["rate"] else 1e6)
@@ -222,6 +291,21 @@ class _Builder:
                 verdict = "pass" if low <= measured <= high else "fail"
                 self.record.probe(5.0, source, target, link_class, quantity, value, measured, low, high, verdict)
 
+    def probe_real(self, source: str, target: str, link_class: str) -> None:
+        figures = {"rtt": 0.00042, "loss": 0.004, "duplicate": 0.0, "reorder": 0.0, "rate": 0.91e9}
+        for quantity, value in figures.items():
+            row = (quantity, None, value, None, None, "measured", "median of 250")
+            self.record.probe(5.0, source, target, link_class, *row, kind="real")
+
+    def read_network(self, round: int) -> None:
+        """A network between the hosts that becomes slower in round 6, and loses an echo then."""
+        hosts = [host_name(number) for number in range(self.example.hosts)]
+        delay, lost = (0.0062, 1) if round == 6 else (0.00021, 0)
+        pairs = tuple(PairReading((hosts[0], other), delay, 10, lost, delay) for other in hosts[1:])
+        frames = tuple(FramesReading(hosts[0], other, 2000 * round, round // 6) for other in hosts[1:])
+        reading = NetworkReading(pairs, frames, first=round == 0)
+        self.record.event(SETUP + ROUND * round, None, EVENT, round or None, reading.to_json())
+
     def play_round(self, round: int) -> None:
         start = SETUP + (round - 1) * ROUND
         edges = [node for node in self.plan["nodes"] if node["tier"] == "edge"]
@@ -233,6 +317,8 @@ class _Builder:
             t = start + second
             self.time_faults(t)
             self.move(t, round, second)
+            if self.example.sensors:
+                self.sense(t + 0.4)
             self.record.counters(
                 t + 0.5, [{k: v for k, v in link.items() if k != "profile"} for link in self.links.values()]
             )
@@ -246,6 +332,28 @@ class _Builder:
             data = {"asked": 1.2, "taken": 1.2 + 0.8 * round}
             self.record.event(start + 2, self.plan["nodes"][-1]["name"], "overrun", round, data)
         self.record.flush()
+
+    def sense(self, t: float, *, everything: bool = False) -> None:
+        """A Jetson that gets warm: 10 W in the first two seconds of each round, then 6 W, of which 40 % are the
+        processor's; throttled from 60 °C on, which it reaches after 20 s. The n-th of several hosts draws n times as
+        much."""
+        trained = max(0.0, t - SETUP)
+        power, hot = (10.0 if int(trained) % 4 < 2 else 6.0), 45.0 + 0.75 * trained >= 60
+        rows = [
+            ("temperature", "thermal", "zone tj-thermal", 45.0 + 0.75 * trained),
+            ("frequency", "cpufreq", "slowest core", 729.6e6),
+            ("frequency", "cpufreq", "fastest core", 1.1136e9 if hot else 1.5104e9),
+            ("memory_available", "meminfo", "host", 6e9 - 1e8 * int(trained / 8)),
+            ("throttled", "firmware", "soft temperature limit", float(hot)),
+            ("power", "hwmon ina3221", "rail VDD_IN", power),
+            ("power", "hwmon ina3221", "rail VDD_CPU_GPU_CV", 0.4 * power),
+        ]
+        for host in self.sensing:
+            factor = int(host.removeprefix("pc-") or 1)
+            own = [(*row[:3], row[3] * factor if row[0] == "power" else row[3]) for row in rows]
+            new = [row for row in own if everything or self.sensed.get((host, *row[:3])) != row[3]]
+            self.sensed |= {(host, *row[:3]): row[3] for row in own}
+            self.record.sensors(t, host, [(*row, "") for row in new])
 
     def end_edge_round(self, start: float, round: int, edge: Mapping[str, Any]) -> None:
         lost = [device for device in edge["children"] if self.is_cut(device, edge["name"]) or device in self.down]
@@ -277,7 +385,7 @@ class _Builder:
         for fault in [each for each in self.in_force if each["duration"] is not None]:
             if fault["at"] + fault["duration"] <= t - SETUP:
                 self.lift(SETUP + fault["at"] + fault["duration"], fault)
-        for fault in self.plan["faults"]:
+        for fault in (*self.plan["faults"], *self.by_hand):
             if fault["at"] is not None and t - SETUP - 1 < fault["at"] <= t - SETUP:
                 self.apply(SETUP + fault["at"], fault, int((t - SETUP) // ROUND) + 1)
 
@@ -292,6 +400,10 @@ class _Builder:
             self.down.add(fault["node"])
             self.record.state(t, fault["node"], "crashed", "fault")
         self.cuts[fault["id"]] = set(fault["links"])
+        if fault in self.by_hand:
+            written = {"at": "12s", "node": fault["node"], "action": "crash", "for": "3s"}
+            facts = {"fault": fault["id"], "user": "ada", "uid": 1000, "via": "inject", "written": written}
+            self.record.event(t, None, INJECTED, round, {**facts, "planned": fault})
         self.record.fault(t, fault["id"], fault["action"], target, "start", round)
 
     def lift(self, t: float, fault: dict[str, Any]) -> None:
@@ -355,6 +467,8 @@ class _Builder:
         for fault in list(self.in_force):
             if fault["action"] == "crash":
                 self.lift(t, fault)
+        if self.example.sensors:
+            self.sense(t, everything=True)
         for node in self.plan["nodes"]:
             self.record.state(t + 0.2, node["name"], "done")
         packets = sum(link["offered"] for link in self.links.values())
@@ -373,5 +487,6 @@ if __name__ == "__main__":
     from orchestrator.report import write_report
     from orchestrator.results.history import History
 
-    run = Example().build(Path(sys.argv[1]))
+    hosts, real = int(sys.argv[2]) if sys.argv[2:] else 0, tuple(sys.argv[3:])
+    run = Example(sensors=True, hosts=hosts, real=real).build(Path(sys.argv[1]))
     write_report(History.open(run), run / "report.html")

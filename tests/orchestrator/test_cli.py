@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from orchestrator.cli import cli
+from orchestrator.drivers.swarm import leftovers
 from orchestrator.errors import RecordError, RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.run import down
@@ -89,6 +90,27 @@ def test_down_tells_of_other_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "other runs are still here: other-20260101-120000-aaaa" in result.output
     nowhere = verb("down", "--runs", runs / "elsewhere")
     assert "on this host are: other-20260101-120000-aaaa" in str(nowhere.exception)
+
+
+def test_down_removes_what_a_sweep_has_left_on_hosts_that_were_away(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept: list[tuple[str, list[str]]] = []
+
+    def sweep(run: str, directory: Path, hosts: list[str]) -> dict[str, str]:
+        swept.append((run, hosts))
+        return {"b": "down"}
+
+    monkeypatch.setattr(down, "traces", lambda runs: {})
+    monkeypatch.setattr(leftovers, "hosts", lambda: ["a", "b"])
+    monkeypatch.setattr(leftovers, "sweep", sweep)
+    result = verb("down", "mine-20260101-120000-aaaa", "--runs", runs)
+    assert (result.exit_code, swept) == (1, [("mine-20260101-120000-aaaa", ["a", "b"])])
+    assert "could not remove what it may have left on the host b (down)" in result.output
+    assert "there is no run 'mine'" in str(verb("down", "mine", "--runs", runs).exception)
+    monkeypatch.setattr(leftovers, "hosts", list)
+    assert "there is no run" in str(verb("down", "mine-20260101-120000-aaaa", "--runs", runs).exception)
+    assert len(swept) == 1
 
 
 def test_what_was_removed_is_counted_in_words() -> None:

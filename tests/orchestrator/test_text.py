@@ -29,6 +29,7 @@ def test_duration(seconds: float | None, expected: str) -> None:
 def test_sizes_and_rates_take_the_unit_that_keeps_three_digits() -> None:
     assert [text.size(n) for n in (0, 532, 12_400_000, 999_600)] == ["0 B", "532 B", "12.4 MB", "1 MB"]
     assert [text.rate(n) for n in (64_000, 48_710_000, 1e9)] == ["64 kbit", "48.7 mbit", "1 gbit"]
+    assert [text.energy(n) for n in (None, 85.21, 12_400)] == ["–", "85.2 J", "12.4 kJ"]
 
 
 def test_how_a_process_ended() -> None:

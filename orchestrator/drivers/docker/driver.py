@@ -21,7 +21,7 @@ from docker.models.containers import Container
 from orchestrator.drivers.base import LACK_OF_MEMORY, SIGNALLED, Exit
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.container import COMMAND, Limits, options
-from orchestrator.drivers.docker.emulation import emulated
+from orchestrator.drivers.docker.emulation import HANDLERS, emulated
 from orchestrator.drivers.docker.engine import Engine, Stream, plain_words, unless_gone
 from orchestrator.drivers.docker.files import lay_out
 from orchestrator.drivers.docker.log import copy_output
@@ -39,20 +39,30 @@ class DockerDriver:
     """See `Driver` for the methods. The SDK blocks, so its calls are made in threads.
 
     ``data`` is the folder of the prepared data. ``images`` are the images that the scenario gives to some nodes. All
-    other nodes are made from the run's image, ``image``.
+    other nodes are made from the run's image, ``image``, by default that of `node_image.image_name`. ``handlers``:
+    where the kernel's handlers of programs are seen, see `emulated`.
     """
 
     name = "docker"
     breakdown = "the Docker Engine; see its own log"
 
-    def __init__(self, engine: Engine, directory: RunDirectory, data: Path, images: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        directory: RunDirectory,
+        data: Path,
+        images: Iterable[str] = (),
+        image: str | None = None,
+        handlers: Path = HANDLERS,
+    ) -> None:
         self.exits: asyncio.Queue[Exit] = asyncio.Queue()
         self.lost = asyncio.Event()
         self._engine = engine
         self._directory = directory
         self._data = data
-        self.image = node_image.image_name()
+        self.image = image or node_image.image_name()
         self._images = set(images)
+        self._handlers = handlers
         self._limits = Limits()
         self._users: dict[str, User] = {}  # by image
         self._notes: list[str] = []
@@ -131,7 +141,7 @@ class DockerDriver:
         """Check the images that nodes are made from. HostError if one does not fit."""
         await self._admit(self.image, machine, None)
         for name in sorted(self._images - {self.image}):
-            await self._admit(name, machine, emulated())
+            await self._admit(name, machine, emulated(self._handlers))
 
     async def _admit(self, name: str, machine: str, foreign: set[str] | None) -> None:
         """Admit an image for nodes. HostError if it does not fit, see `node_image.problem`."""

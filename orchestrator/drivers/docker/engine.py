@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import docker
+from docker import auth
 from docker.errors import APIError, DockerException, ImageNotFound
 from docker.models.containers import Container
 
@@ -60,6 +61,26 @@ class Engine:
                 return attributes
         except _MissingError:
             return None
+
+    def tag(self, image: str, name: str) -> None:
+        """Give an image, by its id or name, this name too (`docker tag`)."""
+        with plain_words(f"naming the image {name}"):
+            self.client.images.get(image).tag(name)
+
+    def in_registry(self, name: str) -> dict[str, Any]:
+        """What the registry of this name tells of an image: its ``Descriptor`` with the ``digest``, and ``Platforms``.
+        DriverError if the registry, which the Engine asks, does not answer or has no such image."""
+        with plain_words(f"looking for the image {name} in its registry"):
+            api: Any = self.client.api  # what is known of its types is not all of it
+            told: dict[str, Any] = api.inspect_distribution(name)
+            return told
+
+    def login(self, name: str) -> str | None:
+        """What this user has told by `docker login` for the registry of this name, as a header; None for nothing."""
+        with plain_words(f"looking for the login of {name}"):
+            registry, _ = auth.resolve_repository_name(name)
+            header = auth.get_config_header(self.client.api, registry)
+        return header.decode() if isinstance(header, bytes) else header
 
     def create(self, image: str, command: list[str], options: Mapping[str, Any]) -> Container:
         """Make a container without starting it."""

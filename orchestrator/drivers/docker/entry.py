@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from orchestrator.drivers.base import Environment
+from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.local import FIRST, connected, files_of_peers, sweep
 from orchestrator.errors import HostError
@@ -38,7 +38,9 @@ def open_files(plan: Plan, workers: int) -> int:
     return FIRST + max(OF_A_CONTAINER * len(plan.nodes), files_of_peers(plan))
 
 
-async def open_environment(plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int) -> Environment:
+async def open_environment(
+    plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
+) -> Environment:
     """Connect to an Engine that has the images, and open a hub: as root on the host, else in a helper container."""
     from orchestrator.drivers.docker.driver import DockerDriver
     from orchestrator.drivers.docker.engine import Engine

@@ -41,7 +41,7 @@ def problem(
     if found != wanted and found not in (emulated or ()):
         remedy = build if emulated is None else f"let the Engine emulate {found} ({REMEDY}), or {build}"
         return HostError(f"the image '{name}' is for {found}, this host is {wanted}", remedy, [command])
-    protocol = _labels(image).get(PROTOCOL_LABEL)
+    protocol = labels_of(image).get(PROTOCOL_LABEL)
     if protocol is None:
         return HostError(f"'{name}' is not a node image: it has no label {PROTOCOL_LABEL}", build, [command])
     if protocol != str(PROTOCOL):
@@ -55,7 +55,7 @@ def problem(
 
 def version_note(name: str, image: Mapping[str, Any], version: str) -> str | None:
     """A note for the record if the image was built from another version than ``version``, otherwise None."""
-    built = _labels(image).get(VERSION_LABEL)
+    built = labels_of(image).get(VERSION_LABEL)
     return None if built == version else f"the image {name} is of version {built}, the orchestrator of {version}"
 
 
@@ -78,5 +78,6 @@ def user_of(image: Mapping[str, Any], user: int, group: int) -> tuple[int, int]:
     return int(own), int(its_group if its_group.isdigit() else own)
 
 
-def _labels(image: Mapping[str, Any]) -> Mapping[str, str]:
+def labels_of(image: Mapping[str, Any]) -> Mapping[str, str]:
+    """The labels of an image, from its attributes."""
     return image["Config"].get("Labels") or {}

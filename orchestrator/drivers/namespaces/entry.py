@@ -6,7 +6,7 @@ import shutil
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from orchestrator.drivers.base import Environment
+from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.local import FIRST, connected, files_of_peers, sweep
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
 from orchestrator.drivers.namespaces.programs import HoldersDriver
@@ -29,7 +29,9 @@ def open_files(plan: Plan, workers: int) -> int:
     return FIRST + max(len(plan.nodes), files_of_peers(plan))
 
 
-async def open_environment(plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int) -> Environment:
+async def open_environment(
+    plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
+) -> Environment:
     """Open a hub and a fork server. The fork server warms up while the link engine starts."""
     stack.push_async_callback(sweep, directory.run)
     hub = await Hub.open(directory.run, directory.path)

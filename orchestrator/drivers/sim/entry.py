@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from orchestrator.drivers.base import Environment
+from orchestrator.drivers.base import Environment, Tell
 from orchestrator.errors import HostError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments
@@ -27,7 +27,9 @@ def open_files(plan: Plan, workers: int) -> int:
     return FIRST + OF_A_WORKER * workers
 
 
-async def open_environment(plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int) -> Environment:
+async def open_environment(
+    plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
+) -> Environment:
     """Make the driver, the links and the control plane, all in this process."""
     from orchestrator.drivers.sim.simulation import Simulation
 

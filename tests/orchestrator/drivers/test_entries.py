@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
 
 from orchestrator.drivers.base import entry_of
 from orchestrator.drivers.docker import entry as docker
+from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.namespaces import entry as namespaces
-from orchestrator.errors import HostError
+from orchestrator.drivers.swarm.cluster import Cluster
+from orchestrator.errors import DriverError, HostError
 from orchestrator.host import namespaces as host
+from orchestrator.planning.inventory import HostFacts, Inventory
 from orchestrator.planning.making import make_plan
 from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.reading import parse
@@ -70,6 +74,35 @@ def test_docker_needs_an_engine_and_without_root_its_command(
     engine, *rest = docker.missing()
     assert engine.what.startswith(f"no Docker Engine answers at {bare.parent}/socket")
     assert [("command 'docker'" in error.what) for error in rest] == [True] * client
+
+
+def test_a_swarm_needs_an_image_of_agents_and_each_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    swarm = SimpleNamespace(members=lambda: [SimpleNamespace(name="a", usable=True)], close=lambda: None)
+    engine = SimpleNamespace(image=lambda name: None, facts=lambda: {"Architecture": "x86_64"}, close=lambda: None)
+    monkeypatch.setattr(Cluster, "connect", lambda: swarm)
+    monkeypatch.setattr(Engine, "connect", lambda: engine)
+    monkeypatch.setenv("EDGEBED_AGENT_IMAGE", "mine")
+    gone = HostFacts("b", "10.0.0.2", "amd64", 64, 1 << 38, {}, False)
+    text = SCENARIO + "driver: swarm\n"
+    plan = make_plan(parse(text, "counted.yaml"), None, inventory=Inventory((gone,)))
+    assert [error.what for error in entry_of("swarm").missing(plan)] == [
+        "the Docker Engine of this host has no image 'mine', from which agents are made",
+        "the host b of the swarm is not ready",
+    ]
+    assert len(entry_of("swarm").missing()) == 1
+
+
+def test_a_registry_that_does_not_answer_is_told_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> NoReturn:
+        raise DriverError("no route to registry:5000")
+
+    engine = SimpleNamespace(in_registry=refuse, close=lambda: None)
+    monkeypatch.setattr(Cluster, "connect", lambda: SimpleNamespace(members=list, close=lambda: None))
+    monkeypatch.setattr(Engine, "connect", lambda: engine)
+    monkeypatch.setenv("EDGEBED_AGENT_IMAGE", "registry:5000/agent")
+    (error,) = entry_of("swarm").missing()
+    assert error.what == "no route to registry:5000"
+    assert "`docker login`" in error.remedy
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,8 @@ from orchestrator.fabric.base import Handle, LinkChange
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.kernel import KernelFabric
 from orchestrator.fabric.traffic_control import Command
+from orchestrator.fabric.trunk import Trunk
+from orchestrator.fabric.wiring import wires_of
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
@@ -68,7 +71,7 @@ class WritingHub:
         self, argv: list[str], *, pid: int | None = None, stdin: str = "", environment: dict[str, str] | None = None
     ) -> tuple[int, str, str]:
         self.ran += [(pid, line) for line in stdin.splitlines() or [" ".join(argv)]]
-        return 0, "", ""
+        return int(bool(self.refused) and self.refused in " ".join(argv)), "", ""
 
     async def spawn(self, argv: Sequence[str], *, environment: Mapping[str, str], errors: int) -> FakeTc:
         assert argv == batch.ARGUMENTS
@@ -91,6 +94,8 @@ class WritingHub:
             elif made := re.match(r"qdisc (?:add|replace|change) dev (\S+) parent (1:\S+) (.*)", line):
                 leaves = self.leaves.setdefault(made[1], {})
                 leaves[made[2]] = self.netem(made[2], made[3]) if " netem " in line else self.blackhole(made[2])
+            elif removed := re.match(r"qdisc del dev (\S+) root", line):
+                del self.leaves[removed[1]]
             elif stopped := re.match(r"qdisc add dev (\S+) parent (\S+):1 blackhole", line):
                 leaves = self.leaves[stopped[1]]
                 # One packet more comes before the link is cut, and netem counts it as dropped, too.
@@ -117,7 +122,7 @@ class WritingHub:
         }
 
     def blackhole(self, parent: str) -> dict[str, Any]:
-        return {"kind": "blackhole", "parent": parent, "options": {}, "drops": 3}
+        return {"kind": "blackhole", "parent": parent, "options": {}, "drops": 3, "packets": 0}
 
     def lines(self, pid: int | None = None) -> list[str]:
         return [line for where, line in self.ran if where == pid]
@@ -129,7 +134,7 @@ def plan() -> Plan:
 
 
 async def opened(plan: Plan, hub: WritingHub, tmp_path: Path) -> KernelFabric:
-    fabric = await KernelFabric.open(cast(Hub, hub), "run", tmp_path, plan, seed=True)
+    fabric = await KernelFabric.open(cast(Hub, hub), "run", tmp_path, wires_of(plan), seed=True)
     await fabric.shape(plan.links)
     return fabric
 
@@ -148,7 +153,7 @@ async def test_each_link_is_shaped_where_it_leaves_the_hub_for_its_target(plan: 
     assert len(leaves) == 2  # from each device
     assert all("delay 10ms" in leaf and "loss random 1%" in leaf and " seed " in leaf for leaf in leaves)
     for device in ("device-0", "device-1"):
-        assert any(f"match ip src {plan.node(device).host}/32" in line for line in lines)
+        assert any(f"match ip src {plan.node(device).address}/32" in line for line in lines)
 
 
 async def test_the_plan_shows_what_is_run(plan: Plan, tmp_path: Path) -> None:
@@ -226,7 +231,7 @@ async def test_a_setting_that_is_left_out_is_noted_and_not_missed(plan: Plan, tm
     await fabric.attach(plan.node("cloud"), Handle(4711))
     await fabric.change("device-0", "cloud", LinkProfile(duplicate=0.1))
     (note,) = fabric.notes()
-    assert note.startswith(f"cloud: duplicate on the link from {plan.node('device-0').host}")
+    assert note.startswith(f"cloud: duplicate on the link from {plan.node('device-0').address}")
 
 
 async def test_counters_outlive_a_restart(plan: Plan, tmp_path: Path) -> None:
@@ -363,3 +368,96 @@ async def test_asked_losses_follow_the_profile(plan: Plan, tmp_path: Path) -> No
     third = await row()
     # The cut netem's 8 are kept, and one more that came before it was; the 3 that came after could not be lost.
     assert (third["offered"], third["drawn"], third["asked_lost"]) == (12, 9, pytest.approx(0.08 + 0.5))
+
+
+async def across(hub: WritingHub, plan: Plan, tmp_path: Path, *remote: str) -> KernelFabric:
+    """The engine of the host where the other nodes live."""
+    macs = {plan.node(name).mac: "192.0.2.2" for name in remote}
+    trunk = Trunk("192.0.2.1", 1, macs, 1450)
+    fabric = await KernelFabric.open(cast(Hub, hub), "run", tmp_path, wires_of(plan), trunk, seed=True)
+    await fabric.shape(plan.links)
+    return fabric
+
+
+async def test_links_to_other_hosts_are_shaped_on_the_trunk(plan: Plan, tmp_path: Path) -> None:
+    hub = WritingHub()
+    fabric = await across(hub, plan, tmp_path, "device-0", "device-1")
+    source = plan.node("cloud").address
+    filters = [line for line in hub.batches[0] if line.startswith("filter")]
+    for number, name in enumerate(("device-0", "device-1"), start=1):
+        target = plan.node(name)
+        assert f"fdb replace {target.mac} dev trunk master static" in hub.lines()
+        assert filters[number - 1].endswith(
+            f"match ip src {source}/32 match ip dst {target.address}/32 flowid 1:{number}"
+        )
+    await fabric.change("cloud", "device-1", SLOW)
+    assert hub.batches[1][0].startswith("qdisc change dev trunk parent 1:2 handle 3: netem")
+    assert {(row["source"], row["target"]) for row in (await fabric.counters()).links} == {
+        ("cloud", "device-0"),
+        ("cloud", "device-1"),
+    }
+
+
+async def test_packets_from_other_hosts_pass_unshaped_if_there_is_a_link(plan: Plan, tmp_path: Path) -> None:
+    hub = WritingHub()
+    fabric = await across(hub, plan, tmp_path, "device-0")
+    await fabric.attach(plan.node("cloud"), Handle(4711))
+    lines = hub.batches[-1]
+    assert sum(" netem " in line for line in lines) == 1  # from device-1
+    assert [line.rsplit(None, 1)[-1] for line in lines if plan.node("device-0").address in line] == ["1:fffe"]
+    assert any("peer name data0" in line and "mtu 1450" in line for line in hub.lines())
+    await fabric.attach(plan.node("device-1"), Handle(4712))
+    assert not any("1:fffe" in line for line in hub.batches[-1])  # it has no link with device-0
+
+
+async def test_the_links_of_a_node_that_moves_here_leave_the_trunk(plan: Plan, tmp_path: Path) -> None:
+    """Of three nodes the cloud lives here, and device-1 on another host. device-0 moves from a third one."""
+    hub = WritingHub()
+    fabric = await across(hub, plan, tmp_path, "device-0", "device-1")
+    cloud, moved, other = (plan.node(name) for name in ("cloud", "device-0", "device-1"))
+    await fabric.attach(cloud, Handle(4711))
+    before = {(row["source"], row["target"]): row for row in (await fabric.counters()).links}
+    await fabric.cut("cloud", "device-1")
+    del hub.batches[:], hub.ran[:]
+    await fabric.redirect({other.mac: "192.0.2.2"})
+    assert [line for line in hub.lines() if line.startswith("fdb")] == [f"fdb del {moved.mac} dev trunk master static"]
+    await fabric.shape([link for link in plan.links if "device-0" in (link.source, link.target)])
+    done = [line for lines in hub.batches for line in lines]
+    interface = "v1.1"
+    for device in (interface, "trunk"):
+        at = done.index(f"qdisc del dev {device} root")
+        assert done[at:].count(f"qdisc add dev {device} root handle 1: htb default ffff") == 1
+    netem = [line for line in done if " netem " in line]
+    assert [line.split()[3:5] for line in netem] == [[interface, "parent"], ["trunk", "parent"]]
+    # What comes from device-0 has passed no link yet, what comes from device-1 has.
+    flows = {line.rsplit(None, 1)[-1]: line for line in done if line.startswith("filter") and interface in line}
+    assert moved.address in flows["1:1"]
+    assert other.address in flows["1:fffe"]
+    assert any(line.startswith("qdisc replace dev trunk parent 1:2 blackhole") for line in done)  # it stays cut
+    await fabric.attach(moved, Handle(4712))
+    assert sum(" netem " in line for line in hub.batches[-1]) == 1
+    after = {(row["source"], row["target"]): row for row in (await fabric.counters()).links}
+    assert set(after) - set(before) == {("device-0", "cloud")}
+    for ends, row in before.items():
+        assert int(after[ends]["offered"]) >= int(row["offered"])  # what it counted before is kept
+
+
+async def test_a_node_that_moves_between_other_hosts_leaves_the_qdiscs_as_they_are(plan: Plan, tmp_path: Path) -> None:
+    hub = WritingHub()
+    fabric = await across(hub, plan, tmp_path, "device-0", "device-1")
+    await fabric.attach(plan.node("cloud"), Handle(4711))
+    del hub.batches[:], hub.ran[:]
+    remotes = {plan.node("device-0").mac: "192.0.2.3", plan.node("device-1").mac: "192.0.2.2"}
+    await fabric.redirect(remotes)
+    changed = [replace(link, profile=SLOW) for link in plan.links if "device-0" in (link.source, link.target)]
+    await fabric.shape(changed)
+    done = [line for lines in hub.batches for line in lines if "show" not in line]
+    assert [line.split()[:6] for line in done] == [["qdisc", "change", "dev", "trunk", "parent", "1:1"]]
+
+
+async def test_a_bridge_that_cannot_lock_the_trunk_is_noted(plan: Plan, tmp_path: Path) -> None:
+    hub = WritingHub()
+    hub.refused = "locked on"
+    (note,) = (await across(hub, plan, tmp_path, "device-0")).notes()
+    assert note.startswith("the trunk: this host's bridge cannot drop packets by their source")
+    assert (await across(WritingHub(), plan, tmp_path, "device-0")).notes() == []

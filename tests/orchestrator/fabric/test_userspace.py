@@ -18,6 +18,7 @@ from orchestrator.errors import HostError
 from orchestrator.fabric.base import Handle
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.userspace import UserspaceFabric
+from orchestrator.fabric.wiring import wires_of
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
@@ -68,12 +69,12 @@ class Stage:
     pids: dict[str, int]
 
     async def round_trips(self, source: str, target: str, count: int = 15, timeout: float = 1.0) -> list[float]:
-        argv = [sys.executable, "-I", "-S", "-c", ASK, self.plan.node(target).host, str(timeout), str(count)]
+        argv = [sys.executable, "-I", "-S", "-c", ASK, self.plan.node(target).address, str(timeout), str(count)]
         return [float(line) for line in (await self.hub.run(argv, pid=self.pids[source])).split()]
 
     async def start_node(self, name: str, stack: contextlib.AsyncExitStack) -> None:
         program = "import sys; print('new', flush=True); sys.stdin.read(1);" + ECHO
-        echoing = [sys.executable, "-I", "-S", "-c", program, self.plan.node(name).host]
+        echoing = [sys.executable, "-I", "-S", "-c", program, self.plan.node(name).address]
         process = await asyncio.create_subprocess_exec(
             *self.hub.enter(),
             *("unshare", "--net", "--"),
@@ -114,7 +115,7 @@ async def stage(tmp_path: Path, stack: contextlib.AsyncExitStack) -> Stage:
             raise
         pytest.skip(str(error))
     stack.push_async_callback(hub.close)
-    fabric = await UserspaceFabric.open(hub, f"test-{os.getpid()}", tmp_path, plan)
+    fabric = await UserspaceFabric.open(hub, f"test-{os.getpid()}", tmp_path, wires_of(plan))
     stack.push_async_callback(fabric.close)
     await fabric.shape(plan.links)
     made = Stage(plan, hub, fabric, {})

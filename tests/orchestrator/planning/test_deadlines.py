@@ -40,6 +40,7 @@ def test_a_transfer_takes_the_slowest_link() -> None:
     assert transfer([FAST, SLOW], 4_000_000) == pytest.approx(0.15 + 32.0)
     assert transfer([FAST], 4_000_000) == pytest.approx(0.01)
     assert transfer([], 4_000_000) == 0.0
+    assert transfer([FAST, LinkProfile(real=True)], 4_000_000) == pytest.approx(0.1 + 6.4)  # 5 mbit are assumed
 
 
 def test_the_tier_above_the_clients_waits_for_transfer_and_training() -> None:

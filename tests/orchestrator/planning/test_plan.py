@@ -46,7 +46,7 @@ def plan(text: str = TEXT, *overrides: str) -> Plan:
 
 
 def test_nodes_are_numbered_from_the_cloud_down() -> None:
-    assert [(node.index, node.name, node.host, node.mac) for node in plan().nodes][:4] == [
+    assert [(node.index, node.name, node.address, node.mac) for node in plan().nodes][:4] == [
         (1, "cloud", "10.77.0.1", "02:ed:00:00:00:01"),
         (2, "edge-0", "10.77.0.2", "02:ed:00:00:00:02"),
         (3, "edge-1", "10.77.0.3", "02:ed:00:00:00:03"),
@@ -57,9 +57,9 @@ def test_nodes_are_numbered_from_the_cloud_down() -> None:
 
 def test_addresses_go_on_beyond_a_byte() -> None:
     nodes = plan("algorithm: fedavg\ntopology: {devices: 400}").nodes
-    assert (nodes[255].host, nodes[255].mac) == ("10.77.1.0", "02:ed:00:00:01:00")  # number 256
-    assert len({node.host for node in nodes}) == len({node.mac for node in nodes}) == 401
-    assert all(ipaddress.ip_address(node.host) in ipaddress.ip_network("10.77.0.0/16") for node in nodes)
+    assert (nodes[255].address, nodes[255].mac) == ("10.77.1.0", "02:ed:00:00:01:00")  # number 256
+    assert len({node.address for node in nodes}) == len({node.mac for node in nodes}) == 401
+    assert all(ipaddress.ip_address(node.address) in ipaddress.ip_network("10.77.0.0/16") for node in nodes)
 
 
 def test_relations_go_both_ways() -> None:
@@ -182,7 +182,7 @@ def test_settings_arrive() -> None:
     assert made.params["learning_rate"] == 0.1
     assert made.params["evaluate_samples"] == 150
     assert made.params["kappa2"] == 3
-    assert made.model_params == {"hidden": 50, "layers": 1}
+    assert made.model_params == {"features": None, "hidden": 50, "layers": 1}
     assert made.model_bytes == 4 * (65 * 50 + 51 * 10)  # 8x8 inputs and a bias to 50, then to ten classes; float32
     assert made.timeouts == Timeouts(beat=0.5, lost_after=8.0, lease=10.0)
     assert made.stop == StopPlan(rounds=6, accuracy=0.9, after=120.0)

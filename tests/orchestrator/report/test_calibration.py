@@ -4,6 +4,8 @@ import json
 import math
 from pathlib import Path
 
+import pytest
+
 from orchestrator.report import render
 from orchestrator.report.calibration import calibration_figures
 from orchestrator.results.history import History
@@ -27,15 +29,16 @@ def calibrated(directory: Path, ended: str = "calibrated") -> History:
 def test_a_figure_for_each_quantity(tmp_path: Path) -> None:
     figures = calibration_figures(calibrated(tmp_path))
     assert list(figures) == ["calibration-rtt", "calibration-burst", "calibration-rate"]
-    accepted, asked, measured = figures["calibration-rate"]["data"]
+    accepted, asked, measured = figures["calibration-rate"]["marks"]
     names = ["device-edge: device-0-0 → edge-0", "device-edge: edge-0 → device-0-0"]
-    assert (accepted["y"], accepted["base"]) == (names, [38.8, 38.8])
-    assert [round(width, 6) for width in accepted["x"]] == [2.4, 2.4]
-    assert (asked["y"], asked["x"]) == (names, [40.0, 40.0])
-    assert (measured["name"], measured["y"], measured["x"]) == ("measured: fail", names[:1], [35.0])
-    assert measured["hovertext"] == ["measured 35 mbit, udp for 2 s"]
-    burst, *_ = figures["calibration-burst"]["data"]
-    assert burst["y"] == []  # no upper bound is known
+    assert figures["calibration-rate"]["y"]["labels"] == names
+    assert (accepted["y0"], accepted["x0"]) == ([-0.25, 0.75], [38.8, 38.8])
+    assert accepted["x1"] == pytest.approx([41.2, 41.2])
+    assert (asked["y"], asked["x"]) == ([0.0, 1.0], [40.0, 40.0])
+    assert (measured["name"], measured["y"], measured["x"]) == ("measured: fail", [0.0], [35.0])
+    assert measured["notes"] == ["measured 35 mbit, udp for 2 s"]
+    burst, *_ = figures["calibration-burst"]["marks"]
+    assert burst["x0"] == []  # no upper bound is known
 
 
 def test_the_page_of_a_calibration_has_them_and_others_do_not(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from orchestrator.fidelity.loss_audit import look
 from orchestrator.fidelity.overload import LATE_PACKETS, SATURATED, Overload
 from orchestrator.report import render
 from orchestrator.report.fidelity import HARMFUL, HARMLESS, MOST, look_rows, mark_overloads, overload_rows
-from orchestrator.report.figures import timeline
+from orchestrator.report.timeline import timeline
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from tests.orchestrator.example_run import SETUP, Example, plan_of
@@ -63,8 +63,8 @@ def test_each_stretch_with_its_time_and_cause(tmp_path: Path) -> None:
         "waiting": "25.0%",
     }
     assert (second["at"], second["what"], second["late"], second["lost"]) == ("9.0 s", "processors saturated", "", "")
-    shades = mark_overloads(timeline(history)[0], history)["layout"]["shapes"]
-    stretches = [(shade["x0"], shade["x1"], shade["fillcolor"]) for shade in shades if shade["type"] == "rect"]
+    shades = mark_overloads(timeline(history)[0], history)["shades"]
+    stretches = [(shade["x0"], shade["x1"], shade["colour"]) for shade in shades]
     assert stretches == [(4.0, 6.0, HARMFUL), (9.0, 12.0, HARMLESS)]
 
 

@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import RecordError
-from orchestrator.report import render, write_report
-from orchestrator.report.figures import SERIES, STATES, curves, link_colour, timeline, traffic
+from orchestrator.report import figures, render, write_report
+from orchestrator.report.activity import IN_ROUND, WAITING
+from orchestrator.report.figures import SERIES, curves, link_colour, rounds_at, staleness, traffic
+from orchestrator.report.timeline import STATES, before_training, timeline
 from orchestrator.report.topology import WIDTH, picture
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from tests.orchestrator.example_run import SETUP, Example, plan_of
+from tests.orchestrator.report.test_timeline import rows_of
 
 EXAMPLES = {
     "finished": Example(),
@@ -26,6 +29,7 @@ EXAMPLES = {
     "a hundred nodes": Example(edges=9, devices_per_edge=10, rounds=4),
     "doubtful": Example(probe_error=0.2, overruns=2),
     "simulated": Example(driver="sim"),
+    "real links": Example(driver="swarm", hosts=3, real=("edge-cloud",)),
 }
 
 
@@ -74,7 +78,7 @@ def test_every_run_has_a_page_that_is_whole_and_loads_nothing(tmp_path: Path, na
     page = Page(text)
     assert page.open == []
     assert page.loads == []
-    assert page.tags.count("script") == 3  # plotly.js once, the figures, the page's own
+    assert page.tags.count("script") == 4  # what draws, the course, the figures, the page's own
     assert "default-src 'none'" in text
     assert "Does hierarchical averaging keep its accuracy" in page.text
 
@@ -84,7 +88,7 @@ def test_a_run_of_which_nothing_was_recorded(tmp_path: Path) -> None:
     page = Page(render(History.open(tmp_path)))
     assert "The plan has no nodes." in page.text
     assert "No accuracy and no loss was reported." in page.text
-    assert all(figure["data"] == [] for figure in page.figures.values())
+    assert all(figure["marks"] == [] for figure in page.figures.values())
 
 
 def test_the_page_says_what_the_record_says(finished: History) -> None:
@@ -99,6 +103,13 @@ def test_the_page_says_what_the_record_says(finished: History) -> None:
         "Example CPU @ 2.40GHz",
     ):
         assert words in page.text
+
+
+def test_a_fault_by_hand_is_told_from_the_planned_ones(tmp_path: Path) -> None:
+    page = Page(render(History.open(Example(by_hand=True).build(tmp_path))))
+    assert "device-0-0 by hand (ada) 12.00 s 3 s 4 took effect" in page.text
+    assert "of 21 planned, 1 by hand" in page.text
+    assert "fault by hand (ada): crash begins" in page.text
 
 
 def test_a_simulation_does_not_claim_that_its_links_were_checked(tmp_path: Path) -> None:
@@ -124,45 +135,100 @@ def test_what_nodes_say_stays_text(tmp_path: Path) -> None:
     text = render(History.open(tmp_path))
     assert "<script>alert" not in text
     page = Page(text)
-    assert page.tags.count("script") == 3
-    assert page.figures["accuracy-time"]["data"][0]["y"] == [None]
+    assert page.tags.count("script") == 4
+    assert page.figures["accuracy-time"]["marks"][0]["y"] == [None]
 
 
 def test_write_report(finished: History, tmp_path: Path) -> None:
     write_report(finished, tmp_path / "report.html")
-    assert (tmp_path / "report.html").stat().st_size > 1_000_000  # plotly.js is in it
+    assert 50_000 < (tmp_path / "report.html").stat().st_size < 300_000
     with pytest.raises(RecordError, match="cannot be written"):
         write_report(finished, tmp_path / "nowhere" / "report.html")
 
 
 def test_curves(finished: History) -> None:
     figure = curves(finished, "accuracy", against="rounds")
-    names = [trace["name"] for trace in figure["data"]]
-    assert names == ["edge-0", "edge-1", "edge-2", "global"]
-    assert figure["data"][-1]["x"] == list(range(1, 11))
+    assert [mark["name"] for mark in figure["marks"]] == ["edge-0", "edge-1", "edge-2", "global"]
+    assert figure["marks"][-1]["x"] == list(range(1, 11))
     against_time = curves(finished, "accuracy", against="time")
-    assert against_time["data"][-1]["x"][0] == pytest.approx(3.88)  # reported 0.12 s before the end of a 4 s round
-    assert [shape["label"]["text"] for shape in against_time["layout"]["shapes"]] == ["crash", "slow", "partition"]
+    assert against_time["marks"][-1]["x"][0] == pytest.approx(3.88)  # reported 0.12 s before the end of a 4 s round
+
+
+def test_all_faults_that_took_effect_are_above_the_curves(finished: History) -> None:
+    """Also those planned for a round: a row for each action, at the same x as the curves."""
+    began = finished.training_began or 0.0
+    spans = [span for span in finished.faults() if span.start is not None]
+    by_time, by_round = (curves(finished, "loss", against=against)["lanes"] for against in ("time", "rounds"))
+    assert [lane["name"] for lane in by_time] == ["crash", "disconnect", "partition", "slow"]
+    disconnects = [(span.start or 0.0) - began for span in spans if span.action == "disconnect"]
+    assert by_time[1]["x0"] == pytest.approx(disconnects, abs=1e-3)
+    assert by_time[0]["notes"] == ["crash device-1-2, round 3, 7 s"]
+    assert by_time[0]["x0"] == [9.0]  # a quarter of the third round, which lasts from 8 s to 12 s
+    assert by_round[0]["x0"] == [pytest.approx(2.25, abs=0.02)]
+
+
+def test_a_time_as_a_number_of_rounds(finished: History) -> None:
+    began = finished.training_began or 0.0
+    place = rounds_at(finished)
+    found = [place(began + t) for t in (-1.0, 0.0, 2.0, 6.0, 1000.0)]
+    assert found == pytest.approx([0, 0, 0.5, 1.5, 10], abs=0.02)  # rounds of 4 s, with a short pause after each
+
+
+def test_many_faults_of_an_action_are_drawn_as_periods(finished: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    each = next(lane for lane in curves(finished, "loss", against="time")["lanes"] if lane["name"] == "disconnect")
+    monkeypatch.setattr(figures, "EACH", 3)
+    merged = next(lane for lane in curves(finished, "loss", against="time")["lanes"] if lane["name"] == "disconnect")
+    assert len(merged["x0"]) < len(each["x0"])
+    assert (min(merged["x0"]), max(merged["x1"])) == (min(each["x0"]), max(each["x1"]))
+    assert all(end < start for end, start in zip(merged["x1"], merged["x0"][1:], strict=False))
+
+
+def of_devices(directory: Path, devices: int) -> list[dict[str, Any]]:
+    """The marks of the accuracy by round where devices reported 0.1, 0.2 ... in round 1, and 0.5 in round 2."""
+    plan = plan_of(Example(edges=1, devices_per_edge=devices, with_faults=False))
+    record = Record.create(directory, json.dumps(plan), {})
+    for number in range(devices):
+        record.metric(1.0 + number, f"device-0-{number}", 1, "own", "accuracy", 0.1 * (number + 1))
+        record.metric(9.0, f"device-0-{number}", 2, "own", "accuracy", 0.5)
+    record.close()
+    with History.open(directory) as history:
+        marks: list[dict[str, Any]] = curves(history, "accuracy", against="rounds")["marks"]
+    return marks
+
+
+def test_devices_have_curves_that_share_one_entry_of_the_legend(tmp_path: Path) -> None:
+    marks = of_devices(tmp_path, 3)
+    assert [(mark["name"], mark["group"]) for mark in marks] == [(f"device-0-{n}", "3 devices") for n in range(3)]
+    assert marks[1]["y"] == [0.2, 0.5]
+
+
+def test_many_devices_are_a_mean_and_a_band(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "DEVICES", 2)
+    band, mean = of_devices(tmp_path, 3)
+    assert (band["low"], band["high"]) == (pytest.approx([0.1, 0.5]), pytest.approx([0.3, 0.5]))
+    assert mean["y"] == pytest.approx([0.2, 0.5])
+    assert mean["x"] == band["x"] == [1.0, 2.0]
 
 
 def test_many_edges_share_one_entry_of_the_legend(tmp_path: Path) -> None:
     edges = len(SERIES) + 1
     history = History.open(Example(edges=edges, devices_per_edge=1, rounds=2).build(tmp_path))
-    traces = curves(history, "loss", against="rounds")["data"]
-    assert [trace.get("showlegend", True) for trace in traces] == [True, *[False] * (edges - 1), True]
+    marks = curves(history, "loss", against="rounds")["marks"]
+    assert [mark.get("group") for mark in marks] == [*[f"{edges} edges"] * edges, None]
 
 
 def test_timeline(finished: History) -> None:
     figure, left_out = timeline(finished)
     assert left_out == 0
-    labels = figure["layout"]["yaxis"]["ticktext"]
+    labels = figure["y"]["labels"]
     assert labels[:5] == ["cloud rounds", "edge-0 rounds", "edge-1 rounds", "edge-2 rounds", "cloud"]
-    traces = {trace["name"]: trace for trace in figure["data"]}
-    crashed = traces["crashed"]
-    assert [(crashed["base"], crashed["x"])] == [([9.0], [7.0])]  # planned at 9 s of training for 7 s
-    assert labels[crashed["y"][0]] == "device-1-2"
-    assert [labels[row] for row in traces["partition"]["y"]] == ["cloud", "edge-0"]
-    assert min(traces["starting"]["base"]) == pytest.approx(0.4 - SETUP)
+    marks = {mark["name"]: mark for mark in figure["marks"]}
+    assert (marks["crashed"]["x0"], marks["crashed"]["x1"]) == ([9.0], [16.0])  # planned at 9 s of training for 7 s
+    assert rows_of(figure, "crashed") == ["device-1-2"]
+    assert rows_of(figure, "partition") == ["cloud", "edge-0"]
+    assert min(marks["starting"]["x0"]) == pytest.approx(0.4 - SETUP)
+    assert figure["x"]["range"][0] == 0  # the axis begins where the training does
+    assert before_training(finished) == SETUP
 
 
 def test_a_round_that_was_begun_again_ends_where_the_next_begins(tmp_path: Path) -> None:
@@ -180,10 +246,10 @@ def test_a_round_that_was_begun_again_ends_where_the_next_begins(tmp_path: Path)
         began = history.training_began
         assert began is not None
     bars = {
-        (round(start + began, 3), round(start + length + began, 3))
-        for trace in figure["data"]
-        if trace["name"] in ("round", "next round")
-        for start, length, text in zip(trace["base"], trace["x"], trace["text"], strict=True)
+        (round(start + began, 3), round(end + began, 3))
+        for mark in figure["marks"]
+        if mark["name"] in ("round", "next round")
+        for start, end, text in zip(mark["x0"], mark["x1"], mark["texts"], strict=True)
         if text in ("3", "4")
     }
     assert {(21.0, 25.0), (25.0, 26.0), (27.0, 30.0)} <= bars
@@ -191,18 +257,21 @@ def test_a_round_that_was_begun_again_ends_where_the_next_begins(tmp_path: Path)
 
 def test_a_large_timeline_leaves_out_nodes_to_which_nothing_happened(tmp_path: Path) -> None:
     figure, left_out = timeline(History.open(Example(edges=5, devices_per_edge=10, rounds=1).build(tmp_path / "calm")))
-    rows = figure["layout"]["yaxis"]["ticktext"]
+    rows = figure["y"]["labels"]
     assert [label for label in rows if not label.endswith("rounds")] == ["cloud"]
     assert left_out == 55
     figure, _ = timeline(History.open(Example(edges=5, devices_per_edge=10, rounds=3).build(tmp_path / "troubled")))
-    assert "device-2-5" in figure["layout"]["yaxis"]["ticktext"]  # crashed at 9 s of training
+    assert "device-2-5" in figure["y"]["labels"]  # crashed at 9 s of training
 
 
 def test_traffic_is_told_by_class_and_kind(finished: History) -> None:
     figure = traffic(finished)
-    sent = {trace["name"]: dict(zip(trace["y"], trace["x"], strict=True)) for trace in figure["data"]}
-    assert set(sent) == {"model", "update"}
-    assert sent["model"]["edge-cloud"] == sum(
+    assert [mark["name"] for mark in figure["marks"]] == ["model", "update"]
+    model, update = figure["marks"]
+    row = figure["y"]["labels"].index("edge-cloud")
+    assert update["x0"] == model["x1"]  # the pieces of a bar follow one another
+    assert model["x0"] == [0.0] * len(figure["y"]["labels"])
+    assert model["x1"][row] == sum(
         row.bytes for row in finished.traffic() if (row.kind, row.node, row.direction) == ("model", "cloud", "sent")
     )
 
@@ -272,7 +341,7 @@ def test_link_classes_keep_their_colours() -> None:
 
 def test_every_state_and_its_colour_is_known() -> None:
     ours = {"starting", "registered", "running", "paused", "crashed", "restarting", "left", "failed"}
-    assert set(STATES) == ours
+    assert set(STATES) == ours | {IN_ROUND, WAITING}
 
 
 def test_programs_are_shown_and_learning_only_if_they_tell_of_it(tmp_path: Path) -> None:
@@ -287,3 +356,37 @@ def test_programs_are_shown_and_learning_only_if_they_tell_of_it(tmp_path: Path)
     assert '<section id="learning">' in page  # the example has accuracies
     with History.open(Example(rounds_made=0, ending="programs").build(tmp_path / "silent")) as history:
         assert '<section id="programs">' not in render(history)
+
+
+def test_real_links_are_shown_as_measured(tmp_path: Path) -> None:
+    """edge-0 lives beside the cloud, the other edges on hosts of their own."""
+    history = History.open(EXAMPLES["real links"].build(tmp_path))
+    page = Page(render(history))
+    assert [(each.name, each.kind, each.profile, each.links) for each in picture(history).classes][:2] == [
+        ("edge-cloud", "emulated", "40ms ±5ms, loss 0.5%, 50mbit", 1),
+        ("edge-cloud", "real", "not shaped", 2),
+    ]
+    assert "edge-cloud cloud → edge-1 real rtt – 0.42 ms – median of 250" in page.text
+    assert "edge-cloud cloud → edge-0 emulated rtt 80 ms" in page.text
+    assert "Real links while the run used them" in page.text
+    assert "= pc-1 – pc-2 2 directions 0.42 ms 0.42 ms (0.42 ms to 12.4 ms) 1 of 100 1 of 20,000" in page.text
+    assert "Losses while the run used the emulated links" in page.text or "Losses" not in page.text
+
+
+def test_figures_of_modelled_links_say_so(tmp_path: Path) -> None:
+    page = Page(render(History.open(EXAMPLES["simulated"].build(tmp_path))))
+    assert "device-edge modelled: 3ms ±1ms, loss 0.2%, 40mbit" in page.text
+    assert "device-edge modelled 5" in page.text  # the counters
+    assert "Real links" not in page.text
+
+
+def test_staleness(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, json.dumps(plan_of(Example(edges=1, devices_per_edge=1))), {})
+    for version, mean, highest in ((1, 0.0, 0), (2, 1.5, 3)):
+        record.metric(2.0, "cloud", version, "updates", "staleness", mean)
+        record.metric(2.0, "cloud", version, "updates", "staleness_highest", highest)
+    record.close()
+    history = History.open(tmp_path)
+    drawn = {mark["name"]: (mark["x"], mark["y"]) for mark in staleness(history)["marks"]}
+    assert drawn == {"mean": ([1, 2], [0.0, 1.5]), "highest": ([1, 2], [0, 3])}
+    assert Page(render(history)).figures["staleness"]["marks"]

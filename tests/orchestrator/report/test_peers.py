@@ -38,9 +38,9 @@ def history(
 def pieces(found: dict[str, Any]) -> list[tuple[str, float, float, float, float]]:
     """Who was learned from, from when to when, and between which heights."""
     return [
-        (trace["name"], x - width / 2, x + width / 2, base, base + y)
-        for trace in found["data"]
-        for x, width, base, y in zip(trace["x"], trace["width"], trace["base"], trace["y"], strict=True)
+        (mark["name"], *bounds)
+        for mark in found["marks"]
+        for bounds in zip(mark["x0"], mark["x1"], mark["y0"], mark["y1"], strict=True)
     ]
 
 
@@ -62,8 +62,8 @@ def test_a_block_lasts_until_the_next_meeting_and_is_as_high_as_its_shares(tmp_p
     assert [piece[0] for piece in pieces(figure)] == [piece[0] for piece in expected]
     for found, wanted in zip(pieces(figure), expected, strict=True):
         assert found[1:] == pytest.approx(wanted[1:], abs=1e-3)
-    assert figure["layout"]["yaxis"]["ticktext"] == ["edge-0", "edge-2"]
-    assert figure["data"][0]["hovertext"] == [
+    assert figure["y"]["labels"] == ["edge-0", "edge-2"]
+    assert figure["marks"][0]["notes"] == [
         "edge-0, round 1: 20.0% from edge-1 (version 1, age 1, KL 0.2500, weight 0.125)"
     ]
 
@@ -77,19 +77,20 @@ def test_a_round_that_was_begun_again_counts_once(tmp_path: Path) -> None:
 def test_each_edge_keeps_its_colour_in_all_rows(tmp_path: Path) -> None:
     met = [(float(k), f"edge-{k}", 1, {f"edge-{j}": 0.1 for j in range(4) if j != k}) for k in range(4)]
     figure = peers(history(tmp_path, 4, met))
-    assert [trace["name"] for trace in figure["data"]] == [f"edge-{k}" for k in range(4)]
-    assert [trace["marker"]["color"] for trace in figure["data"]] == list(COLOURS[:4])
-    assert [len(trace["x"]) for trace in figure["data"]] == [3] * 4
+    assert [mark["name"] for mark in figure["marks"]] == [f"edge-{k}" for k in range(4)]
+    assert [mark["colour"] for mark in figure["marks"]] == list(COLOURS[:4])
+    assert [len(mark["x0"]) for mark in figure["marks"]] == [3] * 4
 
 
 def test_many_edges_are_a_table_of_means(tmp_path: Path) -> None:
     """edge-0 took half of its model from edge-1 once and nothing the other time."""
     met: list[tuple[float, str, int, dict[str, float]]] = [(float(k), f"edge-{k}", 1, {}) for k in range(ROWS + 1)]
     run = history(tmp_path, ROWS + 1, [*met, (30.0, "edge-0", 2, {"edge-1": 0.5})])
-    (trace,) = peers(run)["data"]
-    assert trace["type"] == "heatmap"
-    assert trace["z"][0][:3] == [0.0, 0.25, 0.0]
-    assert len(trace["z"]) == len(trace["z"][0]) == ROWS + 1
+    figure = peers(run)
+    (table,) = figure["marks"]
+    assert (table["x0"], table["y0"], table["opacity"]) == ([0.5], [-0.5], [0.25])  # one field: column 1 of row 0
+    assert table["notes"] == ["edge-0 took 25.0% from edge-1 on average"]
+    assert len(figure["x"]["labels"]) == len(figure["y"]["labels"]) == ROWS + 1
 
 
 def test_own_accuracy_is_that_of_edges_that_met(tmp_path: Path) -> None:
@@ -100,8 +101,8 @@ def test_own_accuracy_is_that_of_edges_that_met(tmp_path: Path) -> None:
         (1, "edge-1", "own", 0.9),
     ]
     run = history(tmp_path, 3, [(2.0, "edge-0", 1, {"edge-1": 0.5}), (9.0, "edge-0", 2, {})], scores)
-    (trace,) = own_accuracy(run)["data"]
-    assert (trace["name"], trace["x"], trace["y"]) == ("edge-0", [1, 2], [0.5, 0.75])
+    (mark,) = own_accuracy(run)["marks"]
+    assert (mark["name"], mark["x"], mark["y"]) == ("edge-0", [1, 2], [0.5, 0.75])
 
 
 def test_the_page_shows_it_only_where_edges_met(tmp_path: Path) -> None:

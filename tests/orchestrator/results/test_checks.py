@@ -71,7 +71,8 @@ class Run:
 
 def test_the_example_passes_every_check(tmp_path: Path) -> None:
     found = checks(History.open(Example().build(tmp_path)))
-    assert [check["name"] for check in found] == [name for name in module.CHECKS if name != "result as expected"]
+    not_its = ("result as expected", "network between hosts")
+    assert [check["name"] for check in found] == [name for name in module.CHECKS if name not in not_its]
     assert {check["verdict"] for check in found} == {"pass"}
     assert overall(found) == "pass"
 
@@ -85,6 +86,7 @@ def test_the_example_passes_every_check(tmp_path: Path) -> None:
         (["modelled", "pass"], "pass"),
         (["modelled", "unknown"], "unknown"),
         (["modelled"], "unknown"),
+        (["measured", "pass"], "pass"),
         ([], "unknown"),
     ],
 )
@@ -193,6 +195,31 @@ def test_a_probe_that_could_not_tell_is_unknown(tmp_path: Path) -> None:
     assert "loss of device-0-0 → edge-0" in detail
 
 
+def test_real_links_are_not_held_against_anything(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.record.probe(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass")
+    row = "rtt", None, 0.3, None, None, "measured", "median of 250"
+    run.record.probe(0.6, "device-0-0", "edge-0", "device-edge", *row, kind="real")
+    assert run.verdict("links as asked") == (
+        "pass",
+        "1 probe of 1 link class agree with their profiles; 1 figure of real links, of which nothing was asked",
+    )
+
+
+def test_links_that_are_all_real_are_measured(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    plan["links"] = [link | {"profile": {"real": True}} for link in plan["links"]]
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    for ends in (("edge-0", "cloud", "edge-cloud"), ("device-0-0", "edge-0", "device-edge")):
+        run.record.probe(0.5, *ends, "rtt", None, 0.3, None, None, "measured", kind="real")
+    assert run.verdict("links as asked") == (
+        "measured",
+        "every link is real: 2 figures of 2 link classes, and nothing was asked",
+    )
+    assert run.verdict("links during the run")[0] == "measured"
+
+
 @pytest.mark.parametrize("name", ["links as asked", "links during the run", "links kept up"])
 def test_links_of_a_run_without_links_pass(tmp_path: Path, name: str) -> None:
     assert Run(tmp_path, links=False).verdict(name) == ("pass", "the plan has no links")
@@ -215,6 +242,18 @@ def test_a_fault_that_could_not_be_made_fails(tmp_path: Path) -> None:
     verdict, detail = run.ended().verdict("faults took effect")
     assert verdict == "fail"
     assert "the driver docker cannot pause edge-0" in detail
+
+
+def test_a_planned_join_is_moot_if_the_node_was_made_to_join_by_hand(tmp_path: Path) -> None:
+    join = FAULT | {"action": "join", "node": "edge-0", "at": 2.0}
+    run = Run(tmp_path, faults=[join]).rounds()
+    run.record.event(1.0, None, "injected", 1, {"fault": 2, "user": "ada", "planned": {**join, "id": 2, "at": 1.0}})
+    run.record.fault(1.0, 2, "join", "edge-0", "start", 1)
+    run.record.state(1.0, "edge-0", "running")
+    run.record.fault(3.0, 1, "join", "edge-0", "skipped", 1, "edge-0 has joined already and is running")
+    verdict, detail = run.ended().verdict("faults took effect")
+    assert verdict == "pass"
+    assert "1 was made by hand" in detail
 
 
 def test_a_fault_of_a_node_that_is_away_already_is_moot(tmp_path: Path) -> None:

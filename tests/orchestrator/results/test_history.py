@@ -208,6 +208,14 @@ def test_faults_of_the_example(finished: History) -> None:
     assert all(span.start is not None and span.round == span.planned["round"] for span in disconnects)
 
 
+def test_a_fault_by_hand_comes_after_the_planned_ones(tmp_path: Path) -> None:
+    history = History.open(Example(by_hand=True).build(tmp_path / "run"))
+    *planned, made = history.faults()
+    assert {span.by for span in planned} == {""}
+    assert (made.id, made.by, made.action, made.nodes) == (22, "ada", "crash", ("device-0-0",))
+    assert (made.start, made.end, made.planned["duration"]) == (SETUP + 12, SETUP + 15, 3.0)
+
+
 def test_a_fault_that_was_not_reached_and_one_that_was_skipped(tmp_path: Path) -> None:
     blank: dict[str, Any] = {"between": None, "at": None, "round": None, "links": []}
     faults = [

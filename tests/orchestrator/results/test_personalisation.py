@@ -74,7 +74,7 @@ def test_a_run_under_sim(tmp_path: Path) -> None:
         assert row.cloud_accuracy is not None
         assert row.alpha == pytest.approx(row.edge_accuracy / (row.edge_accuracy + row.cloud_accuracy))
     page = render(history)
-    assert '<th class="number">Acc3</th>' in page
+    assert '<th scope="col" class="number">Acc3</th>' in page
     assert "Drop0</th>" in page
 
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -176,3 +177,34 @@ def test_a_record_goes_on_where_it_had_ended(record: Record) -> None:
         assert history.outcome.ended == "rounds"
         (event,) = history.events("continued")
         assert (event.t, event.round, event.data) == (5.0, 3, {"ended": "interrupted"})
+
+
+def as_version_2(directory: Path) -> None:
+    """Make a record one of version 2, which has no table sensor, and whose figures of links have no kind."""
+    with contextlib.closing(sqlite3.connect(directory / DATABASE)) as database:
+        database.execute("DROP TABLE sensor")
+        for table in ("probe", "counters"):
+            database.execute(f"ALTER TABLE {table} DROP COLUMN kind")
+        database.execute("PRAGMA user_version = 2")
+
+
+def test_a_record_of_version_2_can_be_read_and_continued(record: Record) -> None:
+    ends = {"source": "edge-0", "target": "cloud", "link_class": "edge-cloud"}
+    record.probe(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass")
+    record.counters(1.0, [{**ends, "offered": 5}])
+    record.event(1.0, "cloud", "joined", None, {"peer": "edge-0"})
+    record.outcome(3.0, {"ended": "interrupted", "error": None})
+    record.close()
+    as_version_2(record.directory)
+    with History.open(record.directory) as history:
+        assert (history.sensors(), history.seconds) == ([], 3.0)
+        assert (history.probes()[0].kind, history.link_counters()[0].kind) == ("emulated", "emulated")
+    with contextlib.closing(Record.resume(record.directory, 3.0, "interrupted", 1)) as resumed:
+        resumed.sensors(4.0, "", [("power", "hwmon ina3221", "rail VDD_IN", 9.25, "")])
+        resumed.probe(4.0, "edge-0", "cloud", "edge-cloud", "rtt", None, 0.3, None, None, "measured", kind="real")
+        resumed.counters(4.0, [{**ends, "offered": 2, "kind": "real"}])
+    with History.open(record.directory) as history:
+        assert [(row.t, row.host, row.value) for row in history.sensors()] == [(4.0, "", 9.25)]
+        assert [event.name for event in history.events()] == ["joined", "continued"]
+        assert [probe.kind for probe in history.probes()] == ["emulated", "real"]
+        assert history.link_counters()[0].offered == 7

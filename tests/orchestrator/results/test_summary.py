@@ -19,7 +19,8 @@ def test_summary_of_the_example(tmp_path: Path) -> None:
     result = summary(History.open(Example().build(tmp_path / "run")))
     assert list(result) == [
         *("run", "name", "driver", "links", "verdict", "checks", "rounds", "seconds", "wall_seconds"),
-        *("accuracy", "bytes", "probe_bytes", "messages", "faults", "nodes", "overruns", "overloads", "ended", "error"),
+        *("accuracy", "bytes", "probe_bytes", "link_kinds", "messages", "faults", "nodes", "overruns", "overloads"),
+        *("ended", "error"),
     ]
     assert result["run"] == str(tmp_path / "run")
     assert (result["name"], result["driver"], result["links"]) == ("dropout", "namespaces", "userspace")
@@ -32,6 +33,16 @@ def test_summary_of_the_example(tmp_path: Path) -> None:
     assert result["faults"][0] == {"action": "crash", "node": "device-1-2", "at": 9.0, "round": 3}
     assert result["faults"][2] == {"action": "partition", "between": ["edge-0", "cloud"], "at": 22.0, "round": 6}
     json.dumps(result, allow_nan=False)
+
+
+def test_a_fault_by_hand_has_the_user(tmp_path: Path) -> None:
+    directory = Example(by_hand=True).build(tmp_path / "run")
+    result = summary(History.open(directory))
+    assert result["faults"][-1] == {"action": "crash", "node": "device-0-0", "at": 12.0, "round": 4, "by": "ada"}
+    (said,) = [check["detail"] for check in result["checks"] if check["name"] == "faults took effect"]
+    assert said == "21 of 21 planned faults took effect; 1 was made by hand"
+    assert result["verdict"] == "pass"
+    assert "22, 1 of them by hand" in printed(120, lambda console: print_summary(result, directory, console))
 
 
 def test_summary_of_a_run_that_never_trained(tmp_path: Path) -> None:
@@ -83,3 +94,22 @@ def test_a_run_that_goes_on_has_a_summary_too(tmp_path: Path) -> None:
     lines = printed(200, lambda console: print_summary(result, tmp_path / "report.html", console)).splitlines()
     assert "ended      not yet, 0 rounds in 0.0 s" in lines
     assert f"links      {result['links']}" in lines
+
+
+def test_real_links_are_in_the_summary_as_they_were_measured(tmp_path: Path) -> None:
+    result = summary(History.open(Example(driver="swarm", hosts=3, real=("edge-cloud",)).build(tmp_path)))
+    before, networks = result["real_links"]["before"], result["real_links"]["networks"]
+    assert [(each["source"], each["target"], each["rtt"]) for each in before] == [
+        ("cloud", "edge-1", 0.00042),
+        ("cloud", "edge-2", 0.00042),
+    ]
+    assert networks[0] == {
+        "hosts": ["pc-1", "pc-2"],
+        "links": 2,
+        "round_trip": {"before": 0.00042, "during": {"median": 0.00042, "least": 0.00042, "most": 0.0124}},
+        **{"echoes": 100, "lost": 1, "sent": 20_000, "missing": 1},
+    }
+    said = printed(200, lambda console: print_summary(result, tmp_path / "report.html", console))
+    assert result["link_kinds"]["edge-cloud"] == ["emulated", "real"]
+    assert "userspace: edge-cloud (emulated and real) 14.7 MB, device-edge (emulated) 52 MB" in said
+    assert "cloud → edge-1, measured: rtt 0.42 ms, loss 0.4%, duplicate 0%, reorder 0%, rate 910 mbit" in said

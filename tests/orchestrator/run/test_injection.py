@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
+
+import pytest
 
 from netem.profile import LinkProfile
 from node.runtime.clock import run_virtual
@@ -235,3 +238,43 @@ def test_a_fault_that_cannot_be_made_again_is_over() -> None:
     past = Past(seconds=5.0, training=5.0, faults=(span(1, "pause", start=2.0),))
     notes = play([fault(1, "pause", node="edge-0", at=2.0, duration=9.0)], powers, past=past)
     assert notes == [(0.0, 1, "end", "edge-0 is not running but crashed")]
+
+
+def test_a_fault_by_hand_is_made_at_once_and_ends() -> None:
+    powers, notes = Diary(absent=frozenset({"device-9"})), list[tuple[float, int, str]]()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        plan = cast(Plan, SimpleNamespace(faults=(fault(3, "pause", node="edge-0", at=50.0),), links=LINKS))
+        tasks: list[asyncio.Task[None]] = []
+        injector = FaultInjector(
+            plan,
+            powers,
+            Links(LINKS, powers),
+            lambda fault, phase, detail: notes.append((loop.time(), fault.id, phase)),
+            lambda work: tasks.append(asyncio.ensure_future(work)),
+        )
+        injector.begin()
+        await asyncio.sleep(2.0)
+        assert injector.new_id() == 4
+        await injector.make(
+            fault(4, "crash", node="device-0-0", at=2.0, duration=3.0), lambda: notes.append((0, 4, "made"))
+        )
+        with pytest.raises(DriverError, match="not running"):
+            await injector.make(fault(5, "crash", node="device-9", at=2.0), lambda: notes.append((0, 5, "made")))
+        await asyncio.gather(*tasks)
+
+    run_virtual(main())
+    assert notes == [(0, 4, "made"), (2.0, 4, "start"), (5.0, 4, "end"), (50.0, 3, "start")]
+    assert powers.verbs() == [(2.0, "crash"), (5.0, "revive"), (50.0, "pause")]
+
+
+def test_a_continued_run_goes_on_with_a_fault_by_hand() -> None:
+    """It was made at 10 s for 20 s, and the run was interrupted at 16 s: 14 s are left."""
+    powers = Diary()
+    made = fault(7, "disconnect", node="edge-0", at=10.0, duration=20.0, links=BOTH)
+    written = json.loads(json.dumps(asdict(made)))
+    span = FaultSpan(7, "disconnect", "edge-0", 10.0, None, None, 2, "", ("edge-0",), written, by="ada")
+    notes = play([], powers, past=Past(seconds=16.0, training=16.0, round=2, faults=(span,)))
+    assert notes == [(14.0, 7, "end", "")]
+    assert powers.verbs() == [(0.0, "cut"), (0.0, "cut"), (14.0, "restore"), (14.0, "restore")]

@@ -3,12 +3,14 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from netem.profile import LinkProfile
 from node.runtime.clock import run_virtual
 from orchestrator.fabric.base import Counted, Fabric, LinkRow, since
 from orchestrator.host.load import HostLoad
@@ -17,7 +19,8 @@ from orchestrator.results.record import COUNTERS
 from orchestrator.results.verdicts import Verdict
 from orchestrator.run.context import RunContext
 from orchestrator.run.monitor import Monitor
-from orchestrator.run.view import PlainView, Snapshot, View
+from orchestrator.run.showing import Snapshot, View
+from orchestrator.run.view import PlainView
 from tests.orchestrator.run.test_session import SCENARIO, Stage
 
 
@@ -125,6 +128,35 @@ def verdicts(
 def test_links_that_lose_what_nobody_asked_for_are_shown(tmp_path: Path) -> None:
     sound, astray = Counted(links=[used(1000)]), Counted(links=[used(1800, lost=200)])
     assert verdicts(tmp_path, sound, astray) == ["pass", "pass", "fail"]
+
+
+def test_real_links_are_told_apart_and_their_losses_not_audited(tmp_path: Path) -> None:
+    async def main() -> None:
+        stage, fabric, view = Stage(tmp_path, SCENARIO), ReadableFabric(), Shown()
+        links = tuple(
+            replace(link, profile=LinkProfile(real=link.source == "edge-0" and link.target == "cloud"))
+            for link in stage.plan.links
+        )
+        load = lambda: HostLoad(busy=0.0, idle=0.0, waiting=None, dropped=0)  # noqa: E731
+        plan = replace(stage.plan, links=links)
+        run = RunContext(plan, stage.directory, stage.record, asyncio.get_running_loop().time, cast(View, view))
+        monitor = Monitor(run, stage.session, cast(Fabric, fabric), load)
+        await monitor.begin()
+        for reading in (NOTHING, Counted(links=[used(1800, lost=200)])):
+            await asyncio.sleep(20.0)
+            fabric.now = reading
+            await monitor.sample()
+        monitor.show()
+        assert view.snapshot.verdict == "pass"
+        assert view.snapshot.traffic["real", "edge-cloud"] == 90_000  # 1800 packets of 1000 bytes in 20 s
+        assert view.snapshot.traffic["emulated", "edge-cloud"] == 0
+        (row,) = stage.record._connection.execute("SELECT kind FROM counters WHERE offered > 0").fetchall()
+        assert row == ("real",)
+        assert [event.data["links"] for event in stage.events("links looked at")] == [0, 0]
+        stage.record.close()
+        await stage.session.close()
+
+    run_virtual(main())
 
 
 def test_an_engine_that_does_not_keep_up_is_shown(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import pytest
 from rich.console import Console
 
 from orchestrator.run.progress_line import Glimpse
-from orchestrator.run.view import Snapshot
+from orchestrator.run.showing import Snapshot
 
-SNAPSHOT = Snapshot(t=1.0, round=3, rounds_total=10, nodes_up=5, nodes_total=5, accuracy=0.61)
+SNAPSHOT = Snapshot(t=1.0, round=3, rounds_total=10, nodes_up=5, nodes_total=5, accuracy=0.61, left=70.0, left_here=7.0)
 
 
 def shown(terminal: bool) -> str:
@@ -22,7 +22,7 @@ def shown(terminal: bool) -> str:
 
 
 def test_a_line_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "[1/2] a, seed 1: round 3 of 10, accuracy 61.0% so far" in shown(True)
+    assert "[1/2] a, seed 1: round 3 of 10, accuracy 61.0% so far, about 7 s left" in shown(True)
     assert capsys.readouterr().out == "the program's own output\n"
 
 

@@ -31,11 +31,12 @@ from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.results.rows import Event, FaultSpan, State
 from orchestrator.results.summary import summary
+from orchestrator.run.by_hand import Commands
 from orchestrator.run.context import RunContext
 from orchestrator.run.hearing import Hearing
 from orchestrator.run.resume import NOTHING, Past
 from orchestrator.run.session import RESTART_DELAY, RESTART_LIMIT, Session
-from orchestrator.run.view import View
+from orchestrator.run.showing import View
 from orchestrator.scenario.reading import parse
 
 SCENARIO = """\
@@ -136,8 +137,8 @@ class Stage:
         self.driver = PlayedDriver(self.control)
         self.fabric = PlayedFabric()
         self.lines: list[str] = []
-        view = cast(View, SimpleNamespace(line=self.lines.append))
-        run = RunContext(self.plan, self.directory, self.record, asyncio.get_running_loop().time, view, past)
+        self.view = cast(View, SimpleNamespace(line=self.lines.append))
+        run = RunContext(self.plan, self.directory, self.record, asyncio.get_running_loop().time, self.view, past)
         told = assignments(self.plan, self.directory, RunKeys.none(), address="")
         driver, fabric = cast(Driver, self.driver), cast(Fabric, self.fabric)
         self.session = Session(run, Environment(driver, fabric, cast(ControlServer, self.control), assignments=told))
@@ -634,3 +635,79 @@ def test_without_a_last_word_an_exit_is_a_failure_whatever_its_code(play: Play) 
         assert stage.states("device-0-0")[3:] == ["crashed", "restarting", "starting", "registered", "running"]
 
     play(act, SCENARIO)
+
+
+def operation(stage: Stage, **request: Any) -> Awaitable[dict[str, Any]]:
+    """What a command of this process's user does."""
+    run = RunContext(stage.plan, stage.directory, stage.record, asyncio.get_running_loop().time, stage.view)
+    decided = Commands(run, stage.session, None).of(os.geteuid())[request.pop("op")](**request)
+    return cast("Awaitable[dict[str, Any]]", decided["work"])
+
+
+def test_a_fault_by_hand_is_made_and_recorded_with_its_user(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        crash = {"action": "crash", "node": "device-0-0", "for": "5s"}
+        early = await operation(stage, op="inject", fault=crash)
+        assert early["refused"] == [
+            {"action": "crash", "target": "device-0-0", "reason": "the training has not begun"},
+        ]
+        await stage.train()
+        await asyncio.sleep(3.0)
+        stage.control.say("cloud", "event", name="round", phase="start", round=2)
+        await asyncio.sleep(0.0)
+        reply = await operation(stage, op="inject", fault=crash, via="a test")
+        (made,) = reply["faults"]
+        assert (made["fault"], made["at"], made["for"]) == (1, 3.0, 5.0)
+        assert stage.states("device-0-0")[-1] == "crashed"
+        again = await operation(stage, op="inject", fault=crash)
+        assert again["refused"][0]["reason"] == "device-0-0 is not running but crashed"
+        await asyncio.sleep(6.0)
+        assert stage.states("device-0-0")[-1] == "running"
+        (event,) = stage.events("injected")
+        assert (event.data["uid"], event.data["via"]) == (os.geteuid(), "a test")
+        assert event.data["written"] == {"at": "3s", "node": "device-0-0", "action": "crash", "for": "5s"}
+        assert [each.data["text"][:39] for each in stage.events("note")] == ["faults were made by hand from 3 s of tr"]
+        with History.open(stage.directory.path) as history:
+            (span,) = history.faults()
+            assert (span.by != "", span.nodes) == (True, ("device-0-0",))
+            assert span.start == pytest.approx(3.01)
+        stage.session.finish("rounds")
+        late = await operation(stage, op="inject", fault=crash)
+        assert late["refused"][0]["reason"] == "the run is ending"
+
+    play(act, SCENARIO)
+
+
+def test_what_a_driver_cannot_do_is_said(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        stage.session._driver = cast(Driver, SimpleNamespace(name="plain"))
+        reply = await operation(stage, op="inject", fault={"action": "pause", "nodes": ["edge-0", "device-0-1"]})
+        assert [each["reason"] for each in reply["refused"]] == [
+            "the driver plain cannot pause edge-0",
+            "the driver plain cannot pause device-0-1",
+        ]
+        reply = await operation(stage, op="inject", fault={"action": "join", "node": "device-0-1"})
+        assert reply["refused"][0]["reason"] == "device-0-1 has joined already and is running"
+        with pytest.raises(ValueError, match="works in real time; only a simulation has a pace"):
+            operation(stage, op="pace", to="10x")
+        assert stage.events("injected") == []
+
+    play(act, SCENARIO)
+
+
+def test_a_node_that_has_joined_by_hand_does_not_join_again(play: Play) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        assert "device-0-1" not in stage.driver.started
+        await asyncio.sleep(1.0)
+        assert (await operation(stage, op="inject", fault={"action": "join", "node": "device-0-1"}))["refused"] == []
+        assert stage.states("device-0-1")[-1] == "running"
+        await asyncio.sleep(10.0)
+        assert stage.driver.started.count("device-0-1") == 1
+        with History.open(stage.directory.path) as history:
+            planned, by_hand = history.faults()
+            assert (planned.skipped, planned.detail) == (5.0, "device-0-1 has joined already and is running")
+            assert by_hand.start == pytest.approx(1.0)
+
+    play(act, SCENARIO + "faults:\n  - {at: 5s, node: device-0-1, action: join}\n")

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from orchestrator.run.view import LiveView, PlainView, Snapshot, open_view
+from orchestrator.run.showing import Snapshot
+from orchestrator.run.view import LiveView, PlainView, open_view
+from orchestrator.scenario.drivers import LinkKind
 
 START = Snapshot(t=0.0, round=0, rounds_total=20, nodes_up=16, nodes_total=16)
 LATER = Snapshot(
@@ -18,7 +21,7 @@ LATER = Snapshot(
     tiers={"cloud": (1, 1), "edge": (3, 3), "device": (10, 12)},
     accuracy=0.838,
     loss=0.432,
-    traffic={"device-edge": 2_340_000.0, "edge-cloud": 0.0},
+    traffic={("emulated", "device-edge"): 2_340_000.0, ("emulated", "edge-cloud"): 0.0},
     next_fault="partition edge-0 | cloud in 12 s",
     faults_done=7,
     faults_total=21,
@@ -31,9 +34,9 @@ def clock(*times: float) -> Callable[[], float]:
     return iter(times).__next__
 
 
-def live(width: int = 100) -> tuple[LiveView, Console]:
+def live(width: int = 100, *, virtual: bool = False) -> tuple[LiveView, Console]:
     console = Console(file=io.StringIO(), width=width, height=30, force_terminal=True)
-    return LiveView(console, host=clock(100.0, 103.0, 104.0)), console
+    return LiveView(console, virtual=virtual, host=clock(100.0, 103.0, 104.0)), console
 
 
 def shown(view: LiveView, width: int = 100) -> str:
@@ -71,8 +74,8 @@ def test_two_clocks_where_the_runs_is_virtual() -> None:
     view.line("starting 16 nodes")
     view.line("training")
     assert stream.getvalue().splitlines() == [
-        "[     0.0 s (   0.5 s)] starting 16 nodes",
-        "[   640.0 s (   2.2 s)] training",
+        "[     0.0 s virtual (   0.5 s)] starting 16 nodes",
+        "[   640.0 s virtual (   2.2 s)] training",
     ]
 
 
@@ -107,6 +110,16 @@ def test_plain_view_tells_when_a_check_fails() -> None:
     ]
 
 
+def test_plain_view_says_why_a_check_fails_and_how_long_the_run_takes() -> None:
+    stream = io.StringIO()
+    view = PlainView(stream, host=clock(0.0, 1.0, 2.0))
+    view.update(replace(LATER, verdict="fail", failed={"links kept up": "7 packets lost"}, left=32.0))
+    assert stream.getvalue().splitlines() == [
+        "[    1.0 s] round 12 of 20 begins, accuracy 83.8% so far, about 32 s left, 14 of 16 nodes up",
+        "[    2.0 s] a check fails (links kept up: 7 packets lost): do not rely on the results of this run",
+    ]
+
+
 def test_live_view_shows_how_the_run_stands() -> None:
     view, _ = live()
     view.update(LATER)
@@ -132,6 +145,54 @@ def test_live_view_takes_words_as_they_are() -> None:
     view, _ = live()
     view.line("[red]device-0-0[/red] ended [/oops")
     assert "[red]device-0-0[/red] ended [/oops" in shown(view)
+    view.close()
+
+
+def test_live_view_tells_kinds_of_links_apart() -> None:
+    view, _ = live()
+    traffic: dict[tuple[LinkKind, str], float] = {
+        ("emulated", "device-edge"): 2_340_000.0,
+        ("real", "device-edge"): 500.0,
+        ("real", "edge-cloud"): 0.0,
+    }
+    view.update(replace(LATER, traffic=traffic, real={"a – b": "round trip 0.4 ms"}))
+    picture = shown(view)
+    assert "  emulated  device-edge 2.34 MB/s  " in picture
+    assert "  real      device-edge 500 B/s   edge-cloud 0 B/s   a – b round trip 0.4 ms  " in picture
+    view.close()
+
+
+def test_live_view_shows_the_time_left_on_both_clocks() -> None:
+    view, _ = live()
+    view.update(replace(LATER, left=32.0, left_here=32.0))
+    assert "left      about 32 s  " in shown(view)
+    view.close()
+    view, _ = live(virtual=True)
+    view.update(replace(LATER, left=640.0, left_here=2.5))
+    picture = shown(view)
+    assert "left      about 10 min 40 s of virtual time, 2.5 s here" in picture
+    assert "54.5 s of virtual time" in picture.splitlines()[0]
+    view.close()
+
+
+def test_live_view_names_the_checks_that_have_failed() -> None:
+    view, _ = live()
+    view.update(replace(LATER, verdict="fail", failed={"links kept up": "7 packets lost beyond the profile [a]"}))
+    picture = shown(view)
+    assert "a check fails so far" in picture
+    assert "links kept up: 7 packets lost beyond the profile [a]" in picture
+    view.close()
+
+
+@pytest.mark.parametrize(("ended", "said"), [("rounds", "ended: all rounds done"), ("failed", "ended: failed")])
+def test_the_last_picture_says_how_the_run_ended(ended: str, said: str) -> None:
+    view, _ = live()
+    view.update(replace(LATER, round=20, tiers={"cloud": (1, 1), "device": (11, 12)}, next_fault=None, ended=ended))
+    picture = shown(view)
+    assert said in picture.splitlines()[0]
+    assert "1 of 1 cloud   11 of 12 devices   ended in order" in picture
+    assert "20 of 20" in picture
+    assert "MB/s" not in picture  # nothing flows any more
     view.close()
 
 

@@ -38,8 +38,8 @@ BAD = [
     (
         "tоpology: {edges: 2}",  # the second letter is Cyrillic
         "tоpology: unknown key; did you mean 'topology'? (allowed here: name, plugins, seed, algorithm, programs, "
-        "data, model, topology, hardware, links, faults, gathering, timeouts, restart, stop, expect, driver, engine, "
-        "probe)",
+        "data, model, topology, hardware, hosts, links, faults, gathering, timeouts, restart, stop, expect, driver, "
+        "engine, probe)",
     ),
     ("hardware: {device: {speed: .inf}}", "hardware.device.speed: write a finite number, not the number inf"),
     ("hardware: {device: {speed: 1e-308}}", "hardware.device.speed: must be at least 0.0001, not 1e-308"),
@@ -100,7 +100,7 @@ BAD = [
     ("stop: {after: -1s}", "stop.after: '-1s': a duration cannot be negative"),
     ("stop: {accuracy: 0%}", "stop.accuracy: must be above 0%, not 0%"),
     ("expect: {accuracy: 101%}", "expect.accuracy: '101%' is more than 100%"),
-    ("driver: [sim]", "driver: a list is not one of: namespaces, docker, sim; did you mean 'sim'?"),
+    ("driver: [sim]", "driver: a list is not one of: namespaces, docker, swarm, sim; did you mean 'sim'?"),
     ("faults: {at: 1s}", "faults: write a list, not a mapping"),
     ("faults: [{at: 1s, nodes: [], action: crash}]", "faults.0.nodes: give at least one, or leave it out"),
     ("faults: [{at: 1s, nodes: [edge-0, edge-0], action: crash}]", "faults.0.nodes: edge-0 is named twice"),
@@ -119,7 +119,7 @@ BAD = [
     (
         '"a\\e[31m\\n": 1',
         "a\\x1b[31m\\n: unknown key (allowed here: name, plugins, seed, algorithm, programs, data, model, topology, "
-        "hardware, links, faults, gathering, timeouts, restart, stop, expect, driver, engine, probe)",
+        "hardware, hosts, links, faults, gathering, timeouts, restart, stop, expect, driver, engine, probe)",
     ),
     (
         "topology: {edges: 9, devices_per_edge: [7, 11, 13, 17, 19, 23, 29, 31, 37]}\n"

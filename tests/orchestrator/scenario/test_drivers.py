@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
+from orchestrator.scenario.drivers import DRIVERS, DriverKind, kind_of, listed
 from orchestrator.scenario.schema import json_schema
 
 ROOT = Path(__file__).parents[3]
@@ -47,11 +47,14 @@ def test_every_driver_may_be_named_and_has_a_module() -> None:
         importlib.import_module(kind.module)
 
 
-def test_the_drivers_that_can_something() -> None:
-    assert (listed(simulated=True), listed(images=True)) == ("sim", "docker")
+def test_the_drivers_that_can_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (listed(simulated=True), listed(images=True)) == ("sim", "docker or swarm")
+    assert (listed(programs=True), listed(several_hosts=True)) == ("namespaces or docker", "swarm")
+    monkeypatch.setitem(DRIVERS, "many", DriverKind("many", "", several_hosts=True))
+    assert listed(several_hosts=True) == "swarm or many"
 
 
 def test_an_unknown_driver_can_do_nothing() -> None:
     assert kind_of("sim") is DRIVERS["sim"]
     unknown = kind_of("of another version")
-    assert (unknown.simulated, unknown.images) == (False, False)
+    assert (unknown.simulated, unknown.images, unknown.several_hosts) == (False, False, False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.scenario.hardware import GIB, HARDWARE, HardwareClass
+from orchestrator.scenario.hardware import BOARDS, GIB, HARDWARE, HardwareClass
 from orchestrator.scenario.schema import HardwareSpec
 
 # Gflop/s per core: github.com/geerlingguy/top500-benchmark, README; i5-7400T, the measure of all: 72.472 on 4 cores.
@@ -47,3 +47,24 @@ def test_an_image_changes_no_class() -> None:
 
 def test_hardware_without_a_class_starts_from_the_host() -> None:
     assert HardwareSpec.model_validate({"cores": 0.5}).resolve() == HardwareClass("custom", cores=0.5)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "quota"),
+    [
+        (HARDWARE["host"], None),
+        (HARDWARE["raspberry-pi-4"], 4 * 0.16),
+        (HardwareClass("custom", speed=0.5), 0.5),
+        (HardwareClass("custom", cores=2), 2),
+        (HardwareClass("custom", speed=2.0, cores=3), 3),
+    ],
+)
+def test_a_slow_node_may_use_its_speed_of_each_of_its_cores(hardware: HardwareClass, quota: float | None) -> None:
+    assert hardware.quota == quota
+
+
+def test_a_real_board_is_as_fast_as_its_class() -> None:
+    assert HardwareClass("raspberry-pi-4").expected_speed == HARDWARE["raspberry-pi-4"].expected_speed == 0.16
+    assert HARDWARE["host"].expected_speed == HardwareClass("custom", cores=2).expected_speed == 1.0
+    assert HardwareClass("custom", speed=0.3).expected_speed == 0.3
+    assert set(BOARDS) == HARDWARE.keys() - {"host"}

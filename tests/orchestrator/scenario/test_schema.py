@@ -46,6 +46,7 @@ topology: {edges: 3, devices_per_edge: [4, 4, 2], cloud: true, mesh: true}
 hardware:
   device: raspberry-pi-4
   device-0-1: {class: phone, speed: 0.2, cores: 2, memory: 2gib, image: "edgebed-node:arm64"}
+hosts: {}
 links:
   device-edge: {profile: wifi, loss: 2%, up: {rate: 10mbit}, down: lte}
   edge-edge: {latency: 2ms, rate: 1gbit}
@@ -233,8 +234,8 @@ LINK_KEYS = (
     "profile, latency, jitter, distribution, loss, rate, buffer, duplicate, corrupt, reorder, schedule, up, down"
 )
 SECTIONS = (
-    "name, plugins, seed, algorithm, programs, data, model, topology, hardware, links, faults, gathering, timeouts, "
-    "restart, stop, expect, driver, engine, probe"
+    "name, plugins, seed, algorithm, programs, data, model, topology, hardware, hosts, links, faults, gathering, "
+    "timeouts, restart, stop, expect, driver, engine, probe"
 )
 
 MISTAKES = [
@@ -251,8 +252,8 @@ MISTAKES = [
             "f.yaml:6: expect.bytes.edge-clod: unknown key; did you mean 'edge-cloud'? (allowed here: total, "
             "device-edge, device-cloud, edge-edge, edge-cloud)",
             "f.yaml:7: expect.checks.0: 'links keptup' is not one of: finished, learned, links as asked, faults took "
-            "effect, links over time, links during the run, rates during the run, nodes kept pace, links kept up, "
-            "nodes answered, undisturbed; did you mean 'links kept up'?",
+            "effect, links over time, links during the run, rates during the run, network between hosts, nodes kept "
+            "pace, links kept up, nodes answered, undisturbed; did you mean 'links kept up'?",
             "f.yaml:9: expect.metrics.0: give a bound: at_least, at_most or both",
             "f.yaml:10: expect.metrics.1.at_least: 3 is more than at_most, 2",
             "f.yaml:11: expect.metrics.2: 'name' is missing",
@@ -283,7 +284,7 @@ MISTAKES = [
             "f.yaml:2: name: 'My Run' cannot be a name: write at most 40 lower-case letters, digits and hyphens, "
             "a hyphen not first, like my-run",
             "f.yaml:3: seed: write a whole number, not the number 1.5",
-            "f.yaml:4: driver: 'docer' is not one of: namespaces, docker, sim; did you mean 'docker'?",
+            "f.yaml:4: driver: 'docer' is not one of: namespaces, docker, swarm, sim; did you mean 'docker'?",
             "f.yaml:5: faults: write a list, not the number 3",
         ],
     ),
@@ -317,7 +318,7 @@ MISTAKES = [
             "f.yaml:6: links.edge-cloud.rate: '10Mbps': the unit 'Mbps' is read differently by different tools; write "
             "10mbit (megabits per second), or 80mbit if you meant megabytes",
             "f.yaml:7: links.device-edge.profile: 'wfi' is no named profile; did you mean 'wifi'? "
-            f"(known: {', '.join(PROFILES)})",
+            f"(known: {', '.join(PROFILES)}, real)",
         ],
     ),
     (

@@ -83,3 +83,8 @@ def test_mistakes_are_told_before_anything_is_made(tmp_path: Path, change: dict[
 def test_workers_of_a_driver_that_has_none(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="workers: they are for the driver sim; under namespaces"):
         sweep(SWEEP, driver="namespaces", runs=tmp_path / "runs", workers=2)
+
+
+def test_only_simulations_are_spread_over_hosts(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="on: only runs of the driver sim are spread over hosts; this sweep has docker"):
+        sweep(SWEEP, driver="docker", runs=tmp_path, on="swarm")

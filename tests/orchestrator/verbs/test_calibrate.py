@@ -19,6 +19,7 @@ ROW: dict[str, Any] = {
     "high": 0.0055,
     "verdict": "pass",
     "detail": "median of 100 round trips",
+    "kind": "emulated",
 }
 REPORT = Path("/home/somebody/experiments/with/links/runs/mine-20261122-154058-1ef8/report.html")
 
@@ -31,6 +32,14 @@ def test_nothing_is_cut(width: int) -> None:
     assert "device-edge: device-with-a-long-name-0-1 → [edge-1]" in said
     assert "3.6 ms … 5.5 ms" in said or "3.6 ms …" in said
     assert said.endswith(f"verdict fail report {REPORT}")
+
+
+def test_what_is_only_measured_has_no_range() -> None:
+    figures = {"asked": None, "measured": 9e8, "low": None, "high": None}
+    real = {**ROW, "quantity": "rate", **figures, "verdict": "measured", "detail": "one stream", "kind": "real"}
+    lines = printed(100, lambda console: print_measured([real], "pass", REPORT, console)).splitlines()
+    assert lines[0] == "device-edge: device-with-a-long-name-0-1 → edge-0 (real)"
+    assert lines[3].split() == ["rate", "–", "900", "mbit", "–", "measured", "one", "stream"]
 
 
 def test_a_table_for_each_direction() -> None:

@@ -11,6 +11,7 @@ import yaml
 
 from orchestrator.errors import RunError
 from orchestrator.verbs.runs import Run, compare, up
+from tests.orchestrator.example_run import Example
 
 SCENARIO: dict[str, Any] = {
     "algorithm": {"name": "hierfavg", "rounds": 3, "learning_rate": 0.1},
@@ -49,6 +50,14 @@ def test_the_other_tables(run: Run) -> None:
     assert list(run.nodes[run.nodes.tier == "device"].samples) == [40] * 4
     assert dict(zip(run.checks.name, run.checks.verdict, strict=True))["finished"] == "pass"
     assert {"round", "training"} <= set(run.events.name)
+
+
+def test_what_the_host_told(run: Run, tmp_path: Path) -> None:
+    columns = ["t", "host", "quantity", "source", "scope", "value", "detail"]
+    assert (list(run.sensors.columns), len(run.sensors)) == (columns, 0)  # none on a virtual clock
+    table = Run(Example(sensors=True).build(tmp_path)).sensors
+    assert list(table.columns) == columns
+    assert table[table.scope == "rail VDD_IN"].value.max() == 10.0
 
 
 def test_several_runs(run: Run, tmp_path: Path) -> None:

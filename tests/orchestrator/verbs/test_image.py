@@ -1,4 +1,4 @@
-"""The folder in which the image of nodes is built."""
+"""The folder in which the images of nodes and agents are built."""
 
 from __future__ import annotations
 
@@ -27,9 +27,13 @@ def test_it_has_what_the_dockerfiles_copy(tmp_path: Path) -> None:
     folder = tmp_path / "build"
     done = CliRunner().invoke(cli, ["image", str(folder)])
     assert done.exit_code == 0, done.output
-    assert done.stderr.startswith(f"next: cd {folder} && docker build --file images/node/Dockerfile --tag ")
-    for name in ("edgebed", "images", "node"):
+    nodes, agents = done.stderr.splitlines()
+    assert nodes.startswith(f"next: cd {folder} && docker build --file images/node/Dockerfile --tag ")
+    assert agents.startswith("for runs on several hosts: docker build --file images/agent/Dockerfile --tag ")
+    for name in ("edgebed", "images", "netem", "node"):
         assert files(folder / name) == files(ROOT / name)
+    for name in ("agent", "host", "planning"):  # verbs/ has a link, which the folder has not
+        assert files(folder / "orchestrator" / name) == files(ROOT / "orchestrator" / name)
     assert not list(folder.rglob("__pycache__"))
     for copy in (each for image in IMAGES for each in arguments(image, "COPY") if "--from" not in each):
         assert any(list(folder.glob(source)) for source in copy.split()[:-1])

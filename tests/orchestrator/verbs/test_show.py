@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
+from orchestrator.cli import carry_out, cli
 from orchestrator.fabric.userspace import link_request
+from orchestrator.planning.inventory import HostFacts, Inventory, Underlay
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
+from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.reading import parse
-from orchestrator.verbs.show import kernel_commands, print_plan
+from orchestrator.verbs.show import kernel_commands, plan_json, print_plan
 from tests.orchestrator.labels import prepared
 
 DOZEN = """\
@@ -82,12 +87,12 @@ def test_the_labels_of_every_shard_are_shown() -> None:
 def test_links_alike_are_one_row() -> None:
     rows = after(printed(plan(DOZEN)), "Links (30 directions)")[1:]
     assert [" ".join(row.split()) for row in rows] == [
-        "edge-cloud edge -> cloud 3 40ms ±5ms, loss 0.5%, 50mbit",
-        "edge-cloud cloud -> edge 3 40ms ±5ms, loss 0.5%, 50mbit",
-        "device-edge device -> edge 11 10ms ±5ms pareto, 39mbit",
-        "device-edge edge -> device 12 10ms ±5ms pareto, 39mbit",
-        "device-edge device-1-2 -> edge-1 1 10ms ±5ms pareto, loss 6.25% in bursts of 3.33 packets,",
-        "39mbit",
+        "edge-cloud edge -> cloud 3 emulated 40ms ±5ms, loss 0.5%, 50mbit",
+        "edge-cloud cloud -> edge 3 emulated 40ms ±5ms, loss 0.5%, 50mbit",
+        "device-edge device -> edge 11 emulated 10ms ±5ms pareto, 39mbit",
+        "device-edge edge -> device 12 emulated 10ms ±5ms pareto, 39mbit",
+        "device-edge device-1-2 -> edge-1 1 emulated 10ms ±5ms pareto, loss 6.25% in bursts of 3.33",
+        "packets, 39mbit",
     ]
 
 
@@ -198,3 +203,143 @@ def test_names_and_paths_stay_whole_in_a_narrow_terminal(width: int, tmp_path: P
 def test_what_the_data_leaves_out_is_shown() -> None:
     shown = "\n".join(printed(plan(DOZEN, "data.partition=labels-per-edge"), 80))
     assert "note: no client holds training samples of classes 3, 4, 5, 6, 7, 8, 9 of the" in shown
+
+
+ON_HOSTS = """\
+name: apart
+algorithm: hierfavg
+driver: docker
+topology: {edges: 2, devices_per_edge: 2}
+hosts: {device-0-0: pi-1}
+links: {device-edge: {latency: 5ms, rate: 700mbit}, edge-cloud: {latency: 20ms}}
+"""
+INVENTORY = Inventory(
+    hosts=(
+        HostFacts("pc-1", "192.0.2.1", "amd64", 2, 16 << 30, manager=True),
+        HostFacts("pc-2", "192.0.2.2", "amd64", 8, 16 << 30),
+        HostFacts("pi-1", "192.0.2.7", "arm64", 4, 4 << 30, {"edgebed.hardware": "raspberry-pi-4"}),
+    ),
+    underlay={("pi-1", "pc-2"): Underlay(delay=0.0004, rate=500e6, mtu=1500)},
+)
+
+
+@pytest.fixture
+def several_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver of several hosts."""
+    monkeypatch.setitem(DRIVERS, "docker", replace(DRIVERS["docker"], several_hosts=True))
+
+
+def words(lines: list[str]) -> list[str]:
+    return [" ".join(line.split()) for line in lines]
+
+
+@pytest.mark.usefixtures("several_hosts")
+def test_who_lives_where_and_why_is_shown() -> None:
+    made = make_plan(parse(ON_HOSTS, "f.yaml"), prepared(), inventory=INVENTORY)
+    lines = printed(made)
+    assert words(after(lines, "Who lives where (3 hosts)")) == [
+        "node host why",
+        "cloud pc-1 a manager, beside the orchestrator",
+        "edge-0 pc-2 most cores free",
+        "edge-1 pc-2 most cores free",
+        "device-0-0 pi-1 hosts.device-0-0: pi-1; a real raspberry-pi-4, not emulated",
+        "device-0-1 pc-2 with its edge",
+        "device-1-0 pc-2 with its edge",
+        "device-1-1 pc-2 with its edge",
+    ]
+    rows = words(after(lines, "Links between hosts"))
+    assert rows[0] == "from to links real others together network's rate network's delay"
+    assert "pc-1 pc-2 2 not limited not measured not measured" in rows
+    assert "pi-1 pc-2 1 700 mbit 500 mbit 0.4 ms" in rows
+    assert "more rate than the network has, pi-1 -> pc-2 (700 mbit of 500 mbit): not all" in " ".join(words(lines))
+    assert not [line for line in printed(plan(ON_HOSTS)) if "Who lives where" in line]
+
+
+@pytest.mark.usefixtures("several_hosts")
+def test_real_links_are_shown_as_measured() -> None:
+    overrides = ["links.device-0-0 -> edge-0=real", "links.edge-0 -> device-0-0=real"]
+    lines = printed(make_plan(parse(ON_HOSTS, "f.yaml", overrides), prepared(), inventory=INVENTORY))
+    assert "pi-1 pc-2 1 1 – 500 mbit 0.4 ms" in words(after(lines, "Links between hosts"))
+    rows = words(after(lines, "Links (12 directions)"))
+    assert "device-edge device-0-0 -> edge-0 1 real not shaped, measured round trip 0.8 ms" in rows
+    assert "device-edge edge-0 -> device-0-0 1 real not shaped, not measured yet" in rows
+    assert "device-edge device -> edge 3 emulated 5ms, 700mbit" in rows
+
+
+@pytest.mark.usefixtures("several_hosts")
+def test_many_nodes_are_shown_by_host() -> None:
+    large = Inventory((INVENTORY.hosts[0], replace(INVENTORY.hosts[1], cores=128, memory=64 << 30)))
+    scenario = parse(CROWD, "f.yaml", ["driver=docker", "topology.edges=4"])
+    made = make_plan(scenario, prepared(2000), inventory=large)
+    rows = words(after(printed(made), "Who lives where (2 hosts)"))
+    assert rows[1:] == [
+        "cloud pc-1 a manager, beside the orchestrator",
+        "edge-0 ... edge-3 (4) pc-2 most cores free",
+        "device-0-0 ... device-3-24 (100) pc-2 with its edge",
+    ]
+
+
+@pytest.mark.usefixtures("several_hosts")
+def test_the_json_has_the_placement() -> None:
+    made = make_plan(parse(ON_HOSTS, "f.yaml"), prepared(), inventory=INVENTORY)
+    shown = json.loads(json.dumps(plan_json(made)))
+    assert shown["placement"]["nodes"]["device-0-1"] == {"host": "pc-2", "reason": "with its edge"}
+    assert shown["placement"]["crossings"][-1] == {
+        "source": "pi-1",
+        "target": "pc-2",
+        "links": 1,
+        "rate": 700e6,
+        "underlay": {"delay": 0.0004, "rate": 500e6, "mtu": 1500},
+        "real": 0,
+    }
+    assert len(shown["placement"]["notes"]) == 2
+    assert {link.pop("kind") for link in shown["links"]} == {"emulated"}
+    alone = plan_json(plan(DOZEN))
+    assert alone | {"links": []} == plan(DOZEN).to_json() | {"links": []}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    (tmp_path / "apart.yaml").write_text(ON_HOSTS)
+    (tmp_path / "hosts.json").write_text(json.dumps(INVENTORY.to_json()))
+    return str(tmp_path / "apart.yaml"), str(tmp_path / "hosts.json")
+
+
+@pytest.mark.usefixtures("several_hosts")
+def test_hosts_come_from_a_file(files: tuple[str, str]) -> None:
+    scenario, hosts = files
+    result = CliRunner().invoke(cli, ["plan", scenario, "--hosts", hosts, "--json"])
+    assert result.exit_code == 0
+    assert json.loads(result.output)["placement"]["nodes"]["cloud"]["host"] == "pc-1"
+
+
+@pytest.mark.usefixtures("several_hosts")
+def test_a_host_that_the_doctor_found_unusable_is_left_out(files: tuple[str, str]) -> None:
+    scenario, hosts = files
+    told = INVENTORY.to_json()
+    findings = [{"severity": "unusable", "what": "it has no image", "remedy": "", "commands": []}]
+    spare = {**told["hosts"][0], "name": "pc-9", "manager": False, "findings": findings}
+    Path(hosts).write_text(json.dumps({**told, "hosts": [*told["hosts"], spare]}))
+    result = CliRunner().invoke(cli, ["plan", scenario, "--hosts", hosts, "--json"])
+    assert result.exit_code == 0
+    shown = json.loads(result.output)["placement"]
+    assert "left out, because runs cannot use them: pc-9 (it has no image)" in shown["notes"]
+    assert "pc-9" not in {each["host"] for each in shown["nodes"].values()}
+
+
+@pytest.mark.usefixtures("several_hosts")
+def test_a_bad_file_of_hosts_is_bad_usage(
+    files: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario, hosts = files
+    Path(hosts).write_text('{"hosts": [{}]}')
+    monkeypatch.setattr("sys.argv", ["edgebed", "plan", scenario, "--hosts", hosts])
+    assert carry_out() == 2
+    assert capsys.readouterr().err == f"error: {hosts}: hosts[0]: 'name' is missing\n"
+
+
+def test_a_driver_of_one_host_has_no_use_for_hosts(files: tuple[str, str]) -> None:
+    scenario, hosts = files
+    result = CliRunner().invoke(cli, ["plan", scenario, "--set", "hosts={}", "--hosts", hosts])
+    assert result.exit_code == 2
+    assert "the driver docker makes all nodes on this host: leave --hosts out" in result.output

@@ -277,7 +277,7 @@ async def test_a_start_that_fails_after_it_was_cancelled_is_no_defect(
 async def test_a_node_may_have_an_image_of_its_own_also_for_another_processor(
     client: PlayedClient, plan: Plan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.drivers.docker.driver.emulated", lambda: {"arm64"})
+    monkeypatch.setattr("orchestrator.drivers.docker.driver.emulated", lambda _: {"arm64"})
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "chown", lambda *_: None)
     labels = {"org.edgebed.protocol": str(PROTOCOL), "org.edgebed.version": "0.0.9"}
@@ -304,7 +304,7 @@ async def test_a_node_may_have_an_image_of_its_own_also_for_another_processor(
 async def test_a_nodes_image_that_does_not_fit_is_refused_before_anything_starts(
     client: PlayedClient, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch, known: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr("orchestrator.drivers.docker.driver.emulated", set)
+    monkeypatch.setattr("orchestrator.drivers.docker.driver.emulated", lambda _: set())
     client.known |= known
     with pytest.raises(
         HostError, match="let the Engine emulate arm64" if known else "no image 'board'.* in the scenario"

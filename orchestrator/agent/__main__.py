@@ -1,0 +1,43 @@
+"""`python -m orchestrator.agent serve` is the task of the service, `... work` the container that it starts. `... sweep`
+removes what a run has left.
+
+The kernel discards a signal for the first process of a container that has no handler for it. So SIGTERM gets one before
+the imports, which take a second: otherwise a task that is to end then goes on, and is killed before it has cleaned up.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+import asyncio  # noqa: E402
+import os  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+from orchestrator.drivers.swarm.settings import FOLDER, HOST  # noqa: E402
+from orchestrator.errors import OrchestratorError  # noqa: E402
+
+
+def main() -> int:
+    try:
+        if sys.argv[1:] == ["serve"]:
+            from orchestrator.agent.serve import serve
+
+            return serve()
+        if sys.argv[1:] == ["sweep"]:
+            from orchestrator.agent.serve import sweep
+
+            return sweep()
+        if sys.argv[1:] == ["work"]:
+            from orchestrator.agent.work import work  # imports a second's worth of what the other does not need
+
+            return asyncio.run(work(os.environ[HOST], Path(os.environ[FOLDER])))
+    except OrchestratorError as error:
+        sys.exit(str(error))
+    sys.exit("usage: python -m orchestrator.agent serve|work|sweep")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""Reads the facts about the host of an agent. Nothing that is made for that stays."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orchestrator.agent.worker import Examined
+from orchestrator.drivers.docker.engine import Engine
+from orchestrator.drivers.local import sweep
+from orchestrator.drivers.swarm.facts import Facts, of_engine
+from orchestrator.drivers.swarm.images import told_of
+from orchestrator.errors import OrchestratorError
+from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.prober import HubProber
+from orchestrator.fabric.trunk_trial import lay_trial
+from orchestrator.host import python
+from orchestrator.host.accelerators import accelerators
+from orchestrator.host.clock import clock
+from orchestrator.host.kernel_modules import has_module
+from orchestrator.host.sensors.sensor import TEMPERATURE, THROTTLED, read
+from orchestrator.host.sensors.sources import discover
+
+HOST_FILES = Path("/proc/1/root")
+"""The files of the host, as its first process sees them. The Engine hides some of them from containers."""
+
+T = TypeVar("T")
+
+
+async def examine(arguments: Mapping[str, Any], folder: Path, stack: AsyncExitStack) -> Examined:
+    """The facts, and a hub on a trunk to the hubs of the other hosts. ``arguments``: the ``run``, the ``image`` of
+    nodes, and the ``number``, ``hosts`` and ``mtu`` of the trunk (see `lay_trial`). HostError if no hub can be
+    opened."""
+    run = arguments["run"]
+    stack.push_async_callback(sweep, run)
+    hub = await Hub.open(run, folder)
+    stack.push_async_callback(hub.close)
+    engine, image = await asyncio.to_thread(_engine, arguments["image"])
+    trunk, notes = await _trunk({key: arguments[key] for key in ("run", "number", "hosts", "mtu")}, hub, folder, stack)
+    facts = Facts(
+        version=importlib.metadata.version("edgebed"),
+        kernel=os.uname().release,
+        engine=engine,
+        image=image,
+        disk_free=_unless(OSError, lambda: shutil.disk_usage(folder).free),
+        trunk=trunk,
+        trunk_notes=tuple(notes),
+        netem=await _netem(hub),
+        clock=clock(),
+        **await asyncio.to_thread(shown, host_files()),
+    )
+    return Examined(facts.to_plain(), hub.anchor.pid, HubProber(hub))
+
+
+def host_files() -> Path:
+    """The root of the host's files, or of this container's if this process may not see those."""
+    return HOST_FILES if os.access(HOST_FILES / "proc", os.R_OK) else Path("/")
+
+
+def shown(root: Path) -> dict[str, Any]:
+    """The facts that files below ``root`` show: dev, sys, proc, lib and usr."""
+    model, control = root / "proc/device-tree/model", root / "proc/sys/net/ipv4/tcp_congestion_control"
+    readings = [each for each in read(discover(root)) if each.value is not None]
+    degrees = [each.value for each in readings if each.quantity == TEMPERATURE and each.value is not None]
+    flags = [each for each in readings if each.quantity == THROTTLED]
+    return {
+        "iptable_raw": has_module("iptable_raw", root),
+        "model": _word(model),
+        "congestion_control": _word(control),
+        "temperature": max(degrees, default=None),
+        "accelerators": accelerators(root),
+        "throttled": tuple(dict.fromkeys(each.scope for each in flags if each.value)) if flags else None,
+    }
+
+
+def _engine(image: str) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """What the Engine tells of itself, and of the image; None if it does not answer."""
+    with contextlib.suppress(OrchestratorError), contextlib.closing(Engine.connect()) as engine:
+        return of_engine(engine.facts()), told_of(engine.image(image))
+    return None, None
+
+
+async def _trunk(trunk: Mapping[str, Any], hub: Hub, folder: Path, stack: AsyncExitStack) -> tuple[str, list[str]]:
+    """Lay a trunk. Returns why it cannot be laid, and what is to be known of it."""
+    try:
+        carrier = await lay_trial(hub=hub, directory=folder, **trunk)
+    except OrchestratorError as error:
+        return str(getattr(error, "what", error)), []
+    stack.push_async_callback(carrier.close)
+    return "", carrier.notes()
+
+
+async def _netem(hub: Hub) -> str | None:
+    try:
+        tried = json.loads(await hub.run(python.module("orchestrator.fabric.probe_kernel")))
+    except (OrchestratorError, ValueError):
+        return None
+    return "" if tried["netem"] else str(tried["reason"])
+
+
+def _word(path: Path) -> str | None:
+    return _unless(OSError, lambda: path.read_text(encoding="utf-8", errors="replace").strip(" \n\0"))
+
+
+def _unless(error: type[Exception], reading: Callable[[], T]) -> T | None:
+    """What is read, or None after this error."""
+    try:
+        return reading()
+    except error:
+        return None

@@ -1,0 +1,143 @@
+"""The images of nodes on the host of an agent: what its Engine has, what it is brought, and what it pulls."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from orchestrator import text
+from orchestrator.drivers.docker.engine import Engine
+from orchestrator.drivers.docker.transfers import Loading, Pulling
+from orchestrator.drivers.swarm.images import told_of
+from orchestrator.errors import DriverError, HostError
+
+LOOK_EVERY = 1.0  # s for which the question how a pull goes on may wait
+
+
+class Keeper(Protocol):
+    """The part of `Engine` that is needed here."""
+
+    def image(self, name: str) -> dict[str, Any] | None: ...
+
+    def tag(self, image: str, name: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Images:
+    """The public methods are verbs, see `Worker`. ``folder`` lies where the Engine keeps its images."""
+
+    def __init__(
+        self,
+        folder: Path,
+        connect: Callable[[], Keeper] = Engine.connect,
+        load: Callable[[str], Loading] = Loading,
+        pull: Callable[[str, str, str | None], Pulling] = Pulling,
+    ) -> None:
+        self._folder = folder
+        self._connect, self._load, self._pull = connect, load, pull
+        self._loading: dict[str, Loading] = {}  # by the name that the image gets
+        self._free: dict[str, int] = {}  # bytes, when it began
+        self._pulling: dict[str, tuple[Pulling, asyncio.Task[None]]] = {}
+        self._pulled: dict[str, tuple[int, int]] = {}
+
+    async def images(self, names: Sequence[str]) -> dict[str, Any]:
+        """What the Engine has under each name, as `told_of` tells it, and the bytes that are free for more."""
+        return {"images": await asyncio.to_thread(self._look, names), "free": self._room()}
+
+    async def load(self, name: str, data: bytes, first: bool) -> None:
+        """Give the Engine the next bytes of the archive of an image. Answered when the Engine has taken them, so that
+        only these bytes are in memory."""
+        if first:
+            self._end_loading(name)
+            self._free[name] = self._room()
+            self._loading[name] = await asyncio.to_thread(self._load, name)
+        with self._disk(name):
+            await asyncio.to_thread(self._of(self._loading, name).add, data)
+
+    async def loaded(self, name: str) -> None:
+        """The archive is whole: wait until the Engine has the image, and give it its name."""
+        try:
+            with self._disk(name):
+                image = await asyncio.to_thread(self._of(self._loading, name).finish)
+            await asyncio.to_thread(self._tag, image, name)
+        finally:
+            self._end_loading(name)
+
+    async def pull(self, name: str, repository: str, digest: str, login: str | None) -> None:
+        """Have the Engine pull an image from its registry by its digest, and give it its name. `pulled` tells more."""
+        self._free[name] = self._room()
+        pulling = await asyncio.to_thread(self._pull, repository, digest, login)
+        self._pulling[name] = pulling, asyncio.create_task(self._finish(pulling, name, f"{repository}@{digest}"))
+
+    async def pulled(self, name: str) -> dict[str, Any]:
+        """Whether a pull is over, or after a while the bytes that are ``done`` of those that are ``known``. Raises its
+        error."""
+        _, task = self._of(self._pulling, name)
+        await asyncio.wait([task], timeout=LOOK_EVERY)
+        if over := task.done():
+            task.result()
+        done, known = self._pulled.get(name, (0, 0))
+        return {"over": over, "done": done, "known": known}
+
+    async def close(self) -> None:
+        """End what has begun. The Engine discards what is not whole."""
+        for name in list(self._loading):
+            self._end_loading(name)
+        for pulling, _ in self._pulling.values():
+            pulling.close()
+        await asyncio.gather(*(task for _, task in self._pulling.values()), return_exceptions=True)
+
+    def _room(self) -> int:
+        return shutil.disk_usage(self._folder).free
+
+    @contextlib.contextmanager
+    def _disk(self, name: str) -> Iterator[None]:
+        """Say how much was free if the disk is full."""
+        try:
+            yield
+        except HostError as error:
+            free = text.size(self._free[name])
+            raise HostError(
+                f"{error.what} ({free} were free before)",
+                "make room there",
+                ["docker system df", "docker system prune"],
+            ) from None
+
+    async def _finish(self, pulling: Pulling, name: str, reference: str) -> None:
+        def tell(done: int, known: int) -> None:
+            self._pulled[name] = done, known
+
+        try:
+            with self._disk(name):
+                await asyncio.to_thread(pulling.finish, tell)
+            if "@" not in name:  # otherwise it is the reference
+                await asyncio.to_thread(self._tag, reference, name)
+        finally:
+            pulling.close()
+
+    def _of(self, begun: dict[str, Any], name: str) -> Any:
+        if name not in begun:
+            raise DriverError(f"the image {name} was not begun: the agent has begun again")
+        return begun[name]
+
+    def _end_loading(self, name: str) -> None:
+        if (loading := self._loading.pop(name, None)) is not None:
+            loading.close()
+
+    def _look(self, names: Sequence[str]) -> dict[str, Any]:
+        with self._engine() as engine:
+            return {name: told_of(engine.image(name)) for name in names}
+
+    def _tag(self, image: str, name: str) -> None:
+        with self._engine() as engine:
+            engine.tag(image, name)
+
+    @contextlib.contextmanager
+    def _engine(self) -> Iterator[Keeper]:
+        with contextlib.closing(self._connect()) as engine:
+            yield engine

@@ -1,0 +1,57 @@
+"""What is new in the files of a run since they were last read: the output of nodes, and their checkpoints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from orchestrator.drivers.swarm.channel import PIECE
+
+
+class NewOutput:
+    """The logs in ``folder``. Each call of ``read`` yields what came since the call before."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[str, int] = {}  # bytes, by log
+
+    def read(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the name of each log with new bytes, and the bytes."""
+        for path in sorted(self._folder.glob("*.log")):
+            with path.open("rb") as file:
+                file.seek(self._read.get(path.stem, 0))
+                while data := file.read(PIECE):
+                    self._read[path.stem] = self._read.get(path.stem, 0) + len(data)
+                    yield path.stem, data
+
+
+class Piece(NamedTuple):
+    """A piece of a node's checkpoint. ``last``: the checkpoint is whole with it."""
+
+    node: str
+    data: bytes
+    first: bool
+    last: bool
+
+
+class NewCheckpoints:
+    """The checkpoints below ``folder``, in a folder for each node. Each call of ``read`` yields those that were
+    replaced since the call before. A file that is being replaced is read as it was: its name is given anew."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, tuple[int, int]] = {}  # the inode and the time of its last change
+
+    def read(self) -> Iterator[Piece]:
+        """Yield the pieces of each new checkpoint in order."""
+        for path in sorted(self._folder.glob("*/*.checkpoint")):
+            with path.open("rb") as file:
+                state = os.fstat(file.fileno())
+                version = state.st_ino, state.st_mtime_ns
+                if self._read.get(path) == version:
+                    continue
+                self._read[path] = version
+                for start in range(0, state.st_size, PIECE):
+                    yield Piece(path.parent.name, file.read(PIECE), start == 0, start + PIECE >= state.st_size)

@@ -1,0 +1,122 @@
+"""The runs of a sweep on an agent's host: their files, and what carries them out (`orchestrator.sweep.carrier`)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.drivers.swarm.channel import PIECE
+from orchestrator.drivers.swarm.settings import MARK, RUNS
+from orchestrator.errors import DriverError, HostError
+from orchestrator.host.directory import RunDirectory
+
+READY = 90.0  # s; a Raspberry Pi takes half a minute to load torch
+LAST_WORDS = 6  # lines
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """What carries out runs: ``send`` gives it a line of input. The files of runs must belong to ``user``, a user and a
+    group."""
+
+    send: Callable[[str], None]
+    user: tuple[int, int]
+
+
+Start = Callable[[Mapping[str, Any], RunDirectory, Callable[[str | None], None], AsyncExitStack], Awaitable[Carrier]]
+"""Starts a carrier, see `orchestrator.agent.carriers.start_carrier`."""
+
+
+class Runs:
+    """The verbs for runs of a sweep. ``tell`` sends events, ``fail`` is called if the carrier ends by itself."""
+
+    def __init__(
+        self,
+        tell: Callable[..., None],
+        fail: Callable[[str], None],
+        start: Start,
+        directory: Callable[[], RunDirectory],
+    ) -> None:
+        self._tell, self._fail, self._start, self._directory = tell, fail, start, directory
+        self._carrier: Carrier | None = None
+        self._ready: asyncio.Future[None]
+        self._said: deque[str] = deque(maxlen=LAST_WORDS)
+        self._closing = False
+        self._stack = AsyncExitStack()
+
+    async def employ(self, **arguments: Any) -> None:
+        """Start the carrier, and wait until it is ready. HostError if it ends before."""
+        self._ready = asyncio.get_running_loop().create_future()
+        self._carrier = await self._start(arguments, self._directory(), self._hear, self._stack)
+        try:
+            async with asyncio.timeout(READY):
+                await self._ready
+        except TimeoutError:
+            raise HostError(f"what carries out runs was not ready within {READY:.0f} s{self._last_words()}") from None
+
+    async def carry(self, run: str, data: str, plugins: Sequence[Mapping[str, Any]]) -> None:
+        """Begin to carry out a run, whose files were put there. The event ``ended`` tells its end."""
+        if self._carrier is None:
+            raise DriverError("nothing carries out runs here: the agent has begun again")
+        own = self._path(run)
+        for path in (own, *own.rglob("*")):
+            os.chown(path, *self._carrier.user, follow_symlinks=False)
+        line = json.dumps({"run": run, "data": data, "plugins": list(plugins)})
+        await asyncio.to_thread(self._carrier.send, line)
+
+    async def files(self, run: str) -> list[str]:
+        """The files of a run, relative to its directory."""
+        own = self._path(run)
+        found = sorted(each for each in own.rglob("*") if each.is_file() and not each.is_symlink())
+        return [each.relative_to(own).as_posix() for each in found]
+
+    async def get(self, run: str, path: str, start: int) -> bytes:
+        """A piece of a file of a run. It is shorter than `PIECE` bytes at the end of the file."""
+        own = self._path(run)
+        file = (own / path).resolve()  # the run may have made links to other places
+        if not file.is_relative_to(own.resolve()):
+            raise DriverError(f"no file of the run: {path}")
+        with file.open("rb") as stream:
+            stream.seek(start)
+            return stream.read(PIECE)
+
+    async def drop(self, run: str) -> None:
+        """Remove the files of a run."""
+        await asyncio.to_thread(shutil.rmtree, self._path(run))
+
+    async def close(self) -> None:
+        self._closing = True
+        await self._stack.aclose()
+
+    def _path(self, run: str) -> Path:
+        if Path(run).name != run or run in ("", ".."):
+            raise DriverError(f"no run: {run}")
+        return self._directory().path / RUNS / run
+
+    def _hear(self, line: str | None) -> None:
+        """A line of the carrier's output; None at its end."""
+        if line is None:
+            error = f"what carries out runs has ended{self._last_words()}"
+            if not self._ready.done():
+                self._ready.set_exception(HostError(error))
+            elif not self._closing:
+                self._fail(error)
+        elif not line.startswith(MARK):
+            self._said.append(line)
+            self._tell("log", log=RUNS, data=f"{line}\n".encode())
+        elif message := json.loads(line.removeprefix(MARK)):
+            self._tell("ended", run=message["run"], error=message["error"])
+        elif not self._ready.done():
+            self._ready.set_result(None)
+
+    def _last_words(self) -> str:
+        said = " / ".join(each.strip() for each in self._said if each.strip())
+        return f": {said}" if said else ""

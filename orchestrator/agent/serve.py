@@ -1,0 +1,108 @@
+"""The task of an agent's service: it starts the container that does the work, and holds it.
+
+Swarm starts the task again when it has ended. Each begins by removing what the one before may have left on this host.
+`sweep` is a task that does nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from docker.errors import NotFound
+from docker.types import LogConfig, Mount
+
+from netem.vxlan import DEVICE_NUMBER
+from orchestrator.agent.sensors import FOLDERS
+from orchestrator.drivers.docker.emulation import HANDLERS
+from orchestrator.drivers.docker.engine import Engine, plain_words
+from orchestrator.drivers.swarm.cluster import Cluster, refusal
+from orchestrator.drivers.swarm.settings import FILE, FOLDER, HOST, IMAGE, LEFT_BY, ORPHANED, SOCKET, Settings
+from orchestrator.errors import HostError
+from orchestrator.fabric.helper import RIGHTS
+from orchestrator.host.docker_socket import AGENT, RUN
+
+PART = "agent"
+HANDLERS_HERE = Path("/host/binfmt_misc")
+"""Where the agent sees which processors its host can emulate."""
+SECRET = Path("/run/secrets") / FILE
+
+
+def serve() -> int:
+    """Start the container and wait for its end. Returns its exit code."""
+    line = SECRET.read_bytes()
+    settings = Settings.from_json(line)
+    engine = Engine.connect()
+    with contextlib.closing(engine):
+        try:
+            code = _hold(engine, settings, line)
+        finally:
+            remove(engine, settings.run)
+        if code == ORPHANED and refusal(engine.facts()) is None:
+            Cluster(engine).dismiss_agents(settings.run)  # nobody else will
+        return code
+
+
+def sweep() -> int:
+    """Remove what a run has left on this host. Returns the exit code."""
+    with contextlib.closing(Engine.connect()) as engine:
+        remove(engine, os.environ[LEFT_BY])
+    return 0
+
+
+def remove(engine: Engine, run: str) -> None:
+    """Remove the containers and the volume of a run on this host. HostError if something stays."""
+    with plain_words(f"removing the agent of {run}"):
+        for container in engine.client.containers.list(all=True, filters={"label": f"{AGENT}={run}"}):
+            container.remove(force=True)
+    left = [each.node for each in engine.remove(engine.containers(run))]
+    with plain_words(f"removing the volume of {run}"), contextlib.suppress(NotFound):
+        engine.client.volumes.get(run).remove(force=True)
+    if left:
+        raise HostError(f"the containers of {', '.join(left)} could not be removed")
+
+
+def _hold(engine: Engine, settings: Settings, line: bytes) -> int:
+    remove(engine, settings.run)
+    with plain_words("making the volume of the run"):
+        volume = engine.client.volumes.create(settings.run, labels={RUN: settings.run})
+        folder = str(volume.attrs["Mountpoint"])
+    container = engine.create(os.environ[IMAGE], ["work"], _options(settings.run, folder))
+    with plain_words("starting the agent"):
+        held: Any = container.attach_socket(params={"stdin": 1, "stream": 1})
+        with contextlib.closing(held):
+            container.start()
+            held._sock.sendall(line + b"\n")
+            return int(container.wait()["StatusCode"])
+
+
+def _seen() -> dict[Path, Path]:
+    """Folders of the host's kernel, and where the agent sees them. A kernel may be unable to emulate."""
+    return FOLDERS | ({HANDLERS: HANDLERS_HERE} if HANDLERS.is_dir() else {})
+
+
+def _options(run: str, folder: str) -> dict[str, Any]:
+    mounts = [
+        Mount(str(SOCKET), str(SOCKET), type="bind"),
+        Mount(folder, folder, type="bind"),
+        *(Mount(str(here), str(there), type="bind", read_only=True) for there, here in _seen().items()),
+    ]
+    return {
+        "name": f"{run}-{PART}",
+        "labels": {AGENT: run},
+        "entrypoint": [sys.executable, "-m", "orchestrator.agent"],
+        "environment": {HOST: os.environ[HOST], FOLDER: folder},
+        "user": "0:0",
+        "network_mode": "host",  # the trunk's socket belongs there
+        "pid_mode": "host",  # it enters the namespaces of nodes
+        "cap_add": [*RIGHTS],
+        "device_cgroup_rules": [f"c {DEVICE_NUMBER} rw"],  # where the kernel has no VXLAN, a process carries the trunk
+        "security_opt": ["apparmor=unconfined"],
+        "mounts": mounts,
+        "stdin_open": True,
+        "healthcheck": {"test": ["NONE"]},
+        "log_config": LogConfig(type=LogConfig.types.JSON, config={"max-size": "1m", "max-file": "1"}),
+    }

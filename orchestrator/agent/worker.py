@@ -1,0 +1,389 @@
+"""What an agent does for a run on its host: the verbs of the driver, of the fabric and of the prober. For
+`hosts doctor` it tells the facts of its host instead.
+
+A request names a verb, which is a method of `Worker`, or of `orchestrator.agent.images`, with these arguments.
+Dataclasses travel as plain data (`orchestrator.drivers.swarm.plain`). Events to the orchestrator:
+
+    exit {node, pid, code}          a node's container has ended
+    log {log, data}                 bytes that were added to the log of this name
+    checkpoint {node, data, first, last}    a piece of a node's new checkpoint
+    relay {connection, data}        see orchestrator.drivers.swarm.relay
+    sensors {readings}              what has changed: quantity, source, scope, value and detail of each reading
+    ended {run, error}              a run of a sweep has ended, see orchestrator.agent.runs
+    broken {error}                  the driver or the links of this host have failed; the agent ends, and begins again
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.agent.carriers import start_carrier
+from orchestrator.agent.echoes import Responder, ask
+from orchestrator.agent.images import Images
+from orchestrator.agent.news import NewCheckpoints, NewOutput
+from orchestrator.agent.runs import Runs, Start
+from orchestrator.drivers.base import CanPause, Driver
+from orchestrator.drivers.swarm.channel import Message
+from orchestrator.drivers.swarm.plain import change_of, counted_to, link_of, node_of, reading_to
+from orchestrator.drivers.swarm.relay import NodesEnd
+from orchestrator.drivers.swarm.settings import DATA
+from orchestrator.errors import DriverError, OrchestratorError
+from orchestrator.fabric.base import Fabric, Handle, Redirects
+from orchestrator.fabric.prober import Prober
+from orchestrator.fabric.trunk import Carrier
+from orchestrator.host.directory import RunDirectory
+from orchestrator.host.sensors.sensing import Sensing
+from orchestrator.host.sensors.sensor import Reading, Sensor
+from orchestrator.host.sensors.sources import discover
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY = 0.2  # s between looks at the logs
+
+Tell = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a run has on one host, open."""
+
+    driver: Driver
+    fabric: Fabric
+    prober: Prober
+    carrier: Carrier | None = None
+
+
+Open = Callable[[Mapping[str, Any], RunDirectory, Path, AsyncExitStack], Awaitable[Place]]
+"""Opens a place with the arguments of the verb ``open``, the directory of the run, and the folder of its data set."""
+
+
+@dataclass(frozen=True)
+class Examined:
+    """``facts`` as `Facts.to_plain` gives them; a process ``hub`` in the hub; a ``prober`` of the host's processes."""
+
+    facts: dict[str, Any]
+    hub: int
+    prober: Prober
+
+
+Examine = Callable[[Mapping[str, Any], Path, AsyncExitStack], Awaitable[Examined]]
+"""Examines the host with the arguments of the verb ``facts``, and a folder for its files."""
+
+
+class Worker:
+    """The verbs of one run on one host. Everything lies in ``folder``. ``broken`` is set when this host has failed."""
+
+    def __init__(
+        self,
+        folder: Path,
+        tell: Tell,
+        make: Open,
+        examine: Examine,
+        find: Callable[[], Sequence[Sensor]] = discover,
+        images: Images | None = None,
+        carrier: Start = start_carrier,
+    ) -> None:
+        """``find`` finds the sensors of this host. ``images`` are those of its Engine. ``carrier`` starts what carries
+        out the runs of a sweep."""
+        self._folder = folder
+        self._tell = tell
+        self._make = make
+        self._examine = examine
+        self._find = find
+        self._sensing: Sensing | None = None
+        self._stack = AsyncExitStack()
+        images = images or Images(folder)
+        self._stack.push_async_callback(images.close)
+        self.broken = asyncio.Event()
+        self._directory: RunDirectory | None = None
+        self._place: Place | None = None
+        self._prober: Prober | None = None
+        self._relay: NodesEnd | None = None
+        self._output: NewOutput | None = None
+        self._checkpoints: NewCheckpoints | None = None
+        self._numbers = itertools.count(1)
+        self._responders: dict[int, AsyncExitStack] = {}
+        self._echoes: Responder | None = None
+        self._runs = runs = Runs(tell, self._break, carrier, lambda: self._run)
+        self._verbs: dict[str, Callable[..., Awaitable[Any]]] = {
+            verb.__name__: verb
+            for verb in (
+                *(images.images, images.load, images.loaded, images.pull, images.pulled),
+                *(self.begin, self.put, self.open),
+                *(self.start, self.forget, self.kill, self.pause, self.resume),
+                *(self.attach, self.detach, self.redirect, self.shape, self.alter, self.counters),
+                *(self.respond, self.dismiss, self.probe, self.listen, self.echo),
+                *(self.facts, self.sense, self.finish),
+                *(runs.employ, runs.carry, runs.files, runs.get, runs.drop),
+            )
+        }
+
+    async def answer(self, verb: str, arguments: Message) -> Any:
+        """The result of a request. DriverError for an unknown verb."""
+        if verb not in self._verbs:
+            raise DriverError(f"no verb '{verb}': the agent is of another version")
+        return await self._verbs[verb](**arguments)
+
+    def notice(self, message: Message) -> None:
+        """Take a notice of the orchestrator."""
+        if message["name"] == "relay" and self._relay is not None:
+            self._relay.take(message["connection"], message["data"])
+
+    async def close(self) -> None:
+        """End everything that was made on this host, and remove the files of the run."""
+        try:
+            await self._runs.close()
+            await self._stack.aclose()
+        finally:
+            if self._directory is not None:
+                self._directory.remove()
+
+    # Files
+
+    async def begin(self, run: str) -> None:
+        """Make the directory of the run, with a folder ``data`` for its data set."""
+        path = self._folder / run
+        path.mkdir()
+        self._directory = RunDirectory(path)
+        self._directory.furnish()
+        (path / DATA).mkdir(mode=0o755)
+
+    async def put(self, path: str, data: bytes, first: bool) -> None:
+        """Add bytes to a file in the directory of the run."""
+        base = self._run.path
+        file = base / path
+        if ".." in file.parts or not file.is_relative_to(base):
+            raise DriverError(f"no file of the run: {path}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("wb" if first else "ab") as stream:
+            stream.write(data)
+        file.chmod(0o644)
+
+    # The driver
+
+    async def open(self, **arguments: Any) -> dict[str, Any]:
+        """Open the driver, the hub and the links of this host. Returns the link engine and the driver's notes."""
+        directory = self._run
+        self._relay = NodesEnd(directory.socket, self._send_relayed)
+        self._stack.push_async_callback(self._relay.close)
+        await self._relay.listen()
+        self._output = NewOutput(directory.logs)
+        self._checkpoints = NewCheckpoints(directory.checkpoints)
+        tellers: list[asyncio.Task[None]] = []
+        self._stack.push_async_callback(_end, tellers)  # when the nodes have ended, whose exits they tell
+        place = self._place = await self._make(arguments, directory, directory.path / DATA, self._stack)
+        self._prober = place.prober
+        tellers += _begun(self._tell_exits(place.driver), self._tell_news())
+        watched: list[Fabric | Carrier] = [place.fabric, *([] if place.carrier is None else [place.carrier])]
+        watchers = _begun(self._tell_breakdown(place.driver.lost, place.driver.breakdown), *map(self._watch, watched))
+        self._stack.push_async_callback(_end, watchers)  # first: what ends in order has not failed
+        notes = [*place.driver.notes(), *([] if place.carrier is None else place.carrier.notes())]
+        return {"engine": place.fabric.engine, "notes": notes}
+
+    async def start(self, node: Message, assignment: bytes) -> int:
+        planned = node_of(node)
+        file = _secret(self._assignment(planned.name), assignment)
+        return (await self._there.driver.start(planned, file, self._run.logs / f"{planned.name}.log")).pid
+
+    async def forget(self, node: str) -> None:
+        """Remove the assignment of a node, which holds its secret key."""
+        self._assignment(node).unlink(missing_ok=True)
+
+    async def kill(self, node: str) -> None:
+        await self._there.driver.kill(node)
+
+    async def pause(self, node: str) -> None:
+        await self._pausing.pause(node)
+
+    async def resume(self, node: str) -> None:
+        await self._pausing.resume(node)
+
+    # The fabric
+
+    async def attach(self, node: Message, pid: int) -> None:
+        await self._there.fabric.attach(node_of(node), Handle(pid))
+
+    async def detach(self, node: Message) -> None:
+        await self._there.fabric.detach(node_of(node))
+
+    async def redirect(self, remotes: dict[str, str]) -> None:
+        """Nodes have moved: those of other hosts are now these, see `orchestrator.fabric.trunk.Trunk`."""
+        fabric = self._there.fabric
+        if not isinstance(fabric, Redirects):
+            raise DriverError(f"the {fabric.engine} engine cannot follow nodes to other hosts")
+        if (carrier := self._there.carrier) is not None:
+            await carrier.redirect(remotes)
+        await fabric.redirect(remotes)
+
+    async def shape(self, links: Sequence[Message]) -> list[str]:
+        """Returns the notes of the fabric."""
+        await self._there.fabric.shape([link_of(each) for each in links])
+        return self._there.fabric.notes()
+
+    async def alter(self, changes: Sequence[Message]) -> list[str | None]:
+        """Returns the error of each change, None if it succeeded."""
+        found = await self._there.fabric.alter([change_of(each) for each in changes])
+        return [None if error is None else str(error) for error in found]
+
+    async def counters(self) -> Message:
+        return counted_to(await self._there.fabric.counters())
+
+    # The prober
+
+    async def respond(self, pid: int, address: str) -> Message:
+        """Start a responder in the node of this process. Returns what it printed, and its number for `dismiss`."""
+        stack = AsyncExitStack()
+        ready = await stack.enter_async_context(self._probing.responding(Handle(pid), address))
+        number = next(self._numbers)
+        self._responders[number] = stack
+        return {"ready": ready, "number": number}
+
+    async def dismiss(self, number: int) -> None:
+        await self._responders.pop(number).aclose()
+
+    async def probe(self, pid: int, arguments: Sequence[str]) -> Message:
+        return await self._probing.probe(Handle(pid), arguments)
+
+    # The host
+
+    async def facts(self, **arguments: Any) -> dict[str, Any]:
+        """The facts of this host, and a process in its hub. From here on it can be probed without a run."""
+        examined = await self._examine(arguments, self._folder, self._stack)
+        self._prober = examined.prober
+        return {"facts": examined.facts, "hub": examined.hub}
+
+    # The network between the hosts
+
+    async def listen(self, address: str) -> Message:
+        """Answer echoes at an address of this host from now on. Returns the port and the token."""
+        if self._echoes is None:
+            self._echoes = Responder(address)
+            self._stack.push_async_callback(self._echoes.close)
+        return {"port": self._echoes.port, "token": self._echoes.token}
+
+    async def echo(self, address: str, port: int, token: bytes, count: int, spacing: float) -> list[float]:
+        """See `orchestrator.agent.echoes.ask`."""
+        return await ask(address, port, token, count, spacing)
+
+    # The sensors
+
+    async def sense(self) -> None:
+        """Tell what all sensors of this host show. From the first call on what changes is told once a second."""
+        if self._sensing is not None:
+            await self._sensing.sense(everything=True)
+            return
+        self._sensing = Sensing(self._tell_readings, logger.warning, self._find)
+        await self._sensing.begin()
+        self._stack.push_async_callback(_end, _begun(self._sense_forever(self._sensing)))
+
+    # The end
+
+    async def finish(self) -> None:
+        """End the nodes and the links. The last output is told before this is answered."""
+        for stack in self._responders.values():
+            await stack.aclose()
+        self._responders.clear()
+        await self._stack.aclose()
+        self._place = self._prober = None
+        self._tell_new()
+
+    # Helpers
+
+    @property
+    def _run(self) -> RunDirectory:
+        if self._directory is None:
+            raise DriverError("no run has begun here")
+        return self._directory
+
+    def _assignment(self, node: str) -> Path:
+        return self._run.nodes / f"{node}.json"
+
+    @property
+    def _there(self) -> Place:
+        if self._place is None:
+            raise DriverError("nothing is open here: the agent has begun again, or the run is over")
+        return self._place
+
+    @property
+    def _probing(self) -> Prober:
+        if self._prober is None:
+            raise DriverError("nothing is open here: the agent has begun again, or the run is over")
+        return self._prober
+
+    @property
+    def _pausing(self) -> CanPause:
+        if not isinstance(self._there.driver, CanPause):
+            raise DriverError(f"the driver {self._there.driver.name} cannot pause a node")
+        return self._there.driver
+
+    async def _sense_forever(self, sensing: Sensing) -> None:
+        try:
+            await sensing.forever()
+        except Exception:
+            logger.exception("the sensors are not read any more")
+
+    def _tell_readings(self, readings: Sequence[Reading]) -> None:
+        if readings:
+            self._tell("sensors", readings=[reading_to(each) for each in readings])
+
+    def _send_relayed(self, connection: int, data: bytes | None) -> None:
+        self._tell("relay", connection=connection, data=data)
+
+    async def _tell_exits(self, driver: Driver) -> None:
+        while True:
+            ended = await driver.exits.get()
+            self._tell_new()
+            self._tell("exit", node=ended.node, pid=ended.handle.pid, code=ended.code)
+
+    async def _tell_news(self) -> None:
+        while True:
+            self._tell_new()
+            await asyncio.sleep(LOOK_EVERY)
+
+    def _tell_new(self) -> None:
+        if self._output is not None:
+            for log, data in self._output.read():
+                self._tell("log", log=log, data=data)
+        if self._checkpoints is not None:
+            for piece in self._checkpoints.read():
+                self._tell("checkpoint", **piece._asdict())
+
+    async def _tell_breakdown(self, lost: asyncio.Event, what: str) -> None:
+        await lost.wait()
+        self._break(f"the process that runs the nodes has ended: {what}")
+
+    async def _watch(self, links: Fabric | Carrier) -> None:
+        try:
+            await links.watch()
+        except OrchestratorError as error:
+            self._break(str(error))
+
+    def _break(self, error: str) -> None:
+        self._tell("broken", error=error)
+        self.broken.set()
+
+
+def _begun(*works: Coroutine[Any, Any, None]) -> list[asyncio.Task[None]]:
+    return [asyncio.create_task(work) for work in works]
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _secret(file: Path, content: bytes) -> Path:
+    """Write a file that only this user can read."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as stream:
+        stream.write(content)
+    return file

@@ -1,0 +1,71 @@
+"""Commands about this host, and about those of a swarm."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from orchestrator.layout import open_console
+from orchestrator.options import (
+    json_option,
+)
+
+if TYPE_CHECKING:
+    pass
+
+T = TypeVar("T")
+
+
+@click.command()
+@json_option
+def doctor(as_json: bool) -> None:
+    """Tell what this host can do, and what to install or load for the rest."""
+    from orchestrator.verbs.doctor import examine, print_findings
+
+    findings = asyncio.run(examine())
+    if as_json:
+        click.echo(json.dumps({"findings": [vars(finding) for finding in findings]}))
+    else:
+        print_findings(findings, open_console())
+    sys.exit(1 if any(finding.ok is False for finding in findings) else 0)
+
+
+@click.group("hosts", invoke_without_command=True)
+@json_option
+@click.pass_context
+def list_hosts(context: click.Context, as_json: bool) -> None:
+    """List the hosts of the Docker Swarm that this host manages, over which one run can spread."""
+    from orchestrator.verbs.hosts import described, offered, print_hosts
+
+    if context.invoked_subcommand is not None:
+        if as_json:
+            raise click.UsageError(f"write --json after {context.invoked_subcommand}")
+        return
+    hosts = offered()
+    if as_json:
+        click.echo(json.dumps({"hosts": [described(host) for host in hosts]}))
+    else:
+        print_hosts(hosts, open_console())
+
+
+@list_hosts.command("doctor")
+@click.argument("names", metavar="[HOST]...", nargs=-1)
+@json_option
+def examine_hosts(names: tuple[str, ...], as_json: bool) -> None:
+    """Tell what each HOST (by default all) lacks for runs, what to do, and how fast the network between them is."""
+    from orchestrator.verbs.hosts_doctor import UnknownHostError, look, print_report
+
+    try:
+        found = look(names, partial(click.echo, err=True))
+    except UnknownHostError as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        click.echo(json.dumps(found.to_json()))
+    else:
+        print_report(found, open_console())
+    sys.exit(0 if found.usable else 1)

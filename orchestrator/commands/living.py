@@ -1,0 +1,175 @@
+"""Commands about runs that go on: list them, disturb them, pace them, read their logs, end them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from orchestrator import text
+from orchestrator.errors import RecordError, RunError
+from orchestrator.layout import open_console, print_error, write_table
+from orchestrator.options import (
+    fault_options,
+    json_option,
+    runs_option,
+)
+
+if TYPE_CHECKING:
+    pass
+
+T = TypeVar("T")
+
+
+@click.command("ps")
+@runs_option
+@json_option
+def list_runs(runs: Path, as_json: bool) -> None:
+    """List this user's runs that live on this host, with their nodes."""
+    from orchestrator.verbs.ps import living
+
+    found = living(runs)
+    if as_json:
+        click.echo(json.dumps({"runs": found}))
+        return
+    if not found:
+        click.echo("nothing is running")
+    for run in found:
+        rows = [
+            (node["node"], node["state"], str(node["pid"] or ""), "" if node["rss"] is None else text.size(node["rss"]))
+            for node in run["nodes"]
+        ]
+        title, headings = f"{run['run']}: {run['phase']}", ("node", "state", "pid", "memory")
+        write_table(open_console(), headings, rows, title=title, right={2, 3})
+
+
+@click.command("inject")
+@click.argument("words", metavar="[RUN] ACTION TARGET...", nargs=-1)
+@fault_options
+@runs_option
+@json_option
+def inject_fault(words: tuple[str, ...], runs: Path, as_json: bool, **options: str | None) -> None:
+    """Make a fault in RUN now (the only running one by default): the ACTION and the keys are those of `faults`.
+
+    \b
+    inject crash device-0-1 --for 5s         also pause, disconnect, join, leave; several nodes; devices --count 2
+    inject partition edge-0 cloud --for 10s  commas join the nodes of a side: edge-0,edge-1 cloud
+    inject degrade edge-0 cloud --loss 5%    the links of one node, or those between two; --profile lte
+    inject slow device-0-1 --factor 4
+    """
+    from orchestrator.verbs.inject import chosen, command, fault_of, in_words, taken_apart
+
+    try:
+        run, action, targets = taken_apart(words)
+        fault = fault_of(action, targets, {key.rstrip("_"): value for key, value in options.items()})
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    reply = command(chosen(run, runs), "inject", {"fault": fault, "via": "inject"})
+    if as_json:
+        click.echo(json.dumps(reply))
+    else:
+        for line in in_words(reply):
+            click.echo(line)
+        for each in reply["refused"]:
+            print_error(f"{each['action']} {each['target']}: {each['reason']}")
+    sys.exit(1 if reply["refused"] else 0)
+
+
+@click.command("pace")
+@click.argument("words", metavar="[RUN] PACE", nargs=-1)
+@runs_option
+@json_option
+def set_pace(words: tuple[str, ...], runs: Path, as_json: bool) -> None:
+    """Watch a simulation RUN (the only running one by default) at a PACE: 10x, pause, step (to the next round) or free.
+
+    The results stay the same to the last bit.
+    """
+    from orchestrator.run.pacing import speed_of
+    from orchestrator.verbs.inject import chosen, command
+
+    if not 1 <= len(words) <= 2:
+        raise click.UsageError("give a pace: 10x, pause, step or free")
+    try:
+        speed_of(words[-1])
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    reply = command(chosen(words[0] if len(words) == 2 else None, runs), "pace", {"to": words[-1]})
+    where = f"at {reply['t']:g} s" + (f", round {reply['round']}" if reply["round"] else "")
+    click.echo(json.dumps(reply) if as_json else f"{reply['run']}: {words[-1]}, {where}")
+
+
+@click.command()
+@click.argument("node")
+@click.option("-r", "--run", help="The run; the latest by default.")
+@click.option("-f", "--follow", is_flag=True, help="Go on printing what is written.")
+@runs_option
+@json_option
+def logs(node: str, run: str | None, follow: bool, runs: Path, as_json: bool) -> None:
+    """Print the log of NODE (or of `switch` or `forkserver`); of a simulated node what the record holds of it."""
+    from orchestrator.host.directory import find_run
+    from orchestrator.host.tail import follow_file, log_of
+    from orchestrator.results.history import History
+    from orchestrator.verbs.logs import follow_record
+
+    directory = find_run(run, runs)
+
+    def go_on() -> bool:
+        return follow and not as_json and directory.holder() is not None
+
+    with contextlib.ExitStack() as stack:
+        try:
+            history = stack.enter_context(History.open(directory.path))
+        except RecordError:
+            history = None  # the log files of the nodes can still be read
+        if history is not None and history.simulated:
+            pieces = follow_record(history, node, go_on)
+        else:
+            pieces = follow_file(log_of(directory, node), go_on)
+        if as_json:
+            lines = "".join(pieces).splitlines()
+            click.echo(json.dumps({"run": directory.run, "node": node, "lines": lines}))
+            return
+        with contextlib.suppress(KeyboardInterrupt):  # --follow usually ends this way
+            for piece in pieces:
+                click.echo(piece, nl=False)
+
+
+@click.command("down")
+@click.argument("run", required=False)
+@click.option("--all", "everything", is_flag=True, help="Every run of this user's that left a trace on this host.")
+@runs_option
+@json_option
+def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> None:
+    """End RUN (the latest by default) and remove everything of it but its directory."""
+    from orchestrator.drivers.swarm.leftovers import hosts
+    from orchestrator.host.directory import find_run, is_id
+    from orchestrator.run.down import down, traces
+
+    found = traces(runs)
+    if everything:
+        targets = found
+    elif run is not None and run in found:
+        targets = {run: found[run]}
+    else:
+        try:
+            directory = find_run(run, runs)
+            targets = {directory.run: directory}
+        except RunError as error:
+            if run is None or not is_id(run) or not hosts():
+                raise RunError(f"{error}; on this host are: {', '.join(sorted(found)) or 'none'}") from None
+            targets = {run: None}  # a host that was away may have something of it
+    results = [down(name, directory) for name, directory in targets.items()]
+    if as_json:
+        click.echo(json.dumps({"runs": [{**vars(result), "clean": not result.left} for result in results]}))
+    else:
+        for result in results:
+            click.echo(result.told())
+        if not results:
+            click.echo("nothing of any run is left on this host")
+        if others := sorted(found.keys() - targets.keys()):
+            click.echo(f"other runs are still here: {', '.join(others)}; `down RUN` ends one of them, `down --all` all")
+    sys.exit(1 if any(result.left for result in results) else 0)

@@ -1,0 +1,275 @@
+"""Commands that carry out runs, and what they share."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+import click
+
+from orchestrator.exports.kinds import Destination, check
+from orchestrator.host.signals import INTERRUPTED
+from orchestrator.layout import open_console, print_error
+from orchestrator.options import (
+    json_option,
+    junit_option,
+    runs_option,
+    scenario_options,
+    track_option,
+)
+from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
+from orchestrator.scenario.engines import ENGINES
+
+if TYPE_CHECKING:
+    from orchestrator.host.directory import RunDirectory
+    from orchestrator.run.judging import Conclusion
+    from orchestrator.serve.beside import Page
+
+T = TypeVar("T")
+
+
+@click.command()
+@scenario_options
+@runs_option
+@click.option("--driver", type=click.Choice(list(DRIVERS)), help="Overrides the scenario's driver.")
+@click.option(
+    "--workers", type=click.IntRange(1), help="Processes that train under `sim`; by default one for each processor."
+)
+@click.option("--engine", type=click.Choice(list(ENGINES)), help="Overrides the scenario's engine.")
+@click.option("--pace", help="Under `sim`: virtual seconds in each second, like 10x; pause or step to begin with.")
+@click.option("--serve", "with_page", is_flag=True, help="Open a local page of the run, and keep it until Ctrl-C.")
+@track_option
+@junit_option
+@json_option
+def up(
+    scenario: Path,
+    overrides: tuple[str, ...],
+    runs: Path,
+    driver: str | None,
+    workers: int | None,
+    engine: str | None,
+    pace: str | None,
+    with_page: bool,
+    track: Sequence[Destination],
+    junit: Path | None,
+    as_json: bool,
+) -> None:
+    """Run SCENARIO: start its nodes, shape its links, train, inject its faults, report."""
+    overrides += (f"driver={driver}",) if driver else ()
+    overrides += (f"engine={engine}",) if engine else ()
+    _check_places(runs, junit, track)
+    with contextlib.ExitStack() as stack:
+        page = stack.enter_context(_page(runs)) if with_page else None
+        begun = page.announce if page is not None else None
+        outcome, directory = _execute(
+            scenario, overrides, runs, as_json=as_json, workers=workers, track=track, pace=pace, begun=begun
+        )
+        _tell(outcome, directory, junit, as_json=as_json)
+        if page is not None and outcome.exit_code != INTERRUPTED:
+            page.keep()
+    _leave(outcome)
+
+
+@click.command("resume")
+@click.argument("run", required=False)
+@runs_option
+@click.option("--workers", type=click.IntRange(1), help="As for `up`.")
+@junit_option
+@json_option
+def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | None, as_json: bool) -> None:
+    """Go on with RUN (the latest by default), which was interrupted, killed or failed, from its checkpoints."""
+    from orchestrator.host.directory import find_run
+    from orchestrator.host.places import check_folder
+    from orchestrator.results.history import History
+    from orchestrator.run.launch import resume
+    from orchestrator.run.view import open_view
+
+    directory = find_run(run, runs)
+    check_folder(directory.path, "make it writable, or resume a copy of it elsewhere")
+    _check_places(runs, junit)
+    with History.open(directory.path) as history:
+        _check_workers(workers, history.driver)
+    outcome = resume(directory, lambda virtual: open_view(as_json=as_json, virtual=virtual), workers=workers)
+    _end(outcome, directory, junit, as_json=as_json)
+
+
+@click.command("sweep")
+@click.argument("file", type=click.Path(path_type=Path))
+@runs_option
+@click.option("--driver", type=click.Choice(list(DRIVERS)), help="Overrides the scenario's driver.")
+@click.option("--on", type=click.Choice(["swarm"]), help="Spread runs of `sim` over the hosts of the Docker Swarm.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    help="As for `up`; with --on, how many runs each host carries out at once, by default one for each core.",
+)
+@click.option("--again", is_flag=True, help="Repeat complete runs too.")
+@click.option("--page", is_flag=True, help="Run nothing; draw the complete runs again, in sweep.html.")
+@track_option
+@json_option
+def sweep_runs(
+    file: Path,
+    runs: Path,
+    driver: str | None,
+    on: str | None,
+    workers: int | None,
+    again: bool,
+    page: bool,
+    track: Sequence[Destination],
+    as_json: bool,
+) -> None:
+    """Run a scenario in every case of the sweep FILE, with every seed, and compare; what was run before is kept."""
+    from orchestrator.sweep.on_swarm import refusal
+    from orchestrator.sweep.reading import load
+    from orchestrator.sweep.running import carry_out, draw
+    from orchestrator.sweep.tables import print_tables
+
+    if page and again:
+        raise click.UsageError("--page runs nothing: leave out --again, or --page")
+    _check_places(runs, track=track)
+    sweep = load(file, (f"driver={driver}",) if driver else ())
+    for each in sweep.combinations:
+        _check_workers(workers, each.scenario.driver)
+    if on is not None and (reason := refusal(sweep)) is not None:
+        raise click.UsageError(f"--on: {reason}")
+    tell, directory = partial(click.echo, err=as_json), runs / sweep.name
+    outcome = (
+        draw(sweep, directory, tell=tell)
+        if page
+        else carry_out(sweep, directory, workers=workers, again=again, tell=tell, track=track, on=on)
+    )
+    if as_json:
+        click.echo(json.dumps(outcome.to_json()))
+    else:
+        print_tables(sweep, outcome.results, open_console())
+        written = "sweep.html" if page else "sweep.html, sweep.md, sweep.json, the runs"
+        click.echo(f"written to {outcome.directory}: {written}")
+    sys.exit(outcome.exit_code)
+
+
+@click.command()
+@scenario_options
+@runs_option
+@click.option("--engine", type=click.Choice(list(ENGINES)), help="Overrides the scenario's engine.")
+@json_option
+def calibrate(scenario: Path, overrides: tuple[str, ...], runs: Path, engine: str | None, as_json: bool) -> None:
+    """Measure every kind of link of SCENARIO at length, asked against measured; nobody trains."""
+    from orchestrator.verbs.calibrate import measured, print_measured
+
+    overrides += (f"engine={engine}",) if engine else ()
+    _check_places(runs)
+    outcome, directory = _execute(scenario, overrides, runs, as_json=as_json, calibrate=True)
+    rows = measured(directory)
+    if as_json:
+        click.echo(json.dumps(outcome.summary | {"probes": rows}))
+    else:
+        print_measured(rows, outcome.summary["verdict"], directory.report, open_console())
+    _leave(outcome)
+
+
+def _execute(
+    scenario: Path,
+    overrides: tuple[str, ...],
+    runs: Path,
+    *,
+    as_json: bool,
+    workers: int | None = None,
+    calibrate: bool = False,
+    track: Sequence[Destination] = (),
+    pace: str | None = None,
+    begun: Callable[[RunDirectory], object] | None = None,
+) -> tuple[Conclusion, RunDirectory]:
+    """Run a scenario to its end."""
+    from orchestrator.run.launch import launch, prepared_plan
+    from orchestrator.run.view import open_view
+    from orchestrator.scenario.reading import load, placed
+
+    loaded = load(scenario, overrides)
+    _check_workers(workers, loaded.driver)
+    _check_pace(pace, loaded.driver)
+    if calibrate and DRIVERS[loaded.driver].simulated:
+        raise click.UsageError("a simulation computes its links: there is nothing to measure; choose another driver")
+    with placed(scenario, overrides):
+        plan = prepared_plan(loaded, scenario)
+    return launch(
+        plan,
+        loaded,
+        scenario,
+        overrides,
+        runs,
+        lambda virtual: open_view(as_json=as_json, virtual=virtual),
+        workers=workers,
+        calibrate=calibrate,
+        track=track,
+        pace=pace,
+        begun=begun,
+    )
+
+
+def _check_pace(pace: str | None, driver: str) -> None:
+    from orchestrator.run.pacing import speed_of
+
+    if pace is None:
+        return
+    if not kind_of(driver).simulated:
+        raise click.UsageError(f"--pace is for --driver {listed(simulated=True)}; {driver} works in real time")
+    try:
+        speed_of(pace)
+    except ValueError as error:
+        raise click.UsageError(f"--pace: {error}") from None
+
+
+def _page(runs: Path) -> contextlib.AbstractContextManager[Page]:
+    from orchestrator.exports.extras import require
+    from orchestrator.serve import PACKAGES
+    from orchestrator.serve.beside import page_of
+
+    require(PACKAGES, "serve")
+    return page_of(runs)
+
+
+def _check_places(runs: Path, junit: Path | None = None, track: Sequence[Destination] = ()) -> None:
+    """PlaceError if the run cannot write its files here. Checked before anything is made."""
+    from orchestrator.host.places import check_file, check_folder
+
+    check_folder(runs, "choose another folder with --runs")
+    if junit is not None:
+        check_file(junit, "choose another file with --junit")
+    check(track)
+
+
+def _check_workers(workers: int | None, driver: str) -> None:
+    if workers is not None and not kind_of(driver).simulated:
+        raise click.UsageError(
+            f"--workers is for --driver {listed(simulated=True)}; under {driver} every node has a process"
+        )
+
+
+def _end(outcome: Conclusion, directory: RunDirectory, junit: Path | None, *, as_json: bool) -> NoReturn:
+    """Report the result of a run in each requested form, then exit."""
+    _tell(outcome, directory, junit, as_json=as_json)
+    _leave(outcome)
+
+
+def _tell(outcome: Conclusion, directory: RunDirectory, junit: Path | None, *, as_json: bool) -> None:
+    """Report the result of a run in each requested form."""
+    from orchestrator.results.junit import write_junit
+    from orchestrator.results.summary import print_summary
+
+    if as_json:
+        click.echo(json.dumps(outcome.summary))
+    else:
+        print_summary(outcome.summary, directory.report, open_console())
+    if junit is not None:
+        write_junit(outcome.summary, junit)
+
+
+def _leave(outcome: Conclusion) -> NoReturn:
+    if outcome.error:
+        print_error(outcome.error)
+    sys.exit(outcome.exit_code)

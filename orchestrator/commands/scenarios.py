@@ -1,0 +1,101 @@
+"""Commands about scenarios: projects, checks, plans, schemas, build folders."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from orchestrator.layout import open_console
+from orchestrator.options import (
+    json_option,
+    scenario_options,
+)
+from orchestrator.scenario.drivers import kind_of, one_host
+
+if TYPE_CHECKING:
+    from orchestrator.planning.plan import Plan
+    from orchestrator.scenario.schema import Scenario
+
+T = TypeVar("T")
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+def init(folder: Path) -> None:
+    """Write a small project into FOLDER: a scenario, an algorithm of its own, its tests and a workflow for CI."""
+    from orchestrator.verbs.init import make_project
+
+    for path in make_project(folder):
+        click.echo(path)
+    click.echo(f"next: cd {folder} && edgebed up scenario.yaml", err=True)
+
+
+@click.command("image")
+@click.argument("folder", type=click.Path(path_type=Path))
+def write_build_folder(folder: Path) -> None:
+    """Write into FOLDER what `docker build` makes the images of nodes and of agents from."""
+    from orchestrator.drivers.docker import node_image
+    from orchestrator.drivers.swarm import agent_image
+    from orchestrator.verbs.image import make_build_folder
+
+    make_build_folder(folder)
+    click.echo(f"next: cd {folder} && {node_image.BUILD.format(name=node_image.image_name())}", err=True)
+    click.echo(f"for runs on several hosts: {agent_image.BUILD.format(name=agent_image.image_name())}", err=True)
+
+
+@click.command()
+@scenario_options
+@json_option
+def validate(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Check SCENARIO, with its data and its partition; touches nothing."""
+    loaded, plan = _looked_up(scenario, overrides)
+    facts = {"scenario": str(scenario), "name": loaded.name, "valid": True, "nodes": len(plan.nodes)}
+    click.echo(json.dumps(facts) if as_json else f"{scenario}: valid ({len(plan.nodes)} nodes)")
+
+
+@click.command("plan")
+@scenario_options
+@click.option("--hosts", type=click.Path(path_type=Path), metavar="FILE", help="Place nodes on these hosts (JSON).")
+@json_option
+def show_plan(scenario: Path, overrides: tuple[str, ...], hosts: Path | None, as_json: bool) -> None:
+    """Show all that `up` would do: nodes, addresses, hosts, links and their commands, data shards, faults."""
+    from orchestrator.verbs.show import plan_json, print_plan
+
+    _, plan = _looked_up(scenario, overrides, hosts)
+    if as_json:
+        click.echo(json.dumps(plan_json(plan)))
+    else:
+        print_plan(plan, open_console())
+
+
+@click.command()
+def schema() -> None:
+    """Print the scenario's JSON Schema, for editors."""
+    from orchestrator.scenario.schema import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2))
+
+
+def _looked_up(scenario: Path, overrides: Sequence[str], hosts: Path | None = None) -> tuple[Scenario, Plan]:
+    """Load a scenario and plan it on the data that is present, and on the ``hosts`` of a file. Writes nothing."""
+    from orchestrator.planning.data import looked_up
+    from orchestrator.planning.inventory_file import read_inventory
+    from orchestrator.planning.making import make_plan
+    from orchestrator.planning.shards import PreparedLabels
+    from orchestrator.scenario.reading import load, placed
+
+    loaded = load(scenario, overrides)
+    if hosts is not None and not kind_of(loaded.driver).several_hosts:
+        raise click.UsageError(one_host(loaded.driver, "--hosts"))
+    inventory = None if hosts is None else read_inventory(hosts)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(placed(scenario, overrides))
+        data = None
+        if loaded.algorithm is not None:
+            data = PreparedLabels.read(stack.enter_context(looked_up(loaded.data, scenario.parent)))
+        return loaded, make_plan(loaded, data, str(scenario.parent.absolute()), inventory)

@@ -1,0 +1,154 @@
+"""Images on their way to and from the Docker Engine of this host: `docker save`, `docker load` and `docker pull`.
+
+Each is one request to the Engine's API. The SDK would need a thread that waits for the next piece, and could not end a
+request that waits. All methods block. ``close`` may be called at any time, also from another thread: it ends the
+request, and what was not whole is discarded by the Engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+from orchestrator.errors import DriverError, HostError
+from orchestrator.host.docker_socket import address
+
+PATIENCE = 900.0  # s for the next byte: before the first one, an Engine writes the whole image to its disk
+LOADED = re.compile(r"Loaded image(?: ID)?: (\S+)")
+NO_SPACE = "no space left on device"
+
+
+class _Connection(http.client.HTTPConnection):
+    auto_open = 0  # what was closed stays so
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(PATIENCE)
+        self.sock.connect(address().removeprefix("unix://"))
+
+
+class _Request:
+    """A request that has begun."""
+
+    def __init__(self, doing: str, method: str, path: str, headers: dict[str, str] | None = None) -> None:
+        self._doing = doing
+        self._connection = _Connection("docker")
+        self._response: http.client.HTTPResponse | None = None
+        with self._plain_words():
+            self._connection.connect()
+            self._connection.putrequest(method, path)
+            for name, value in (headers or {}).items():
+                self._connection.putheader(name, value)
+            self._connection.endheaders()
+        self._socket = self._connection.sock  # the connection forgets it when an answer says that it is the last
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # it has ended already
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits
+        self._connection.close()
+        if self._response is not None:
+            self._response.close()
+
+    @contextlib.contextmanager
+    def _plain_words(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, http.client.HTTPException) as error:
+            raise DriverError(f"{self._doing}: the Docker Engine does not answer ({error!r})") from None
+
+    def _answer(self) -> http.client.HTTPResponse:
+        """The beginning of the answer. DriverError, or HostError without room on the disk, if it is a refusal."""
+        if self._response is None:
+            with self._plain_words():
+                self._response = self._connection.getresponse()
+                if self._response.status >= http.client.BAD_REQUEST:
+                    raise self._refusal(self._response.read().decode(errors="replace"))
+        return self._response
+
+    def _told(self) -> Iterator[dict[str, Any]]:
+        """What the answer tells, to its end. Raises as `_answer` does."""
+        answer = self._answer()
+        with self._plain_words():
+            for line in answer:
+                if line.strip():
+                    told: dict[str, Any] = json.loads(line)
+                    if "error" in told:
+                        raise self._refusal(line.decode(errors="replace"))
+                    yield told
+
+    def _refusal(self, said: str) -> DriverError | HostError:
+        with contextlib.suppress(ValueError, AttributeError):
+            fields = json.loads(said)
+            said = fields.get("message") or fields.get("error") or said
+        if NO_SPACE in said:
+            return HostError(f"{self._doing}: the disk of the Docker Engine is full")
+        return DriverError(f"{self._doing}: the Docker Engine refused: {said.strip()}")
+
+
+class Saving(_Request):
+    """An image, by its id or name, that the Engine saves."""
+
+    def __init__(self, image: str) -> None:
+        super().__init__(f"saving the image {image}", "GET", f"/images/{image}/get")
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, as many as there are up to ``size``; none at the end."""
+        answer = self._answer()
+        with self._plain_words():
+            return answer.read(size)
+
+
+class Loading(_Request):
+    """An image that the Engine loads. It is there when ``finish`` has returned, and not before."""
+
+    def __init__(self, image: str) -> None:
+        """``image`` is its name, for messages."""
+        headers = {"Content-Type": "application/x-tar", "Transfer-Encoding": "chunked"}
+        super().__init__(f"loading the image {image}", "POST", "/images/load", headers)
+
+    def add(self, data: bytes) -> None:
+        try:
+            for part in (f"{len(data):x}\r\n".encode(), data, b"\r\n"):
+                self._connection.send(part)
+        except OSError:  # the Engine has stopped reading, and has said why
+            for _ in self._told():
+                pass
+            raise DriverError(f"{self._doing}: the Docker Engine has stopped reading") from None
+
+    def finish(self) -> str:
+        """Wait until the Engine has the image. Returns its id or name."""
+        with self._plain_words():
+            self._connection.send(b"0\r\n\r\n")
+        loaded = [found[1] for told in self._told() if (found := LOADED.search(str(told.get("stream", ""))))]
+        if len(loaded) != 1:
+            raise DriverError(f"{self._doing}: the Docker Engine loaded {len(loaded)} images")
+        return loaded[0]
+
+
+class Pulling(_Request):
+    """An image that the Engine pulls by its digest. ``login`` is a header as `Engine.login` gives it."""
+
+    def __init__(self, repository: str, digest: str, login: str | None) -> None:
+        query = urlencode({"fromImage": repository, "tag": digest})
+        headers = {"X-Registry-Auth": login} if login else {}
+        super().__init__(
+            f"pulling the image {repository}", "POST", f"/images/create?{query}", {**headers, "Content-Length": "0"}
+        )
+
+    def finish(self, tell: Callable[[int, int], None]) -> None:
+        """Wait until the Engine has the image. ``tell`` receives how many bytes were downloaded, and how many there are
+        in the layers that are known so far."""
+        layers: dict[str, tuple[int, int]] = {}
+        for told in self._told():
+            progress = told.get("progressDetail") or {}
+            if told.get("status") == "Downloading" and "total" in progress:
+                layers[told["id"]] = progress["current"], progress["total"]
+            elif told.get("status") == "Download complete" and told.get("id") in layers:
+                layers[told["id"]] = (layers[told["id"]][1],) * 2
+            tell(sum(done for done, _ in layers.values()), sum(total for _, total in layers.values()))

@@ -1,0 +1,1 @@
+"""Nodes on several machines that form a Docker Swarm: plain containers, made on each host by an agent of the run."""

@@ -1,0 +1,123 @@
+"""Brings the hosts of a run the images of nodes that they lack, or has them pull these from a registry."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from contextlib import closing
+
+from orchestrator import text
+from orchestrator.drivers.base import Tell
+from orchestrator.drivers.docker import node_image
+from orchestrator.drivers.docker.engine import Engine
+from orchestrator.drivers.docker.transfers import Saving
+from orchestrator.drivers.swarm.channel import PIECE, Agents
+from orchestrator.drivers.swarm.images import (
+    Archive,
+    Delivery,
+    Pinned,
+    Source,
+    archive,
+    deliveries,
+    is_in_registry,
+    names_of,
+    split,
+)
+from orchestrator.drivers.swarm.registry import pin
+from orchestrator.planning.plan import Plan
+from orchestrator.together import together
+
+LOADING = 3600.0  # s for an Engine to load an image that it has got whole; an SD card is slow
+STEPS = 10  # of the progress that is told
+
+
+def images_of(plan: Plan) -> dict[str, set[str]]:
+    """The images that each host of the plan needs."""
+    wanted = {host.name: {node_image.image_name()} for host in plan.hosts}
+    for node in plan.nodes:
+        if node.image is not None:
+            wanted[node.host].add(node.image)
+    return wanted
+
+
+async def bring_images(
+    wanted: Mapping[str, Collection[str]],
+    architectures: Mapping[str, str],
+    agents: Agents,
+    tell: Tell,
+    given: Collection[str] = (),
+) -> list[str]:
+    """Bring each host the images that it lacks. ``wanted`` and ``architectures`` are by host, ``given`` as in
+    `find_sources`. ``tell`` receives the progress, in words. Returns notes for the record. HostError, before anything
+    is brought, if a host cannot get an image."""
+
+    async def ask(host: str) -> tuple[str, Mapping[str, Mapping[str, object]]]:
+        return host, await agents.call(host, "images", names=sorted(wanted[host]))
+
+    told = dict(await asyncio.gather(*map(ask, sorted(wanted))))
+    with closing(await asyncio.to_thread(Engine.connect)) as engine:
+        pairs = {(name, architectures[host]) for host, names in wanted.items() for name in names}
+        sources = await asyncio.to_thread(find_sources, engine, pairs, given)
+        works = []
+        for each in deliveries(told, architectures, sources):
+            if isinstance(each.source, Archive):
+                works.append(_bring(each, each.source, agents, tell))
+            else:
+                login = await asyncio.to_thread(engine.login, each.name)
+                works += [_pull(host, each.name, each.source, login, agents, tell) for host in each.hosts]
+        await together(works)
+    found = {each.reference for each in sources.values() if isinstance(each, Pinned)}
+    return [f"nodes are made from the image {each}" for each in sorted(found)]
+
+
+def find_sources(
+    engine: Engine, pairs: Collection[tuple[str, str]], given: Collection[str]
+) -> dict[tuple[str, str], Source]:
+    """The source of each image for each architecture, see `images.deliveries`. ``given``: the images that the scenario
+    gives to some nodes. Each registry is asked once for an image. HostError if it does not answer."""
+    pins = {name: pin(engine, name) for name in sorted({name for name, _ in pairs}) if is_in_registry(name)}
+    local = {each for pair in pairs if pair[0] not in pins for each in names_of(*pair)}
+    found = {name: engine.image(name) for name in sorted(local)}
+    run = node_image.image_name()
+    return {
+        (name, architecture): pins.get(name) or archive(name, architecture, found, given=name in given and name != run)
+        for name, architecture in pairs
+    }
+
+
+async def _bring(delivery: Delivery, source: Archive, agents: Agents, tell: Tell) -> None:
+    """Bring an image to several hosts at once. The slowest one sets the pace, and one piece is on its way."""
+    name, hosts, where = delivery.name, delivery.hosts, ", ".join(delivery.hosts)
+    tell(f"bringing the image {name} ({text.size(source.size)}) to {where}")
+    progress = Progress(lambda share: tell(f"{name} to {where}: {share}"))
+    with closing(await asyncio.to_thread(Saving, source.id)) as saving:
+        sent = 0
+        while data := await asyncio.to_thread(saving.read, PIECE):
+            await together(agents.call(host, "load", name=name, data=data, first=sent == 0) for host in hosts)
+            sent += len(data)
+            progress.at(sent, source.size)
+    await together(agents.call(host, "loaded", name=name, timeout=LOADING) for host in hosts)
+    tell(f"{where}: the image {name} is there")
+
+
+async def _pull(host: str, name: str, source: Pinned, login: str | None, agents: Agents, tell: Tell) -> None:
+    tell(f"{host} pulls the image {source.reference}")
+    progress = Progress(lambda share: tell(f"{host} pulls {name}: {share}"))
+    repository, digest = split(source.reference)
+    await agents.call(host, "pull", name=name, repository=repository, digest=digest, login=login)
+    while not (found := await agents.call(host, "pulled", name=name))["over"]:
+        progress.at(found["done"], found["known"])
+    tell(f"{host}: the image {name} is there")
+
+
+class Progress:
+    """Tells each tenth once: "40% (0.4 of 1.0 GB)". The size of the whole is a guess, so the last tenth is not told."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell, self._told = tell, 0
+
+    def at(self, done: int, whole: int) -> None:
+        step = min(STEPS - 1, done * STEPS // whole) if whole else 0
+        if step > self._told:
+            self._told = step
+            self._tell(f"{step * 100 // STEPS}% ({text.size(done)} of about {text.size(whole)})")

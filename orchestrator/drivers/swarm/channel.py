@@ -1,0 +1,371 @@
+"""The channel between the orchestrator and the agents of a run, one on each host.
+
+Messages are msgpack maps over ZeroMQ: ROUTER at the orchestrator, DEALER at each agent, CURVE both ways. An agent
+connects to the orchestrator, so its host need not admit connections. All agents of a run have one pair of keys.
+
+From an agent:
+    hello {host, protocol, version, pid, mtu}       ready; waits for requests
+    reply {id, result} or {id, error, kind}         the answer to a request; ``kind`` is a class of orchestrator.errors
+    event {name, ...}                               see orchestrator.agent.worker
+    beat {}                                         each BEAT seconds
+To an agent:
+    request {id, verb, arguments}                   see orchestrator.agent.worker
+    notice {name, ...}                              asks for no answer; notices arrive in order
+    beat {}                                         an agent that hears nothing for its lease ends what it has made
+
+A lease that is over cannot be renewed. An agent that stood still for longer finds requests of before then. The
+orchestrator has given up its host in the meantime, and may have started its nodes elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+import logging
+import math
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import zmq
+
+from node.assignment import Keypair
+from node.errors import WireError
+from node.messaging.gate import Gate
+from node.messaging.sockets import Authenticator, set_client_keys, set_server_keys, watch
+from node.messaging.wire import quoted, unpack
+from orchestrator import errors
+from orchestrator.errors import DriverError, HostError, LostError, OrchestratorError
+
+logger = logging.getLogger(__name__)
+
+PROTOCOL = 3
+BEAT = 1.0  # s
+PIECE = 1 << 20  # bytes of a file in one message
+PATIENCE = 120.0  # s for one answer; an Engine that starts many containers is slow
+
+_LARGEST = 16 << 20  # bytes of one message
+_CONTAINERS = 1 << 20  # lists and maps in one message: counters of links
+_HANDSHAKE = 10_000  # ms
+_FLUSH = 1000  # ms to send the last messages
+_CONNECTIONS = 16  # of each address; several hosts may share one
+
+Message = dict[str, Any]
+
+
+class AgentChannel:
+    """An agent's side. ``notice`` receives the orchestrator's notices."""
+
+    def __init__(self, address: str, keys: Keypair, server: str, notice: Callable[[Message], None]) -> None:
+        """``address``: the orchestrator's endpoint, ``tcp://ADDRESS:PORT``. ``server``: the orchestrator's public
+        key."""
+        self._notice = notice
+        self._requests: asyncio.Queue[Message] = asyncio.Queue()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = self._context.socket(zmq.DEALER)
+        self._socket.linger = _FLUSH
+        self._socket.maxmsgsize = _LARGEST
+        self._socket.sndhwm = self._socket.rcvhwm = 0  # the lease ends an agent whose orchestrator does not read
+        self._socket.reconnect_ivl = 100
+        self._socket.handshake_ivl = _HANDSHAKE
+        self._socket.routing_id = secrets.token_bytes(8)  # the same after a broken connection
+        set_client_keys(self._socket, keys, server)
+        self._socket.connect(address)
+        self._stop_watching = watch(self._socket, self._read)
+        self._beating = asyncio.create_task(self._beat())
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lease = math.inf
+        self._heard = _now()
+
+    async def serve(self, hello: Message, answer: Callable[[str, Message], Awaitable[Any]], lease: float) -> None:
+        """Say hello and answer requests, each in a task of its own. Returns when the orchestrator was silent for
+        ``lease`` seconds."""
+        self.send({"type": "hello", "protocol": PROTOCOL, **hello})
+        self._lease, self._heard = lease, _now()
+        while not self._over:
+            try:
+                async with asyncio.timeout(BEAT):
+                    request = await self._requests.get()
+            except TimeoutError:
+                continue
+            if self._over:
+                break
+            task = asyncio.create_task(self._answer(request, answer))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def tell(self, name: str, **fields: Any) -> None:
+        """Send an event."""
+        self.send({"type": "event", "name": name, **fields})
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        self._socket.send(msgpack.packb(message), zmq.NOBLOCK)
+        asyncio.get_running_loop().call_soon(self._read)
+
+    async def close(self) -> None:
+        """Close. Messages that were sent before are still delivered if the orchestrator reads them within a second."""
+        self._beating.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._stop_watching()
+        self._socket.close()
+        await asyncio.to_thread(self._context.term)
+
+    async def _answer(self, request: Message, answer: Callable[[str, Message], Awaitable[Any]]) -> None:
+        reply: Message = {"type": "reply", "id": request["id"]}
+        try:
+            reply["result"] = await answer(request["verb"], request["arguments"])
+        except OrchestratorError as error:
+            reply |= {"error": str(error), "kind": type(error).__name__}
+        except Exception as error:
+            logger.exception("the request '%s' failed", request["verb"])
+            reply |= {
+                "error": f"{type(error).__name__}: {error} (a defect of edgebed; see the agent's log)",
+                "kind": "",
+            }
+        self.send(reply)
+
+    @property
+    def _over(self) -> bool:
+        return _now() - self._heard > self._lease
+
+    def _read(self) -> None:
+        while not self._socket.closed:
+            try:
+                message = unpack(self._socket.recv(zmq.NOBLOCK), _CONTAINERS)
+            except zmq.Again:
+                return
+            if self._over:
+                continue
+            self._heard = _now()
+            if message["type"] == "request":
+                self._requests.put_nowait(message)
+            elif message["type"] == "notice":
+                self._notice(message)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT)
+            self.send({"type": "beat"})
+
+
+@dataclass
+class _Agent:
+    """An agent that has said hello. ``address`` is the socket's name for its connection."""
+
+    address: bytes
+    hello: Message
+    heard: float
+    waiting: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
+
+
+class Agents:
+    """The orchestrator's side. ``heard`` receives the events of agents. ``lost`` receives a host whose agent was silent
+    for the lease, or began again, with the reason and the seconds of its silence; ``found`` receives a host whose agent
+    is there."""
+
+    def __init__(
+        self,
+        keys: Keypair,
+        agents: str,
+        lease: float,
+        heard: Callable[[str, Message], None],
+        lost: Callable[[str, str, float], None],
+        found: Callable[[str], None],
+    ) -> None:
+        """``agents``: the public key of the agents."""
+        self._lease, self._heard, self._lost, self._found = lease, heard, lost, found
+        self._agents: dict[str, _Agent] = {}
+        self._names: dict[bytes, str] = {}
+        self._refused: dict[str, str] = {}
+        self._changed = asyncio.Event()
+        self._ids = itertools.count(1)
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._authenticator = Authenticator(self._context, {agents: "agent"})
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._socket.linger = 0
+        self._socket.maxmsgsize = _LARGEST
+        self._socket.sndhwm = self._socket.rcvhwm = 0
+        self._socket.router_mandatory = True
+        self._socket.router_handover = True  # to an agent that connects again before the broken connection is noticed
+        self._socket.handshake_ivl = _HANDSHAKE
+        set_server_keys(self._socket, keys)
+        self._gate = Gate(self._context, self._socket, _CONNECTIONS)
+        self._tasks = [asyncio.create_task(self._beat())]
+        self._stop_watching: Callable[[], None] = lambda: None
+
+    def listen(self, address: str) -> int:
+        """Listen on a free port of this host's ``address``. Returns the port. HostError if that fails."""
+        try:
+            self._socket.bind(f"tcp://{address}:*")
+        except zmq.ZMQError as error:
+            raise HostError(
+                f"cannot listen on {address} for the agents of the hosts ({error})",
+                "is this the address by which this host is known in the swarm (`docker node inspect self`)?",
+            ) from None
+        self._stop_watching = watch(self._socket, self._read)
+        endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        return int(endpoint.rpartition(":")[2])
+
+    def hello(self, host: str) -> Message:
+        """What the agent of a host said of itself. KeyError if it is not there."""
+        return self._agents[host].hello
+
+    async def wait_for(self, hosts: Iterable[str], timeout: float) -> list[str]:
+        """Wait until the agents of these hosts are there. Returns the hosts whose agents are not, after ``timeout``
+        seconds. HostError if an agent is of another version."""
+        wanted = set(hosts)
+        try:
+            async with asyncio.timeout(timeout):
+                while wanted - self._agents.keys():
+                    if refused := wanted & self._refused.keys():
+                        host = min(refused)
+                        raise HostError(f"the agent on {host} {self._refused[host]}", "give all hosts the same image")
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            pass
+        return sorted(wanted - self._agents.keys())
+
+    async def call(self, host: str, verb: str, *, timeout: float = PATIENCE, **arguments: Any) -> Any:
+        """The result of a request. LostError if the agent is away, or is lost meanwhile; DriverError if it does not
+        answer in time. An error of the agent is raised as what it was there, with the name of the host."""
+        agent = self._agents.get(host)
+        if agent is None:
+            raise LostError(f"{host}: its agent is away")
+        number = next(self._ids)
+        waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        agent.waiting[number] = waiting
+        try:
+            self._send(agent, {"type": "request", "id": number, "verb": verb, "arguments": arguments})
+            async with asyncio.timeout(timeout):
+                return await waiting
+        except TimeoutError:
+            raise DriverError(f"{host}: its agent gave no answer to '{verb}' for {timeout:g} s") from None
+        finally:
+            agent.waiting.pop(number, None)
+
+    def tell(self, host: str, name: str, **fields: Any) -> None:
+        """Send a notice. An agent that is away misses it."""
+        if (agent := self._agents.get(host)) is not None:
+            self._send(agent, {"type": "notice", "name": name, **fields})
+
+    def lose(self, host: str, reason: str) -> None:
+        """Count a host as lost, if it is there. Its agent counts again when it has said hello again."""
+        if host in self._agents:
+            self._lose(host, reason)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._stop_watching()
+        self._gate.close()
+        self._socket.close()
+        self._authenticator.close()
+        self._context.term()
+
+    def _send(self, agent: _Agent, message: Message) -> None:
+        try:
+            self._socket.send_multipart([agent.address, msgpack.packb(message)], zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                raise  # otherwise its connection is broken: it comes again, or its lease ends
+        asyncio.get_running_loop().call_soon(self._read)
+
+    def _read(self) -> None:
+        while not self._socket.closed:
+            try:
+                name, *parts = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            address, frames = name.bytes, [each.bytes for each in parts]
+            if parts:
+                self._gate.delivered(str(parts[0].get("Peer-Address")), sum(map(len, frames)))
+            try:
+                if len(frames) != 1:
+                    raise WireError(f"{len(frames)} frames; a message has one")
+                self._take(address, unpack(frames[0], _CONTAINERS))
+            except (WireError, KeyError, TypeError) as error:
+                logger.warning("%s: not a message of an agent (%s)", self._names.get(address, "an agent"), error)
+
+    def _take(self, address: bytes, message: Message) -> None:
+        name, now = self._names.get(address), asyncio.get_running_loop().time()
+        if message["type"] == "hello":
+            self._greet(address, message, now)
+            return
+        if name is None:
+            return  # it was lost, and has not said hello again
+        agent = self._agents[name]
+        agent.heard = now
+        if message["type"] == "event":
+            self._heard(name, message)
+        elif message["type"] == "reply":
+            waiting = agent.waiting.get(message["id"])
+            if waiting is not None and not waiting.done():
+                _resolve(waiting, name, message)
+
+    def _greet(self, address: bytes, hello: Message, now: float) -> None:
+        host = hello["host"]
+        if not isinstance(host, str):
+            raise WireError(f"the host is {quoted(host)}")
+        if hello["protocol"] != PROTOCOL:
+            self._refused[host] = f"speaks protocol {quoted(hello['protocol'])}, the orchestrator {PROTOCOL}"
+        else:
+            if host in self._agents:
+                self._lose(host, "its agent began again")
+            self._agents[host] = _Agent(address, hello, now)
+            self._names[address] = host
+            self._found(host)
+        self._changed.set()
+
+    def _lose(self, host: str, reason: str) -> None:
+        agent = self._agents.pop(host)
+        del self._names[agent.address]
+        for waiting in agent.waiting.values():
+            if not waiting.done():
+                waiting.set_exception(LostError(f"{host}: {reason}"))
+        self._lost(host, reason, asyncio.get_running_loop().time() - agent.heard)
+
+    async def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        slept = loop.time()
+        while True:
+            for agent in self._agents.values():
+                self._send(agent, {"type": "beat"})
+            await asyncio.sleep(BEAT)
+            # Time for which this process stood still must not count as the agents' silence.
+            stood, slept = max(0.0, loop.time() - slept - 2 * BEAT), loop.time()
+            for host, agent in list(self._agents.items()):
+                agent.heard += stood
+                if loop.time() - agent.heard > self._lease:
+                    self._lose(host, f"nothing was heard of its agent for {self._lease:g} s")
+
+
+async def bring(agents: Agents, host: str, file: Path | bytes, path: Path) -> None:
+    """Bring a file, or what is to be its content, to the place ``path`` in a host's directory of the run."""
+    first = True
+    with io.BytesIO(file) if isinstance(file, bytes) else file.open("rb") as stream:
+        while (data := stream.read(PIECE)) or first:
+            await agents.call(host, "put", path=str(path), data=data, first=first)
+            first = False
+
+
+def _now() -> float:
+    """The time in seconds on a clock that goes on while the host is suspended (clock_gettime(2))."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _resolve(waiting: asyncio.Future[Any], host: str, reply: Message) -> None:
+    if "error" not in reply:
+        waiting.set_result(reply["result"])
+        return
+    kind = getattr(errors, str(reply["kind"]), DriverError)
+    if kind not in (errors.HostError, errors.DriverError, errors.FabricError, errors.EngineError, errors.ChildError):
+        kind = DriverError
+    waiting.set_exception(kind(f"{host}: {reply['error']}"))

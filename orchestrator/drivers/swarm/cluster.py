@@ -1,0 +1,349 @@
+"""The Docker Swarm of this host's Engine: the hosts in it, and the agents of runs, one on each host.
+
+The agents of a run are the tasks of one global service. Swarm starts an agent again that has ended. Labels of services
+and secrets are the only state: `ps` and `down` ask the swarm itself what belongs to a run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from docker.errors import APIError
+from docker.types import (
+    ContainerSpec,
+    DriverConfig,
+    Mount,
+    Placement,
+    RestartPolicy,
+    SecretReference,
+    ServiceMode,
+    TaskTemplate,
+)
+
+from orchestrator.drivers.docker.engine import Engine, plain_words
+from orchestrator.drivers.docker.node_image import ARCHITECTURES
+from orchestrator.errors import HostError
+from orchestrator.host.docker_socket import DIRECTORY, RUN
+
+T = TypeVar("T")
+
+UNKNOWN_ADDRESSES = ("", "0.0.0.0", "127.0.0.1", "::", "::1")
+RESTART_DELAY = 1_000_000_000  # ns, before an agent that has ended is started again
+LOG = {"max-size": "1m", "max-file": "1"}  # of an agent; `docker service logs` shows it
+STOP_PATIENCE = 30.0  # s; an agent has 10 s to end after SIGTERM
+ONCE_PATIENCE = 60.0  # s
+ENDED = ("complete", "failed", "rejected", "shutdown")  # the states of a task that is not started again
+ATTEMPTS = 5  # to change a host, whose state Swarm changes at the same time
+CONFLICT = "update out of sequence"
+
+
+@dataclass(frozen=True)
+class Member:
+    """A host of the swarm. Its ``name`` is its host name.
+
+    ``address``       IPv4 or IPv6, under which the other hosts reach it
+    ``state``         "ready" or "down", or "unknown" or "disconnected" for a moment; "down" comes 10 to 15 s late
+    ``availability``  "active"; "pause" or "drain" if it is to get no tasks
+    ``architecture``  as in images: "amd64", "arm64"
+    ``memory``        bytes
+    ``engine``        the version of its Docker Engine
+    """
+
+    id: str
+    name: str
+    address: str
+    manager: bool
+    state: str
+    availability: str
+    architecture: str
+    cores: float
+    memory: int
+    engine: str
+    labels: Mapping[str, str]
+
+    @property
+    def usable(self) -> bool:
+        """Whether it gets an agent."""
+        return self.state == "ready" and self.availability == "active"
+
+
+@dataclass(frozen=True)
+class Agent:
+    """``state`` is that of the latest task of an agent on one host: "pending", "preparing", "running", "failed", ...
+    ``error`` is why an agent ended or did not start, "" while one runs."""
+
+    state: str
+    error: str
+
+
+class Cluster:
+    """The swarm, through an Engine that is one of its managers. Methods block, and several threads may call them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._api: Any = engine.client.api  # what is known of its types is not all of it
+
+    @classmethod
+    def connect(cls) -> Cluster:
+        """Connect to this host's Engine. HostError with the remedy if it answers not, or manages no swarm."""
+        engine = Engine.connect()
+        try:
+            if (error := refusal(engine.facts())) is not None:
+                raise error
+        except BaseException:
+            engine.close()
+            raise
+        return cls(engine)
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def members(self) -> list[Member]:
+        """All hosts by name. HostError if two have the same name."""
+        found = self._hosts()
+        if (error := namesakes(found)) is not None:
+            raise error
+        return sorted(found, key=lambda each: each.name)
+
+    def here(self) -> tuple[str, str]:
+        """The name of this host, and the address by which it is known in the swarm."""
+        facts = self._engine.facts()
+        return str(facts["Name"]), str(facts["Swarm"]["NodeAddr"])
+
+    def set_label(self, host: str, key: str, value: str | None) -> None:
+        """Give a host a label, or take it away. It stays when runs end."""
+        id = _only(self.members(), [host])[0].id
+
+        def change() -> None:
+            found = self._api.inspect_node(id)
+            labels = {other: its for other, its in found["Spec"]["Labels"].items() if other != key}
+            labels |= {} if value is None else {key: value}
+            self._api.update_node(id, found["Version"]["Index"], {**found["Spec"], "Labels": labels})
+
+        with plain_words(f"labelling the host {host}"):
+            _again(change)
+
+    def start_agents(
+        self,
+        run: str,
+        directory: Path,
+        image: str,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        mounts: Mapping[Path, Path],
+        secrets: Mapping[str, bytes],
+        capabilities: Iterable[str] = (),
+        hosts: Collection[str] | None = None,
+        restart: Literal["any", "none"] = "any",
+    ) -> None:
+        """Have the swarm start an agent as root in the network of each host of ``hosts``, by default of each host.
+
+        The image must be on the hosts, or in a registry; ``arguments`` are for its own command. ``mounts`` are places
+        on a host and in the agent; Swarm starts no agent where a place is missing. ``secrets`` become files of these
+        names in /run/secrets that only root reads. A host that joins the swarm later gets an agent too. ``restart``
+        says after which ends an agent is started again: "any" or "none". After an error `stop_agents` removes what was
+        made.
+        """
+        members = self.members()
+        wanted = members if hosts is None else _only(members, hosts)
+        labels = {RUN: run, DIRECTORY: str(directory)}
+        with plain_words(f"starting the agents of {run}"):
+            references = [
+                SecretReference(
+                    self._api.create_secret(f"{run}-{number}", content, labels)["ID"],
+                    f"{run}-{number}",
+                    name,
+                    mode=0o400,
+                )
+                for number, (name, content) in enumerate(secrets.items())
+            ]
+            container = ContainerSpec(
+                image,
+                args=list(arguments),
+                env=dict(environment),
+                user="0:0",
+                mounts=[Mount(str(inside), str(outside), type="bind") for outside, inside in mounts.items()],
+                secrets=references,
+                cap_add=list(capabilities),
+            )
+            template = TaskTemplate(
+                container,
+                restart_policy=RestartPolicy(restart, delay=RESTART_DELAY),
+                # Several constraints must all be met, so that they cannot list the hosts that are wanted.
+                placement=Placement([f"node.id!={each.id}" for each in members if each not in wanted]),
+                log_driver=DriverConfig("json-file", LOG),
+                networks=["host"],
+            )
+            self._api.create_service(template, name=run, labels=labels, mode=ServiceMode("global"))
+
+    def run_once(
+        self, run: str, directory: Path, image: str, arguments: Sequence[str], hosts: Collection[str], **others: Any
+    ) -> dict[str, str]:
+        """Have one task run to its end on each of the hosts, see `start_agents`. Returns the hosts on which it did not
+        succeed, with the reasons."""
+        try:
+            self.start_agents(run, directory, image, arguments, hosts=hosts, restart="none", **others)
+            deadline = time.monotonic() + ONCE_PATIENCE
+            while True:
+                found = self.agents(run)
+                running = [host for host in hosts if host not in found or found[host].state not in ENDED]
+                if not running or time.monotonic() > deadline:
+                    break
+                time.sleep(0.1)
+        finally:
+            self.stop_agents(run)
+        late = dict.fromkeys(running, f"no end after {ONCE_PATIENCE:.0f} s")
+        return late | {host: each.error for host, each in found.items() if each.state in ENDED[1:]}
+
+    def agents(self, run: str) -> dict[str, Agent]:
+        """The agents of a run by host, as Swarm last heard of them: that a host is down only `members` tells. A host is
+        missing if Swarm has given it no agent."""
+        with plain_words(f"asking the swarm for the agents of {run}"):
+            tasks = self._api.tasks(filters=_of(run))
+        return latest(tasks, {each.id: each.name for each in self._hosts()})
+
+    def stop_agents(self, run: str) -> list[str]:
+        """Remove the agents and secrets of a run, and wait a while for the agents' end. Returns the hosts on which the
+        swarm does not know them ended, such as hosts that are down. There they end as soon as the swarm hears them."""
+        self.dismiss_agents(run)
+        deadline = time.monotonic() + STOP_PATIENCE
+        while left := self.agents(run):
+            answering = {each.name for each in self._hosts() if each.state == "ready"}
+            if answering.isdisjoint(left) or time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
+        return sorted(left)
+
+    def dismiss_agents(self, run: str) -> None:
+        """Remove the agents and secrets of a run. Does not wait for the agents' end."""
+        with plain_words(f"stopping the agents of {run}"):
+            for service in self._api.services(filters=_of(run)):
+                self._api.remove_service(service["ID"])
+            for secret in self._api.secrets(filters=_of(run)):
+                self._api.remove_secret(secret["ID"])
+
+    def runs(self) -> dict[str, Path]:
+        """The runs that have agents or secrets in the swarm, with their directories on the host that started them."""
+        with plain_words("asking the swarm for runs"):
+            found = [*self._api.services(filters={"label": RUN}), *self._api.secrets(filters={"label": RUN})]
+        labels = [each["Spec"]["Labels"] for each in found]
+        return {each[RUN]: Path(each.get(DIRECTORY, "")) for each in labels}
+
+    def _hosts(self) -> list[Member]:
+        with plain_words("asking the swarm for its hosts"):
+            return [member(each) for each in self._api.nodes()]
+
+
+def refusal(facts: Mapping[str, Any]) -> HostError | None:
+    """Why an Engine cannot tell about a swarm, from its facts (`docker info`); None if it can."""
+    swarm = facts.get("Swarm") or {}
+    state = swarm.get("LocalNodeState") or "inactive"
+    if state == "active" and swarm.get("ControlAvailable"):
+        return None
+    if state == "active":
+        managers = [_host_of(each["Addr"]) for each in swarm.get("RemoteManagers") or ()]
+        where = f" ({', '.join(managers)})" if managers else ""
+        what = f"this host, {facts['Name']}, does not manage its swarm"
+        remedy = f"run this on a manager{where}, or make it a manager there"
+        return HostError(what, remedy, [f"docker node promote {facts['Name']}"])
+    if state == "inactive":
+        remedy = "make one of this host, and join the others to it with the command that this prints"
+        return HostError("this host's Docker Engine is in no swarm", remedy, ["docker swarm init"])
+    if state == "locked":
+        return HostError("this host's swarm is locked", "unlock it with its key", ["docker swarm unlock"])
+    reason = swarm.get("Error") or f"it is {state}"
+    remedy = "have it leave the swarm, and make or join one anew"
+    return HostError(
+        f"this host's Docker Engine is not yet or no longer in its swarm: {reason}",
+        remedy,
+        ["docker swarm leave --force"],
+    )
+
+
+def member(node: Mapping[str, Any]) -> Member:
+    """A host, from the API's answer about a node (`docker node inspect`)."""
+    spec, status = node["Spec"], node["Status"]
+    about = node.get("Description") or {}
+    resources, platform = about.get("Resources") or {}, about.get("Platform") or {}
+    machine, address = platform.get("Architecture", ""), status.get("Addr", "")
+    if address in UNKNOWN_ADDRESSES:  # a manager that knows itself by no other
+        address = _host_of((node.get("ManagerStatus") or {}).get("Addr", ""))
+    return Member(
+        id=node["ID"],
+        name=about.get("Hostname") or node["ID"],
+        address=address,
+        manager=spec["Role"] == "manager",
+        state=status["State"],
+        availability=spec["Availability"],
+        architecture=ARCHITECTURES.get(machine, machine),
+        cores=resources.get("NanoCPUs", 0) / 1e9,
+        memory=resources.get("MemoryBytes", 0),
+        engine=(about.get("Engine") or {}).get("EngineVersion", ""),
+        labels=dict(spec.get("Labels") or {}),
+    )
+
+
+def namesakes(members: Iterable[Member]) -> HostError | None:
+    """The error if hosts have the same name, so that a scenario cannot tell them apart."""
+    members = list(members)
+    counts = Counter(each.name for each in members)
+    double = sorted((each for each in members if counts[each.name] > 1), key=lambda each: (each.name, each.address))
+    if not double:
+        return None
+    named = ", ".join(f"{each.name} ({each.address}, {each.state})" for each in double)
+    what = f"hosts of the swarm have the same name: {named}"
+    if gone := [each for each in double if each.state == "down"]:
+        remedy = "remove those that are gone, such as a host from before it joined again"
+        return HostError(what, remedy, [f"docker node rm --force {each.id}" for each in gone])
+    return HostError(
+        what,
+        "give each a name of its own, and restart its Engine",
+        ["hostnamectl set-hostname NAME", "systemctl restart docker"],
+    )
+
+
+def latest(tasks: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> dict[str, Agent]:
+    """The agents by host, from the API's answers about tasks (`docker service ps`); ``names`` are the hosts' by id."""
+    agents: dict[str, Agent] = {}
+    for task in sorted(tasks, key=lambda each: str(each["CreatedAt"])):
+        status, node = task["Status"], task.get("NodeID", "")
+        if not node:  # not yet given to a host
+            continue
+        host, state = names.get(node, node), status["State"]
+        before = agents[host].error if host in agents else ""
+        agents[host] = Agent(state, "" if state == "running" else status.get("Err") or before)
+    return agents
+
+
+def _only(members: Iterable[Member], names: Collection[str]) -> list[Member]:
+    """The members of these names. HostError if there is no such host."""
+    found = {each.name: each for each in members}
+    if missing := [name for name in names if name not in found]:
+        raise HostError(f"the swarm has no host {', '.join(missing)}", f"its hosts are {', '.join(found)}")
+    return [found[name] for name in names]
+
+
+def _of(run: str) -> dict[str, str]:
+    return {"label": f"{RUN}={run}"}
+
+
+def _host_of(address: str) -> str:
+    """The address without its port: "10.0.0.1:2377", "[fd00::1]:2377"."""
+    return address.rpartition(":")[0].strip("[]")
+
+
+def _again(change: Callable[[], T]) -> T:
+    """Repeat a change of what Swarm changes meanwhile."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return change()
+        except APIError as error:
+            if CONFLICT not in str(error):
+                raise
+    return change()

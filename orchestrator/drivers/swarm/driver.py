@@ -1,0 +1,318 @@
+"""The driver for several hosts: the agent of a node's host makes its container. See `Driver` for the methods."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import filecmp
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from node.runtime.checkpoint import checkpoint_path
+from orchestrator.drivers.base import Exit, HostChange, HostReadings, NodeMove
+from orchestrator.drivers.swarm.absence import Absence, Patience
+from orchestrator.drivers.swarm.channel import Agents, Message, bring
+from orchestrator.drivers.swarm.plain import node_to, reading_of
+from orchestrator.drivers.swarm.relay import OrchestratorsEnd
+from orchestrator.drivers.swarm.settings import DATA
+from orchestrator.errors import DriverError, LostError, OrchestratorError
+from orchestrator.fabric.base import Handle
+from orchestrator.host.directory import RunDirectory
+from orchestrator.host.sensors.sensor import Reading
+from orchestrator.planning.moving import Between, kept_apart, moves
+from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.together import together
+
+FINISH = 60.0  # s for a host to end its nodes and links
+SENSE = 15.0  # s for a host to find its sensors and to read them
+
+
+class SwarmDriver:
+    """``hear``, ``lose`` and ``find`` take what the agents say, and which hosts are lost and found: give them to
+    `Agents`.
+
+    The nodes of a lost host count as killed. When its agent is there again, the host is opened anew, and its nodes can
+    start from their last checkpoints. If it stays away, those that may are started on other hosts. ``homes`` has the
+    present host of each node. Only this process starts nodes, each on its present host only.
+    """
+
+    name = "swarm"
+
+    def __init__(self, plan: Plan, directory: RunDirectory, patience: Patience | None = None) -> None:
+        self.exits: asyncio.Queue[Exit] = asyncio.Queue()
+        self.lost = asyncio.Event()
+        self.news: asyncio.Queue[HostChange | NodeMove | HostReadings] = asyncio.Queue()
+        self.here = False  # whether nodes live on the orchestrator's host
+        self.breakdown = ""  # hosts break down, and count as lost
+        self.engines: dict[str, str] = {}  # the link engine of each host
+        self.homes = {node.name: node.host for node in plan.nodes}
+        self.between: Between = {}  # what was measured between the hosts
+        self._plan, self._directory, self._patience = plan, directory, patience or Patience()
+        self.reopened: Callable[[str], Awaitable[None]] = _nothing  # is awaited with a host that was opened anew
+        self.moved: Callable[[Collection[str]], Awaitable[None]] = _nothing  # with nodes that have another host now
+        self._agents: Agents
+        self._arguments: Callable[[str], Mapping[str, Any]]
+        self._away: dict[str, Absence] = {}
+        self._changed = asyncio.Event()  # hosts are back, or nodes have moved
+        self._moving = asyncio.Lock()  # while links follow nodes, or are made on a host that was lost
+        self._reopening: set[asyncio.Task[None]] = set()
+        self._relays: dict[str, OrchestratorsEnd] = {}
+        self._running: defaultdict[str, dict[str, Handle]] = defaultdict(dict)  # by host, by node
+        self._sensing = False
+        self._sensors: defaultdict[str, set[tuple[str, str, str]]] = defaultdict(set)  # those that told, by host
+        self._notes: list[str] = []
+
+    def use(self, agents: Agents) -> None:
+        """The agents of this run. They are made after this driver, which hears them."""
+        self._agents = agents
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts on which nodes live."""
+        return sorted({node.host for node in self._plan.nodes})
+
+    async def open(self) -> None:
+        """Bring each host what its nodes need, and open it."""
+        await together(self._open(host) for host in self.hosts)
+
+    async def _open(self, host: str) -> None:
+        agents, directory = self._agents, self._directory
+        self._relays[host] = OrchestratorsEnd(
+            directory.socket,
+            lambda connection, data: agents.tell(host, "relay", connection=connection, data=data),
+        )
+        await agents.call(host, "begin", run=directory.run)
+        kept = [each for node in self._on(host) for each in _files(directory.checkpoints_of(node))]
+        for file in (directory.shards, *_files(directory.plugins), *kept):
+            await bring(agents, host, file, file.relative_to(directory.path))
+        data = Path(self._plan.data_directory)
+        for file in _files(data):
+            await bring(agents, host, file, DATA / file.relative_to(data))
+
+    async def open_links(self, arguments: Callable[[str], Mapping[str, Any]]) -> None:
+        """Open the driver, the hub and the links of each host. ``arguments``: those for a host, for the nodes that live
+        there at that moment, as the agent's place takes them."""
+        self._arguments = arguments
+        await together(self._open_links(host) for host in self.hosts)
+
+    async def _open_links(self, host: str) -> None:
+        found = await self._agents.call(host, "open", **self._arguments(host))
+        self.engines[host] = found["engine"]
+        self._notes += [note for each in found["notes"] if (note := f"{host}: {each}") not in self._notes]
+
+    def has(self, host: str) -> bool:
+        """Whether a host is there, and open."""
+        return host in self._relays and host not in self._away
+
+    async def ready(self, node: str) -> str | None:
+        """Wait until a node whose host was lost can start: there, or on another host if the restart policy says so.
+        Returns why it cannot, None if it can."""
+        while True:
+            absence = self._away.get(self.homes[node])
+            if absence is None:
+                async with self._moving:
+                    if self.homes[node] not in self._away:
+                        return kept_apart(self._plan, self.homes, node, self.between)
+                continue
+            absence.waiting.add(node)
+            due, moves = absence.due(node, self._patience, may_move=self._plan.restart == "on-failure")
+            if asyncio.get_running_loop().time() < due:
+                await self._change_until(due)
+            elif moves:
+                await self._move(absence)
+            else:
+                reason = absence.staying.get(node)
+                return f"its host {absence.host} stays away" + (f", and {reason}" if reason else "")
+
+    async def _change_until(self, due: float) -> None:
+        self._changed.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(due):
+                await self._changed.wait()
+
+    async def _move(self, absence: Absence) -> None:
+        """Let the nodes that wait for a host live on others, as far as they can."""
+        async with self._moving:
+            waiting = {each for each in absence.waiting if self.homes[each] == absence.host} - absence.staying.keys()
+            if self._away.get(absence.host) is not absence or absence.opening or not waiting:
+                return
+            there = {host for host in self.hosts if self.has(host)}
+            found = moves(self._plan, self.homes, waiting, there, self.between)
+            absence.staying |= found.staying
+            for node, reason in found.staying.items():
+                self.news.put_nowait(NodeMove(node, absence.host, None, reason))
+            self.homes |= found.hosts
+            await self.moved(found.hosts)
+            for node, host in found.hosts.items():
+                age = await self._bring_checkpoint(host, node)
+                reason = f"{absence.reason}; {found.reasons[node]}"
+                self.news.put_nowait(NodeMove(node, absence.host, host, reason, age))
+        self._changed.set()
+
+    async def _bring_checkpoint(self, host: str, node: str) -> float | None:
+        """Bring a host the checkpoint of a node. Returns its age in seconds, None if there is none."""
+        file = checkpoint_path(self._directory.checkpoints_of(node), node)
+        if not file.exists():
+            return None
+        age = time.time() - file.stat().st_mtime
+        try:
+            await bring(self._agents, host, file, file.relative_to(self._directory.path))
+        except DriverError as error:  # then the node waits for this host, too
+            self._agents.lose(host, str(error))
+        return age
+
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+        content = await asyncio.to_thread(assignment.read_bytes)
+        host = self.homes[node.name]
+        pid = await self._agents.call(host, "start", node=node_to(node), assignment=content)
+        handle = Handle(pid, host)
+        self._running[host][node.name] = handle
+        return handle
+
+    async def forget(self, node: str) -> None:
+        with contextlib.suppress(LostError):  # what a lost host has is removed when its agent begins again
+            await self._agents.call(self.homes[node], "forget", node=node)
+
+    async def kill(self, node: str) -> None:
+        await self._agents.call(self.homes[node], "kill", node=node)
+
+    async def pause(self, node: str) -> None:
+        await self._agents.call(self.homes[node], "pause", node=node)
+
+    async def resume(self, node: str) -> None:
+        await self._agents.call(self.homes[node], "resume", node=node)
+
+    async def sense(self) -> None:
+        """Read the sensors of each host. A host whose agent does not answer tells nothing."""
+        self._sensing = True
+        await together(self._sense(host) for host in self.hosts if self.has(host))
+
+    async def _sense(self, host: str) -> None:
+        with contextlib.suppress(DriverError):  # why, is in the agent's log, or in the news that the host is lost
+            await self._agents.call(host, "sense", timeout=SENSE)
+
+    def note(self, *notes: str) -> None:
+        """Add notes for the record."""
+        self._notes += notes
+
+    def notes(self) -> list[str]:
+        return sorted(self._notes)
+
+    async def close(self) -> None:
+        """End the nodes and the links of each host. The last output of the nodes arrives before."""
+        for task in self._reopening:
+            task.cancel()
+        await asyncio.gather(*self._reopening, return_exceptions=True)
+        try:
+            await together(self._finish(host) for host in self._relays if self.has(host))
+        finally:
+            for relay in self._relays.values():
+                await relay.close()
+
+    async def _finish(self, host: str) -> None:
+        try:
+            await self._agents.call(host, "finish", timeout=FINISH)
+        except DriverError as error:
+            raise DriverError(f"{error}; `down {self._directory.run}` tells what it may have left") from None
+
+    # What the agents say
+
+    def hear(self, host: str, event: Message) -> None:
+        """An event of an agent, see `orchestrator.agent.worker`."""
+        match event:
+            case {"name": "exit", "node": str(node), "pid": int(pid), "code": int(code)}:
+                self._ended(host, node, Handle(pid, host), code)
+            case {"name": "log", "log": str(log), "data": bytes(data)}:
+                self._log(host, log, data)
+            case {"name": "checkpoint", "node": str(node), "data": bytes(data)} if self.homes.get(node) == host:
+                self._keep(node, data, first=event["first"], last=event["last"])
+            case {"name": "relay", "connection": int(connection)}:
+                self._relays[host].take(connection, event["data"])
+            case {"name": "sensors", "readings": list(rows)}:
+                readings = [reading_of(row) for row in rows]
+                self._sensors[host].update(each[:3] for each in readings)
+                self.news.put_nowait(HostReadings(host, readings))
+            case {"name": "broken", "error": str(error)}:
+                self._agents.lose(host, error)
+
+    def lose(self, host: str, reason: str, silent: float) -> None:
+        """An agent is lost, and so are the nodes of its host: whatever still runs there ends by its lease. Nothing was
+        heard of it for ``silent`` seconds."""
+        if host not in self._relays:
+            return
+        ended = [
+            Reading(*sensor, None, f"the host is lost: {reason}") for sensor in sorted(self._sensors.pop(host, ()))
+        ]
+        self.news.put_nowait(HostReadings(host, ended, silent))
+        self.news.put_nowait(HostChange(host, "lost", reason))
+        self._away.setdefault(host, Absence(host, asyncio.get_running_loop().time(), reason))
+        for node, handle in self._running.pop(host, {}).items():
+            self.exits.put_nowait(Exit(node, handle, -signal.SIGKILL))
+
+    def find(self, host: str) -> None:
+        """An agent is there. A host that was lost is opened anew."""
+        if (absence := self._away.get(host)) is not None:
+            task = asyncio.create_task(self._reopen(absence))
+            self._reopening.add(task)
+            task.add_done_callback(self._reopening.discard)
+
+    async def _reopen(self, absence: Absence) -> None:
+        """Open a host anew for the nodes that live there now. Of others nothing is left there: each agent begins by
+        removing what the one before has made."""
+        host = absence.host
+        absence.opening += 1
+        try:
+            await self._relays[host].close()
+            await self._open(host)
+            async with self._moving:
+                await self._open_links(host)
+                await self.reopened(host)
+                del self._away[host]
+        except OrchestratorError as error:
+            self.news.put_nowait(HostChange(host, "unusable", str(error)))
+        else:
+            self.news.put_nowait(HostChange(host, "back"))
+        finally:
+            absence.opening -= 1
+            self._changed.set()
+        if self._sensing and self.has(host):
+            await self._sense(host)
+
+    def _ended(self, host: str, node: str, handle: Handle, code: int) -> None:
+        if self._running[host].get(node) == handle:
+            del self._running[host][node]
+        self.exits.put_nowait(Exit(node, handle, code))
+
+    def _keep(self, node: str, data: bytes, *, first: bool, last: bool) -> None:
+        """Add a piece to a node's checkpoint, which replaces the one before when it is whole. The one that a host was
+        given comes back once, and stays as old as it is."""
+        path = checkpoint_path(self._directory.checkpoints_of(node), node)
+        path.parent.mkdir(exist_ok=True)
+        part = path.with_suffix(".part")
+        with part.open("wb" if first else "ab") as file:
+            file.write(data)
+        if last and path.exists() and filecmp.cmp(part, path, shallow=False):
+            part.unlink()
+        elif last:
+            part.replace(path)
+
+    def _on(self, host: str) -> list[str]:
+        return [node for node, home in self.homes.items() if home == host]
+
+    def _log(self, host: str, log: str, data: bytes) -> None:
+        name = log if log in self._plan.by_name else f"{host}.{log}"
+        with (self._directory.logs / f"{Path(name).name}.log").open("ab") as file:
+            file.write(data)
+
+
+def _files(folder: Path) -> list[Path]:
+    """All files in a folder and below it."""
+    return sorted(each for each in folder.rglob("*") if each.is_file())
+
+
+async def _nothing(_: object) -> None:
+    pass

@@ -1,0 +1,138 @@
+"""The entry of this driver, see `orchestrator.drivers.base.DriverEntry` and `KnowsHosts`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, closing
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from orchestrator.drivers.base import Environment, Tell
+from orchestrator.drivers.docker import node_image
+from orchestrator.drivers.local import FIRST, open_control
+from orchestrator.drivers.swarm import agent_image
+from orchestrator.drivers.swarm.images import is_in_registry
+from orchestrator.errors import HostError
+from orchestrator.fabric.trunk import Trunk, id_of, mtu_of
+from orchestrator.fabric.underlay import crossed
+from orchestrator.fabric.wiring import MTU, wires_of
+from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.inventory import HostFacts, Inventory
+from orchestrator.planning.keys import keypair
+from orchestrator.planning.plan import Plan
+
+
+def missing(plan: Plan | None = None) -> list[HostError]:
+    """Errors if this host manages no swarm or has no fitting image of agents, and for each host that is not ready."""
+    from orchestrator.drivers.docker.engine import Engine
+    from orchestrator.drivers.swarm.cluster import Cluster
+    from orchestrator.drivers.swarm.registry import pin
+
+    name = agent_image.image_name()
+    try:
+        with closing(Cluster.connect()) as cluster:
+            members = cluster.members()
+        with closing(Engine.connect()) as engine:
+            if is_in_registry(name):
+                pin(engine, name)
+                lacking = None  # what it is, shows when a host has pulled it
+            else:
+                lacking = agent_image.problem(name, engine.image(name), engine.facts()["Architecture"])
+    except HostError as error:
+        return [error]
+    found = [] if lacking is None else [lacking]
+    usable = {each.name for each in members if each.usable}
+    wanted = sorted(set() if plan is None else {node.host for node in plan.nodes} - usable)
+    return found + [HostError(f"the host {host} of the swarm is not ready", "see `hosts`") for host in wanted]
+
+
+def open_files(plan: Plan, workers: int) -> int:
+    """The open files of the orchestrator: a connection of each node to the control plane, and of each agent."""
+    return FIRST + 2 * len(plan.nodes) + 4 * len({node.host for node in plan.nodes})
+
+
+def inventory() -> Inventory:
+    """The hosts that are ready. HostError if this host manages no swarm."""
+    from orchestrator.drivers.swarm.cluster import Cluster
+
+    with closing(Cluster.connect()) as cluster:
+        members = [each for each in cluster.members() if each.usable]
+    return Inventory(
+        tuple(
+            HostFacts(
+                each.name, each.address, each.architecture, each.cores, each.memory, dict(each.labels), each.manager
+            )
+            for each in members
+        )
+    )
+
+
+async def open_environment(
+    plan: Plan, directory: RunDirectory, stack: AsyncExitStack, workers: int, tell: Tell
+) -> Environment:
+    """Start an agent on each host, and have it open the driver, the hub and the links of its host."""
+    from orchestrator.drivers.swarm.bringing import bring_images, images_of
+    from orchestrator.drivers.swarm.channel import Agents
+    from orchestrator.drivers.swarm.cluster import Cluster
+    from orchestrator.drivers.swarm.driver import SwarmDriver
+    from orchestrator.drivers.swarm.fabric import SwarmFabric
+    from orchestrator.drivers.swarm.prober import SwarmProber
+    from orchestrator.drivers.swarm.registry import image_of_agents
+    from orchestrator.drivers.swarm.settings import LEASE
+    from orchestrator.drivers.swarm.starting import Keys, start_agents, wait_for_all
+    from orchestrator.drivers.swarm.underlay import End, SwarmUnderlay, deduction, measured, refuse_short
+
+    cluster = await asyncio.to_thread(Cluster.connect)
+    stack.callback(cluster.close)
+    driver, keys, agents_keys = SwarmDriver(plan, directory), keypair(), keypair()
+    agents = Agents(keys, agents_keys.public, LEASE, driver.hear, driver.lose, driver.find)
+    stack.push_async_callback(agents.close)
+    driver.use(agents)
+    run, image = directory.run, await asyncio.to_thread(image_of_agents)
+    keys_of_run = Keys(keys.public, agents_keys)
+    await start_agents(cluster, agents, run, directory.path, image, driver.hosts, keys_of_run, stack)
+    await wait_for_all(cluster, agents, run, driver.hosts)
+    driver.here = (await asyncio.to_thread(cluster.here))[0] in driver.hosts
+    stack.push_async_callback(driver.close)
+    if is_in_registry(agent_image.image_name()):
+        driver.note(f"agents are made from the image {image}")
+    architectures = {each.name: each.architecture for each in plan.hosts}
+    driver.note(*await bring_images(images_of(plan), architectures, agents, tell, plan.images))
+    await driver.open()
+    hellos = {host: agents.hello(host) for host in driver.hosts}
+    mtus = {host: int(hello["mtu"]) for host, hello in hellos.items()}
+    mtu = mtu_of(min(mtus.values())) if len(mtus) > 1 else MTU
+    await driver.open_links(lambda host: _arguments(plan, driver.homes, directory.run, host, mtu))
+    prober = SwarmProber(agents, mtu)
+    addresses = {host.name: host.address for host in plan.hosts}
+    ends = [End(host, addresses[host], int(hello["pid"]), mtus[host]) for host, hello in hellos.items()]
+    between = driver.between = await measured(ends, prober)
+    refuse_short(plan, between)
+    fabric = SwarmFabric(agents, plan, driver, partial(deduction, driver.homes, between))
+    driver.reopened, driver.moved = fabric.reshape, fabric.redirect
+    control, told = await open_control(plan, directory, stack)
+    network = None
+    if crossed(plan.links, driver.homes):
+        network = SwarmUnderlay(
+            plan, agents, driver.homes, between, fabric.frames.readings, fabric.strangers, driver.has
+        )
+    return Environment(driver, fabric, control, prober, told, network)
+
+
+def _arguments(plan: Plan, homes: Mapping[str, str], run: str, host: str, mtu: int) -> dict[str, Any]:
+    """What the agent of a host needs to open its driver, hub and links, see `orchestrator.agent.place`. ``homes``: the
+    present host of each node."""
+    from orchestrator.drivers.swarm.fabric import remotes
+    from orchestrator.drivers.swarm.plain import wires_to
+
+    (address,) = [each.address for each in plan.hosts if each.name == host]
+    elsewhere = remotes(plan, homes, host)
+    trunk = Trunk(local=address, id=id_of(run), remotes=elsewhere, mtu=mtu) if len(plan.hosts) > 1 else None
+    return {
+        "image": node_image.image_name(),
+        "images": sorted({node.image for node in plan.nodes if node.host == host and node.image is not None}),
+        "wires": wires_to(wires_of(plan)),
+        "trunk": None if trunk is None else asdict(trunk),
+    }

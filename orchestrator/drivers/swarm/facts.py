@@ -1,0 +1,75 @@
+"""What the agent of a host tells of it, as plain data for the channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from orchestrator.errors import DriverError
+from orchestrator.host.clock import Clock
+
+ENGINE = (
+    *("ServerVersion", "OSType", "KernelVersion", "Architecture", "DockerRootDir", "CgroupVersion", "CgroupDriver"),
+    *("MemoryLimit", "SwapLimit", "CpuCfsQuota", "PidsLimit", "SecurityOptions", "Warnings"),
+)
+"""What is told of `docker info`, and besides the names of the ``Runtimes``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """None stands for what could not be read.
+
+    version             of edgebed, in the image of agents
+    kernel              its release
+    engine              what the Engine tells of itself, the keys ENGINE and Runtimes of `docker info`
+    image               what is told of the image of nodes, see `images.told_of`; None if the Engine has no such image
+    disk_free           bytes, where the Engine keeps images, containers and volumes
+    trunk, netem        "" if it works, otherwise why not
+    trunk_notes         what is to be known of a trunk that works
+    iptable_raw         whether the kernel has this module
+    model               of a board: "Raspberry Pi 4 Model B Rev 1.4"
+    congestion_control  of TCP, which nodes inherit
+    temperature         °C, the highest
+    accelerators        names, see `orchestrator.host.accelerators`
+    throttled           what slows the processor down at this moment; None if nothing tells
+    """
+
+    version: str
+    kernel: str
+    engine: Mapping[str, Any] | None = None
+    image: Mapping[str, Any] | None = None
+    disk_free: int | None = None
+    trunk: str | None = None
+    trunk_notes: tuple[str, ...] = ()
+    netem: str | None = None
+    iptable_raw: bool | None = None
+    model: str | None = None
+    clock: Clock | None = None
+    congestion_control: str | None = None
+    temperature: float | None = None
+    accelerators: tuple[str, ...] = ()
+    throttled: tuple[str, ...] | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, data: Any) -> Facts:
+        """DriverError if it is something else, as that of another version may be."""
+        try:
+            return _FACTS.validate_python(data)
+        except ValidationError as error:
+            raise DriverError(
+                f"no facts of a host ({error.error_count()} errors): the agent is of another version"
+            ) from None
+
+
+_FACTS = TypeAdapter(Facts)
+
+
+def of_engine(info: Mapping[str, Any]) -> dict[str, Any]:
+    """What is told of `docker info`."""
+    return {key: info.get(key) for key in ENGINE} | {"Runtimes": sorted(info.get("Runtimes") or ())}

@@ -1,0 +1,135 @@
+"""The relay of control sockets: a node's connection to the unix socket on its host ends at the orchestrator's socket.
+
+Both ends speak in notices and events ``relay {connection, data}``. The first data of a connection are empty, so that
+connections come in the order of their numbers, whichever node speaks first; data of None end it. The bytes are those of
+CURVE between node and orchestrator, so the agent between them can neither read nor change messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import select
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from node.messaging.sockets import Endpoint
+
+PIECE = 1 << 16  # bytes
+
+Send = Callable[[int, bytes | None], None]
+
+
+class Relay:
+    """One end: the connections by their numbers. ``send`` carries bytes to the other end, or None for the end of the
+    connection."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._writers: dict[int, asyncio.StreamWriter] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def take(self, connection: int, data: bytes | None) -> None:
+        """Bytes, or the end of the connection, from the other end."""
+        writer = self._writers.get(connection)
+        if writer is None or writer.is_closing():
+            return
+        if data is None:
+            writer.close()
+        elif not _hung_up(writer):
+            writer.write(data)
+
+    async def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _pump(self, connection: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry what is read to the other end until either end is done."""
+        self._writers[connection] = writer
+        try:
+            with contextlib.suppress(OSError):
+                while data := await reader.read(PIECE):
+                    self._send(connection, data)
+        finally:
+            del self._writers[connection]
+            writer.close()
+            self._send(connection, None)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _hung_up(writer: asyncio.StreamWriter) -> bool:
+    """Whether nobody reads any more. A write that fails then would drop what was sent before, and is not read yet: a
+    node sends its last words and closes."""
+    poll = select.poll()
+    poll.register(writer.get_extra_info("socket").fileno(), select.POLLHUP)
+    return bool(poll.poll(0))
+
+
+class NodesEnd(Relay):
+    """The end at the nodes: a unix socket at ``path``."""
+
+    def __init__(self, path: Path, send: Send) -> None:
+        super().__init__(send)
+        self._endpoint = Endpoint(f"ipc://{path}")
+        self._numbers = itertools.count(1)
+        self._server: asyncio.Server | None = None
+
+    async def listen(self) -> None:
+        path = self._endpoint.address.removeprefix("ipc://")
+        self._server = await asyncio.start_unix_server(self._accept, path)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        await super().close()
+        self._endpoint.close()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = next(self._numbers)
+        self._send(number, b"")
+        await self._pump(number, reader, writer)
+
+
+class OrchestratorsEnd(Relay):
+    """The end at the orchestrator: each connection goes on to the unix socket at ``path``."""
+
+    def __init__(self, path: Path, send: Send) -> None:
+        super().__init__(send)
+        self._endpoint = Endpoint(f"ipc://{path}")
+        self._latest = 0
+        self._early: dict[int, list[bytes | None]] = {}  # what came before the socket was connected
+
+    def take(self, connection: int, data: bytes | None) -> None:
+        if connection in self._early:
+            self._early[connection].append(data)
+        elif data is not None and connection > self._latest:
+            self._latest = connection
+            self._early[connection] = [data]
+            self._spawn(self._connect(connection))
+        else:
+            super().take(connection, data)
+
+    async def close(self) -> None:
+        await super().close()
+        self._endpoint.close()
+
+    async def _connect(self, connection: int) -> None:
+        try:
+            reader, writer = await asyncio.open_unix_connection(self._endpoint.address.removeprefix("ipc://"))
+        except OSError:
+            del self._early[connection]
+            self._send(connection, None)
+            return
+        self._writers[connection] = writer
+        for data in self._early.pop(connection):
+            super().take(connection, data)
+        await self._pump(connection, reader, writer)

@@ -1,0 +1,57 @@
+"""What an agent is told, as one line of JSON: the secret of its service, and the first input of its container."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from node.assignment import Keypair
+
+FILE = "agent"
+"""The name of the secret."""
+
+HOST, IMAGE = "EDGEBED_HOST", "EDGEBED_AGENT_IMAGE"
+"""Variables of the service's task: the name of its host, and its own image."""
+
+LEFT_BY = "EDGEBED_LEFT_BY"
+"""The variable of a task that only removes: the run that has left something."""
+
+FOLDER = "EDGEBED_AGENT_FOLDER"
+"""The variable of the container that does the work: the folder of its files, which has the same path on the host."""
+
+ORPHANED = 3
+"""The exit code of the container after a silence of the orchestrator."""
+
+DATA = "data"
+"""The folder of the data set, in the directory that a run has on each host."""
+
+RUNS, CODE, PACKAGES = "runs", "code.zip", "packages"
+"""In the directory of a sweep on each host: the folder of its runs, edgebed's code, and the folder of libraries."""
+
+MARK = "::edgebed-sweep "
+"""The start of a line of output by which what carries out the runs of a sweep tells the agent something."""
+LEASE = 15.0  # s of silence after which an agent ends what it has made, and after which it counts as lost
+
+SOCKET = Path("/var/run/docker.sock")
+"""The socket of the Engine on each host."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """``address``: the endpoint of the orchestrator, ``tcp://ADDRESS:PORT``. ``server``: its public key. ``keys``:
+    those of the agents. ``lease``: the seconds of silence after which an agent ends what it has made."""
+
+    run: str
+    address: str
+    server: str
+    keys: Keypair
+    lease: float
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_json(cls, line: bytes) -> Settings:
+        data = json.loads(line)
+        return cls(**{**data, "keys": Keypair(**data["keys"])})

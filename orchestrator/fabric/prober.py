@@ -1,0 +1,63 @@
+"""Run the two ends of a measurement (`netem.measure`) in the network namespaces of two nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from netem.measure import respond_arguments
+from orchestrator.fabric.base import Handle
+from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.wiring import MTU
+from orchestrator.host import python
+
+
+class Prober(Protocol):
+    """Starts the two ends of a measurement. HostError, or ValueError for an answer that is none.
+
+    ``mtu``: the largest packet of a node in bytes.
+    """
+
+    mtu: int
+
+    def responding(self, handle: Handle, address: str) -> AbstractAsyncContextManager[dict[str, Any]]:
+        """Answer at a node's ``address`` while the body runs. Gives what the responder printed when it was ready."""
+
+    async def probe(self, handle: Handle, arguments: Sequence[str]) -> dict[str, Any]:
+        """Run a probe with the arguments from `netem.measure.probe_arguments`. Returns its `netem.measure.Measurement`
+        as a mapping."""
+
+
+class HubProber:
+    """See Prober: the nodes are processes of the hub's host."""
+
+    def __init__(self, hub: Hub, mtu: int = MTU) -> None:
+        self.mtu = mtu
+        self._hub = hub
+
+    @contextlib.asynccontextmanager
+    async def responding(self, handle: Handle, address: str) -> AsyncIterator[dict[str, Any]]:
+        responder = await asyncio.create_subprocess_exec(
+            *self._hub.enter(handle.pid),
+            *python.module("netem.measure", *respond_arguments(address)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert responder.stdin is not None
+        assert responder.stdout is not None
+        try:
+            ready: dict[str, Any] = json.loads(await responder.stdout.readline())
+            yield ready
+        finally:
+            responder.stdin.close()
+            await responder.wait()
+
+    async def probe(self, handle: Handle, arguments: Sequence[str]) -> dict[str, Any]:
+        said = await self._hub.run(python.module("netem.measure", *arguments), pid=handle.pid)
+        found: dict[str, Any] = json.loads(said)
+        return found

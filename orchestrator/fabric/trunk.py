@@ -1,0 +1,206 @@
+"""The trunk of a run on several hosts: a VXLAN device (RFC 7348) in each host's hub, which joins the hubs.
+
+A node's packets for a node of another host pass their link in the hub of the sender. Then the trunk carries them over
+the underlay, the network between the hosts, to the hub of the target, which does not shape them again. Forwarding is
+static: the device knows the host of each remote node by the node's MAC. It floods nothing and learns nothing.
+
+One command makes the device: the kernel opens its UDP socket in the network namespace of the host, and puts the device
+itself directly into the hub (`ip link add ... netns`, IFLA_NET_NS_PID). So the device ends with the hub, and a process
+that is killed leaves nothing behind. The kernel removes a namespace some milliseconds after its last process.
+
+A kernel without VXLAN has a process instead, which sends and understands the same packets (netem.vxlan).
+
+**Who can write to it.** VXLAN neither encrypts nor authenticates (RFC 7348, section 7). The UDP socket accepts packets
+on every address of the host. Whoever can send to this port, and knows or guesses the 24 bits of `id`, can put frames
+into the hub in the name of any node. Whoever is on the way can read the frames and change them. An engine drops a frame
+whose source is not a node of another host, and a frame without a link of the run. Frames with forged addresses of
+nodes with a link pass. They cannot take part in the nodes' conversations, which CURVE encrypts and authenticates, but
+programs' own protocols may have no such protection. So the underlay must be a network that its users trust.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator.errors import ChildError, HostError
+from orchestrator.fabric.hub import Hub
+from orchestrator.host import python
+from orchestrator.host.child import JsonChild
+from orchestrator.host.processes import labels
+from orchestrator.planning.plan import NodePlan
+
+DEVICE = "trunk"  # its name in the hub
+OVERHEAD = 50  # bytes: the headers of IPv4, UDP and VXLAN, and the inner Ethernet header
+NO_VXLAN = ("Unknown device type", "Operation not supported")  # what `ip` says of it
+START_TIMEOUT = 20.0  # s
+PORT = 61147  # no service has registered it, and Linux gives a socket no such port by chance
+
+
+@dataclass(frozen=True)
+class Trunk:
+    """One host's end of the trunk.
+
+    local    this host's IPv4 address in the underlay
+    id       marks the packets of the run (VXLAN network identifier), see `id_of`; the same on all hosts
+    remotes  for each node of another host, by its MAC: the IPv4 address of that host in the underlay
+    mtu      largest packet of a node in bytes, see `mtu_of`; the same on all hosts
+    port     UDP port; the same on all hosts
+    """
+
+    local: str
+    id: int
+    remotes: Mapping[str, str]
+    mtu: int
+    port: int = PORT
+
+    def __post_init__(self) -> None:
+        for address in (self.local, *self.remotes.values()):
+            try:
+                ipaddress.IPv4Address(address)
+            except ValueError:
+                raise HostError(f"{address!r} is not an IPv4 address; a trunk joins hosts over IPv4") from None
+
+
+def id_of(run: str) -> int:
+    """The identifier of a run's trunk: 24 bits of a hash."""
+    return int.from_bytes(hashlib.sha256(run.encode()).digest()[:3])
+
+
+def mtu_of(underlay: int) -> int:
+    """The largest packet of a node if the underlay carries packets of ``underlay`` bytes."""
+    return underlay - OVERHEAD
+
+
+def remote_nodes(nodes: Iterable[NodePlan], trunk: Trunk | None) -> dict[str, str]:
+    """The MACs of the nodes that live on other hosts, by name."""
+    return {node.name: node.mac for node in nodes if trunk is not None and node.mac in trunk.remotes}
+
+
+def host_lines(trunk: Trunk, hub: int) -> str:
+    """Lines of `ip -batch` for the host's namespace: make the device in the namespace of the process ``hub``."""
+    return (
+        f"link add {DEVICE} netns {hub} mtu {trunk.mtu} type vxlan"
+        f" id {trunk.id} local {trunk.local} dstport {trunk.port} nolearning\n"
+    )
+
+
+def hub_lines(trunk: Trunk) -> str:
+    """Lines of `ip -batch` for the hub."""
+    return f"link set {DEVICE} mtu {trunk.mtu} addrgenmode none\nlink set {DEVICE} up\n"
+
+
+def forwarding_lines(remotes: Mapping[str, str], before: Iterable[str] = ()) -> str:
+    """Lines of `bridge -batch` for the hub: the hosts of the remote nodes by their MACs, as in `Trunk`. ``before``: the
+    MACs of those that were remote before."""
+    gone = [f"fdb del {mac} dev {DEVICE} self\n" for mac in before if mac not in remotes]
+    there = [f"fdb replace {mac} dev {DEVICE} self static dst {host}\n" for mac, host in remotes.items()]
+    return "".join([*gone, *there])
+
+
+class Carrier(Protocol):
+    """What carries a trunk's packets to the other hosts: this host's kernel, or a process."""
+
+    def notes(self) -> list[str]:
+        """What a user should know of it."""
+        ...
+
+    async def redirect(self, remotes: Mapping[str, str]) -> None:
+        """From now on the nodes of other hosts are these, see `Trunk`."""
+        ...
+
+    async def watch(self) -> None:
+        """Wait until it fails, and raise OrchestratorError."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class KernelCarrier:
+    """The kernel's VXLAN device. It ends with the hub."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._macs: list[str] = []  # of the remote nodes
+
+    async def redirect(self, remotes: Mapping[str, str]) -> None:
+        await self._hub.run(["bridge", "-batch", "-"], stdin=forwarding_lines(remotes, self._macs))
+        self._macs = list(remotes)
+
+    def notes(self) -> list[str]:
+        return []
+
+    async def watch(self) -> None:
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        pass
+
+
+class ProcessCarrier:
+    """`netem.vxlan`, for kernels without the device."""
+
+    def __init__(self, child: JsonChild) -> None:
+        self._child = child
+
+    def notes(self) -> list[str]:
+        return ["the trunk: this host's kernel has no VXLAN device, so that a process carries the packets"]
+
+    async def redirect(self, remotes: Mapping[str, str]) -> None:
+        await self._child.request("forward", hosts=dict(remotes))
+
+    async def watch(self) -> None:
+        await self._child.watch()
+
+    async def close(self) -> None:
+        await self._child.close()
+
+
+async def lay(trunk: Trunk, hub: Hub, run: str, directory: Path, host: int | None = None) -> Carrier:
+    """Make the trunk's device in the hub. HostError if this host refuses.
+
+    ``hub``: its anchor must be a process of this host, hence no HelperHub. ``host``: a process in the host's network
+    namespace, by default this process. ``directory``: of the run on this host.
+    """
+    pid = os.getpid() if host is None else host
+    code, _, errors = await hub.attempt(["ip", "-batch", "-"], pid=pid, stdin=host_lines(trunk, hub.anchor.pid))
+    if code == 0:
+        await hub.run(["ip", "-batch", "-"], stdin=hub_lines(trunk))
+        carrier = KernelCarrier(hub)
+        await carrier.redirect(trunk.remotes)
+        return carrier
+    if not any(words in errors for words in NO_VXLAN):
+        raise HostError(f"the trunk to the other hosts cannot be made ({errors.strip()})", "a trunk needs root")
+    return await lay_by_process(trunk, hub, run, directory, pid)
+
+
+async def lay_by_process(trunk: Trunk, hub: Hub, run: str, directory: Path, host: int) -> Carrier:
+    """As `lay`, without VXLAN in the kernel."""
+    arguments = (hub.anchor.pid, DEVICE, trunk.local, trunk.port, trunk.id)
+    child = await JsonChild.start(
+        "the trunk",
+        [*hub.enter(host), *python.module("netem.vxlan"), *map(str, arguments)],
+        environment=labels(run, directory, "trunk"),
+        log=directory / "logs" / "trunk.log",
+    )
+    try:
+        await child.wait_ready(START_TIMEOUT)
+        carrier = ProcessCarrier(child)
+        await carrier.redirect(trunk.remotes)
+        await hub.run(["ip", "-batch", "-"], stdin=hub_lines(trunk))
+    except BaseException as error:
+        await child.close()
+        if isinstance(error, ChildError):
+            raise HostError(
+                f"the trunk to the other hosts cannot be made: this host's kernel has no VXLAN device, and {error}",
+                "a trunk needs root, and the kernel module vxlan or tun on each host",
+                ["modprobe vxlan", "modprobe tun"],
+            ) from error
+        raise
+    return carrier

@@ -1,0 +1,45 @@
+"""A trunk without nodes. Each hub has an address of its own on it, so that probes between the hubs pass it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.trunk import DEVICE, Carrier, Trunk, id_of, lay, mtu_of
+
+
+def address_of(number: int) -> str:
+    """The address of a host's hub on the trunk; ``number`` counts the hosts from 0."""
+    return f"10.77.{(number + 1) >> 8}.{(number + 1) & 255}"
+
+
+def trunk_of(run: str, number: int, hosts: Sequence[str], mtu: int) -> Trunk:
+    """The trunk of one of the ``hosts``, which are IPv4 addresses. ``mtu``: of the network between them, in bytes.
+    HostError for another kind of address."""
+    remotes = {_mac(other): host for other, host in enumerate(hosts) if other != number}
+    return Trunk(local=hosts[number], id=id_of(run), remotes=remotes, mtu=mtu_of(mtu))
+
+
+def hub_lines(number: int, count: int) -> str:
+    """Lines of `ip -batch` for a hub whose trunk is laid: its own address, and those of the others, which need not be
+    asked for."""
+    others = [other for other in range(count) if other != number]
+    known = (f"neigh replace {address_of(other)} lladdr {_mac(other)} dev {DEVICE} nud permanent\n" for other in others)
+    own = f"link set {DEVICE} address {_mac(number)}\naddress add {address_of(number)}/16 dev {DEVICE}\n"
+    return own + "".join(known)
+
+
+async def lay_trial(run: str, number: int, hosts: Sequence[str], mtu: int, hub: Hub, directory: Path) -> Carrier:
+    """Lay the trunk in the hub of one of the hosts, see `trunk_of` and `lay`. HostError if this host refuses."""
+    carrier = await lay(trunk_of(run, number, hosts, mtu), hub, run, directory)
+    try:
+        await hub.run(["ip", "-batch", "-"], stdin=hub_lines(number, len(hosts)))
+    except BaseException:
+        await carrier.close()
+        raise
+    return carrier
+
+
+def _mac(number: int) -> str:
+    return f"02:ed:ff:ff:{number >> 8:02x}:{number & 255:02x}"

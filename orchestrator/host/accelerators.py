@@ -1,0 +1,32 @@
+"""The accelerators of a host, by what its kernel shows. It tells neither whether containers can use them, nor whether
+they work.
+
+The driver of NVIDIA's cards lists them in /proc (its README, "Using the /proc File System Interface"). The GPU of a
+Jetson is none of them. It has device files (NVIDIA's container runtime has them in its devices.csv).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+JETSON = "dev/nvhost-gpu", "dev/nvmap"
+JETSON_GPU, CARD = "NVIDIA GPU of a Jetson", "NVIDIA GPU"
+
+
+def accelerators(root: Path = Path("/")) -> tuple[str, ...]:
+    """The names of the accelerators below ``root``, which holds dev and proc; equal ones again and again."""
+    if cards := sorted(root.glob("proc/driver/nvidia/gpus/*/information")):
+        return tuple(_model(card) for card in cards)
+    if any((root / each).exists() for each in JETSON):
+        return (JETSON_GPU,)
+    return tuple(CARD for each in root.glob("dev/nvidia*") if re.fullmatch(r"nvidia\d+", each.name))
+
+
+def _model(information: Path) -> str:
+    """The line "Model:"; a driver that is about to end may not tell it."""
+    try:
+        found = re.search(r"^Model:\s*(.*?)\s*$", information.read_text(errors="replace"), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1] if found and found[1] else CARD

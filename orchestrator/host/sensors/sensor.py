@@ -1,0 +1,117 @@
+"""A sensor as data: the files to read, and how their texts make a value. Reading is separate from this."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+TEMPERATURE, FREQUENCY, MEMORY = "temperature", "frequency", "memory_available"  # °C, Hz, bytes
+THROTTLED, THROTTLE_EVENTS = "throttled", "throttle_events"  # 1 while it is so, otherwise 0; a count that only grows
+POWER, ENERGY = "power", "energy"  # W; J, a count that only grows
+
+PATIENCE = 1.0  # s for a command
+_SWITCHED_OFF = "the part that it measures is switched off"
+_FORBIDDEN = "run edgebed as root, or ask the administrator for the right to read it"
+_REMEDIES = {
+    errno.EACCES: _FORBIDDEN,
+    errno.EPERM: _FORBIDDEN,
+    errno.EAGAIN: _SWITCHED_OFF,
+    errno.ENODATA: _SWITCHED_OFF,
+    errno.EIO: "the sensor does not answer its driver, the kernel's log may say why",
+    errno.ENOENT: "it was there when the run began, so its driver was unloaded",
+    errno.ETIMEDOUT: f"no answer within {PATIENCE:.0f} s",
+}
+
+Command = tuple[str, ...]
+Place = Path | Command
+"""A file, or a command whose output is read in its stead."""
+Value = Callable[[Sequence[str]], float]
+"""Makes a figure of the texts of some places. ValueError if they make none."""
+
+
+@dataclass(frozen=True)
+class Sensor:
+    """One figure of this host.
+
+    ``source``: the driver that gives it. ``scope``: the part that it is about: a zone, a rail, a package, a core.
+    ``value`` makes the figure, in the unit of its quantity, of the texts of ``places``.
+    ``partial``: the places that can be read are enough. ``wraps_at``: the J at which a counter of energy begins anew,
+    0 if that is not known.
+    """
+
+    quantity: str
+    source: str
+    scope: str
+    places: tuple[Place, ...]
+    value: Value
+    partial: bool = False
+    wraps_at: float = 0.0
+
+    @property
+    def name(self) -> tuple[str, str, str]:
+        return self.quantity, self.source, self.scope
+
+
+class Reading(NamedTuple):
+    """What a sensor showed. ``value`` is None if it cannot be read; then ``detail`` says why, and the remedy."""
+
+    quantity: str
+    source: str
+    scope: str
+    value: float | None
+    detail: str = ""
+
+
+def read(sensors: Sequence[Sensor]) -> list[Reading]:
+    """Read each sensor once, in their order. A file that several sensors share is read once."""
+    places = dict.fromkeys(place for sensor in sensors for place in sensor.places)
+    texts = {place: _text(place) for place in places}
+    return [reading(sensor, texts) for sensor in sensors]
+
+
+def reading(sensor: Sensor, texts: Mapping[Place, str | OSError]) -> Reading:
+    """The reading of a sensor, given the texts of its places or the errors in their stead."""
+    found = [texts[place] for place in sensor.places]
+    readable = [text for text in found if isinstance(text, str)]
+    if not readable or (len(readable) < len(found) and not sensor.partial):
+        place, error = next((place, text) for place in sensor.places if isinstance(text := texts[place], OSError))
+        return Reading(*sensor.name, None, f"{_told(place)}: {why(error)}")
+    try:
+        return Reading(*sensor.name, sensor.value(readable))
+    except ValueError as error:
+        return Reading(*sensor.name, None, f"{_told(sensor.places[0])}: {error}")
+
+
+def why(error: OSError) -> str:
+    """Why a place cannot be read, and the remedy."""
+    said = error.strerror or str(error)
+    remedy = _REMEDIES.get(error.errno or 0)
+    return said if remedy is None else f"{said} ({remedy})"
+
+
+def _text(place: Place) -> str | OSError:
+    try:
+        return place.read_text(encoding="ascii", errors="replace") if isinstance(place, Path) else _output(place)
+    except OSError as error:
+        return error
+
+
+def _output(command: Command) -> str:
+    """What a command prints. OSError if it fails, or takes too long."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(errno.ETIMEDOUT, "it hangs") from None
+    if done.returncode != 0:
+        raise OSError(0, (done.stderr or done.stdout).strip() or f"exit code {done.returncode}")
+    return done.stdout
+
+
+def _told(place: Place) -> str:
+    return str(place) if isinstance(place, Path) else " ".join(place)

@@ -1,0 +1,260 @@
+"""The sensors of this host, as its kernel shows them. docs/boards.md lists the sources for users.
+
+Documentation of the kernel, by path in its tree: ABI/testing/sysfs-class-thermal, hwmon/sysfs-interface.rst,
+hwmon/ina3221.rst, admin-guide/pm/cpufreq.rst, power/powercap/powercap.rst, ABI/testing/sysfs-class-power,
+ABI/testing/sysfs-devices-system-cpu (thermal_throttle); proc_meminfo(5).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.host.sensors.sensor import (
+    ENERGY,
+    FREQUENCY,
+    MEMORY,
+    POWER,
+    TEMPERATURE,
+    THROTTLE_EVENTS,
+    THROTTLED,
+    Place,
+    Sensor,
+    Value,
+)
+
+FLAGS = ("under-voltage", "frequency capped", "throttled", "soft temperature limit")
+"""The bits 0 to 3 of a Raspberry Pi's word get_throttled: so at this moment. Bits 16 to 19: so at any time since the
+board started, or since the kernel's driver cleared them last (raspberrypi-hwmon.c, every 2 s)."""
+EVER = 16
+PLACEHOLDERS = ("PMIC-Die",)  # on Jetson boards with L4T 4.9, a constant 100 °C and no measurement
+SWITCHED_OFF = -100.0  # °C: Jetson boards show -256 °C for a part that is switched off
+OVER_CURRENT = {"1": "under-voltage", "2": "average over-current", "3": "instantaneous over-current"}
+"""The events of a Jetson Orin's soctherm_oc, each of which throttles it (Jetson Linux Developer Guide)."""
+VCGENCMD = "usr/bin/vcgencmd"
+PMIC_RAILS = "PMIC rails"
+
+
+def discover(root: Path = Path("/")) -> list[Sensor]:
+    """The sensors below ``root``, which holds sys, proc and usr. Sensors that would have one name are numbered."""
+    sys, proc = root / "sys", root / "proc"
+    found = [
+        *thermal_zones(sys),
+        *hwmon(sys),
+        *ina3221x(sys),
+        *cpufreq(sys),
+        *throttle_counts(sys),
+        *raspberry_pi(root),
+        *rapl(sys),
+        *batteries(sys),
+        *memory(proc),
+    ]
+    seen: Counter[tuple[str, str, str]] = Counter()
+    sensors = []
+    for sensor in found:
+        seen[sensor.name] += 1
+        number = seen[sensor.name]
+        sensors.append(sensor if number == 1 else replace(sensor, scope=f"{sensor.scope} ({number})"))
+    return sensors
+
+
+def thermal_zones(sys: Path) -> Iterator[Sensor]:
+    """class/thermal/thermal_zone*/temp, in millidegrees Celsius."""
+    for zone in _numbered(sys / "class/thermal", "thermal_zone"):
+        if (kind := _word(zone / "type")) and kind not in PLACEHOLDERS:
+            yield Sensor(TEMPERATURE, "thermal", f"zone {kind}", (zone / "temp",), _degrees)
+
+
+def hwmon(sys: Path) -> Iterator[Sensor]:
+    """class/hwmon/hwmon*: temp*_input (millidegrees), power*_input or power*_average (microwatts), the rails of an
+    INA3221 (in*_input in mV, curr*_input in mA), and the alarms of a Raspberry Pi and of a Jetson Orin.
+
+    The cores of a processor are left out, because its package shows their maximum; and so are chips that show a thermal
+    zone once more.
+    """
+    zones = {
+        (_word(zone / "type") or "").replace("-", "_") for zone in _numbered(sys / "class/thermal", "thermal_zone")
+    }
+    for chip in _numbered(sys / "class/hwmon", "hwmon"):
+        name = _word(chip / "name") or chip.name
+        source = f"hwmon {name}"
+        for number, file in _channels(chip, r"temp(\d+)_input"):
+            label = _word(chip / f"temp{number}_label") or f"temp{number}"
+            if name not in zones and not label.startswith("Core "):
+                yield Sensor(TEMPERATURE, source, label, (file,), _degrees)
+        for number, file in _channels(chip, r"power(\d+)_(?:input|average)"):
+            label = _word(chip / f"power{number}_label") or _word(chip / f"in{number}_label") or f"power{number}"
+            yield Sensor(POWER, source, f"rail {label}", (file,), _micro)
+        for number, file in _channels(chip, r"curr(\d+)_input") if name == "ina3221" else ():
+            rail, volts = _word(chip / f"in{number}_label"), chip / f"in{number}_input"
+            if rail not in (None, "NC") and volts.exists() and not (chip / f"power{number}_input").exists():
+                yield Sensor(POWER, source, f"rail {rail}", (volts, file), _volts_and_amperes)
+        for number, file in _channels(chip, r"oc(\d+)_event_cnt"):
+            yield Sensor(THROTTLE_EVENTS, source, OVER_CURRENT.get(number, f"oc{number}"), (file,), _number)
+        if name == "rpi_volt" and (alarm := chip / "in0_lcrit_alarm").exists():
+            yield Sensor(THROTTLED, source, FLAGS[0], (alarm,), _number)
+
+
+def ina3221x(sys: Path) -> Iterator[Sensor]:
+    """The rails of Jetson boards with L4T 4.9, of NVIDIA's own driver: rail_name_*, and in_power*_input in mW."""
+    for label in sorted(sys.glob("bus/i2c/drivers/ina3221x/*/iio[:_]device*/rail_name_*")):
+        power = label.with_name(f"in_power{label.name.removeprefix('rail_name_')}_input")
+        if (rail := _word(label)) not in (None, "NC") and power.exists():
+            yield Sensor(POWER, "ina3221x", f"rail {rail}", (power,), _milli)
+
+
+def cpufreq(sys: Path) -> Iterator[Sensor]:
+    """devices/system/cpu/cpufreq/policy*/scaling_cur_freq, in kHz: of all cores, the slowest and the fastest."""
+    files = tuple(
+        file
+        for policy in _numbered(sys / "devices/system/cpu/cpufreq", "policy")
+        if (file := policy / "scaling_cur_freq").exists()
+    )
+    if files:
+        yield Sensor(
+            FREQUENCY, "cpufreq", "slowest core", files, lambda texts: 1e3 * min(map(int, texts)), partial=True
+        )
+        yield Sensor(
+            FREQUENCY, "cpufreq", "fastest core", files, lambda texts: 1e3 * max(map(int, texts)), partial=True
+        )
+
+
+def throttle_counts(sys: Path) -> Iterator[Sensor]:
+    """How often each package of an Intel processor reached its limit of temperature. All its processors count that."""
+    packages: dict[str, Path] = {}
+    for processor in _numbered(sys / "devices/system/cpu", "cpu"):
+        file = processor / "thermal_throttle/package_throttle_count"
+        if file.exists():
+            packages.setdefault(_word(processor / "topology/physical_package_id") or "0", file)
+    for package, file in packages.items():
+        yield Sensor(THROTTLE_EVENTS, "thermal_throttle", f"package-{package}", (file,), _number)
+
+
+def raspberry_pi(root: Path) -> Iterator[Sensor]:
+    """The firmware's word get_throttled, and the power of a Raspberry Pi 5.
+
+    The kernel of a Raspberry Pi 4 shows the word in hexadecimal in soc:firmware/get_throttled. That of a Raspberry Pi 5
+    does not, and shows the rails of the PMIC to the command vcgencmd only (raspberrypi.com, documentation of vcgencmd).
+    """
+    words: list[Place] = sorted((root / "sys/devices/platform").glob("soc*/soc:firmware/get_throttled"))
+    command = root / VCGENCMD
+    if command.exists() and re.match("Raspberry Pi (5|Compute Module 5)", _word(root / "proc/device-tree/model") or ""):
+        words = words or [(str(command), "get_throttled")]
+        yield Sensor(POWER, "vcgencmd", PMIC_RAILS, ((str(command), "pmic_read_adc"),), _pmic)
+    for word in words[:1]:
+        source = "firmware" if isinstance(word, Path) else "vcgencmd"
+        for bit, flag in enumerate(FLAGS):
+            yield Sensor(THROTTLED, source, flag, (word,), _bit(bit))
+            yield Sensor(THROTTLE_EVENTS, source, flag, (word,), _bit(EVER + bit))
+
+
+def rapl(sys: Path) -> Iterator[Sensor]:
+    """class/powercap/intel-rapl:*, of Intel and AMD: energy_uj, which begins anew at max_energy_range_uj. Only root may
+    read it since Linux 5.10 (CVE-2020-8694). A zone inside another one is named after both: "package-0 dram"."""
+    for zone in sorted((sys / "class/powercap").glob("intel-rapl:*")):  # intel-rapl-mmio shows the package once more
+        numbers = zone.name.split(":")[1:]
+        parts = [zone.with_name(":".join(["intel-rapl", *numbers[: depth + 1]])) for depth in range(len(numbers))]
+        names = [_word(part / "name") or part.name for part in parts]
+        if (zone / "energy_uj").exists():
+            top = _word(zone / "max_energy_range_uj") or ""
+            wraps_at = int(top) / 1e6 if top.isdecimal() else 0.0
+            yield Sensor(ENERGY, "rapl", " ".join(names), (zone / "energy_uj",), _micro, wraps_at=wraps_at)
+
+
+def batteries(sys: Path) -> Iterator[Sensor]:
+    """class/power_supply/*, of type Battery: power_now in µW, or voltage_now in µV and current_now in µA. Negative
+    unless the battery is discharged: then it is not what the host uses."""
+    for supply in sorted((sys / "class/power_supply").glob("*")):
+        status = supply / "status"
+        if _word(supply / "type") == "Battery" and status.exists():
+            product = (supply / "power_now",), (supply / "voltage_now", supply / "current_now")
+            for files in product:
+                if all(file.exists() for file in files):
+                    yield Sensor(POWER, f"power_supply {supply.name}", "battery", (status, *files), _battery)
+                    break
+
+
+def memory(proc: Path) -> Iterator[Sensor]:
+    """MemAvailable of meminfo, in kB of 1024 bytes: what programs can still have without swapping."""
+    if (proc / "meminfo").exists():
+        yield Sensor(MEMORY, "meminfo", "host", (proc / "meminfo",), _available)
+
+
+def _degrees(texts: Sequence[str]) -> float:
+    value = int(texts[0]) / 1e3
+    if value <= SWITCHED_OFF:
+        raise ValueError("the part that it measures is switched off")
+    return value
+
+
+def _number(texts: Sequence[str]) -> float:
+    return float(int(texts[0]))
+
+
+def _milli(texts: Sequence[str]) -> float:
+    return int(texts[0]) / 1e3
+
+
+def _micro(texts: Sequence[str]) -> float:
+    return int(texts[0]) / 1e6
+
+
+def _volts_and_amperes(texts: Sequence[str]) -> float:
+    """W of mV and mA."""
+    volts, amperes = (int(text) / 1e3 for text in texts)
+    return volts * amperes
+
+
+def _bit(number: int) -> Value:
+    """A bit of a hexadecimal word: "50005", or "throttled=0x50005" as vcgencmd prints it."""
+    return lambda texts: float(int(texts[0].strip().rpartition("=")[2], 16) >> number & 1)
+
+
+def _battery(texts: Sequence[str]) -> float:
+    status, *numbers = texts
+    values = [abs(int(text)) / 1e6 for text in numbers]  # drivers differ in the sign
+    power = values[0] if len(values) == 1 else values[0] * values[1]
+    return power if status.strip() == "Discharging" else 0.0 - power
+
+
+def _available(texts: Sequence[str]) -> float:
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", texts[0], re.MULTILINE)
+    if match is None:
+        raise ValueError("this kernel does not tell MemAvailable")
+    return int(match[1]) * 1024.0
+
+
+def _pmic(texts: Sequence[str]) -> float:
+    """W of all rails that have a current and a voltage: "VDD_CORE_A current(7)=2.5A", "VDD_CORE_V volt(15)=0.72V"."""
+    amperes = dict(re.findall(r"(\w+)_A current\(\d+\)=([\d.]+)A", texts[0]))
+    volts = dict(re.findall(r"(\w+)_V volt\(\d+\)=([\d.]+)V", texts[0]))
+    rails = amperes.keys() & volts.keys()
+    if not rails:
+        raise ValueError("it tells no rail with a current and a voltage")
+    return sum(float(amperes[rail]) * float(volts[rail]) for rail in sorted(rails))
+
+
+def _numbered(folder: Path, prefix: str) -> list[Path]:
+    """The folders prefix0, prefix1, ... in the order of their numbers."""
+    found = {path: path.name.removeprefix(prefix) for path in folder.glob(f"{prefix}*")}
+    return sorted((path for path, number in found.items() if number.isdecimal()), key=lambda path: int(found[path]))
+
+
+def _channels(chip: Path, pattern: str) -> Iterable[tuple[str, Path]]:
+    """The files of a chip with such a name, one for each number, in the order of the numbers."""
+    found: dict[str, Path] = {}
+    for file in sorted(chip.iterdir(), reverse=True):  # "power1_input" rather than "power1_average"
+        if match := re.fullmatch(pattern, file.name):
+            found.setdefault(match[1], file)
+    return sorted(found.items(), key=lambda each: int(each[0]))
+
+
+def _word(path: Path) -> str | None:
+    """The text of a small file; None if it cannot be read."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip(" \n\0")
+    except OSError:
+        return None

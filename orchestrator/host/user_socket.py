@@ -1,0 +1,79 @@
+"""A unix socket for the user who made it, and for nobody else: one request and one reply, each a line of JSON.
+
+Two barriers keep others out. The socket's mode is 0600, so only its owner and root can connect (unix(7)). And whoever
+listens asks the kernel for the user id of each peer (SO_PEERCRED), and refuses any id but its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+LONGEST = 64 * 1024  # bytes of a line
+AVAILABLE = hasattr(socket, "SO_PEERCRED")  # only Linux tells the peer's user this way
+_CREDENTIALS = struct.Struct("3i")  # process, user and group
+
+
+class Socket(Protocol):
+    """What is asked of a connected socket."""
+
+    def getsockopt(self, level: int, option: int, length: int, /) -> bytes: ...
+
+
+def listen(path: Path) -> socket.socket:
+    """A socket at ``path`` that listens. OSError if it cannot be made."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with _near(path) as address:
+            listening.bind(address)
+        path.chmod(0o600)
+        listening.listen()  # nobody can connect before
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def user_of(connected: Socket) -> int:
+    """The id of the user who connected."""
+    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(credentials)[1])
+
+
+def user_name(uid: int) -> str:
+    """The name of a user; the id if it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def ask(path: Path, request: dict[str, Any]) -> dict[str, Any] | None:
+    """Send a request to the socket at ``path`` and wait for the reply; None if the other side went away. OSError if
+    nobody listens there, or if this user may not connect."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        with _near(path) as address:
+            connection.connect(address)
+        with connection.makefile("rb") as replies, contextlib.suppress(ConnectionError):
+            with contextlib.suppress(BrokenPipeError):  # a refusal may come before the request
+                connection.sendall(json.dumps(request).encode() + b"\n")
+            reply = json.loads(replies.readline() or b"null")
+            return reply if isinstance(reply, dict) else None
+    return None
+
+
+@contextlib.contextmanager
+def _near(path: Path) -> Iterator[str]:
+    """An address of ``path`` that is short enough: one of a socket has at most 107 bytes (unix(7))."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)

@@ -1,0 +1,75 @@
+"""The judgement of a run from its record alone: its summary, its report and its exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.errors import RecordError, RunError
+from orchestrator.host.directory import RunDirectory, write_whole
+from orchestrator.host.signals import INTERRUPTED
+from orchestrator.report import write_report
+from orchestrator.results.checks import overall
+from orchestrator.results.history import History
+from orchestrator.results.summary import summary
+from orchestrator.run.session import Ending
+
+EXIT_CODES = {"pass": 0, "unknown": 0, "fail": 3}
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """The object that `up --json` prints, and the exit code. ``unwritten``: why the report could not be written."""
+
+    summary: dict[str, Any]
+    exit_code: int
+    unwritten: str | None = None
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong, in a sentence."""
+        return self.summary["error"] or self.unwritten
+
+
+def judged(directory: RunDirectory, ending: Ending) -> Conclusion:
+    """The conclusion of a run that has just ended. Holds the verdict even if the report cannot be written."""
+    unwritten = None
+    try:
+        with contextlib.closing(History.open(directory.path)) as history:
+            result = summary(history)
+            try:
+                _write_down(directory, history, result)
+            except RecordError as error:
+                unwritten = str(error)
+    except RecordError as error:
+        raise RunError(ending.error or str(error)) from error
+    if result["ended"] is None:  # the disk had no room even for the outcome
+        result |= {"ended": ending.reason, "error": ending.error}
+    if ending.reason == "interrupted":
+        code = INTERRUPTED
+    elif ending.reason == "failed" or unwritten is not None:
+        code = 1
+    else:
+        code = EXIT_CODES[overall(result["checks"])]
+    return Conclusion(result, code, unwritten)
+
+
+def judge(directory: RunDirectory) -> dict[str, Any]:
+    """Write summary.json and report.html from a run's record; return the summary. Can be repeated at any time."""
+    with History.open(directory.path) as history:
+        result = summary(history)
+        _write_down(directory, history, result)
+    return result
+
+
+def _write_down(directory: RunDirectory, history: History, result: dict[str, Any]) -> None:
+    """Write summary.json and report.html. RecordError if there is no room for them."""
+    try:
+        write_whole(directory.summary, json.dumps(result, indent=2) + "\n")
+    except OSError as error:
+        raise RecordError(
+            f"{directory.summary} cannot be written ({error.strerror}): free space, then `report {directory.run}`"
+        ) from None
+    write_report(history, directory.report)

@@ -1,0 +1,75 @@
+"""The pace of a simulated run: how fast its virtual time goes for those who watch. Results do not depend on it.
+
+10x      10 virtual seconds in each second of the host
+free     as fast as the work allows
+pause    stand still
+step     go on until the next round begins, then stand still
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+
+from node.runtime.clock import VirtualLoop
+
+FREE, PAUSE, STEP = "free", "pause", "step"
+WORDS = "a speed like 10x, pause, step or free"
+_SPEED = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)x")
+
+
+def speed_of(pace: str) -> float | None:
+    """The virtual seconds in each second of the host that a pace asks for; None if it names no speed.
+
+    Raises ValueError if it is no pace.
+    """
+    if pace in (FREE, PAUSE, STEP):
+        return None
+    match = _SPEED.fullmatch(pace)
+    speed = float(match[1]) if match else math.nan
+    if not speed > 0:
+        raise ValueError(f"{pace!r} is no pace: write {WORDS}")
+    return speed
+
+
+class Pacing:
+    """Sets the pace of a run's clock."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self._steps: list[asyncio.Future[int]] = []  # which wait for a round to begin
+
+    @property
+    def ahead(self) -> float:
+        """The seconds from the last event to the virtual time that is due now."""
+        return self._loop.ahead
+
+    def set(self, pace: str) -> asyncio.Future[int] | None:
+        """Change the pace. For a step, returns the round that the run then stands at. ValueError if it is no pace."""
+        speed = speed_of(pace)
+        rate = self._loop.pace.rate if pace in (PAUSE, STEP) else speed
+        self._loop.set_pace(rate, held=pace == PAUSE)
+        self._drop_steps()
+        if pace != STEP:
+            return None
+        self._steps.append(self._loop.create_future())
+        return self._steps[-1]
+
+    def round_began(self, round: int) -> None:
+        """Note that a round of the run begins."""
+        if self._steps:
+            self._loop.set_pace(self._loop.pace.rate, held=True)
+            for each in self._steps:
+                each.set_result(round)
+            self._steps = []
+
+    def end(self, _: object = None) -> None:
+        """Let the run end as fast as it can."""
+        self._drop_steps()
+        self._loop.set_pace(None)
+
+    def _drop_steps(self) -> None:
+        for each in self._steps:
+            each.cancel()
+        self._steps = []

@@ -1,0 +1,118 @@
+"""The page over HTTP: files of the package, JSON values, and one stream of events for each run that is watched."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.results.history import History
+from orchestrator.serve.detail import link_detail, node_detail, several
+from orchestrator.serve.fold import Cursor
+from orchestrator.serve.following import Following
+from orchestrator.serve.guard import Guard
+from orchestrator.serve.listing import Listing, find
+from orchestrator.serve.present import planned
+
+TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+MOST = 40  # runs side by side
+RETRY = 1000  # ms after which a browser connects again
+
+
+def make_app(folder: Path, token: str, port: int, closing: threading.Event, *, loopback: bool = True) -> ASGIApp:
+    """The application that shows the runs of a folder to whoever has the token. Streams end when ``closing`` is set."""
+    listing, following, lock = Listing(folder), Following(closing), threading.Lock()
+    parts = {
+        path.name: path.read_bytes() for path in (files("orchestrator.serve") / "page").iterdir() if path.is_file()
+    }
+
+    async def page(request: Request) -> Response:
+        return Response(parts["index.html"], media_type=TYPES[".html"])
+
+    async def part(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in parts:
+            return _error("there is no such file", 404)
+        return Response(parts[name], media_type=TYPES.get(Path(name).suffix, "text/plain"))
+
+    def runs(request: Request) -> dict[str, Any]:
+        with lock:
+            return {"folder": str(folder.resolve()), "runs": listing.rows()}
+
+    def plan(request: Request) -> dict[str, Any]:
+        name = request.path_params["run"]
+        with History.open(find(folder, name).path) as history:
+            return planned(history, name)
+
+    def node(request: Request) -> dict[str, Any]:
+        return node_detail(find(folder, request.path_params["run"]), request.query_params.get("node", ""))
+
+    def link(request: Request) -> dict[str, Any]:
+        asked = request.query_params
+        return link_detail(find(folder, request.path_params["run"]), asked.get("source", ""), asked.get("target", ""))
+
+    def compared(request: Request) -> dict[str, Any]:
+        names = list(dict.fromkeys(request.query_params.getlist("run")))[:MOST]
+        return several({name: find(folder, name) for name in names})
+
+    async def stream(request: Request) -> Response:
+        try:
+            directory = find(folder, request.path_params["run"])
+        except OrchestratorError as error:
+            return _error(str(error), 404)
+        since = Cursor.parse(request.headers.get("last-event-id") or request.query_params.get("after", ""))
+        events = _events(following, directory, since)
+        return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    routes = [
+        Route("/", page),
+        Route("/compare", page),
+        Route("/run/{run:path}", page),
+        Route("/page/{name}", part),
+        Route("/api/runs", _json(runs)),
+        Route("/api/compare", _json(compared)),
+        Route("/api/plan/{run:path}", _json(plan)),
+        Route("/api/node/{run:path}", _json(node)),
+        Route("/api/link/{run:path}", _json(link)),
+        Route("/api/stream/{run:path}", stream),
+    ]
+    return Guard(Starlette(routes=routes), token, port, loopback=loopback)
+
+
+def _json(make: Callable[[Request], dict[str, Any]]) -> Callable[[Request], Any]:
+    """An endpoint that answers with JSON, made in a thread. What cannot be read is one sentence, with the code 404."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return JSONResponse(await run_in_threadpool(make, request))
+        except OrchestratorError as error:
+            return _error(str(error), 404)
+
+    return answer
+
+
+def _error(said: str, code: int) -> Response:
+    return JSONResponse({"error": said}, code)
+
+
+async def _events(following: Following, directory: Any, since: Cursor) -> AsyncIterator[str]:
+    """The updates of a run as server-sent events (WHATWG HTML, section 9.2). The id of an event is its cursor."""
+    yield f"retry: {RETRY}\n\n"
+    async for update in following.watch(directory, since):
+        if update is None:
+            yield ": nothing new\n\n"
+        else:
+            cursor, said = update
+            yield f"id: {cursor}\ndata: {await asyncio.to_thread(json.dumps, said)}\n\n"

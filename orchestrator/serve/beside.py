@@ -1,0 +1,64 @@
+"""The page of a run that begins: a process of its own, so that the orchestrator has nothing to do with it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from orchestrator.host.directory import RunDirectory
+from orchestrator.host.python import module
+
+CLOSES = 5  # s
+
+
+class Page:
+    """The page of the runs in a folder. ``process`` serves it."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def announce(self, directory: RunDirectory) -> None:
+        """Print the address of a run's page on standard error. A page that could not be opened is a warning."""
+        assert self._process.stdout is not None
+        said = json.loads(self._process.stdout.readline() or '{"error": "its process ended"}')
+        if "error" in said:
+            print(f"warning: there is no page of this run: {said['error']}", file=sys.stderr, flush=True)
+            return
+        address = urlsplit(said["address"])._replace(path=f"/run/{quote(directory.run)}").geturl()
+        print(f"page of this run: {address}", file=sys.stderr, flush=True)
+
+    def keep(self) -> None:
+        """Wait for Ctrl-C."""
+        if self._process.poll() is None:
+            with contextlib.suppress(KeyboardInterrupt):
+                print("the page stays until Ctrl-C", file=sys.stderr, flush=True)
+                self._process.wait()
+
+
+@contextlib.contextmanager
+def page_of(runs: Path) -> Iterator[Page]:
+    """The page of the runs in a folder, during the body."""
+    process = subprocess.Popen(
+        module("orchestrator.serve", str(runs.absolute())),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C in a terminal reaches only the orchestrator
+    )
+    try:
+        yield Page(process)
+    finally:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        try:
+            process.wait(CLOSES)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()

@@ -1,0 +1,78 @@
+"""What a page shows when it is asked for: of one node or one link of a run, and of several runs. Plain JSON values."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import RecordError
+from orchestrator.host.directory import RunDirectory
+from orchestrator.results.history import History
+from orchestrator.results.rows import Metric
+from orchestrator.results.summary import finite
+from orchestrator.verbs.compare_many import compare_many, run_overview
+from orchestrator.verbs.logs import follow_lines
+
+LOG_TAIL = 64 * 1024  # bytes of a log that are shown: the last ones
+LINES = 400  # of what the record has of a node: the last ones
+READINGS = 600  # of a link's counters, at most, evenly over the run
+
+
+def node_detail(directory: RunDirectory, node: str) -> dict[str, Any]:
+    """What the record has of a node, as lines, and the end of its log. RunError if the run has no such node."""
+    with History.open(directory.path) as history:
+        lines = "".join(follow_lines(history, node, lambda: False)).splitlines()
+    log = _tail(directory.logs / f"{node}.log")
+    return {"node": node, "lines": lines[-LINES:], "left_out": max(0, len(lines) - LINES), "log": log}
+
+
+def link_detail(directory: RunDirectory, source: str, target: str) -> dict[str, Any]:
+    """The probes of a link, and its counters over time: [t, bytes delivered, packets delivered, packets that did not
+    arrive]. RecordError if the run has no such link."""
+    with History.open(directory.path) as history:
+        if (source, target) not in history.link_classes:
+            raise RecordError(f"run {directory.run} has no link from '{source}' to '{target}'")
+        readings = history.readings(source, target)
+        probes = [probe for probe in history.probes() if (probe.source, probe.target) == (source, target)]
+    step = max(1, len(readings) // READINGS)
+    kept = readings[::step]
+    if readings and kept[-1] != readings[-1]:
+        kept.append(readings[-1])
+    asked = [
+        {"quantity": each.quantity, "asked": each.asked, "measured": each.measured, "verdict": each.verdict}
+        for each in probes
+    ]
+    return {"source": source, "target": target, "probes": asked, "readings": [list(each) for each in kept]}
+
+
+def several(runs: dict[str, RunDirectory]) -> dict[str, Any]:
+    """Runs side by side, by their names: figures, the settings that differ, and the curves of the global model as
+    [seconds of training, round, value]."""
+    read, curves = [], {}
+    for name, directory in runs.items():
+        with History.open(directory.path) as history:
+            read.append(run_overview(history))
+            began = history.training_began or 0.0
+            curves[name] = {each: _curve(history.global_series(each), began) for each in ("accuracy", "loss")}
+    compared = compare_many(read).to_json()
+    rows = [{**row, "run": name} for name, row in zip(runs, compared["runs"], strict=True)]
+    return {"runs": rows, "differences": compared["differences"], "curves": curves}
+
+
+def _curve(series: list[Metric], began: float) -> list[list[Any]]:
+    return [[round(metric.t - began, 3), metric.round, finite(metric.value)] for metric in series]
+
+
+def _tail(path: Path) -> str:
+    """The end of a file, from the beginning of a line on; empty if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - LOG_TAIL))
+            found = file.read()
+    except OSError:
+        return ""
+    if size > LOG_TAIL:
+        found = found[found.find(b"\n") + 1 :]
+    return found.decode(errors="replace")

@@ -1,0 +1,219 @@
+"""What a page shows of one run while it goes on: folded from the rows of its record as they come.
+
+Each row is read once, in the order of recording, and in pieces, so that no transaction is long. Curves, rounds, faults
+and bytes over time only grow: each of their points has the id of its row, so a reader that was away asks for what came
+after the last id that it has.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from orchestrator.results.history import History
+from orchestrator.results.record import PROBED
+
+PIECE = 20_000  # rows of a table that are read in one go
+CURVES = ("accuracy", "loss")
+RUNTIME = frozenset(("hello", "beat", "goodbye", "framing"))  # kinds of messages that are not the algorithm's
+SERIES = ("metrics", "faults", "rounds", "bytes")  # what only grows, by its name in a cursor
+
+Point = tuple[int, list[Any]]  # the id of a row, and the values
+
+
+class Cursor(NamedTuple):
+    """How far a reader has read: the id of the last point that it has of each of ``SERIES``."""
+
+    metrics: int = 0
+    faults: int = 0
+    rounds: int = 0
+    bytes: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Cursor:
+        """Read what ``str`` wrote. The beginning if it is anything else."""
+        parts = text.split("-")
+        if len(parts) != len(SERIES) or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
+            return cls()
+        return cls(*map(int, parts))
+
+    def __str__(self) -> str:
+        return "-".join(map(str, self))
+
+
+class Flow:
+    """A count that only grows, until its process begins again at 0: the total, and the rate between its last two
+    readings."""
+
+    __slots__ = ("last", "rate", "t", "total")
+
+    def __init__(self) -> None:
+        self.total = self.last = self.t = self.rate = 0.0
+
+    def read(self, t: float, count: float) -> float:
+        """Take a reading at ``t``. Returns by how much the count grew."""
+        grown = count - self.last if count >= self.last else count
+        if t > self.t:
+            self.rate = grown / (t - self.t) if self.t else 0.0
+            self.t = t
+        self.last = count
+        self.total += grown
+        return grown
+
+
+class Fold:
+    """The state of one run. ``behind``: there are more rows, so `read` is to be called again at once."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.training: float | None = None
+        self.round = 0  # the latest that a coordinator began
+        self.states: dict[str, tuple[float, str, str]] = {}  # by node: since when, state, detail
+        self.cpu: defaultdict[str, Flow] = defaultdict(Flow)  # processor seconds by node
+        self.rss: dict[str, int] = {}
+        self.sending: dict[str, float] = {}  # by node, when its messages last grew
+        self.open_rounds: dict[str, tuple[int, int | None, float]] = {}  # by node: round, edge round, since when
+        self.links: defaultdict[tuple[str, str], Flow] = defaultdict(Flow)  # delivered bytes
+        self.dropped: defaultdict[tuple[str, str], Flow] = defaultdict(Flow)  # packets lost, overflowed or cut
+        self.kinds: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])  # messages and bytes sent, by kind
+        self.in_force: dict[int, float] = {}  # by fault, since when
+        self.seen_faults: set[int] = set()  # started or skipped
+        self.probed: dict[str, int] = {}
+        self.behind = True
+        self._series: dict[str, list[Point]] = {name: [] for name in SERIES}
+        self._messages: defaultdict[tuple[str, str, str], tuple[Flow, Flow]] = defaultdict(lambda: (Flow(), Flow()))
+        self._classes: defaultdict[str, float] = defaultdict(float)
+        self._read = dict.fromkeys(_TABLES, 0)
+
+    def read(self, history: History) -> None:
+        """Take in what was recorded since the last call, at most ``PIECE`` rows of each table."""
+        self.behind = False
+        for table, (columns, add) in _TABLES.items():
+            rows = history.after(table, columns, self._read[table], PIECE)
+            for row in rows:
+                self.now = max(self.now, row[1])
+                add(self, *row)
+            if rows:
+                self._read[table] = rows[-1][0]
+            self.behind |= len(rows) == PIECE
+
+    @property
+    def cursor(self) -> Cursor:
+        """The end of every series."""
+        return Cursor(*(points[-1][0] if points else 0 for points in self._series.values()))
+
+    def points(self, series: str) -> list[list[Any]]:
+        """All values of one of ``SERIES``, see `added`."""
+        return [values for _, values in self._series[series]]
+
+    def added(self, since: Cursor, until: Cursor) -> dict[str, list[list[Any]]]:
+        """What each series has got between two cursors.
+
+        metrics: [t, node, round, scope, name, value]; faults: [t, fault, phase, round];
+        rounds: [t, node, round, edge round, "start" or "end", whether abandoned]; bytes: [t, {link class: bytes}].
+        """
+        found = {}
+        for (name, points), *ends in zip(self._series.items(), since, until, strict=True):
+            first, last = (bisect_right(points, end, key=lambda point: point[0]) for end in ends)
+            found[name] = [values for _, values in points[first:last]]
+        return found
+
+    def _add_metric(
+        self, id: int, t: float, node: str, round: int | None, scope: str, name: str, value: float | None
+    ) -> None:
+        if name in CURVES and value is not None and math.isfinite(value):
+            self._series["metrics"].append((id, [_round(t), node, round, scope, name, value]))
+
+    def _add_state(self, id: int, t: float, node: str, state: str, detail: str) -> None:
+        self.states[node] = t, state, detail
+        if state != "running":
+            self.open_rounds.pop(node, None)
+
+    def _add_fault(self, id: int, t: float, fault: int, phase: str, round: int | None) -> None:
+        self.seen_faults.add(fault)
+        if phase == "start":
+            self.in_force[fault] = t
+        else:
+            self.in_force.pop(fault, None)
+        self._series["faults"].append((id, [_round(t), fault, phase, round]))
+
+    def _add_event(
+        self, id: int, t: float, node: str | None, name: str, round: int | None, edge_round: int | None, data: str
+    ) -> None:
+        if name == "training" and self.training is None:
+            self.training = t
+        elif name == PROBED:
+            for link_class, count in _object(_object(json.loads(data)).get("bytes")).items():
+                self.probed[link_class] = self.probed.get(link_class, 0) + int(count)
+        elif name == "round" and node is not None and round is not None:
+            facts = _object(json.loads(data))
+            self.round = max(self.round, round)
+            phase = "start" if facts.get("phase") == "start" else "end"
+            if phase == "start":
+                self.open_rounds[node] = round, edge_round, t
+            else:
+                self.open_rounds.pop(node, None)
+            abandoned = bool(facts.get("abandoned"))
+            self._series["rounds"].append((id, [_round(t), node, round, edge_round, phase, abandoned]))
+
+    def _add_counters(
+        self, id: int, t: float, source: str, target: str, link_class: str, delivered: int, *dropped: int
+    ) -> None:
+        self._classes[link_class] += self.links[source, target].read(t, delivered)
+        self.dropped[source, target].read(t, sum(dropped))
+        points, at = self._series["bytes"], _round(t)
+        same = bool(points) and points[-1][1][0] == at
+        before = points[-1][1][1] if points else {}
+        point = id, [at, {**before, link_class: round(self._classes[link_class])}]
+        if same:
+            points[-1] = point
+        else:
+            points.append(point)
+
+    def _add_traffic(
+        self, id: int, t: float, node: str, peer: str, kind: str, direction: str, messages: int, size: int
+    ) -> None:
+        if direction != "sent":
+            return
+        counted, sized = self._messages[node, peer, kind]
+        grown = counted.read(t, messages)
+        of_kind = self.kinds[kind]
+        of_kind[0] += grown
+        of_kind[1] += sized.read(t, size)
+        if grown and kind not in RUNTIME:
+            self.sending[node] = t
+
+    def _add_resources(self, id: int, t: float, node: str, cpu_seconds: float, rss: int) -> None:
+        self.cpu[node].read(t, cpu_seconds)
+        self.rss[node] = rss
+
+    def _pass_time(self, id: int, t: float) -> None:
+        pass  # a row of which only the time counts
+
+
+_TABLES: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
+    "state": (("t", "node", "state", "detail"), Fold._add_state),
+    "fault": (("t", "fault", "phase", "round"), Fold._add_fault),
+    "event": (("t", "node", "name", "round", "edge_round", "data"), Fold._add_event),
+    "metric": (("t", "node", "round", "scope", "name", "value"), Fold._add_metric),
+    "resources": (("t", "node", "cpu_seconds", "rss"), Fold._add_resources),
+    "counters": (
+        ("t", "source", "target", "link_class", "delivered_bytes", "lost", "overflowed", "cut_dropped"),
+        Fold._add_counters,
+    ),
+    "traffic": (("t", "node", "peer", "kind", "direction", "messages", "bytes"), Fold._add_traffic),
+    "probe": (("t",), Fold._pass_time),
+    "outcome": (("t",), Fold._pass_time),
+}
+
+
+def _round(t: float) -> float:
+    return round(t, 3)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,186 @@
+"""Runs that are watched. All watchers of a run share one reader, which comes by a few times a second.
+
+The reader opens the record, reads what is new in a short transaction, and closes it again. So the orchestrator finds
+nobody at its record, and the record of an ended run becomes a single file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.host.directory import RunDirectory
+from orchestrator.results.checks import Check, checks
+from orchestrator.results.history import History
+from orchestrator.serve.fold import Cursor, Fold
+from orchestrator.serve.listing import Signature, signature
+from orchestrator.serve.present import Given, present
+
+EVERY = 0.25  # s between two looks at a run that goes on
+SELDOM = 2.0  # s between two looks at one that is over: `resume` may continue it
+SHARE = 0.05  # of a processor that may be spent on checks
+CHECK_EVERY = 2.0  # s at least between two checks
+GLANCE = 0.5  # s between two looks whether the server is closing, or checks are due
+ALIVE = 15.0  # s after which a watcher is told that nothing is new
+KEPT = 8  # runs that nobody watches any more, and that are kept for who comes again
+
+Update = tuple[Cursor, dict[str, Any]]
+
+
+class Reader:
+    """Reads one run. ``read`` and ``check`` are called in threads, ``update`` by whoever watches: each sees whole looks
+    only. Checks of a long record take seconds, so looks do not wait for them."""
+
+    def __init__(self, directory: RunDirectory, clock: Callable[[], float] = time.monotonic) -> None:
+        self.directory = directory
+        self.fold = Fold()
+        self._told: tuple[Cursor, dict[str, Any], str | None] | None = None  # the latest look, or an error
+        self._reading = threading.Lock()
+        self._checking = threading.Lock()
+        self._given: Given | None = None
+        self._running = False
+        self._seen: Signature | None = None
+        self._again = False
+        self._results: list[Check] = []
+        self._told_results = self._results
+        self._checked: tuple[Signature, bool] | None = None  # what the latest checks were made of
+        self._rest = 0.0  # until when no checks are due
+        self._clock = clock
+
+    @property
+    def pause(self) -> float:
+        """The seconds until the next look is due."""
+        return 0.0 if self.fold.behind and self._told and not self._told[2] else EVERY if self._running else SELDOM
+
+    def read(self) -> bool:
+        """Look at the run. Returns whether anything is new."""
+        with self._reading:
+            now = signature(self.directory)
+            changed = now != self._seen
+            same = not changed and self._told_results is self._results and not self.fold.behind
+            if same and not self._again and not self._has_ended():
+                return False
+            # SQLite shows a commit a moment after it has written it: the next look comes back for it.
+            self._seen, self._again = now, changed
+            try:
+                with History.open(self.directory.path) as history:
+                    standing = self._look(history)
+                self._told = self.fold.cursor, standing, None
+            except OrchestratorError as error:
+                self._told = self.fold.cursor, {}, str(error)
+            return True
+
+    def update(self, since: Cursor) -> Update | None:
+        """What a watcher does not know yet, and the cursor after it; None before the first look."""
+        if self._told is None:
+            return None
+        until, standing, error = self._told
+        if error is not None:
+            return since, {"error": error}
+        return until, {"added": self.fold.added(since, until), "present": standing}
+
+    def check(self) -> None:
+        """Make the checks again, if the run has changed since, and if the last ones are long enough ago."""
+        found = signature(self.directory), self._running
+        if self.fold.behind or found == self._checked or self._clock() < self._rest:
+            return
+        if not self._checking.acquire(blocking=False):
+            return
+        try:
+            began = time.thread_time()
+            with History.open(self.directory.path) as history:
+                self._results = checks(history)
+            self._checked = found
+            self._rest = self._clock() + max(CHECK_EVERY, (time.thread_time() - began) / SHARE)
+        except OrchestratorError:
+            self._checked = found  # the look tells of it
+        finally:
+            self._checking.release()
+
+    def _look(self, history: History) -> dict[str, Any]:
+        self.fold.read(history)
+        self._given = self._given or Given.of(history)
+        self._running = history.status == "running"
+        self._told_results = self._results
+        return present(history, self.fold, self._told_results, self._given)
+
+    def _has_ended(self) -> bool:
+        """Whether the orchestrator of a run that went on is gone, which no file tells."""
+        return self._running and self.directory.holder() is None
+
+
+class Following:
+    """The runs that are watched. It belongs to one event loop. All watchers leave when ``closing`` is set."""
+
+    def __init__(self, closing: threading.Event) -> None:
+        self._closing = closing
+        self._readers: dict[str, Reader] = {}
+        self._watchers: Counter[str] = Counter()
+        self._looking: dict[str, list[asyncio.Task[None]]] = {}
+        self._news: dict[str, asyncio.Condition] = {}
+        self._looks: Counter[str] = Counter()  # that found something new
+
+    async def watch(self, directory: RunDirectory, since: Cursor) -> AsyncIterator[Update | None]:
+        """Updates of a run from a cursor on. None: nothing is new since ``ALIVE`` seconds."""
+        key = str(directory.path)
+        reader = self._enter(key, directory)
+        try:
+            news = True
+            while not self._closing.is_set():
+                looks = self._looks[key]  # one that ends while a watcher is told of the last is news, too
+                if news and (update := reader.update(since)) is not None:
+                    since, _ = update
+                    yield update
+                elif not news:
+                    yield None
+                news = await self._wait(key, looks)
+        finally:
+            self._leave(key)
+
+    def _enter(self, key: str, directory: RunDirectory) -> Reader:
+        reader = self._readers.pop(key, None) or Reader(directory)
+        self._readers[key] = reader  # the latest is the last
+        self._watchers[key] += 1
+        if key not in self._looking:
+            self._news[key] = asyncio.Condition()
+            self._looking[key] = [asyncio.create_task(each) for each in (self._look(key, reader), self._check(reader))]
+        return reader
+
+    def _leave(self, key: str) -> None:
+        self._watchers[key] -= 1
+        if not self._watchers[key]:
+            for task in self._looking.pop(key):
+                task.cancel()
+        idle = [each for each in self._readers if not self._watchers[each]]
+        for each in idle[: max(0, len(idle) - KEPT)]:
+            del self._readers[each], self._watchers[each], self._news[each], self._looks[each]
+
+    async def _wait(self, key: str, looks: int) -> bool:
+        """Wait for news after so many looks, at most ``ALIVE`` seconds. Returns whether there are any."""
+        for _ in range(round(ALIVE / GLANCE)):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GLANCE), self._news[key]:
+                    await self._news[key].wait_for(lambda: self._looks[key] != looks)
+                    return True
+            if self._closing.is_set():
+                return True
+        return False
+
+    async def _look(self, key: str, reader: Reader) -> None:
+        while True:
+            if await asyncio.to_thread(reader.read):
+                async with self._news[key]:
+                    self._looks[key] += 1
+                    self._news[key].notify_all()
+            await asyncio.sleep(reader.pause)
+
+    async def _check(self, reader: Reader) -> None:
+        while True:
+            await asyncio.to_thread(reader.check)
+            await asyncio.sleep(GLANCE)

@@ -1,0 +1,114 @@
+"""Who may see the page: who knows the token, from a page of this server itself.
+
+A page from elsewhere is refused by its Origin (RFC 6454, section 7) and by Sec-Fetch-Site (W3C Fetch Metadata), a name
+that somebody else has made lead here (DNS rebinding) by the Host (RFC 9110, section 7.2). The token is in the address
+that is opened first. The answer puts it into a cookie and leads to the address without it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import socket
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+NO_TOKEN = "open the address that `serve` printed: it has the token\n"
+
+
+class Guard:
+    """Lets only those requests through to ``app`` that may see it, and adds ``HEADERS`` to every answer.
+
+    ``port`` is that of the server: cookies of one host are sent to all its ports, so the cookie is named after it.
+    ``loopback``: the server listens on a loopback address, so that no other may be named as its host.
+    """
+
+    def __init__(self, app: ASGIApp, token: str, port: int, *, loopback: bool) -> None:
+        self._app = app
+        self._token = token.encode()
+        self._cookie = f"edgebed-{port}"
+        self._loopback = loopback
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The interface of ASGI."""
+        if scope["type"] != "http":
+            return
+
+        async def sealed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        await (self._answer(scope) or self._app)(scope, receive, sealed)
+
+    def _answer(self, scope: Scope) -> Response | None:
+        """The answer to a request that does not get through."""
+        headers = Headers(scope=scope)
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not is_own_host(hosts[0], loopback=self._loopback):
+            return PlainTextResponse("this server does not answer to that name\n", 403)
+        if not is_own_page(headers, hosts[0]):
+            return PlainTextResponse("this server does not answer to other pages\n", 403)
+        if scope["method"] not in ("GET", "HEAD"):
+            return PlainTextResponse("this server is for reading\n", 405, {"Allow": "GET, HEAD"})
+        asked = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        if given := [value for key, value in asked if key == "token"]:
+            if not self._is_token(given[0]):
+                return PlainTextResponse(NO_TOKEN, 403)
+            rest = urlencode([(key, value) for key, value in asked if key != "token"])
+            answer = RedirectResponse(_local(scope["path"]) + (f"?{rest}" if rest else ""), 303)
+            answer.set_cookie(self._cookie, self._token.decode(), httponly=True, samesite="strict", path="/")
+            return answer
+        return None if self._is_token(_cookie(headers, self._cookie)) else PlainTextResponse(NO_TOKEN, 403)
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+
+
+def is_own_host(host: str, *, loopback: bool) -> bool:
+    """Whether a Host header names this server: by an address, which nobody can make lead elsewhere, by localhost, or by
+    this machine's own name. Any port: it may have been forwarded."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    try:
+        address = ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return name == "localhost" or (not loopback and name.lower() == socket.gethostname().lower())
+    return address.is_loopback or not loopback
+
+
+def is_own_page(headers: Mapping[str, str], host: str) -> bool:
+    """Whether a request comes from a page of this server, from no page, or from a link that somebody followed."""
+    origin = headers.get("origin")
+    if origin is not None and origin != f"http://{host}":
+        return False
+    followed = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    return followed or headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+
+
+def _cookie(headers: Headers, name: str) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(name)
+    except CookieError:
+        return ""
+    return found.value if found else ""
+
+
+def _local(path: str) -> str:
+    """A path that a browser takes for one of this server: two slashes at its beginning would name another."""
+    return "/" + path.lstrip("/\\")

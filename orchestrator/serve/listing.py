@@ -1,0 +1,164 @@
+"""The runs in a folder, one row each, in plain JSON values.
+
+A row is read again only when the files of its run have changed, so that a folder of a thousand runs is listed at once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import OrchestratorError, RecordError
+from orchestrator.host.directory import RunDirectory
+from orchestrator.results.checks import checks, overall
+from orchestrator.results.history import History
+from orchestrator.results.record import DATABASE
+from orchestrator.results.targets import accuracy_series
+
+Row = dict[str, Any]
+Signature = tuple[tuple[int, int] | None, ...]
+FILES = (DATABASE, f"{DATABASE}-wal", "summary.json")
+
+
+class Listing:
+    """The runs of a folder, and of the folders of sweeps in it. Not for several threads at the same time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._read: dict[str, tuple[Signature, Row]] = {}
+
+    def rows(self) -> list[Row]:
+        """One row for each run: those that are running first, then the latest first."""
+        found = {name: self._row(name, RunDirectory(path)) for name, path in run_paths(self.folder)}
+        self._read = {name: self._read[name] for name in found}
+        return sorted(found.values(), key=lambda row: (row["status"] != "running", -row["began"], row["run"]))
+
+    def _row(self, name: str, directory: RunDirectory) -> Row:
+        now = signature(directory)
+        signed, row = self._read.get(name, (None, {}))
+        if signed == now and row["status"] != "running":
+            return row
+        if signed != now or not _is_held(directory):
+            row = run_row(name, directory)
+            self._read[name] = now, row
+        return row
+
+
+def run_paths(folder: Path) -> Iterator[tuple[str, Path]]:
+    """The name of each run below the folder, and its directory. The name of a run of a sweep is ``sweep/run``."""
+    for path in _folders(folder):
+        if (path / DATABASE).exists():
+            yield path.name, path
+        else:
+            yield from ((f"{path.name}/{run.name}", run) for run in _folders(path) if (run / DATABASE).exists())
+
+
+def find(folder: Path, name: str) -> RunDirectory:
+    """The run of this name. RecordError if the folder has none. No name leads out of the folder."""
+    parts = name.split("/")
+    if len(parts) > 2 or any(part in ("", ".", "..") or "\0" in part for part in parts):
+        raise RecordError(f"there is no run '{name}' in {folder}")
+    path = folder.joinpath(*parts)
+    if not (path / DATABASE).is_file():
+        raise RecordError(f"there is no run '{name}' in {folder}")
+    return RunDirectory(path)
+
+
+def signature(directory: RunDirectory) -> Signature:
+    """Changes whenever the record or the summary of a run is written: time and size of their files."""
+    return tuple(_stamp(directory.path / name) for name in FILES)
+
+
+def run_row(name: str, directory: RunDirectory) -> Row:
+    """One run. What cannot be read of it is None, and ``error`` says why.
+
+    run (its name), name (of its scenario), sweep, algorithm, driver, seed, status, verdict, ended, accuracy (fraction),
+    rounds, rounds_planned, seconds, began (s since the epoch), error.
+    """
+    sweep, _, _ = name.rpartition("/")
+    blank = dict.fromkeys(("algorithm", "driver", "seed", "verdict", "ended", "accuracy", "rounds", "rounds_planned"))
+    row: Row = {
+        **{"run": name, "name": directory.run, "sweep": sweep or None, "status": "finished", **blank},
+        **{"seconds": None, "began": directory.began, "error": None},
+    }
+    try:
+        summary = _current_summary(directory)
+        if summary is not None:
+            return {**row, **_from_summary(summary, _document(directory.path / "effective.json") or {})}
+        with History.open(directory.path) as history:
+            return {**row, **_from_record(history)}
+    except OrchestratorError as error:
+        return {**row, "status": "unreadable", "error": str(error)}
+
+
+def _from_record(history: History) -> Row:
+    """The facts of a run that goes on, was cut short, or has no summary. Checks are made of an ended run only."""
+    series, outcome, status = accuracy_series(history, "global"), history.outcome, history.status
+    accuracy = series[-1].value if series else None
+    plan = history.plan
+    return {
+        "name": str(plan.get("name", history.run)),
+        "algorithm": (plan.get("algorithm") or {}).get("name"),
+        "driver": history.driver,
+        "seed": plan.get("seed"),
+        "status": status,
+        "verdict": overall(checks(history)) if status == "finished" else "fail" if status == "crashed" else None,
+        "ended": outcome.ended if outcome else None,
+        "accuracy": accuracy if accuracy is not None and math.isfinite(accuracy) else None,
+        "rounds": history.rounds_done(),
+        "rounds_planned": history.rounds_planned,
+        "seconds": round(history.seconds, 3),
+    }
+
+
+def _from_summary(summary: Row, effective: Row) -> Row:
+    algorithm, stop = effective.get("algorithm"), effective.get("stop")
+    return {
+        **{key: summary.get(key) for key in ("name", "driver", "verdict", "ended", "rounds", "seconds")},
+        "algorithm": algorithm.get("name") if isinstance(algorithm, dict) else None,
+        "seed": effective.get("seed"),
+        "accuracy": (summary.get("accuracy") or {}).get("global"),
+        "rounds_planned": stop.get("rounds") if isinstance(stop, dict) else None,
+    }
+
+
+def _current_summary(directory: RunDirectory) -> Row | None:
+    """The summary of an ended run; None if there is none, or if the record was written after it."""
+    record, pending, summary = signature(directory)
+    if record is None or summary is None or (pending is not None and pending[1] > 0) or summary[0] < record[0]:
+        return None
+    found = _document(directory.summary)
+    return found if found is not None and found.get("ended") and not _is_held(directory) else None
+
+
+def _is_held(directory: RunDirectory) -> bool:
+    try:
+        return directory.holder() is not None
+    except OrchestratorError:
+        return False
+
+
+def _document(path: Path) -> Row | None:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return [path for path in folder.iterdir() if path.is_dir()]
+    except OSError:
+        return []

@@ -1,0 +1,121 @@
+// Elements, and quantities for people. What a record says becomes text nodes and attributes, never markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined).map((child) => child instanceof Node ? child : String(child)));
+  return element;
+}
+
+export const el = (name, attributes = {}, ...children) => filled(document.createElement(name), attributes, children);
+export const svg = (name, attributes = {}, ...children) => filled(document.createElementNS(SVG, name), attributes, children);
+
+// Says how the connection is, for eyes and for screen readers.
+export function say(text) {
+  const place = document.getElementById("connection");
+  if (place.textContent !== text) place.textContent = text;
+}
+
+export async function read(path) {
+  const answer = await fetch(path);
+  if (answer.status === 403) throw new Error("This page is not open to you any more: open the address that `serve` printed.");
+  const said = await answer.json();
+  if (!answer.ok) throw new Error(said.error ?? `The server answered with the code ${answer.status}.`);
+  return said;
+}
+
+// The address of something of a run. A run of a sweep has a slash in its name, which stays one.
+export function of(run, kind, query = {}) {
+  const name = run.split("/").map(encodeURIComponent).join("/");
+  const asked = new URLSearchParams(query).toString();
+  return `${kind}/${name}${asked ? `?${asked}` : ""}`;
+}
+
+function digits(value) {
+  if (value === 0) return "0";
+  const decimals = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))));
+  const text = value.toFixed(Math.min(decimals, 20));
+  return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
+}
+
+function scaled(value, units) {
+  if (value === null || value === undefined) return "–";
+  let unit = 0;
+  while (Math.abs(value) >= 999.5 && unit < units.length - 1) { value /= 1000; unit += 1; }
+  return `${digits(value)} ${units[unit]}`;
+}
+
+export const number = (value) => value === null || value === undefined ? "–" : Number.isInteger(value) ? value.toLocaleString("en") : digits(value);
+export const size = (value) => scaled(value, ["B", "kB", "MB", "GB", "TB"]);
+export const rate = (value) => scaled(value * 8, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]);
+export const percent = (value) => value === null || value === undefined ? "–" : `${(value * 100).toFixed(1)}%`;
+
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds > 0 && seconds < 0.9995) return `${digits(seconds * 1000)} ms`;
+  if (seconds < 99.95) return `${seconds < 10 ? digits(seconds) : seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds), minutes = Math.floor(whole / 60);
+  if (minutes < 60) return `${minutes} min ${String(whole % 60).padStart(2, "0")} s`;
+  return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
+}
+
+export const day = (seconds) => seconds ? new Date(seconds * 1000).toLocaleString("sv").slice(0, 16) : "–";
+
+const MARKS = {fail: "✕", unknown: "?", pass: "✓", modelled: "~", measured: "="};
+export const badge = (verdict, text = verdict) => el("span", {class: `badge ${verdict in MARKS ? verdict : ""}`}, MARKS[verdict] ? `${MARKS[verdict]} ` : "", text);
+
+// A table: heads are texts, or [text, "number"]; cells are texts or elements. `label` names it for screen readers.
+export function table(label, heads, rows) {
+  const numeric = heads.map((head) => Array.isArray(head));
+  return el("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": label},
+    el("table", {}, el("caption", {class: "unseen"}, label),
+      el("thead", {}, el("tr", {}, heads.map((head, index) => el("th", {scope: "col", class: numeric[index] && "number"}, numeric[index] ? head[0] : head)))),
+      el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, index) =>
+        index ? el("td", {class: numeric[index] && "number"}, cell) : el("th", {scope: "row"}, cell)))))));
+}
+
+// What is too long to be always there. `fill` makes it when it is opened, and again with `refresh`.
+export function details(summary, fill) {
+  const inside = el("div");
+  const refresh = () => { if (box.open) inside.replaceChildren(...[fill()].flat()); };
+  const box = el("details", {ontoggle: refresh}, el("summary", {}, summary), inside);
+  return {box, refresh};
+}
+
+function save(name, type, content) {
+  const address = URL.createObjectURL(new Blob([content], {type}));
+  el("a", {href: address, download: name}).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+// RFC 4180. A cell that a spreadsheet would carry out as a formula begins with an apostrophe.
+export function csv(rows) {
+  const cell = (value) => {
+    const text = value === null || value === undefined ? "" : String(value);
+    const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+    return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  return rows.map((row) => row.map(cell).join(",") + "\r\n").join("");
+}
+
+export const saveCsv = (name, rows) => save(`${name}.csv`, "text/csv", csv(rows));
+
+const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "opacity", "font-family", "font-size", "font-weight", "text-anchor"];
+
+// A figure as a file of its own: its styles, which are in the page's sheet, become attributes.
+export function saveSvg(name, figure) {
+  const copy = figure.cloneNode(true), inside = copy.querySelectorAll("*");
+  figure.querySelectorAll("*").forEach((element, index) => {
+    const style = getComputedStyle(element);
+    for (const each of STYLES) inside[index].setAttribute(each, style.getPropertyValue(each));
+  });
+  copy.setAttribute("xmlns", SVG);
+  const paper = getComputedStyle(document.documentElement).getPropertyValue("--paper").trim();
+  copy.prepend(svg("rect", {width: "100%", height: "100%", fill: paper}));
+  save(`${name}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(copy));
+}

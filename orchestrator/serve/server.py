@@ -1,0 +1,92 @@
+"""The server of the page: an address with a token, and uvicorn in a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import uvicorn
+
+from orchestrator.errors import PlaceError
+from orchestrator.serve.app import make_app
+
+NICE = 10  # of a process that serves: runs come first
+GRACE = 1  # s for open streams at the end
+CONNECTIONS = 200
+
+
+class Server:
+    """A server of the runs in a folder, from the beginning of a ``with`` to its end.
+
+    PlaceError if nothing can listen on the address. ``port`` 0 is any free one. The folder need not exist yet.
+    """
+
+    def __init__(self, folder: Path, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.token = secrets.token_urlsafe(32)
+        self._closing = threading.Event()
+        self._socket = _listening(host, port)
+        self.host, self.port = self._socket.getsockname()[:2]
+        loopback = ipaddress.ip_address(self.host).is_loopback
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                make_app(folder, self.token, self.port, self._closing, loopback=loopback),
+                http="h11",
+                ws="none",
+                loop="asyncio",
+                lifespan="off",
+                interface="asgi3",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                limit_concurrency=CONNECTIONS,
+                timeout_graceful_shutdown=GRACE,
+            )
+        )
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="page", daemon=True)
+
+    def address_of(self, path: str = "/") -> str:
+        """The address of one of its pages, with the token. A server on all addresses has the name of this machine."""
+        host = socket.gethostname() if ipaddress.ip_address(self.host).is_unspecified else self.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}{path}?token={self.token}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._closing.set()
+        self._server.should_exit = True
+        self._thread.join()
+
+
+def serve(folder: Path, host: str, port: int, tell: Callable[[str], object]) -> None:
+    """Serve the runs in a folder until Ctrl-C. ``tell`` receives the address as soon as somebody may open it."""
+    os.nice(NICE)
+    with Server(folder, host, port) as server, contextlib.suppress(KeyboardInterrupt):
+        tell(server.address_of())
+        threading.Event().wait()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        (family, kind, protocol, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen()
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        raise PlaceError(f"nothing can listen on {host}, port {port} ({error.strerror}): choose another") from None
+    return listening

@@ -1,0 +1,86 @@
+"""The faults of a run: what became of each, and the rules by which another run has them all again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from orchestrator.layout import write, write_table
+from orchestrator.results.history import History
+from orchestrator.results.record import INJECTED
+from orchestrator.results.rows import FaultSpan
+
+FIRST = ("at", "round", "every_round", "random", "node", "nodes", "of", "fraction", "count", "between", "action", "for")
+WIDE = 10_000  # columns, so that each rule is one line
+
+
+def fault_rows(history: History) -> list[dict[str, Any]]:
+    """One entry for each fault: id, action, target, by (the user, if by hand), what was planned, start, end, skipped (s
+    of training), round, detail."""
+    began = history.training_began or 0.0
+    return [_row(span, began) for span in history.faults()]
+
+
+def print_faults(history: History, console: Console) -> None:
+    """Print a table of all faults."""
+    rows = fault_rows(history)
+    if not rows:
+        write(console, f"{history.run}: no faults were planned, and none were made by hand")
+        return
+    cells = [(str(row["id"]), row["action"], row["target"], _made(row["by"]), *_became(row)) for row in rows]
+    headings = ("number", "action", "target", "made", "at", "until", "round", "detail")
+    write_table(console, headings, cells, title=history.run, right={0, 4, 5, 6})
+
+
+def as_rules(history: History, *, by_round: bool = False) -> str:
+    """The faults of a run as YAML: `faults` for its scenario. The rules of the scenario come first, then each fault
+    that was made by hand, at its time of training, or at the beginning of its round.
+
+    A rule by which a node joins is left out if the node was made to join by hand: a node joins once.
+    """
+    made = [event for event in history.events(INJECTED) if event.node is None]
+    joined = {event.data["planned"]["node"] for event in made if event.data["planned"]["action"] == "join"}
+    rules = history.effective.get("faults", ())
+    lines = [f"  - {_line(rule)}" for rule in rules if rule["action"] != "join" or rule.get("node") not in joined]
+    for event in made:
+        written = dict(event.data["written"])
+        if by_round and event.round is not None:
+            written = {"round": event.round, **{key: value for key, value in written.items() if key != "at"}}
+        lines.append(f"  - {_line(written)}  # by hand: {event.data['user']}, round {event.round or 0}")
+    return "\n".join(["faults:" if lines else "faults: []", *lines]) + "\n"
+
+
+def _line(rule: Mapping[str, Any]) -> str:
+    ordered = {key: rule[key] for key in sorted(rule, key=_place)}
+    return yaml.safe_dump(ordered, default_flow_style=True, sort_keys=False, allow_unicode=True, width=WIDE).strip()
+
+
+def _place(key: str) -> int:
+    return FIRST.index(key) if key in FIRST else len(FIRST)
+
+
+def _row(span: FaultSpan, began: float) -> dict[str, Any]:
+    times = {name: getattr(span, name) for name in ("start", "end", "skipped")}
+    return {
+        **{"id": span.id, "action": span.action, "target": span.target, "by": span.by},
+        **{name: None if t is None else round(t - began, 3) for name, t in times.items()},
+        **{"round": span.round, "detail": span.detail, "planned": span.planned},
+    }
+
+
+def _made(by: str) -> str:
+    return f"by hand ({by})" if by else "planned"
+
+
+def _became(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    at, until = (_seconds(row[name]) for name in ("start", "end"))
+    if row["start"] is None:
+        at = "skipped" if row["skipped"] is not None else "not reached"
+    return at, until, "" if row["round"] is None else str(row["round"]), row["detail"]
+
+
+def _seconds(t: float | None) -> str:
+    return "" if t is None else f"{t:.2f} s"

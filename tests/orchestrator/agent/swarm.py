@@ -1,0 +1,109 @@
+"""A swarm in this process: its agents live in the event loop of the test, over loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from orchestrator.agent.runs import Start
+from orchestrator.agent.worker import Examine, Worker
+from orchestrator.drivers.swarm.channel import AgentChannel, Message
+from orchestrator.drivers.swarm.cluster import Agent, Member
+from orchestrator.drivers.swarm.settings import FILE, Settings
+from tests.orchestrator.agent.stage import LOOPBACK
+
+
+async def _no_run(*_: Any) -> Any:
+    raise AssertionError("no run begins")
+
+
+async def _nobody_asks(*_: Any) -> Any:
+    raise AssertionError("nobody examines the host")
+
+
+class PlayedCluster:
+    """Plays `Cluster`, on the host "pc-1". ``examine`` gives each host what its agent examines with, or the error with
+    which the agent does not begin. ``hello`` is what each agent says besides. ``carrier`` starts what carries out runs
+    of a sweep."""
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        folder: Path,
+        examine: Callable[[str], Examine | str],
+        hello: Message,
+        carrier: Start = _no_run,
+    ) -> None:
+        self.calls: list[str] = []
+        self._members = list(members)
+        self._carrier = carrier
+        self._settings: Settings
+        self._agents: dict[str, AsyncExitStack] = {}
+        self._folder, self._examine, self._hello = folder, examine, hello
+        self._loop = asyncio.get_running_loop()
+        self._stack = AsyncExitStack()
+        self._failed: dict[str, str] = {}
+        self.started = asyncio.Event()
+        self.others: list[str] = []  # runs in the swarm besides this one
+        self._run = ""
+
+    def here(self) -> tuple[str, str]:
+        return "pc-1", LOOPBACK
+
+    def members(self) -> list[Member]:
+        return self._members
+
+    def start_agents(
+        self, run: str, directory: Path, *_: Any, secrets: Mapping[str, bytes], hosts: Collection[str], **__: Any
+    ) -> None:
+        assert directory.is_dir()
+        self._run = run
+        self.calls.append(f"start {', '.join(sorted(hosts))}")
+        settings = Settings.from_json(secrets[FILE])
+        asyncio.run_coroutine_threadsafe(self._begin(settings, hosts), self._loop).result()
+
+    def runs(self) -> dict[str, Path]:
+        return dict.fromkeys([self._run, *self.others], Path())
+
+    def agents(self, run: str) -> dict[str, Agent]:
+        return {host: Agent("rejected", error) for host, error in self._failed.items()}
+
+    def stop_agents(self, run: str) -> list[str]:
+        self.calls.append("stop")
+        asyncio.run_coroutine_threadsafe(self._stack.aclose(), self._loop).result()
+        return []
+
+    async def end(self, host: str) -> None:
+        """Have the agent of a host fall silent, and forget what it has made."""
+        await self._agents.pop(host).aclose()
+        await asyncio.to_thread(shutil.rmtree, self._folder / host)
+
+    async def begin(self, host: str) -> None:
+        """Let the agent of a host begin again."""
+        await self._serve(host, self._settings, _nobody_asks)
+
+    async def _begin(self, settings: Settings, hosts: Collection[str]) -> None:
+        self._settings = settings
+        for host in hosts:
+            examine = self._examine(host)
+            if isinstance(examine, str):
+                self._failed[host] = examine
+            else:
+                await self._serve(host, settings, examine)
+        self.started.set()
+
+    async def _serve(self, host: str, settings: Settings, examine: Examine) -> None:
+        folder = self._folder / host
+        folder.mkdir()
+        stack = self._agents[host] = AsyncExitStack()
+        self._stack.push_async_callback(stack.aclose)
+        channel = AgentChannel(settings.address, settings.keys, settings.server, lambda message: None)
+        stack.push_async_callback(channel.close)
+        worker = Worker(folder, channel.tell, _no_run, examine, carrier=self._carrier)
+        stack.push_async_callback(worker.close)
+        serving = asyncio.create_task(channel.serve({"host": host, **self._hello}, worker.answer, settings.lease))
+        stack.callback(serving.cancel)

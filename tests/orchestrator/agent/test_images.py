@@ -1,0 +1,288 @@
+"""Images that are brought to agents, and that these pull, from the orchestrator's side. Their Engines are played."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from node.messaging.wire import PROTOCOL
+from orchestrator.agent.images import Images
+from orchestrator.drivers.docker.engine import Engine
+from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL
+from orchestrator.drivers.docker.transfers import Loading, Pulling
+from orchestrator.drivers.swarm import bringing
+from orchestrator.drivers.swarm.bringing import Progress, bring_images, images_of
+from orchestrator.drivers.swarm.channel import PIECE
+from orchestrator.errors import DriverError, HostError
+from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.inventory import HostFacts
+from orchestrator.planning.making import make_plan
+from orchestrator.scenario.reading import parse
+from tests.e2e.harness import wait_for
+from tests.orchestrator.agent.stage import PATIENCE, Stage, spread
+
+HOSTS = ("pc-1", "pc-2", "pc-3")
+SCENARIO = "algorithm: {name: fedavg, rounds: 1}\ntopology: {edges: 0, devices: 2}\n"
+PIECES = 30
+
+
+def image(layer: str) -> dict[str, Any]:
+    return {
+        "Id": f"sha256:{layer}",
+        "Architecture": "amd64",
+        "RootFS": {"Layers": [layer]},
+        "Size": 1000 * PIECES,
+        "Config": {"Labels": {PROTOCOL_LABEL: str(PROTOCOL)}},
+    }
+
+
+class PlayedEngine:
+    """An Engine with images by name. What it loads becomes an image of one layer. ``takes``: cleared while it does not
+    go on. ``full``: it has no room."""
+
+    def __init__(self, **images: dict[str, Any]) -> None:
+        self.images = images
+        self.takes = threading.Event()
+        self.takes.set()
+        self.full = False
+        self.loading: list[bytes] = []
+        self.closed = 0
+        self.registry: dict[str, Any] = {}
+        self.asked: list[str] = []
+        self.pulled: list[tuple[str, str, str | None]] = []
+
+    def connected(self) -> PlayedEngine:
+        return self
+
+    def image(self, name: str) -> dict[str, Any] | None:
+        return self.images.get(name)
+
+    def tag(self, image: str, name: str) -> None:
+        self.images[name] = self.images[image]
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def in_registry(self, name: str) -> dict[str, Any]:
+        self.asked.append(name)
+        if not self.registry:
+            raise DriverError("the registry is away")
+        return self.registry
+
+    def login(self, name: str) -> str | None:
+        return "who I am"
+
+    def load(self, name: str) -> Loading:
+        self.loading.clear()
+        return cast(Loading, PlayedLoading(self))
+
+    def pull(self, repository: str, digest: str, login: str | None) -> Pulling:
+        self.pulled.append((repository, digest, login))
+        return cast(Pulling, PlayedPulling(self, f"{repository}@{digest}"))
+
+
+class PlayedLoading:
+    def __init__(self, engine: PlayedEngine) -> None:
+        self._engine = engine
+
+    def add(self, data: bytes) -> None:
+        assert self._engine.takes.wait(PATIENCE)
+        if self._engine.full:
+            raise HostError("loading: the disk is full")
+        self._engine.loading.append(data)
+
+    def finish(self) -> str:
+        layer = b"".join(self._engine.loading).decode()[:1]
+        self._engine.images[f"sha256:{layer}"] = image(layer)
+        return f"sha256:{layer}"
+
+    def close(self) -> None:
+        self._engine.closed += 1
+
+
+class PlayedPulling:
+    def __init__(self, engine: PlayedEngine, reference: str) -> None:
+        self._engine, self._reference = engine, reference
+
+    def finish(self, tell: Callable[[int, int], None]) -> None:
+        tell(30, 100)
+        assert self._engine.takes.wait(PATIENCE)
+        if self._engine.full:
+            raise HostError("pulling: the disk is full")
+        self._engine.images[self._reference] = image("p") | {"RepoDigests": [self._reference]}
+
+    def close(self) -> None:
+        pass
+
+
+class PlayedSaving:
+    """Each piece has the image's layer."""
+
+    def __init__(self, id: str) -> None:
+        self._piece, self.left = id[-1:].encode() * 1000, PIECES
+        self.closed = False
+        SAVINGS.append(self)
+
+    def read(self, size: int) -> bytes:
+        assert size == PIECE
+        if not self.left:
+            return b""
+        self.left -= 1
+        return self._piece
+
+    def close(self) -> None:
+        self.closed = True
+
+
+SAVINGS: list[PlayedSaving] = []
+
+
+class World:
+    """Engines by host; the orchestrator has that of pc-1."""
+
+    def __init__(self, tmp_path: Path, stack: AsyncExitStack) -> None:
+        self.engines = {host: PlayedEngine() for host in HOSTS}
+        self.engines["pc-1"].images["edgebed-node"] = image("a")
+        hosts = tuple(HostFacts(host, "127.0.0.1", "amd64", 1, 1) for host in HOSTS)
+        self.plan = replace(spread(make_plan(parse(SCENARIO, "played.yaml"), None), HOSTS), hosts=hosts)
+        folder = tmp_path / "hosts"
+        folder.mkdir()
+        self.stage = Stage(self.plan, RunDirectory.create(tmp_path / "runs", "played"), folder, stack)
+        self._folder = folder
+        self.told: list[str] = []
+
+    async def open(self) -> None:
+        for host, engine in self.engines.items():
+            images = Images(self._folder, engine.connected, engine.load, engine.pull)
+            await self.stage.join(host, _nothing_opens, images=images)
+
+    async def bring(self) -> list[str]:
+        architectures = {each.name: each.architecture for each in self.plan.hosts}
+        wanted, given = images_of(self.plan), self.plan.images
+        return await bring_images(wanted, architectures, self.stage.agents, self.told.append, given)
+
+    def layers(self) -> list[str | None]:
+        """That of each host's image of nodes."""
+        found = [engine.image("edgebed-node") for engine in self.engines.values()]
+        return [None if each is None else each["RootFS"]["Layers"][0] for each in found]
+
+
+async def _nothing_opens(*_: Any) -> Any:
+    raise AssertionError("nothing is opened")
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    SAVINGS.clear()
+    async with AsyncExitStack() as stack:
+        made = World(tmp_path, stack)
+        monkeypatch.setattr(Engine, "connect", lambda: made.engines["pc-1"])
+        monkeypatch.setattr(bringing, "Saving", PlayedSaving)
+        await made.open()
+        yield made
+
+
+async def test_hosts_get_the_image_of_the_orchestrators_engine_at_once(world: World) -> None:
+    world.engines["pc-3"].images["edgebed-node"] = image("o")
+    assert await world.bring() == []
+    assert world.layers() == ["a", "a", "a"]
+    assert len(SAVINGS) == 1
+    assert SAVINGS[0].closed
+    assert [len(each.loading) for each in world.engines.values()] == [0, PIECES, PIECES]
+    assert world.told[:2] == [
+        "bringing the image edgebed-node (30 kB) to pc-2, pc-3",
+        "edgebed-node to pc-2, pc-3: 10% (3 kB of about 30 kB)",
+    ]
+    assert world.told[-1] == "pc-2, pc-3: the image edgebed-node is there"
+    assert len(world.told) == 2 + 9
+    await world.bring()
+    assert (len(SAVINGS), len(world.told)) == (1, 2 + 9)  # what is there costs nothing
+
+
+async def test_a_slow_engine_holds_the_image_up_and_nothing_else(world: World) -> None:
+    slow = world.engines["pc-2"]
+    slow.takes.clear()
+    bringing_it = asyncio.create_task(world.bring())
+    await asyncio.to_thread(wait_for, lambda: SAVINGS or None, "the first piece")
+    for _ in range(3):  # other requests are answered
+        await world.stage.agents.call("pc-2", "images", names=[])
+    assert PIECES - SAVINGS[0].left <= 1
+    slow.takes.set()
+    await asyncio.wait_for(bringing_it, PATIENCE)
+    assert world.layers() == ["a", "a", "a"]
+
+
+async def test_an_image_that_is_brought_in_part_is_none(world: World) -> None:
+    slow = world.engines["pc-2"]
+    slow.takes.clear()
+    bringing_it = asyncio.create_task(world.bring())
+    await asyncio.to_thread(wait_for, lambda: SAVINGS or None, "the first piece")
+    bringing_it.cancel()
+    await asyncio.gather(bringing_it, return_exceptions=True)
+    slow.takes.set()
+    closed = slow.closed
+    await world.stage.leave("pc-2")
+    assert slow.closed > closed
+    assert (SAVINGS[0].closed, world.layers()) == (True, ["a", None, None])
+    with pytest.raises(DriverError, match="pc-3: the image other was not begun"):
+        await world.stage.agents.call("pc-3", "load", name="other", data=b"x", first=False)
+
+
+async def test_a_disk_that_gets_full_is_told_with_its_host(world: World) -> None:
+    world.engines["pc-3"].full = True
+    with pytest.raises(HostError, match=r"pc-3: loading: the disk is full \(.* were free before\): make room there"):
+        await world.bring()
+    assert world.layers() == ["a", None, None]
+
+
+async def test_hosts_pull_the_image_of_a_registry_by_one_digest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEBED_IMAGE", "registry:5000/node:1")
+    first = world.engines["pc-1"]
+    first.registry = {"Descriptor": {"digest": "sha256:abc"}, "Platforms": [{"architecture": "amd64"}]}
+    assert await world.bring() == ["nodes are made from the image registry:5000/node@sha256:abc"]
+    assert first.asked == ["registry:5000/node:1"]
+    for engine in world.engines.values():
+        assert engine.pulled == [("registry:5000/node", "sha256:abc", "who I am")]
+        there = engine.image("registry:5000/node:1")
+        assert there is not None
+        assert there["RepoDigests"] == ["registry:5000/node@sha256:abc"]
+    assert SAVINGS == []
+    await world.bring()
+    assert [len(engine.pulled) for engine in world.engines.values()] == [1, 1, 1]
+
+
+async def test_the_progress_and_the_error_of_a_pull_arrive(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEBED_IMAGE", "registry:5000/node")
+    monkeypatch.setattr("orchestrator.agent.images.LOOK_EVERY", 0.01)
+    world.engines["pc-1"].registry = {"Descriptor": {"digest": "sha256:abc"}}
+    slow = world.engines["pc-2"]
+    slow.full = True
+    slow.takes.clear()
+    pulling = asyncio.create_task(world.bring())
+    progress = "pc-2 pulls registry:5000/node: 30% (30 B of about 100 B)"
+    await asyncio.to_thread(wait_for, lambda: progress in world.told or None, progress, PATIENCE)
+    slow.takes.set()
+    with pytest.raises(HostError, match="pc-2: pulling: the disk is full"):
+        await asyncio.wait_for(pulling, PATIENCE)
+
+
+async def test_a_registry_that_does_not_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEBED_IMAGE", "registry:5000/node")
+    with pytest.raises(HostError, match="the registry is away: is the name right"):
+        await world.bring()
+
+
+def test_each_tenth_is_told_once_and_the_end_is_not() -> None:
+    told: list[str] = []
+    progress = Progress(told.append)
+    for done in (0, 5, 10, 19, 35, 99, 120):
+        progress.at(done, 100)
+    progress.at(1, 0)
+    assert [each.split()[0] for each in told] == ["10%", "30%", "90%"]

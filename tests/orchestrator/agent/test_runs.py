@@ -1,0 +1,117 @@
+"""The files of a sweep's runs on a host, and what it is told of their ends."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.agent import runs
+from orchestrator.agent.runs import Carrier, Runs
+from orchestrator.drivers.swarm.channel import PIECE
+from orchestrator.drivers.swarm.settings import MARK, RUNS
+from orchestrator.errors import DriverError, HostError
+from orchestrator.host.directory import RunDirectory
+
+
+class Played:
+    """What carries out runs says what the test says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.failures: list[str] = []
+        self.given: list[str] = []
+        self.first: list[str | None] = [f"{MARK}{{}}\n"]
+        self.hear: Callable[[str | None], None]
+        self.runs = Runs(self._tell, self.failures.append, self._start, lambda: RunDirectory(folder))
+
+    async def _start(
+        self,
+        arguments: Mapping[str, Any],
+        directory: RunDirectory,
+        hear: Callable[[str | None], None],
+        stack: AsyncExitStack,
+    ) -> Carrier:
+        self.hear = hear
+        for line in self.first:
+            hear(line)
+        return Carrier(self.given.append, (os.geteuid(), os.getegid()))
+
+    def _tell(self, name: str, **fields: Any) -> None:
+        self.told.append((name, fields))
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> Played:
+    own = tmp_path / RUNS / "small-1"
+    (own / "logs").mkdir(parents=True)
+    (own / "plan.json").write_text("{}")
+    (own / "logs" / "cloud.log").write_bytes(bytes(PIECE) + b"end")
+    return Played(tmp_path)
+
+
+async def test_a_run_is_given_and_its_end_is_told(played: Played) -> None:
+    await played.runs.employ(image="edgebed-node")
+    await played.runs.carry("small-1", "abc", [])
+    assert [json.loads(each) for each in played.given] == [{"run": "small-1", "data": "abc", "plugins": []}]
+    played.hear("a warning of torch")
+    played.hear(f'{MARK}{{"run": "small-1", "error": null}}')
+    assert played.told == [
+        ("log", {"log": RUNS, "data": b"a warning of torch\n"}),
+        ("ended", {"run": "small-1", "error": None}),
+    ]
+
+
+async def test_the_files_of_a_run_are_read_piece_by_piece_and_removed(played: Played, tmp_path: Path) -> None:
+    assert await played.runs.files("small-1") == ["logs/cloud.log", "plan.json"]
+    assert await played.runs.get("small-1", "logs/cloud.log", 0) == bytes(PIECE)
+    assert await played.runs.get("small-1", "logs/cloud.log", PIECE) == b"end"
+    await played.runs.drop("small-1")
+    assert list((tmp_path / RUNS).iterdir()) == []
+
+
+async def test_nothing_but_the_files_of_runs_is_read(played: Played, tmp_path: Path) -> None:
+    own = tmp_path / RUNS / "small-1"
+    (tmp_path / "secret").write_text("key")
+    (own / "link").symlink_to(tmp_path / "secret")
+    assert "link" not in await played.runs.files("small-1")
+    for path in ("link", "../../secret", str(tmp_path / "secret")):
+        with pytest.raises(DriverError, match="no file of the run"):
+            await played.runs.get("small-1", path, 0)
+    for run in ("", "..", ".", "small-1/logs", "/etc"):
+        with pytest.raises(DriverError, match="no run"):
+            await played.runs.files(run)
+
+
+async def test_an_end_before_it_was_ready_tells_why(played: Played) -> None:
+    played.first = ["Traceback", "ModuleNotFoundError: No module named 'yaml'", None]
+    with pytest.raises(HostError, match=r"has ended: Traceback / ModuleNotFoundError: No module named 'yaml'"):
+        await played.runs.employ()
+    assert played.failures == []
+
+
+async def test_one_that_is_never_ready(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "READY", 0.01)
+    played.first = ["loading"]
+    with pytest.raises(HostError, match="was not ready within 0 s: loading"):
+        await played.runs.employ()
+
+
+async def test_its_end_breaks_the_host_unless_it_is_closed(played: Played) -> None:
+    await played.runs.employ()
+    played.hear("MemoryError")
+    played.hear(None)
+    assert played.failures == ["what carries out runs has ended: MemoryError"]
+    await played.runs.close()
+    played.hear(None)
+    assert len(played.failures) == 1
+
+
+async def test_a_run_without_anything_to_carry_it_out(played: Played) -> None:
+    with pytest.raises(DriverError, match="the agent has begun again"):
+        await played.runs.carry("small-1", "abc", [])

@@ -1,0 +1,564 @@
+"""The agents' verbs, asked for by the driver, fabric and prober of several hosts. The places are played."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from netem.profile import LinkProfile
+from node.errors import WireError
+from orchestrator.agent.worker import Place
+from orchestrator.drivers.base import Driver, Exit, HostChange, HostReadings, NodeMove
+from orchestrator.drivers.swarm import underlay
+from orchestrator.drivers.swarm.fabric import SwarmFabric
+from orchestrator.drivers.swarm.prober import SwarmProber
+from orchestrator.drivers.swarm.underlay import SwarmUnderlay
+from orchestrator.errors import DriverError, FabricError
+from orchestrator.fabric.base import Counted, Fabric, Handle, LinkChange
+from orchestrator.fabric.underlay import NetworkReading, PairReading
+from orchestrator.host.directory import RunDirectory
+from orchestrator.host.sensors.sensor import Reading, Sensor
+from orchestrator.planning.inventory import Underlay
+from orchestrator.planning.making import make_plan
+from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
+from orchestrator.scenario.reading import parse
+from tests.e2e.harness import wait_for
+from tests.orchestrator.agent.stage import LEASE, PATIENCE, Stage, spread
+
+HOSTS = ("pc-1", "pc-2")
+SCENARIO = """
+algorithm: {name: fedavg, rounds: 1}
+topology: {edges: 0, devices: 3}
+links: {device-cloud: {latency: 20ms, rate: 10mbit}}
+"""
+UNDERLAY = 0.005  # s
+
+
+class PlayedDriver:
+    """Nodes are files. A node that is killed ends with its last words."""
+
+    name, breakdown = "played", "the player"
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.exits: asyncio.Queue[Exit] = asyncio.Queue()
+        self.lost = asyncio.Event()
+        self.handed: dict[str, bytes] = {}
+        self.paused: list[str] = []
+        self.directory = directory
+
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+        self.handed[node.name] = await asyncio.to_thread(assignment.read_bytes)
+        await asyncio.to_thread(log.write_text, f"{node.name} at {node.address}\n")
+        return Handle(100 + node.index)
+
+    async def kill(self, node: str) -> None:
+        with (self.directory.logs / f"{node}.log").open("a") as log:
+            log.write("last words\n")
+        self.exits.put_nowait(Exit(node, Handle(100), -9))
+
+    async def pause(self, node: str) -> None:
+        self.paused.append(node)
+
+    async def resume(self, node: str) -> None:
+        self.paused.remove(node)
+
+    def notes(self) -> list[str]:
+        return ["a note"]
+
+
+class PlayedFabric:
+    engine = "played"
+
+    def __init__(self) -> None:
+        self.remotes: Mapping[str, str] | None = None  # since nodes have moved
+        self.attached: dict[str, Handle] = {}
+        self.links: dict[tuple[str, str], LinkProfile] = {}
+        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def notes(self) -> list[str]:
+        return []
+
+    async def attach(self, node: NodePlan, handle: Handle) -> None:
+        self.attached[node.name] = handle
+
+    async def detach(self, node: NodePlan) -> None:
+        del self.attached[node.name]
+
+    async def redirect(self, remotes: Mapping[str, str]) -> None:
+        self.remotes = remotes
+
+    async def shape(self, links: Sequence[LinkPlan]) -> None:
+        self.links |= {(link.source, link.target): link.profile for link in links}
+
+    async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
+        return [None if change.cut is None else FabricError("no scissors") for change in changes]
+
+    async def counters(self) -> Counted:
+        rows = [{"source": source, "target": target, "offered": 7} for source, target in self.links]
+        figures = {"forwarded": 5, "late_max": 0.5, "cpu_seconds": 0.25, "from_strangers": 3}
+        return Counted(links=cast(Any, rows), drops={"somewhere": 1}, **cast(Any, figures))
+
+    async def watch(self) -> None:
+        await self.broken
+
+    async def close(self) -> None:
+        """As a switch does: it ends, and whoever watches hears that."""
+        if not self.broken.done():
+            self.broken.set_exception(FabricError("the switch ended"))
+        await asyncio.sleep(0)
+
+
+class PlayedProber:
+    mtu = 1450
+
+    def __init__(self) -> None:
+        self.answering: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def responding(self, handle: Handle, address: str) -> AsyncIterator[dict[str, Any]]:
+        self.answering.append(address)
+        yield {"port": handle.pid}
+        self.answering.remove(address)
+
+    async def probe(self, handle: Handle, arguments: Sequence[str]) -> dict[str, Any]:
+        return {"from": handle.pid, "with": list(arguments)}
+
+
+class World:
+    """The stage, and what was played on each host."""
+
+    def __init__(self, tmp_path: Path, stack: AsyncExitStack) -> None:
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data" / "train.npy").write_bytes(bytes(3 << 20))  # in several pieces
+        self.plan: Plan = replace(
+            spread(make_plan(parse(SCENARIO, "played.yaml"), None), HOSTS), data_directory=str(tmp_path / "data")
+        )
+        self.directory = RunDirectory.create(tmp_path / "runs", "played")
+        self.directory.shards.write_bytes(b"shards")
+        (self.directory.plugins / "mine.py").write_text("pass\n")
+        hosts = tmp_path / "hosts"
+        hosts.mkdir()
+        self.hosts = hosts
+        self.stage = Stage(self.plan, self.directory, hosts, stack)
+        self.drivers: dict[str, PlayedDriver] = {}
+        self.fabrics: dict[str, PlayedFabric] = {}
+        self.probers: dict[str, PlayedProber] = {}
+        self.opened: dict[str, Any] = {}
+        self.shown: list[HostReadings] = []
+
+    def player(self, host: str) -> Callable[..., Any]:
+        async def make(
+            arguments: Mapping[str, Any], directory: RunDirectory, data: Path, stack: AsyncExitStack
+        ) -> Place:
+            self.opened[host] = dict(arguments), (data / "train.npy").stat().st_size
+            driver = self.drivers[host] = PlayedDriver(directory)
+            fabric = self.fabrics[host] = PlayedFabric()
+            stack.push_async_callback(fabric.close)
+            prober = self.probers[host] = PlayedProber()
+            return Place(cast(Driver, driver), cast(Fabric, fabric), prober)
+
+        return make
+
+    def use(self, plan: Plan) -> None:
+        """Another plan for the same hosts."""
+        self.plan = self.stage.driver._plan = plan
+
+    async def open(self) -> None:
+        for host in HOSTS:
+            await self.stage.join(host, self.player(host))
+        await self.stage.driver.open()
+        await self.stage.driver.open_links(lambda host: {"word": host})
+
+    def fabric(self) -> SwarmFabric:
+        homes = self.stage.driver.homes
+        apart = lambda a, b: UNDERLAY if homes[a] != homes[b] else 0.0  # noqa: E731
+        return SwarmFabric(self.stage.agents, self.plan, self.stage.driver, apart)
+
+    async def start(self, name: str, content: bytes = b"{}") -> Handle:
+        assignment = self.directory.nodes / f"{name}.json"
+        assignment.write_bytes(content)
+        return await self.stage.driver.start(self.plan.node(name), assignment, self.directory.logs / f"{name}.log")
+
+    async def changes(self, number: int) -> list[HostChange | NodeMove]:
+        """The next changes of hosts and moves. What hosts show meanwhile is kept in ``shown``."""
+        found: list[HostChange | NodeMove] = []
+        while len(found) < number:
+            news = await asyncio.wait_for(self.stage.driver.news.get(), PATIENCE)
+            if isinstance(news, HostReadings):
+                self.shown.append(news)
+            else:
+                found.append(news)
+        return found
+
+    async def lose(self, host: str) -> SwarmFabric:
+        """A host that has nodes and links falls silent."""
+        fabric = self.fabric()
+        self.stage.driver.reopened, self.stage.driver.moved = fabric.reshape, fabric.redirect
+        await fabric.shape(self.plan.links)
+        await self.start("device-0")
+        await self.stage.leave(host)
+        (change,) = await self.changes(1)
+        assert change[:2] == (host, "lost")
+        return fabric
+
+    async def logged(self, name: str, text: str) -> None:
+        log = self.directory.logs / f"{name}.log"
+        await asyncio.to_thread(wait_for, lambda: (log.exists() and text in log.read_text()) or None, text, PATIENCE)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with AsyncExitStack() as stack:
+        made = World(tmp_path, stack)
+        await made.open()
+        yield made
+
+
+async def test_a_host_gets_the_files_of_the_run_and_its_data_once(world: World) -> None:
+    assert world.opened == {host: ({"word": host}, 3 << 20) for host in HOSTS}
+    assert world.stage.driver.notes() == ["pc-1: a note", "pc-2: a note"]
+    run = world.hosts / "pc-2" / world.directory.run
+    assert (run / "shards.npz").read_bytes() == b"shards"
+    assert (run / "plugins" / "mine.py").read_text() == "pass\n"
+    with pytest.raises(DriverError, match="no file of the run"):
+        await world.stage.agents.call("pc-2", "put", path="../../other", data=b"x", first=True)
+
+
+async def test_a_node_lives_on_its_host_and_its_end_and_output_arrive(world: World) -> None:
+    # cloud, device-0, device-1, device-2 alternate between the hosts
+    handle = await world.start("device-0", b"secret")
+    assert handle == Handle(102, "pc-2")
+    assert world.drivers["pc-2"].handed == {"device-0": b"secret"}
+    await world.logged("device-0", "device-0 at 10.77.0.2\n")
+    secret = world.hosts / "pc-2" / world.directory.run / "nodes" / "device-0.json"
+    assert await asyncio.to_thread(secret.exists)
+    await world.stage.driver.forget("device-0")
+    assert not await asyncio.to_thread(secret.exists)
+    await world.stage.driver.pause("device-0")
+    assert world.drivers["pc-2"].paused == ["device-0"]
+    await world.stage.driver.resume("device-0")
+    await world.stage.driver.kill("device-0")
+    assert await asyncio.wait_for(world.stage.driver.exits.get(), PATIENCE) == Exit("device-0", Handle(100, "pc-2"), -9)
+    assert (world.directory.logs / "device-0.log").read_text().endswith("last words\n")  # before its end
+
+
+def _wait_for_content(path: Path, content: bytes) -> None:
+    wait_for(lambda: (path.exists() and path.read_bytes() == content) or None, f"the content of {path}", PATIENCE)
+
+
+async def test_checkpoints_arrive_whole_and_go_back_when_a_run_goes_on(world: World) -> None:
+    folder = world.hosts / "pc-2" / world.directory.run / "checkpoints" / "device-0"
+    await asyncio.to_thread(folder.mkdir)
+    kept = world.directory.checkpoints_of("device-0") / "device-0.checkpoint"
+    for content in (b"a" * (3 << 20), b"b" * 7):
+        part = folder / "device-0.checkpoint.new"
+        await asyncio.to_thread(part.write_bytes, content)
+        part.rename(folder / "device-0.checkpoint")
+        await asyncio.to_thread(_wait_for_content, kept, content)
+    for worker in world.stage.workers.values():
+        await worker.close()
+    await world.stage.driver.open()
+    assert await asyncio.to_thread((folder / "device-0.checkpoint").read_bytes) == b"b" * 7
+
+
+async def test_a_link_is_shaped_where_its_sender_lives_less_what_the_hosts_network_adds(world: World) -> None:
+    fabric = world.fabric()
+    await fabric.shape(world.plan.links)
+    shaped = {host: each.links for host, each in world.fabrics.items()}
+    assert set(shaped["pc-1"]) & set(shaped["pc-2"]) == {("cloud", "device-0"), ("device-0", "cloud")} | {
+        ("cloud", "device-2"),
+        ("device-2", "cloud"),
+    }
+    assert shaped["pc-1"]["cloud", "device-0"].latency == pytest.approx(0.015)
+    assert shaped["pc-1"]["cloud", "device-1"].latency == 0.02  # on one host
+    assert shaped["pc-1"]["cloud", "device-1"].rate == 10e6
+
+
+async def test_nothing_is_taken_off_a_real_link_and_nothing_is_shaped(world: World) -> None:
+    real = [replace(link, profile=LinkProfile(real=True)) for link in world.plan.links]
+    await world.fabric().shape(real)
+    for host in HOSTS:
+        assert set(world.fabrics[host].links.values()) == {LinkProfile(real=True)}
+
+
+async def test_changes_go_to_the_senders_hosts_and_errors_come_back_in_order(world: World) -> None:
+    fabric = world.fabric()
+    await fabric.shape(world.plan.links)
+    changed = LinkChange("device-0", "cloud", profile=LinkProfile(latency=0.1))
+    errors = await fabric.alter([changed, LinkChange("cloud", "device-0", cut=True), changed])
+    assert [str(error) for error in errors] == ["None", "pc-1: no scissors", "None"]
+    with pytest.raises(FabricError, match="pc-1: no scissors"):
+        await fabric.cut("cloud", "device-0")
+
+
+async def test_counters_of_all_hosts_are_added(world: World) -> None:
+    fabric = world.fabric()
+    await fabric.shape(world.plan.links)
+    counted = await fabric.counters()
+    assert (counted.forwarded, counted.late_max, counted.cpu_seconds) == (10, 0.5, 0.5)
+    assert counted.drops == {"somewhere on pc-1": 1, "somewhere on pc-2": 1}
+    assert fabric.strangers() == {"pc-1": 3, "pc-2": 3}
+
+
+async def test_a_measurement_has_its_ends_on_two_hosts(world: World) -> None:
+    prober = SwarmProber(world.stage.agents, 1450)
+    async with prober.responding(Handle(7, "pc-1"), "10.77.0.1") as ready:
+        assert world.probers["pc-1"].answering == ["10.77.0.1"]
+        assert await prober.probe(Handle(8, "pc-2"), ["--port", str(ready["port"])]) == {
+            "from": 8,
+            "with": ["--port", "7"],
+        }
+    assert world.probers["pc-1"].answering == []
+
+
+def network(world: World) -> SwarmUnderlay:
+    between = {HOSTS: Underlay(UNDERLAY, None, 1500)}
+    driver = world.stage.driver
+    return SwarmUnderlay(world.plan, world.stage.agents, driver.homes, between, lambda: (), dict, driver.has)
+
+
+async def test_the_network_between_hosts_is_measured_by_their_agents(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(underlay, "SPACING", 0.01)
+    measured = network(world)
+    assert measured.first == NetworkReading((PairReading(HOSTS, UNDERLAY),), first=True)
+    for _ in range(2):
+        (pair,) = (await measured.measure()).pairs
+        assert (pair.hosts, pair.echoes, pair.lost) == (HOSTS, 10, 0)
+        assert pair.delay is not None
+        assert 0 <= pair.delay < 0.5
+
+
+async def test_a_host_that_is_lost_meanwhile_is_not_measured(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(underlay, "SPACING", 0.01)
+    measured = network(world)
+    await world.stage.leave("pc-2")
+    for _ in range(2):  # while it is silent, and when that is known
+        assert await measured.measure() == NetworkReading((), away=("pc-2",))
+
+
+async def test_a_host_that_fails_counts_as_lost_and_its_agent_ends(world: World) -> None:
+    handle = await world.start("device-0")
+    world.fabrics["pc-2"].broken.set_exception(FabricError("the switch ended"))
+    assert await asyncio.wait_for(world.stage.driver.exits.get(), PATIENCE) == Exit("device-0", handle, -9)
+    assert HostChange("pc-2", "lost", "the switch ended") in [await world.stage.driver.news.get() for _ in range(2)]
+    assert world.stage.workers["pc-2"].broken.is_set()
+    assert not world.stage.workers["pc-1"].broken.is_set()
+
+
+async def test_nothing_of_the_run_stays_on_its_hosts(world: World) -> None:
+    await world.start("cloud")
+    await world.stage.driver.close()
+    await world.logged("cloud", "cloud at 10.77.0.1\n")
+    assert world.stage.driver.news.empty()
+    for worker in world.stage.workers.values():
+        await worker.close()
+    assert list(world.hosts.rglob("*.*")) == []
+
+
+async def test_a_host_that_was_lost_is_opened_again_with_its_links_as_they_are(world: World) -> None:
+    fabric = world.fabric()
+    world.stage.driver.reopened = fabric.reshape
+    await fabric.shape(world.plan.links)
+    handle = await world.start("device-0")
+    await fabric.change("device-0", "cloud", LinkProfile(latency=0.1))
+    await world.stage.leave("pc-2")
+    ended = await asyncio.wait_for(world.stage.driver.exits.get(), PATIENCE)
+    assert ended == Exit("device-0", handle, -9)
+    (change,) = await world.changes(1)
+    assert change[:2] == ("pc-2", "lost")
+    assert change.reason.startswith("nothing was heard")
+    assert await fabric.alter([LinkChange("device-2", "cloud", profile=LinkProfile(latency=0.2))]) == [None]
+    before = await fabric.counters()  # the last ones of the lost host
+    assert {row["source"] for row in before.links} >= {"cloud", "device-1"}
+    await fabric.detach(world.plan.node("device-0"))
+
+    waiting = asyncio.create_task(world.stage.driver.ready("device-0"))
+    await world.stage.join("pc-2", world.player("pc-2"))
+    assert await asyncio.wait_for(waiting, PATIENCE) is None
+    assert await world.changes(1) == [HostChange("pc-2", "back")]
+    assert world.fabrics["pc-2"].links["device-0", "cloud"].latency == pytest.approx(0.1 - UNDERLAY)
+    assert world.fabrics["pc-2"].links["device-2", "cloud"].latency == pytest.approx(0.2 - UNDERLAY)
+    assert (await world.start("device-0")).host == "pc-2"
+
+
+# pc-2 has device-0 and device-2
+
+
+@pytest.mark.slow
+async def test_the_nodes_of_a_host_that_stays_away_move_with_their_checkpoints(world: World) -> None:
+    driver = world.stage.driver
+    kept = world.directory.checkpoints_of("device-0") / "device-0.checkpoint"
+    kept.parent.mkdir()
+    kept.write_bytes(b"kept")
+    os.utime(kept, (time.time() - 100, time.time() - 100))
+    fabric = await world.lose("pc-2")
+    fabric_of_1 = world.fabrics["pc-1"]
+    assert fabric_of_1.links["cloud", "device-0"].latency == pytest.approx(0.02 - UNDERLAY)
+    waiting = [asyncio.create_task(driver.ready(node)) for node in ("device-0", "device-2")]
+    moved = [each for each in await world.changes(2) if isinstance(each, NodeMove)]
+    assert [await asyncio.wait_for(each, PATIENCE) for each in waiting] == [None, None]
+    assert [each[:3] for each in moved] == [("device-0", "pc-2", "pc-1"), ("device-2", "pc-2", "pc-1")]
+    assert all(each.reason == "nothing was heard of its agent for 3 s; most cores free" for each in moved)
+    assert moved[0].checkpoint == pytest.approx(100, abs=20)
+    assert moved[1].checkpoint is None
+    there = world.hosts / "pc-1" / world.directory.run / "checkpoints" / "device-0" / "device-0.checkpoint"
+    assert await asyncio.to_thread(there.read_bytes) == b"kept"
+    assert fabric_of_1.remotes == {}
+    for ends in (("cloud", "device-0"), ("device-2", "cloud")):
+        assert fabric_of_1.links[ends].latency == 0.02  # nothing of them crosses hosts any more
+    handle = await world.start("device-0")
+    assert handle.host == "pc-1"
+    await fabric.attach(world.plan.node("device-0"), handle)
+    assert fabric_of_1.attached == {"device-0": Handle(handle.pid)}
+    await fabric.detach(world.plan.node("device-0"))
+    assert fabric_of_1.attached == {}
+    await driver.pause("device-0")
+    assert world.drivers["pc-1"].paused == ["device-0"]
+    cut = LinkChange("device-2", "cloud", cut=True)
+    assert [str(error) for error in await fabric.alter([cut])] == ["pc-1: no scissors"]
+
+    await world.stage.join("pc-2", world.player("pc-2"))
+    assert await world.changes(1) == [HostChange("pc-2", "back")]
+    assert driver.homes["device-0"] == "pc-1"
+    assert (world.drivers["pc-2"].handed, world.fabrics["pc-2"].links) == ({}, {})  # nobody lives there
+    assert await driver.ready("device-0") is None
+    # A checkpoint that is still told by its old host is not its own.
+    driver.hear("pc-2", {"name": "checkpoint", "node": "device-0", "data": b"old", "first": True, "last": True})
+    assert kept.read_bytes() == b"kept"
+    assert time.time() - kept.stat().st_mtime > 90  # though it came back from pc-1
+
+
+@pytest.mark.slow
+async def test_no_node_moves_before_nothing_of_it_can_live_on_its_host(world: World) -> None:
+    """The agent is not heard any more, but hears: its lease begins when the orchestrator gives it up."""
+    driver = world.stage.driver
+    await world.start("device-0")
+    world.stage.agents.lose("pc-2", "not heard")
+    waiting = asyncio.create_task(driver.ready("device-0"))
+    assert await asyncio.wait_for(waiting, PATIENCE) is None
+    assert driver.homes["device-0"] == "pc-1"
+    assert world.stage.ended == {"pc-2"}
+
+
+async def test_a_host_that_is_back_in_time_keeps_its_nodes(world: World) -> None:
+    await world.lose("pc-2")
+    waiting = asyncio.create_task(world.stage.driver.ready("device-0"))
+    await world.stage.join("pc-2", world.player("pc-2"))
+    assert await asyncio.wait_for(waiting, PATIENCE) is None
+    assert world.stage.driver.homes["device-0"] == "pc-2"
+
+
+@pytest.mark.slow
+async def test_a_node_that_cannot_move_waits_for_its_host(world: World) -> None:
+    placement = world.plan.placement
+    assert placement is not None
+    only = {**placement.allowed, "device-0": ("pc-2",)}
+    world.use(replace(world.plan, placement=replace(placement, allowed=only)))
+    await world.lose("pc-2")
+    waiting = [asyncio.create_task(world.stage.driver.ready(node)) for node in ("device-0", "device-2")]
+    assert [each[:3] for each in await world.changes(2)] == [("device-0", "pc-2", None), ("device-2", "pc-2", "pc-1")]
+    assert [await asyncio.wait_for(each, PATIENCE) for each in waiting] == [
+        "its host pc-2 stays away, and `hosts` allows none of pc-1",
+        None,
+    ]
+
+
+@pytest.mark.slow
+async def test_without_restarts_no_node_moves(world: World) -> None:
+    world.use(replace(world.plan, restart="never"))
+    await world.lose("pc-2")
+    assert await world.stage.driver.ready("device-0") == "its host pc-2 stays away"
+    assert world.stage.driver.homes["device-0"] == "pc-2"
+
+
+@pytest.mark.slow
+async def test_a_host_whose_links_cannot_follow_counts_as_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(remotes: Mapping[str, str]) -> None:
+        raise FabricError("no way")
+
+    await world.lose("pc-2")
+    monkeypatch.setattr(world.fabrics["pc-1"], "redirect", refuse)
+    waiting = asyncio.create_task(world.stage.driver.ready("device-0"))
+    assert HostChange("pc-1", "lost", "pc-1: no way") in await world.changes(2)
+    waiting.cancel()
+
+
+def meter(folder: Path, name: str) -> Sensor:
+    """Shows the W that are in a file of its name."""
+    (folder / name).write_text("5")
+    return Sensor("power", "test", name, (folder / name,), lambda texts: float(texts[0]))
+
+
+async def readings(world: World, number: int) -> list[HostReadings]:
+    """What hosts show next."""
+    driver = world.stage.driver
+    found = [await asyncio.wait_for(driver.news.get(), PATIENCE) for _ in range(number)]
+    assert all(isinstance(each, HostReadings) for each in found)
+    return sorted(cast(list[HostReadings], found))
+
+
+async def test_each_host_tells_what_its_sensors_show_and_what_changes(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.host.sensors.sensing.SENSE_EVERY", 0.01)
+    world.stage.sensors = {host: [meter(tmp_path, f"{host}.{rail}") for rail in ("in", "cpu")] for host in HOSTS}
+    await world.stage.driver.sense()
+    first = [[Reading("power", "test", f"{host}.{rail}", 5.0) for rail in ("in", "cpu")] for host in HOSTS]
+    assert [(each.host, each.readings) for each in await readings(world, 2)] == list(zip(HOSTS, first, strict=True))
+    (tmp_path / "pc-2.cpu").write_text("7")
+    changed = HostReadings("pc-2", [Reading("power", "test", "pc-2.cpu", 7.0)])
+    assert await readings(world, 1) == [changed]
+    await world.stage.driver.sense()
+    assert [len(each.readings) for each in await readings(world, 2)] == [2, 2]
+
+
+async def test_sensors_that_hang_hold_up_no_agent(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("orchestrator.host.sensors.sensing.PATIENCE", 0.05)
+    let_go = threading.Event()
+    hangs = replace(meter(tmp_path, "hangs"), value=lambda _: float(let_go.wait(60)))
+    world.stage.sensors = {"pc-1": [meter(tmp_path, "well")], "pc-2": [hangs]}
+    await world.stage.driver.sense()
+    well, stopped = await readings(world, 2)
+    assert (await world.start("device-0")).host == "pc-2"
+    let_go.set()
+    assert [each.value for each in well.readings] == [5.0]
+    assert [(each.scope, each.value) for each in stopped.readings] == [("hangs", None)]
+    assert "did not answer" in caplog.text
+
+
+async def test_the_readings_of_a_lost_host_end_and_begin_anew_when_it_is_back(world: World, tmp_path: Path) -> None:
+    world.stage.sensors = {"pc-2": [meter(tmp_path, "in")]}
+    await world.stage.driver.sense()
+    await world.stage.leave("pc-2")
+    await world.changes(1)
+    await world.stage.driver.sense()  # of the host that is there
+    await world.stage.join("pc-2", world.player("pc-2"))
+    await world.changes(1)
+    (again,) = await readings(world, 1)
+    before, ended = world.shown
+    assert [each.value for each in before.readings] == [5.0]
+    assert [(each.value, each.detail[:20]) for each in ended.readings] == [(None, "the host is lost: no")]
+    assert LEASE <= ended.ago < 2 * LEASE
+    assert (again.host, [each.value for each in again.readings]) == ("pc-2", [5.0])
+
+
+@pytest.mark.parametrize("row", [[], ["power", "test", "in", "much", ""], "power", None])
+async def test_what_is_no_reading_is_refused(world: World, row: Any) -> None:
+    """`Agents` logs it."""
+    with pytest.raises(WireError, match="not a reading"):
+        world.stage.driver.hear("pc-1", {"name": "sensors", "readings": [row]})
+    assert world.stage.driver.news.empty()

@@ -1,0 +1,64 @@
+"""Whether a run on several hosts can be continued, with a swarm that is played."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.drivers.swarm import entry
+from orchestrator.errors import RunError
+from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.inventory import HostFacts, Inventory
+from orchestrator.planning.plan import Plan
+from orchestrator.results.record import Record
+from orchestrator.run.launch import _plan_of, prepared_plan
+from orchestrator.scenario.reading import parse
+
+SCENARIO = """\
+name: spread
+driver: swarm
+algorithm: {name: fedavg, rounds: 3}
+data: {dataset: digits}
+model: mlp
+topology: {edges: 0, devices: 2}
+links: {device-cloud: {latency: 10ms}}
+hosts: {cloud: a, device: disk=large}
+"""
+A, B = (HostFacts(name, "192.0.2.1", "amd64", 8, 1 << 33, {"disk": "large"}, name == "a") for name in "ab")
+
+
+def hosts(monkeypatch: pytest.MonkeyPatch, *there: HostFacts) -> None:
+    monkeypatch.setattr(entry, "inventory", lambda: Inventory(there))
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunDirectory, Plan]:
+    """A run on the hosts a and b."""
+    file = tmp_path / "spread.yaml"
+    hosts(monkeypatch, A, B)
+    plan = prepared_plan(parse(SCENARIO, str(file)), file)
+    assert {node.host for node in plan.nodes} == {"a", "b"}
+    directory = RunDirectory.create(tmp_path, "spread")
+    directory.scenario.write_text(SCENARIO)
+    meta = {"scenario": str(file), "folder": str(tmp_path), "overrides": []}
+    record = Record.create(directory.path, json.dumps(plan.to_json()), meta)
+    record.event(
+        5.0, None, "moved", 1, {"node": "device-0", "from": "b", "to": "a", "reason": "silent", "checkpoint": None}
+    )
+    record.close()
+    return directory, plan
+
+
+def test_a_run_whose_nodes_have_moved_is_continued_as_planned(begun: tuple[RunDirectory, Plan]) -> None:
+    directory, plan = begun
+    assert _plan_of(directory).recorded == plan.recorded
+
+
+def test_a_run_is_not_continued_without_a_host_of_its_plan(
+    begun: tuple[RunDirectory, Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts(monkeypatch, A)
+    with pytest.raises(RunError, match="continued on the hosts of its plan, and b is not among those that nodes would"):
+        _plan_of(begun[0])

@@ -1,0 +1,92 @@
+"""What is folded from the rows of a record: the same, however they come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.results.history import History
+from orchestrator.results.record import Record
+from orchestrator.serve import fold
+from orchestrator.serve.fold import Cursor, Flow, Fold
+from tests.orchestrator.example_run import SETUP, Example
+
+
+def whole(path: Path) -> Fold:
+    found = Fold()
+    with History.open(path) as history:
+        while found.behind:
+            found.read(history)
+    return found
+
+
+def test_totals_are_those_of_the_history(tmp_path: Path) -> None:
+    found = whole(Example(rounds=4).build(tmp_path / "run"))
+    with History.open(tmp_path / "run") as history:
+        assert found.training == history.training_began == SETUP
+        assert found.now == history.seconds
+        assert found.points("bytes")[-1][1] == history.bytes_by_class()
+        assert {kind: count for kind, (count, _) in found.kinds.items()} == history.messages_by_kind()
+        assert {ends: round(flow.total) for ends, flow in found.links.items()} == {
+            (row.source, row.target): row.delivered_bytes for row in history.link_counters()
+        }
+        curve = [
+            (t, value) for t, node, _, _, name, value in found.points("metrics") if (node, name) == ("cloud", "loss")
+        ]
+        assert curve == [(round(row.t, 3), row.value) for row in history.global_series("loss")]
+        assert found.round == 4
+        assert found.open_rounds == {}
+
+
+def test_small_pieces_come_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Example(rounds=3).build(tmp_path / "run")
+    at_once = whole(path)
+    monkeypatch.setattr(fold, "PIECE", 17)
+    in_pieces = whole(path)
+    everything = Cursor(), in_pieces.cursor
+    assert in_pieces.cursor == at_once.cursor
+    assert in_pieces.added(*everything) == at_once.added(*everything)
+    assert in_pieces.kinds == at_once.kinds
+
+
+def test_who_comes_again_gets_the_rest_and_nothing_twice(tmp_path: Path) -> None:
+    found = whole(Example(rounds=3).build(tmp_path / "run"))
+    end = found.cursor
+    middle = Cursor(metrics=4, faults=2, rounds=9, bytes=100)
+    first, rest = found.added(Cursor(), middle), found.added(middle, end)
+    assert all(first.values())
+    assert all(rest.values())
+    assert {name: first[name] + rest[name] for name in first} == found.added(Cursor(), end)
+    assert not any(found.added(end, end).values())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1-2-3", "1-2-3-4-5", "a-b-c-d", "1--2-3", "-1-2-3-4", "9" * 30 + "-0-0-0", "²-1-1-1"]
+)
+def test_a_cursor_that_nobody_gave_is_the_beginning(text: str) -> None:
+    assert Cursor.parse(text) == Cursor(0, 0, 0, 0)
+
+
+def test_a_cursor_comes_back_as_it_was_given() -> None:
+    assert Cursor.parse(str(Cursor(4, 0, 12, 7))) == Cursor(4, 0, 12, 7)
+
+
+def test_a_count_that_falls_has_begun_again() -> None:
+    flow = Flow()
+    assert [flow.read(t, count) for t, count in ((1.0, 100), (2.0, 300), (3.0, 0), (4.0, 50))] == [100, 200, 0, 50]
+    assert (flow.total, flow.rate) == (350, 50.0)
+
+
+def test_what_nodes_say_is_taken_as_it_is(tmp_path: Path) -> None:
+    """Values that are no numbers, rounds without a beginning, and events whose data is not what is expected."""
+    record = Record.create(tmp_path / "run", '{"nodes": []}', {})
+    record.metric(1.0, "<b>x</b>", None, "global", "accuracy", float("nan"))
+    record.metric(1.0, "<b>x</b>", 1, "global", "accuracy", 0.5)
+    record.event(1.0, "cloud", "round", 1, {"phase": ["odd"]})
+    record.event(1.0, None, "probed", None, {"bytes": "odd"})
+    record.close()
+    found = whole(tmp_path / "run")
+    assert found.points("metrics") == [[1.0, "<b>x</b>", 1, "global", "accuracy", 0.5]]
+    assert found.points("rounds") == [[1.0, "cloud", 1, None, "end", False]]
+    assert found.probed == {}

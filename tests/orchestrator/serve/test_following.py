@@ -1,0 +1,87 @@
+"""The reader that all watchers of a run share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.host.directory import RunDirectory
+from orchestrator.results.checks import Check
+from orchestrator.results.history import History
+from orchestrator.serve import following
+from orchestrator.serve.fold import Cursor
+from orchestrator.serve.following import CHECK_EVERY, EVERY, SELDOM, Reader
+from tests.orchestrator.example_run import Example
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def read_all(reader: Reader) -> None:
+    while reader.read():
+        pass
+
+
+def test_nothing_is_read_where_nothing_is_new(tmp_path: Path) -> None:
+    directory = RunDirectory(Example(rounds=2).build(tmp_path / "run"))
+    reader = Reader(directory)
+    assert reader.update(Cursor()) is None
+    read_all(reader)
+    assert not reader.read()
+    assert reader.pause == SELDOM
+    update = reader.update(Cursor())
+    assert update is not None
+    cursor, said = update
+    assert said["present"]["checks"] == []
+    reader.check()
+    assert reader.read()
+    assert not reader.read()
+    again = reader.update(cursor)
+    assert again is not None
+    assert not any(again[1]["added"].values())
+    assert again[1]["present"]["checks"][0]["verdict"] == "pass"
+
+
+def test_checks_are_made_of_what_is_new_and_not_too_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def checks(history: History) -> list[Check]:
+        made.append(1)
+        return []
+
+    monkeypatch.setattr(following, "checks", checks)
+    directory, clock = RunDirectory(Example(rounds_made=2, ending=None).build(tmp_path / "run")), Clock()
+    reader = Reader(directory, clock)
+    with directory.held():
+        reader.check()  # before anything was read
+        assert made == []
+        read_all(reader)
+        assert reader.pause == EVERY
+        for _ in range(3):
+            reader.check()
+        assert made == [1]
+    assert reader.read()  # the orchestrator is gone, which no file tells
+    assert reader.pause == SELDOM
+    reader.check()
+    assert made == [1]
+    clock.now += 2 * CHECK_EVERY
+    reader.check()
+    assert made == [1, 1]
+
+
+def test_a_record_that_cannot_be_read_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "run.db").write_text("garbage" * 100)
+    reader = Reader(RunDirectory(tmp_path))
+    assert reader.read()
+    reader.check()
+    update = reader.update(Cursor(1, 2, 3, 4))
+    assert update is not None
+    cursor, said = update
+    assert cursor == Cursor(1, 2, 3, 4)
+    assert "cannot be read" in said["error"]
+    assert reader.pause == SELDOM

@@ -1,0 +1,102 @@
+"""How a run stands, from its record alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.host.directory import RunDirectory
+from orchestrator.results.checks import checks
+from orchestrator.results.history import History
+from orchestrator.serve.fold import Fold
+from orchestrator.serve.present import Given, next_fault, planned, present, time_left
+from tests.orchestrator.example_run import ROUND, SETUP, Example
+
+
+def standing(path: Path) -> tuple[dict[str, Any], dict[str, Any], Fold]:
+    """The plan, how the run stands, and what was folded."""
+    fold = Fold()
+    with History.open(path) as history:
+        while fold.behind:
+            fold.read(history)
+        return planned(history, path.name), present(history, fold, checks(history), Given.of(history)), fold
+
+
+@pytest.fixture
+def cut_short(tmp_path: Path) -> Path:
+    """A run of ten rounds, of which three were made."""
+    return Example(rounds_made=3, ending=None).build(tmp_path / "run")
+
+
+def test_a_run_that_goes_on(cut_short: Path) -> None:
+    with RunDirectory(cut_short).held():
+        plan, now, _ = standing(cut_short)
+    nodes = dict(zip([node["name"] for node in plan["nodes"]], now["nodes"], strict=True))
+    assert (now["status"], now["round"], plan["rounds"], now["ended"]) == ("running", 3, 10, None)
+    crash = next(fault for fault in plan["faults"] if fault["action"] == "crash")  # at 9 s for 7 s; 12 s have passed
+    assert nodes[crash["target"]][0] == "crashed"
+    assert {state for state, *_ in nodes.values()} <= {"crashed", "waiting", "computing", "sending", "cut off"}
+    away = [fault for fault in plan["faults"] if fault["id"] in now["in_force"] and fault["action"] == "disconnect"]
+    assert away
+    for fault in away:
+        states = {
+            flow[0]
+            for link, flow in zip(plan["links"], now["links"], strict=True)
+            if fault["target"] in (link["source"], link["target"])
+        }
+        assert states == {"cut"}
+        assert nodes[fault["target"]][0] in ("cut off", "crashed")
+
+
+def test_what_is_left_and_what_comes_next(cut_short: Path) -> None:
+    with RunDirectory(cut_short).held():
+        plan, now, fold = standing(cut_short)
+    # Rounds of 4 s, of which 7 are missing; the last one ended 0.1 s before its time, and the record goes on to 0.05 s.
+    assert now["left"] == {"seconds": pytest.approx(7 * ROUND, rel=0.05), "of": "rounds"}
+    slow = next(fault for fault in plan["faults"] if fault["action"] == "slow")  # at 14 s of training
+    assert now["next"] == {"id": slow["id"], "in": pytest.approx(SETUP + 14.0 - fold.now, abs=0.06)}
+    fold.seen_faults |= {fault["id"] for fault in plan["faults"] if fault["at"] is not None}
+    by_round = next_fault({"faults": plan["faults"]}, fold)
+    assert by_round is not None
+    assert by_round["round"] == 4
+    fold.seen_faults |= {fault["id"] for fault in plan["faults"]}
+    assert next_fault({"faults": plan["faults"]}, fold) is None
+
+
+def test_the_time_that_a_scenario_gives_is_the_most(cut_short: Path) -> None:
+    with History.open(cut_short) as history:
+        fold = Fold()
+        assert time_left(history, fold) is None  # the training has not begun
+        fold.read(history)
+        history.plan["stop"] = {"rounds": None, "after": 20.0}
+        assert time_left(history, fold) == {"seconds": pytest.approx(SETUP + 20.0 - fold.now, abs=0.06), "of": "time"}
+        history.plan["stop"] = {}
+        assert time_left(history, fold) is None
+
+
+def test_a_run_whose_orchestrator_was_killed(cut_short: Path) -> None:
+    plan, now, _ = standing(cut_short)
+    assert (now["status"], now["next"], now["left"], now["in_force"]) == ("crashed", None, None, [])
+    assert {state for state, *_ in now["nodes"]} == {"gone", "crashed"}
+    assert {state for state, *_ in now["links"]} == {"idle"}
+    assert now["verdict"] == "fail"
+    assert len(plan["nodes"]) == len(now["nodes"]) == 16
+
+
+def test_a_run_that_has_ended(tmp_path: Path) -> None:
+    plan, now, _ = standing(Example(rounds=3).build(tmp_path / "run"))
+    assert {state for state, *_ in now["nodes"]} == {"done"}
+    assert (now["status"], now["ended"], now["round"]) == ("finished", "rounds", 3)
+    assert now["checks"][0]["name"] == "finished"
+    assert plan["question"].startswith("Does hierarchical averaging")
+    assert plan["links"][0]["asked"] == "40ms ±5ms, loss 0.5%, 50mbit"
+
+
+def test_a_simulation_tells_no_processor_time(tmp_path: Path) -> None:
+    path = Example(driver="sim", rounds_made=3, ending=None, with_faults=False).build(tmp_path / "run")
+    with RunDirectory(path).held():
+        plan, now, _ = standing(path)
+    assert plan["simulated"]
+    assert {state for state, *_ in now["nodes"]} == {"running"}

@@ -1,0 +1,216 @@
+"""The page over HTTP, from a server on loopback."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection, HTTPResponse
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import pytest
+from click.testing import CliRunner
+
+from orchestrator.cli import cli
+from orchestrator.errors import PlaceError
+from orchestrator.host.directory import RunDirectory
+from orchestrator.results.record import Record
+from orchestrator.serve.server import Server
+from tests.orchestrator.example_run import Example
+
+RUN = "dropout-20260504-093000-aaaa"
+HTML = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("serve")
+    Example(rounds=2).build(found / "runs" / RUN)
+    Example(rounds=3, seed=8).build(found / "runs" / "other")
+    logs = found / "runs" / RUN / "logs"
+    logs.mkdir()
+    (logs / "edge-0.log").write_text(f"{HTML}\n")
+    (found / "secret.log").write_text("hidden words")
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    with Server(folder / "runs") as found:
+        yield found
+
+
+@contextmanager
+def answer(server: Server, path: str, **headers: str) -> Iterator[HTTPResponse]:
+    connection = HTTPConnection(server.host, server.port, timeout=20)
+    try:
+        cookie = {"Cookie": f"edgebed-{server.port}={server.token}"}
+        connection.request("GET", path, headers={**cookie, **headers})
+        yield connection.getresponse()
+    finally:
+        connection.close()
+
+
+def read(server: Server, path: str) -> Any:
+    with answer(server, path) as found:
+        assert found.status == 200, found.read()
+        return json.loads(found.read())
+
+
+def event(stream: HTTPResponse) -> tuple[str, dict[str, Any]]:
+    """The id of the next event, and its data."""
+    id = ""
+    while True:
+        line = stream.readline().decode()
+        assert line, "the stream ended"
+        if line.startswith("id: "):
+            id = line[4:].strip()
+        elif line.startswith("data: "):
+            return id, json.loads(line[6:])
+
+
+def whole(stream: HTTPResponse) -> tuple[str, dict[str, list[Any]], dict[str, Any]]:
+    """What a stream tells until the record is read, and how the run stands then."""
+    added: dict[str, list[Any]] = {}
+    while True:
+        id, said = event(stream)
+        for name, points in said["added"].items():
+            added.setdefault(name, []).extend(points)
+        if not said["present"]["behind"]:
+            return id, added, said["present"]
+
+
+def test_the_address_opens_the_page(server: Server) -> None:
+    address = urlsplit(server.address_of())
+    with answer(server, f"{address.path}?{address.query}", Cookie="") as found:
+        assert (found.status, found.headers["Location"]) == (303, "/")
+    assert (address.hostname, address.port) == ("127.0.0.1", server.port)
+    with answer(server, "/", Cookie="") as found:
+        assert found.status == 403
+    with answer(server, "/") as found:
+        assert found.headers["Content-Type"].startswith("text/html")
+        assert b'src="/page/main.js"' in found.read()
+
+
+def test_the_table_of_runs(server: Server) -> None:
+    assert [row["run"] for row in read(server, "/api/runs")["runs"]] == ["other", RUN]
+
+
+def test_a_run_is_streamed_and_a_stream_goes_on_where_it_stopped(server: Server) -> None:
+    with answer(server, f"/api/stream/{RUN}") as stream:
+        assert stream.headers["Content-Type"].startswith("text/event-stream")
+        id, added, present = whole(stream)
+    assert present["status"] == "finished"
+    assert len([row for row in added["metrics"] if row[3:5] == ["global", "accuracy"]]) == 2
+    with answer(server, f"/api/stream/{RUN}", **{"Last-Event-ID": id}) as stream:
+        _, rest, again = whole(stream)
+    assert not any(rest.values())
+    assert again["nodes"] == present["nodes"]
+    with answer(server, f"/api/stream/{RUN}?after={id}") as stream:
+        assert not any(whole(stream)[1].values())
+
+
+def test_what_is_recorded_comes_at_once(server: Server, folder: Path) -> None:
+    """A record that grows while two watch it; the stream tells of the end of its orchestrator too."""
+    path = folder / "runs" / "growing"
+    record = Record.create(path, (folder / "runs" / RUN / "plan.json").read_text(), {"driver": "namespaces"})
+    directory = RunDirectory(path)
+    with ExitStack() as watching, directory.held():
+        one, other = (watching.enter_context(answer(server, "/api/stream/growing")) for _ in range(2))
+        record.state(1.0, "cloud", "starting")
+        while event(one)[1]["present"]["nodes"][0][0] != "starting":
+            pass
+        record.metric(2.0, "cloud", 1, "global", "accuracy", 0.25)
+        record.state(2.0, "cloud", "running")
+        for stream in (one, other):
+            added = whole(stream)[1]["metrics"]
+            while not added:
+                added = event(stream)[1]["added"]["metrics"]
+            assert added == [[2.0, "cloud", 1, "global", "accuracy", 0.25]]
+        record.close()
+        watched = watching.pop_all()
+    with watched:
+        while event(one)[1]["present"]["status"] != "crashed":
+            pass
+    shutil.rmtree(path)
+
+
+def test_a_node_and_a_link(server: Server) -> None:
+    node = read(server, f"/api/node/{RUN}?node=edge-0")
+    assert any("accuracy" in line for line in node["lines"])
+    assert node["log"] == f"{HTML}\n"
+    assert HTML not in node["lines"]
+    link = read(server, f"/api/link/{RUN}?source=cloud&target=edge-0")
+    assert link["readings"][-1][1] > 0
+    assert {probe["quantity"] for probe in link["probes"]} >= {"rtt", "rate"}
+
+
+def test_several_runs(server: Server) -> None:
+    found = read(server, f"/api/compare?{urlencode([('run', RUN), ('run', 'other')])}")
+    assert [row["run"] for row in found["runs"]] == [RUN, "other"]
+    assert len(found["curves"]["other"]["accuracy"]) == 3
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "/api/plan/none",
+            "/api/plan/../..",
+            "/api/plan/%2e%2e%2f%2e%2e",
+            "/api/stream/..%2fruns",
+            "/api/stream/none",
+        ),
+        *(f"/api/node/{RUN}?node=..%2f..%2f..%2fsecret", f"/api/node/{RUN}?node={quote(HTML)}", f"/api/node/{RUN}"),
+        *(f"/api/link/{RUN}?source=cloud&target=cloud", "/api/compare?run=..", "/page/..%2fapp.py", "/page/none"),
+    ],
+)
+def test_no_name_leads_elsewhere(server: Server, path: str) -> None:
+    with answer(server, path) as found:
+        assert found.status == 404
+        assert not found.headers["Content-Type"].startswith("text/html")
+        assert b"hidden words" not in found.read()
+
+
+def test_what_a_record_says_is_never_a_page(server: Server) -> None:
+    """Markup in a record is a value in JSON, and the page makes text of it."""
+    with answer(server, f"/api/node/{RUN}?node=edge-0") as found:
+        assert found.headers["Content-Type"] == "application/json"
+        assert found.headers["X-Content-Type-Options"] == "nosniff"
+    for part in (files("orchestrator.serve") / "page").iterdir():
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function", part.read_text()
+        )
+
+
+def test_the_page_names_no_other_place() -> None:
+    for part in (files("orchestrator.serve") / "page").iterdir():
+        found = set(re.findall(r"(?:https?:)?//[\w.]+\.\w+[^\s\"']*", part.read_text()))
+        assert found <= {"http://www.w3.org/2000/svg"}
+
+
+def test_a_server_that_ends_ends_its_streams(folder: Path) -> None:
+    with Server(folder / "runs") as server, answer(server, f"/api/stream/{RUN}") as stream:
+        whole(stream)
+        server.__exit__(None, None, None)
+        while stream.readline():
+            pass
+
+
+def test_an_address_that_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(PlaceError, match=f"port {port}"):
+            Server(tmp_path, port=port)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["serve", str(tmp_path / "none")])
+    assert result.exit_code == 2
+    assert "does not exist" in result.output

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make a base image from Debian's packages, for where no image registry can be reached:
+# Make a base image of nodes and agents from Debian's packages, for where no image registry can be reached:
 #
 #     images/base.sh [amd64|arm64]        (makes edgebed-base:amd64 or edgebed-base:arm64)
 #
@@ -9,7 +9,7 @@ PATH=$PATH:/usr/sbin:/sbin  # where Debian has chroot, and the PATH of an ordina
 architecture=${1:-$(dpkg --print-architecture)}
 context=$(mktemp --directory)
 trap 'rm -rf "$context"' EXIT
-mmdebstrap --quiet --variant=minbase --architectures="$architecture" --include=python3,python3-venv \
+mmdebstrap --quiet --variant=minbase --architectures="$architecture" --include=python3,python3-venv,iproute2 \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
     bookworm "$context/base.tar"

@@ -1,4 +1,4 @@
-"""The Dockerfiles say of themselves what the code says, and give a node no more than it needs."""
+"""The Dockerfiles say of themselves what the code says, and give a node or an agent no more than it needs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ import pytest
 
 from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL, VERSION_LABEL
+from orchestrator.drivers.swarm import channel
+from orchestrator.drivers.swarm.agent_image import CHANNEL_LABEL
+from orchestrator.verbs.image import PACKAGES
 
 ROOT = Path(__file__).parents[2]
-IMAGES = ("node", "node-jetson")
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+NODES = ("node", "node-jetson")
+IMAGES = (*NODES, "agent")
+PROTOCOLS = dict.fromkeys(NODES, (PROTOCOL_LABEL, str(PROTOCOL))) | {"agent": (CHANNEL_LABEL, str(channel.PROTOCOL))}
 
 
 def instructions(image: str) -> list[tuple[str, str]]:
@@ -29,28 +35,48 @@ def arguments(image: str, instruction: str) -> list[str]:
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_labels_agree_with_the_code(image: str) -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     labels = dict(re.findall(r'(\S+)="([^"]*)"', " ".join(arguments(image, "LABEL"))))
-    assert labels == {PROTOCOL_LABEL: str(PROTOCOL), VERSION_LABEL: version}
+    assert labels == dict([PROTOCOLS[image], (VERSION_LABEL, VERSION)])
 
 
-@pytest.mark.parametrize("image", IMAGES)
+@pytest.mark.parametrize("image", NODES)
 def test_both_stages_stand_upon_the_given_base(image: str) -> None:
     assert arguments(image, "FROM") == ["${BASE} AS packages", "${BASE}"]
 
 
+def test_an_agent_stands_upon_the_base_and_the_commands_that_make_links() -> None:
+    assert arguments("agent", "FROM") == ["${BASE} AS commands", "commands AS packages", "commands"]
+    assert "install --yes --no-install-recommends iproute2 " in arguments("agent", "RUN")[0]
+
+
+def test_an_agent_knows_its_version() -> None:
+    assert f"Name: edgebed\\nVersion: {VERSION}\\n'" in arguments("agent", "RUN")[-1]
+
+
 def test_a_plain_build_has_a_base_of_a_fixed_python_but_no_jetson_is_guessed() -> None:
-    assert arguments("node", "ARG")[0] == "BASE=python:3.11-slim-bookworm"
+    assert arguments("node", "ARG")[0] == arguments("agent", "ARG")[0] == "BASE=python:3.11-slim-bookworm"
     assert arguments("node-jetson", "ARG")[0] == "BASE"
 
 
-@pytest.mark.parametrize("image", IMAGES)
+def copied(image: str) -> list[str]:
+    """What of the project a Dockerfile copies."""
+    return [source for each in arguments(image, "COPY") if "--from" not in each for source in each.split()[:-1]]
+
+
+@pytest.mark.parametrize("image", NODES)
 def test_of_the_project_only_what_nodes_and_plug_ins_need_goes_in(image: str) -> None:
-    copied = [source for each in arguments(image, "COPY") if "--from" not in each for source in each.split()[:-1]]
-    requirements, wheels, *packages = copied
+    requirements, wheels, *packages = copied(image)
     assert re.fullmatch(r"images/requirements-\S+\.txt", requirements)
     assert (wheels, packages) == ("build/wheels/*.whl", ["node", "edgebed"])
-    assert (ROOT / ".dockerignore").read_text().splitlines()[0] == "*"
+
+
+def test_all_of_the_project_goes_into_an_agent_and_nothing_else_can_go_in() -> None:
+    requirements, wheels, *packages = copied("agent")
+    assert (requirements, wheels) == ("images/agent/requirements.txt", "build/wheels/agent/*.whl")
+    assert sorted(packages) == list(PACKAGES)
+    everything, *let_in, without = (ROOT / ".dockerignore").read_text().splitlines()
+    assert (everything, without) == ("*", "**/__pycache__")
+    assert set(let_in) == {f"!{each}" for each in (*PACKAGES, "images", "build/wheels")}
 
 
 @pytest.mark.parametrize("image", IMAGES)
@@ -62,11 +88,16 @@ def test_the_last_stage_runs_nothing_while_it_is_built(image: str) -> None:
     assert "ARG" not in last
 
 
-@pytest.mark.parametrize("image", IMAGES)
+@pytest.mark.parametrize("image", NODES)
 def test_a_node_is_not_root_and_can_be_asked_whether_it_lives(image: str) -> None:
     assert arguments(image, "USER") == ["1000:1000"]
     assert len(arguments(image, "HEALTHCHECK")) == 1
     assert re.fullmatch(r'\["python3?", "-P", "-m", "node"\]', arguments(image, "ENTRYPOINT")[0])
+
+
+def test_an_agent_is_root() -> None:
+    assert arguments("agent", "USER") == ["0:0"]
+    assert arguments("agent", "ENTRYPOINT") == ['["python", "-P", "-m", "orchestrator.agent"]']
 
 
 def test_both_images_are_asked_alike() -> None:

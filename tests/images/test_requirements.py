@@ -1,4 +1,6 @@
-"""What the images install: everything that a node imports, nothing else, in the versions that the tests ran with."""
+"""What the images install: everything that a node or an agent imports, nothing else, in the versions that the tests ran
+with.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
@@ -14,12 +16,15 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from orchestrator.agent.carriers import LENT
+
 ROOT = Path(__file__).parents[2]
 MACHINES = ("x86_64", "aarch64")
 OF_ITS_OWN = {"x86_64": {}, "aarch64": {"torch": "2.6.0", "torchvision": "0.21.0", "sympy": "1.13.1"}}
 NOT_TO_RUN = {"setuptools"}  # torch's, to compile extensions
 FOR_GPUS = re.compile("nvidia-|cuda-|triton$")  # required by the torch that pip takes for PCs
 BY_NAME = {"torchvision"}  # node.learning.vision imports it so, for the models that need it
+OURS = {"edgebed"}
 TO_PREPARE_DATA = {"PIL", "sklearn"}  # which is done on the host: nodes find data sets prepared
 
 
@@ -29,6 +34,10 @@ def pins(path: Path) -> dict[str, str]:
     pairs = [line.split("==") for line in lines]
     assert all(len(pair) == 2 for pair in pairs), lines
     return {canonicalize_name(name): version for name, version in pairs}
+
+
+def of_agents() -> dict[str, str]:
+    return pins(ROOT / "images" / "agent" / "requirements.txt")
 
 
 def of(machine: str) -> dict[str, str]:
@@ -60,6 +69,16 @@ def needed(name: str) -> Iterator[str]:
             yield from needed(requirement.name)
 
 
+def absent(installed: Iterable[str]) -> set[str]:
+    """The modules here that come from other distributions."""
+    distributions = packages_distributions()
+    return {
+        module
+        for module, names in distributions.items()
+        if not {canonicalize_name(name) for name in names} <= {*installed, *OURS}
+    }
+
+
 def test_a_node_imports_four_packages_and_two_more_only_to_prepare_data() -> None:
     assert imports(wherever=False) == {"msgpack", "numpy", "torch", "zmq"}
     assert imports(wherever=True) == imports(wherever=False) | TO_PREPARE_DATA
@@ -85,6 +104,51 @@ def test_torch_is_without_cuda() -> None:
     assert of("aarch64")["torch"] == "2.6.0"
 
 
+OF_AN_AGENT = """
+import sys
+
+sys.modules.update(dict.fromkeys(sys.argv[1:]))
+import netem.measure, netem.probe, netem.switch, orchestrator.fabric.probe_kernel
+import orchestrator.agent.__main__, orchestrator.agent.place
+print(*{name.partition(".")[0] for name, module in sys.modules.items() if module is not None})
+"""
+"""An agent and the processes that it starts in the hub and in nodes."""
+
+
+def test_an_agent_has_what_it_imports_and_what_that_requires_and_needs_nothing_else() -> None:
+    command = [sys.executable, "-c", OF_AN_AGENT, *absent(of_agents())]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
+    distributions = packages_distributions()
+    imported = {distributions[module][0] for module in set(said.split()) & distributions.keys()} - OURS
+    assert set(of_agents()) == {name for each in imported for name in needed(each)}
+    assert "torch" not in of_agents()
+
+
+def test_the_versions_of_an_agent_are_those_of_the_project() -> None:
+    project = pins(ROOT / "constraints.txt")
+    assert of_agents() == {name: project[name] for name in of_agents()}
+
+
+A_SWEEP = """
+import sys
+
+sys.modules.update(dict.fromkeys(sys.argv[1:]))
+import orchestrator.drivers.sim.simulation, orchestrator.sweep.carrier
+print("loaded")
+"""
+
+
+@pytest.mark.slow
+def test_the_runs_of_a_sweep_need_no_more_than_a_node_has_and_an_agent_lends() -> None:
+    assert {canonicalize_name(name) for module in LENT for name in packages_distributions()[module]} <= set(of_agents())
+    for machine in MACHINES:
+        left_out = absent(of(machine)) - set(LENT)
+        assert {"rich", "click", "docker"} <= left_out
+        command = [sys.executable, "-c", A_SWEEP, *left_out]
+        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout
+        assert said == "loaded\n"
+
+
 NOTHING_ELSE = """
 import sys
 
@@ -99,11 +163,6 @@ build("cnn", (1, 28, 28), 10, seed=1)(torch.zeros(2, 1, 28, 28)).sum().backward(
 
 @pytest.mark.slow
 def test_a_node_trains_with_nothing_else() -> None:
-    present = {
-        module
-        for module, names in packages_distributions().items()
-        if {canonicalize_name(name) for name in names} <= set(of("x86_64"))
-    }
-    absent = set(packages_distributions()) - present - {"edgebed", "node", "netem"}
-    assert {"sklearn", "scipy", "pydantic", "click", "docker", "setuptools"} <= absent
-    subprocess.run([sys.executable, "-c", NOTHING_ELSE, *absent], cwd=ROOT, check=True, timeout=120)
+    left_out = absent(of("x86_64")) | {"orchestrator"}
+    assert {"sklearn", "scipy", "pydantic", "click", "docker", "setuptools"} <= left_out
+    subprocess.run([sys.executable, "-c", NOTHING_ELSE, *left_out], cwd=ROOT, check=True, timeout=120)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,12 @@ import yaml
 
 from orchestrator.cli import cli
 from orchestrator.exports.kinds import KINDS
+from orchestrator.planning.inventory import Inventory
+from orchestrator.planning.making import make_plan
 from orchestrator.results.tables import TABLES
+from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.expectations import ExpectSpec
+from orchestrator.scenario.hardware import BOARDS
 from orchestrator.scenario.reading import parse
 from orchestrator.sweep.reading import SweepFile, Target, load
 
@@ -61,6 +67,20 @@ def test_the_sweep_that_is_shown(tmp_path: Path) -> None:
     (tmp_path / "dropout-small.yaml").write_text((ROOT / "scenarios/sweeps/dropout-small.yaml").read_text())
     (tmp_path / "shown.yaml").write_text(block)
     assert len(load(tmp_path / "shown.yaml").combinations) == 3 * 2 * 3
+
+
+def test_the_hosts_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scenario of the page lives on the hosts of the page, except for its rack."""
+    monkeypatch.setitem(DRIVERS, "docker", replace(DRIVERS["docker"], several_hosts=True))
+    page = (ROOT / "docs/hosts.md").read_text()
+    (written,) = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (block,) = blocks("hosts.md")
+    links = "links: {device-edge: wifi, edge-cloud: {latency: 5ms}}\n"
+    text = f"algorithm: hierfavg\ndriver: docker\ntopology: {{edges: 1, devices_per_edge: 2}}\n{links}{block}"
+    scenario = parse(text, "f.yaml", ["hosts.device=pc-1"])
+    plan = make_plan(scenario, None, inventory=Inventory.from_json(json.loads(written)))
+    assert [node.host for node in plan.nodes] == ["pc-1", "pc-1", "pc-1", "pi-1"]
+    assert all(f"`{board}`" in page for board in BOARDS)
 
 
 @pytest.mark.parametrize("key", [*SweepFile.model_fields, *Target.model_fields])

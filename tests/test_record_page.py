@@ -41,6 +41,7 @@ SCENARIO: dict[str, Any] = {
 }
 NOT_SIMULATED = {
     *("Losses asked against counted", "Links that are not as asked", "What disturbed the run"),
+    "What the host told",
     "Who was late",  # nobody is, in three rounds
 }
 NOT_IN_THE_EXAMPLE = {"The slowest devices of a round"}  # its devices report nothing
@@ -49,7 +50,7 @@ NOT_IN_THE_EXAMPLE = {"The slowest devices of a round"}  # its devices report no
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run as of the driver namespaces: with late answers, overruns, and an audit of losses as the monitor writes."""
-    run = Example(overruns=2).build(tmp_path_factory.mktemp("runs") / "dropout-20261122-154058-1ef8")
+    run = Example(overruns=2, sensors=True).build(tmp_path_factory.mktemp("runs") / "dropout-20261122-154058-1ef8")
     with History.open(run) as history:
         rows = [
             {**link._asdict(), "drawn": link.offered, "asked_lost": 0.002 * link.offered}
@@ -126,7 +127,7 @@ def test_what_a_simulation_fills(simulated: Path) -> None:
             if not database.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]:
                 empty.add(table)
                 assert "Filled by: `namespaces` and `docker`" in section
-    assert empty == {"probe"}
+    assert empty == {"probe", "sensor"}
 
 
 @pytest.mark.parametrize("title", SQL)

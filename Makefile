@@ -6,7 +6,7 @@ FIRST ?= 1
 SEEDS ?= 500
 KILLS ?= 20
 DRIVER ?= namespaces
-.PHONY: help setup demo check quick quick-orchestrator quick-others whole test coverage lint lab lab-long images benchmarks campaign campaign-kills clean
+.PHONY: help setup demo check quick quick-orchestrator quick-others computing computing-orchestrator engines hosts others alone test coverage lint lab lab-long images benchmarks campaign campaign-kills clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -23,16 +23,36 @@ QUICK := -m "not (slow or netns or e2e or long)" --ignore tests/lab --ignore tes
 check: setup  ## every day: lint, types, import contracts and the quick tests, in parallel; under 3 minutes on two idle cores
 	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs 3 lint quick; code=$$?; \
 	echo "make check took $$(($$(date +%s) - began)) s"; exit $$code
-quick-orchestrator quick-others whole: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
+quick-orchestrator quick-others computing computing-orchestrator engines hosts others alone: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
 quick: quick-orchestrator quick-others  # two processes: most of these tests keep one processor busy
 quick-orchestrator: setup
 	$(BIN)/python -m pytest -q $(QUICK) tests/orchestrator
 quick-others: setup
 	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator
-whole: setup
-	$(BIN)/python -m pytest
+# All tests, in three steps: what computes, beside the guests of the kernel lab and runs on three Docker Engines, which both
+# wait much; other runs, in two processes, of which one has an Engine, beside what else computes; what measures this host,
+# with nothing beside it.
+COMPUTING := not (e2e or slow or engine or netns or alone)
+computing: setup
+	$(BIN)/python -m pytest -m "lab or $(COMPUTING)" --ignore tests/orchestrator
+computing-orchestrator: setup
+	@$(call at-its-end,-m "$(COMPUTING)" tests/orchestrator)
+engines: setup
+	@$(call at-its-end,-m "engine and not (alone or lab)" --ignore tests/swarm)
+hosts: setup
+	@$(call at-its-end,-m "engine and not (alone or lab)" tests/swarm)
+others: setup
+	$(BIN)/python -m pytest -m "(e2e or slow) and not (engine or netns or alone or lab)"
+# Tests whose output is shown when they have ended, so that the lines of several processes do not mix.
+LOGS := .pytest_cache/logs
+define at-its-end
+mkdir -p $(LOGS); $(BIN)/python -m pytest $(1) >$(LOGS)/$@ 2>&1; code=$$?; cat $(LOGS)/$@; exit $$code
+endef
+alone: setup
+	$(BIN)/python -m pytest -m "(netns or alone) and not lab"
 test: setup  ## lint, types, import contracts, all tests
-	@$(MAKE) --no-print-directory --jobs 2 lint whole
+	@code=0; for step in "lint computing hosts" "engines others computing-orchestrator" alone; do \
+	    $(MAKE) --no-print-directory --keep-going --jobs 3 $$step || code=1; done; exit $$code
 coverage: setup  ## which lines of the product the quick tests reach
 	$(BIN)/python -m pytest -q -p tests.covered $(QUICK)
 campaign: setup  ## random scenarios in the simulation, each held against what must always hold; SEEDS=n of them from FIRST=n
@@ -48,8 +68,9 @@ lab: setup  ## the kernel engine in a kernel with netem; boots one in user-mode 
 	$(BIN)/python -m pytest tests/lab
 lab-long: setup  ## the same with more packets and for longer, some 7 minutes: the figures of docs/fidelity.md
 	$(BIN)/python -m pytest tests/lab/inside -m long
-images: setup  ## the image of a node for this machine, and its size; with BASE=... upon another base
+images: setup  ## the images of a node and of an agent for this machine, and their sizes; with BASE=... upon another base
 	PIP=$(BIN)/pip images/build.sh
+	PIP=$(BIN)/pip images/build.sh agent
 benchmarks: setup  ## each prints one JSON object
 	for name in startup transport links rounds training schedules messages simulation drivers; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 clean:  ## remove the virtual environment and caches, never a run

@@ -24,6 +24,16 @@ COMPUTING = "tests/node/"
 extend_path()  # the tests start the same commands as the program does
 
 
+ENGINES = {"place", "engines"}
+"""The fixtures that have Docker Engines."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if ENGINES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.engine)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Let the guests of the kernel lab run beside tests that compute."""

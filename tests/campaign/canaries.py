@@ -32,9 +32,9 @@ def _never_awaited() -> None:
 
 def _wrong_code() -> None:
     """A run that passes ends with the exit code of a failed check."""
-    import orchestrator.run.lifecycle
+    import orchestrator.run.judging
 
-    orchestrator.run.lifecycle.EXIT_CODES["pass"] = 3
+    orchestrator.run.judging.EXIT_CODES["pass"] = 3
 
 
 def _time_goes_back() -> None:

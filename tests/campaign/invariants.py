@@ -11,7 +11,7 @@ from itertools import pairwise, zip_longest
 from typing import Any
 
 from orchestrator.results.history import History
-from orchestrator.results.record import CONTINUED
+from orchestrator.results.record import CONTINUED, COUNTERS
 from orchestrator.results.rows import COMPLETE, FaultSpan, Round
 from orchestrator.verbs.compare import compare, side
 from tests.campaign.trial import Trial
@@ -231,7 +231,7 @@ def bytes_add_up(trial: Trial) -> Findings:
         gone = link.lost + link.overflowed + link.cut_dropped
         if link.offered + link.duplicated != link.delivered + gone:
             yield f"{where}: {link.offered} and {link.duplicated} packets, {link.delivered} delivered, {gone} gone"
-        if min(link[3:]) < 0:
+        if min(getattr(link, counter) for counter in COUNTERS) < 0:
             yield f"{where} counts below 0: {link}"
         if link.delivered_bytes < carried[link.source, link.target] and not _parts(history):
             yield (

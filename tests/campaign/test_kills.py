@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.processes import labels
+from orchestrator.host.processes import labels, run_processes
 from tests.campaign import kills
 from tests.campaign.kills import carry_out, drawn, interfaces
+from tests.e2e.harness import wait_for
 from tests.orchestrator.example_run import Example
 
 
@@ -35,6 +36,7 @@ def test_a_process_that_outlives_its_run_is_found(tmp_path: Path, monkeypatch: p
     directory = RunDirectory(Example(ending="rounds").build(tmp_path / "runs" / "left"))
     with subprocess.Popen(["sleep", "60"], env=os.environ | labels(directory.run, directory.path, "node")) as process:
         try:
+            wait_for(lambda: run_processes(directory.run) or None, "the kernel to show its environment")
             assert kills._left(directory, interfaces()) == [f"left on the host: {process.pid} sleep"]
         finally:
             process.kill()

@@ -41,6 +41,9 @@ links:
 """
 """Seven nodes and three rounds: the least that has every tier."""
 
+FEW = SMALL.replace("devices_per_edge: 2", "devices_per_edge: 1")
+"""Five nodes, for containers: each takes two seconds of a processor to start."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -73,10 +76,14 @@ def up(tmp_path: Path, scenario: str, *arguments: str, prefix: Sequence[str] = (
     return Result(done.returncode, json.loads(done.stdout) if done.stdout.strip() else {}, done.stderr)
 
 
-def resume(run: RunDirectory, *arguments: str) -> Result:
+def resume(run: RunDirectory, *arguments: str, prefix: Sequence[str] = ()) -> Result:
     """`resume --json`, to the run's end."""
     done = subprocess.run(
-        command("resume", run.path, "--json", *arguments), cwd=ROOT, capture_output=True, text=True, check=False
+        [*prefix, *command("resume", run.path, "--json", *arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return Result(done.returncode, json.loads(done.stdout) if done.stdout.strip() else {}, done.stderr)
 
@@ -84,11 +91,11 @@ def resume(run: RunDirectory, *arguments: str) -> Result:
 class Background:
     """`up --json` running beside the test."""
 
-    def __init__(self, tmp_path: Path, scenario: str, *arguments: str) -> None:
+    def __init__(self, tmp_path: Path, scenario: str, *arguments: str, prefix: Sequence[str] = ()) -> None:
         self.runs = tmp_path / "runs"
         path = write(tmp_path, scenario)
         self.process = subprocess.Popen(
-            command("up", path, "--runs", self.runs, "--json", *arguments),
+            [*prefix, *command("up", path, "--runs", self.runs, "--json", *arguments)],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -178,9 +185,9 @@ def traces_of(run: str) -> list[str]:
     return [f"{each.pid} {each.command}" for each in run_processes(run)] + [str(group) for group in left_behind(run)]
 
 
-def json_of(*arguments: str | Path) -> dict[str, Any]:
-    """A verb's JSON object; the verb must succeed."""
+def json_of(*arguments: str | Path, code: int = 0) -> dict[str, Any]:
+    """A verb's JSON object; the verb must end with this exit code."""
     done = subprocess.run(command(*arguments, "--json"), cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
     return result

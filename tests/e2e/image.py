@@ -1,7 +1,10 @@
-"""An image of nodes made from the Python that runs the tests, with the code of this moment and no base image."""
+"""Images made from the Python that runs the tests, with the code of this moment and no base image: of nodes, and of
+all that makes a run on a host.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -9,7 +12,8 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -18,57 +22,98 @@ from typing import IO
 import docker
 
 from node.messaging.wire import PROTOCOL
-from tests.e2e.harness import ROOT
+from tests.e2e.harness import ROOT, memory_directory
 
 HOME = Path("/opt/edgebed")
 PACKAGES = HOME / "packages"
-NSENTER = Path(shutil.which("nsenter") or "/usr/bin/nsenter")  # what a helper container needs (fabric/helper.py)
+COMMANDS = Path("/usr/bin")
+SIZE = 1 << 30  # bytes, of a whole image
 LEFT_OUT = {"test", "tests", "include", "idlelib", "site-packages", "dist-packages"}
 
 USED = """
 import json, os, sys
-from node.process.main import preload
-preload()
-maps = {line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}
-files = {module.__file__ for module in list(sys.modules.values()) if getattr(module, "__file__", None)}
+{loading}
+maps = {{line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}}
+files = {{module.__file__ for module in list(sys.modules.values()) if getattr(module, "__file__", None)}}
 print(json.dumps([sorted(maps), sorted(files)]))
 """
-"""What a node loads: shared objects and modules."""
+"""What is loaded by some statements: shared objects and modules."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """``packages`` of ours, the statements that load what they use, and ``commands`` of this host."""
+
+    packages: tuple[str, ...]
+    loading: str
+    commands: tuple[str, ...]
+
+
+NODE = Contents(
+    ("edgebed", "node"),
+    "from node.process.main import preload; preload()",
+    ("nsenter",),  # what a helper container needs (fabric/helper.py)
+)
+HOST = Contents(
+    (*NODE.packages, "netem", "orchestrator"),
+    "import orchestrator.drivers.docker.driver, orchestrator.fabric.userspace, netem.switch,"
+    f" orchestrator.sweep.carrier, orchestrator.drivers.sim.simulation; {NODE.loading}",
+    (*NODE.commands, "unshare", "ip", "tc", "bridge", "env"),
+)
+"""Nodes, what makes them on a host, and what carries out the runs of a sweep there. It is the image of nodes too."""
+
+AGENT = Contents(
+    HOST.packages,
+    "import orchestrator.agent.serve, orchestrator.agent.work, orchestrator.fabric.userspace, netem.switch",
+    HOST.commands,
+)
+"""An agent, without torch."""
 
 
 def import_image(client: docker.DockerClient, name: str, changes: tuple[str, ...] = ()) -> None:
-    """Make the image ``name``; ``changes`` are further lines of a Dockerfile."""
-    repository, _, tag = name.partition(":")
-    with tempfile.NamedTemporaryFile(suffix=".tar") as archive:
-        pack(archive)
+    """Make the image ``name`` of nodes; ``changes`` are further lines of a Dockerfile."""
+    with packed(NODE) as archive:
+        import_archive(client, name, archive, [*settings(), *changes])
+
+
+@contextlib.contextmanager
+def packed(contents: Contents) -> Iterator[Path]:
+    """A tar archive of an image's files, for as long as the context lasts."""
+    with tempfile.NamedTemporaryFile(suffix=".tar", dir=memory_directory(SIZE)) as archive:
+        pack(archive, contents)
         archive.flush()
-        client.api.import_image_from_file(archive.name, repository, tag or "latest", changes=[*settings(), *changes])
+        yield Path(archive.name)
 
 
-def import_commands(client: docker.DockerClient, name: str, commands: Sequence[str]) -> None:
-    """Make the image ``name`` of commands of this host, with the libraries that they need. Its user is nobody."""
+def import_archive(client: docker.DockerClient, name: str, archive: Path, changes: Sequence[str]) -> None:
+    """Make the image ``name`` of the files in ``archive``."""
     repository, _, tag = name.partition(":")
-    files = [Path(shutil.which(command) or f"/usr/sbin/{command}").resolve() for command in commands]
+    client.api.import_image_from_file(str(archive), repository, tag or "latest", changes=list(changes))
+
+
+def import_commands(
+    client: docker.DockerClient, name: str, commands: Sequence[str], changes: Sequence[str] = ()
+) -> None:
+    """Make the image ``name`` of commands of this host, with the libraries that they need. Its user is nobody."""
     with tempfile.NamedTemporaryFile(suffix=".tar") as archive:
         with tarfile.open(fileobj=archive, mode="w|", dereference=True) as tar:
-            for command, file in zip(commands, files, strict=True):
-                tar.add(file, Path("/usr/bin", command))
-            for library in _needed(files):
-                tar.add(library)
+            _add(tar, commands, ())
         archive.flush()
-        client.api.import_image_from_file(archive.name, repository, tag, changes=["USER 65534:65534"])
+        import_archive(client, name, Path(archive.name), ["USER 65534:65534", *changes])
 
 
-def pack(stream: IO[bytes]) -> None:
+def pack(stream: IO[bytes], contents: Contents = NODE) -> None:
     """Write the image's files to ``stream``, as a tar archive."""
     python = Path(sys.executable).resolve()
     site = Path(sysconfig.get_path("purelib"))
+    objects, _ = _used(contents.loading)
     with tarfile.open(fileobj=stream, mode="w|", dereference=True) as tar:
-        for path in (python, Path(sysconfig.get_path("stdlib")), NSENTER, *_libraries(python)):
+        for path in (python, Path(sysconfig.get_path("stdlib"))):
             tar.add(path, filter=_wanted)
-        for path in _packages(site):  # not at their own place, which may be below /tmp: a node has its own /tmp
-            tar.add(path, PACKAGES / path.name, filter=_wanted)
-        for package in ("edgebed", "node"):
+        _add(tar, contents.commands, [python, *map(Path, objects)])
+        for path in _packages(site, contents.loading):  # not at their own place, which may be below /tmp: a node has
+            tar.add(path, PACKAGES / path.name, filter=_wanted)  # its own /tmp
+        for package in contents.packages:
             tar.add(ROOT / package, HOME / package, filter=_wanted)
 
 
@@ -84,29 +129,37 @@ def settings() -> list[str]:
 
 
 @cache
-def _used() -> tuple[list[str], list[str]]:
-    said = subprocess.run([sys.executable, "-c", USED], cwd=ROOT, capture_output=True, check=True)
+def _used(loading: str) -> tuple[list[str], list[str]]:
+    said = subprocess.run(
+        [sys.executable, "-c", USED.format(loading=loading)], cwd=ROOT, capture_output=True, check=True
+    )
     maps, files = json.loads(said.stdout)
     return maps, files
 
 
-def _libraries(python: Path) -> list[Path]:
-    """Shared libraries of the system under the names by which they are asked for, the program loader included."""
-    objects, _ = _used()
-    return [path for path in _needed([python, NSENTER, *map(Path, objects)]) if not _is_package(path)]
+def _add(tar: tarfile.TarFile, commands: Iterable[str], others: Sequence[Path]) -> None:
+    """Add commands, and the shared libraries of the system that they and ``others`` need."""
+    found = {command: Path(shutil.which(command) or f"/usr/sbin/{command}").resolve() for command in commands}
+    for command, file in found.items():
+        tar.add(file, COMMANDS / command, filter=_wanted)
+    for library in _needed([*found.values(), *others]):
+        if not _is_package(library):
+            tar.add(library, filter=_wanted)
 
 
 def _needed(files: Sequence[Path]) -> list[Path]:
-    """The shared libraries that these files ask for (ldd(1))."""
+    """The shared libraries that these files ask for (ldd(1)), under the names by which they ask, the program loader
+    included."""
     said = subprocess.run(["ldd", *files], capture_output=True, text=True, check=False).stdout
     words = [word for line in said.splitlines() for word in line.split() if line.startswith("\t")]
     return [Path(word) for word in sorted(set(words)) if word.startswith("/")]
 
 
-def _packages(site: Path) -> list[Path]:
-    objects, modules = _used()
+def _packages(site: Path, loading: str) -> list[Path]:
+    """What is loaded from the site's packages, and the facts about our own, which tell its version."""
+    objects, modules = _used(loading)
     inside = [Path(path) for path in (*objects, *modules) if Path(path).is_relative_to(site)]
-    return sorted({site / path.relative_to(site).parts[0] for path in inside})
+    return sorted({site / path.relative_to(site).parts[0] for path in inside} | set(site.glob("edgebed-*.dist-info")))
 
 
 def _is_package(path: Path) -> bool:

@@ -20,17 +20,17 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.scenario.hardware import HardwareClass
 from tests.conformance.drivers import opened
 from tests.e2e.engine import Place
-from tests.e2e.harness import SMALL, Background, json_of, resume, traces_of, up, wait_for
+from tests.e2e.harness import FEW, SMALL, Background, json_of, resume, traces_of, up, wait_for
 
 pytestmark = pytest.mark.e2e
 
-SMALL_IN_CONTAINERS = f"""\
-{SMALL}
+IN_CONTAINERS = """\
 driver: docker
-hardware: {{device: {{class: raspberry-pi-4, memory: 1gb}}}}
-probe: {{before: false}}
+hardware: {device: {class: raspberry-pi-4, memory: 1gb}}
+probe: {before: false}
 """
-LONG = SMALL_IN_CONTAINERS.replace("rounds: 3", "rounds: 200")
+SMALL_IN_CONTAINERS, FEW_IN_CONTAINERS = SMALL + IN_CONTAINERS, FEW + IN_CONTAINERS
+LONG = FEW_IN_CONTAINERS.replace("rounds: 3", "rounds: 200")
 FAULTS = """\
 faults:
   - {round: 1, node: device-0-0, action: crash, for: 1s}
@@ -55,7 +55,7 @@ def test_a_run_with_faults_ends_and_leaves_nothing(tmp_path: Path, engine: Engin
     assert engine.containers(run.name) == []
     assert traces_of(run.name) == []
     assert not (run / "nodes").exists()  # the keys
-    for node in ("cloud", "edge-0", "device-0-0"):
+    for node in ("cloud", "edge-0", "device-0-1"):  # a device that crashes may not be back before a busy run's end
         assert "ended" in (run / "logs" / f"{node}.log").read_text()
 
 
@@ -64,7 +64,7 @@ def test_nodes_hold_no_right_and_the_orchestrator_may_be_killed(tmp_path: Path, 
         run.wait_round(1, timeout=200)
         name = run.directory.run
         nodes = {each.node: each for each in engine.containers(name)}
-        assert len(nodes) == 7
+        assert len(nodes) == 5
         pid = nodes["device-0-0"].pid
         assert pid is not None
         known = status(pid)
@@ -72,7 +72,8 @@ def test_nodes_hold_no_right_and_the_orchestrator_may_be_killed(tmp_path: Path, 
         assert "0" not in known["Uid"].split() + known["Gid"].split()
         limits = engine.client.containers.get(nodes["device-0-0"].id).attrs["HostConfig"]
         assert (limits["CpuQuota"] / limits["CpuPeriod"], limits["Memory"]) == (4, 10**9)
-        (living,) = json_of("ps", "--runs", run.runs)["runs"]
+        # Tests beside this one have runs on this host too.
+        (living,) = [each for each in json_of("ps", "--runs", run.runs)["runs"] if each["run"] == name]
         assert {each["node"]: each["pid"] for each in living["nodes"]} == {
             each.node: each.pid for each in nodes.values()
         }
@@ -85,7 +86,7 @@ def test_nodes_hold_no_right_and_the_orchestrator_may_be_killed(tmp_path: Path, 
 
 
 def test_nodes_whose_orchestrator_is_gone_end_by_themselves_and_the_run_goes_on(tmp_path: Path, engine: Engine) -> None:
-    twelve = SMALL_IN_CONTAINERS.replace("rounds: 3", "rounds: 12")
+    twelve = FEW_IN_CONTAINERS.replace("rounds: 3", "rounds: 12")
     with Background(tmp_path, twelve + "timeouts: {beat: 500ms, lost_after: 5s, lease: 2s}\n") as run:
         run.wait_round(3, timeout=200)
         name = run.directory.run
@@ -220,5 +221,5 @@ def test_the_engine_is_killed(tmp_path: Path, place: Place) -> None:
         assert traces_of(name) == []  # by the label of their processes
         place.daemon.start()
         assert json_of("down", name, "--runs", run.runs)["runs"][0]["clean"]
-        assert json_of("ps", "--runs", run.runs)["runs"] == []
+        assert name not in [each["run"] for each in json_of("ps", "--runs", run.runs)["runs"]]
         assert leftovers.listed() == []

@@ -1,7 +1,8 @@
-"""The image of nodes, in a Docker Engine: what is in it, what it says, and a node in a container that trains.
+"""The images of nodes and agents, in a Docker Engine: what is in them, what they say, and a node that trains.
 
-EDGEBED_NODE_IMAGES names images that are there already, for example the one for boards beside this machine's own;
-EDGEBED_BUILD_IMAGES=1 builds this machine's, which takes minutes, upon EDGEBED_BASE or a base that mmdebstrap makes.
+EDGEBED_NODE_IMAGES names images of nodes that are there already, for example the one for boards beside this machine's
+own; EDGEBED_BUILD_IMAGES=1 builds this machine's, which takes minutes, upon EDGEBED_BASE or a base that mmdebstrap
+makes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +26,16 @@ from node.assignment import Timeouts
 from node.learning.datasets import prepare
 from node.process.main import EXIT_DONE
 from orchestrator.drivers.docker.engine import Engine
+from orchestrator.drivers.swarm.agent_image import problem
 from tests.e2e.engine import Place, at
-from tests.e2e.harness import SMALL, up
+from tests.e2e.harness import FEW, up
 from tests.node.process.test_main import Run, running
 
 pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).parents[2]
 LARGEST = {"amd64": 1_100_000_000, "arm64": 900_000_000}  # bytes
+LARGEST_AGENT = 320_000_000  # bytes
 SECOND = 1_000_000_000  # in the Engine's nanoseconds
 PATIENCE = 60.0  # s
 PATIENT = Timeouts(beat=0.1, lost_after=PATIENCE, lease=PATIENCE)  # a board's image is emulated here, and slow
@@ -54,8 +58,16 @@ def client(place: Place) -> Iterator[DockerClient]:
 @pytest.fixture(scope="module", params=os.environ.get("EDGEBED_NODE_IMAGES", "").split() or ["edgebed-node"])
 def image(client: DockerClient, request: pytest.FixtureRequest) -> str:
     if "EDGEBED_NODE_IMAGES" not in os.environ:
-        build(client)
+        build(client, request.getfixturevalue("base"))
     return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def agent_image(client: DockerClient, request: pytest.FixtureRequest) -> str:
+    if "EDGEBED_BUILD_IMAGES" not in os.environ:
+        pytest.skip("no image of agents asked for: EDGEBED_BUILD_IMAGES=1 builds one")
+    build(client, request.getfixturevalue("base"), "agent")
+    return "edgebed-agent"
 
 
 @pytest.fixture(scope="module")
@@ -63,16 +75,22 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepare("digits", tmp_path_factory.mktemp("data")).directory
 
 
-def build(client: DockerClient) -> None:
+@pytest.fixture(scope="module")
+def base(client: DockerClient) -> str:
+    """The image to build upon."""
+    if "EDGEBED_BASE" in os.environ:
+        return os.environ["EDGEBED_BASE"]
+    if shutil.which("mmdebstrap") is None:
+        pytest.skip("no base for the images: name one in EDGEBED_BASE, or install mmdebstrap")
     architecture = str(client.version()["Arch"])
-    base = os.environ.get("EDGEBED_BASE")
-    if base is None:
-        if shutil.which("mmdebstrap") is None:
-            pytest.skip("no base for the image: name one in EDGEBED_BASE, or install mmdebstrap")
-        subprocess.run([ROOT / "images" / "base.sh", architecture], check=True, timeout=BUILDING)
-        base = f"edgebed-base:{architecture}"
+    subprocess.run([ROOT / "images" / "base.sh", architecture], check=True, timeout=BUILDING)
+    return f"edgebed-base:{architecture}"
+
+
+def build(client: DockerClient, base: str, *kind: str) -> None:
     settings = os.environ | {"BASE": base, "PIP": f"{sys.executable} -m pip"}
-    subprocess.run([ROOT / "images" / "build.sh", architecture], env=settings, check=True, timeout=BUILDING)
+    command: list[str | Path] = [ROOT / "images" / "build.sh", *kind, str(client.version()["Arch"])]
+    subprocess.run(command, env=settings, check=True, timeout=BUILDING)
 
 
 def outcome(client: DockerClient, image: str, *command: str, **options: Any) -> tuple[int, str]:
@@ -104,6 +122,24 @@ def test_nothing_is_in_it_that_a_node_does_not_need(client: DockerClient, image:
         ' python -c "import $each" 2> /dev/null && echo $each; done; true'
     )
     assert outcome(client, image, "-c", look, entrypoint="sh") == (0, "edgebed\nnode\n1000\n")
+
+
+def test_an_agent_says_its_usage_in_one_line(client: DockerClient, agent_image: str) -> None:
+    assert outcome(client, agent_image) == (1, "usage: python -m orchestrator.agent serve|work|sweep\n")
+
+
+def test_an_agent_has_what_it_needs_and_no_torch(client: DockerClient, agent_image: str) -> None:
+    attributes = client.images.get(agent_image).attrs
+    assert attributes["Size"] < LARGEST_AGENT
+    assert problem(agent_image, attributes, client.info()["Architecture"]) is None
+    look = (
+        "id -u; for each in ip tc bridge nsenter unshare env cc gcc c++ make pip git; do"
+        " command -v $each > /dev/null && echo $each; done; for each in torch click rich; do"
+        ' python -c "import $each" 2> /dev/null && echo $each; done;'
+        " python -c \"from importlib.metadata import version; print(version('edgebed'))\""
+    )
+    there = ["0", "ip", "tc", "bridge", "nsenter", "unshare", "env", version("edgebed")]
+    assert outcome(client, agent_image, "-c", look, entrypoint="sh") == (0, "\n".join([*there, ""]))
 
 
 async def test_its_health_is_that_of_its_event_loop(
@@ -142,7 +178,7 @@ def test_a_whole_run_is_made_of_it(
     if client.images.get(image).attrs["Architecture"] != client.version()["Arch"]:
         pytest.skip("the image of a run is one for this host")
     monkeypatch.setenv("EDGEBED_IMAGE", image)
-    result = up(tmp_path, SMALL, "--driver", "docker")
+    result = up(tmp_path, FEW, "--driver", "docker")
     assert (result.code, result.summary["rounds"]) == (0, 3), result.errors
 
 

@@ -53,7 +53,9 @@ def test_kill_the_orchestrator(tmp_path: Path) -> None:
         killed = time.monotonic()
         wait_for(lambda: traces_of(name) == [] or None, "the end of every process and cgroup of the run", 10.0)
         assert time.monotonic() - killed < 10.0
+        assert run.directory.commands.exists()  # and nobody listens there
         said = json_of("down", name, "--runs", run.runs)
+        assert not run.directory.commands.exists()
         assert said["runs"][0]["clean"]
         assert said["runs"][0]["left"] == []
         # The record is whole up to the end, and a report can still be made.

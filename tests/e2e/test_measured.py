@@ -1,30 +1,26 @@
 """The links of a running scenario, measured by programs that know nothing of us: ping and iperf3.
 
 Tolerances are those of docs/fidelity.md: round trips within max(1 ms, 2 %), rates within 3 %, losses by exact binomial
-intervals. Chance and a busy machine are allowed a second and a third try; a link that is wrong is wrong each time.
+intervals. Chance and a busy machine are allowed some more tries; a link that is wrong is wrong each time.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import shutil
 import statistics
-import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from netem.intervals import binomial_range
 from tests.e2e.harness import Background
+from tests.netem.measured import settled
+from tests.netem.tools import Tools, require_tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.netns]
 
-NEEDED = {"ping": "iputils-ping", "iperf3": "iperf3", "nsenter": "util-linux"}
 SCENARIO = """\
 # Do ping and iperf3 find the links that were asked for?
 name: measured
@@ -55,70 +51,9 @@ ADDRESSES = {  # 10.77.0.n, counted from the cloud over the edges to the devices
     "device-1-0": 6,
     "device-1-1": 7,
 }
-TRIES = 3
 TCP_SHARE = 1448 / 1514  # payload of a full frame with timestamps
 UDP_SIZE = 1400
 UDP_SHARE = UDP_SIZE / (UDP_SIZE + 42)  # Ethernet, IP and UDP
-
-
-class Nodes:
-    """The nodes' network namespaces, entered by the processes that live there."""
-
-    def __init__(self, run: Background) -> None:
-        entering = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
-        self._enter = {
-            node: ["nsenter", "--target", str(run.pid_of(node)), *entering, "--net", "--"] for node in ADDRESSES
-        }
-
-    def ping(self, source: str, target: str, count: int, interval: float, size: int = 56) -> list[float]:
-        """Round-trip times in seconds; those of lost echoes are missing."""
-        options = ["-n", "-c", str(count), "-i", str(interval), "-s", str(size), "-W", "2"]
-        done = subprocess.run(
-            [*self._enter[source], "ping", *options, address(target)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert f"{count} packets transmitted" in done.stdout, done.stdout[-500:] + done.stderr
-        return [float(each) / 1000 for each in re.findall(r"time=([\d.]+) ms", done.stdout)]
-
-    def iperf(self, source: str, target: str, *options: str) -> dict[str, Any]:
-        """What the client at ``source`` says in the end, in iperf3's own words.
-
-        Where a link loses much, the two sometimes lose one another over their last words, and try again.
-        """
-        for _ in range(TRIES):
-            said = self._iperf(source, target, *options)
-            if {"sum", "sum_received"} & said["end"].keys():
-                ending: dict[str, Any] = said["end"]
-                return ending
-        pytest.fail(f"iperf3 between {source} and {target}: {said.get('error')}")
-
-    def _iperf(self, source: str, target: str, *options: str) -> dict[str, Any]:
-        serving = subprocess.Popen(
-            [*self._enter[target], "iperf3", "--server", "--one-off", "--forceflush", "--bind", address(target)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        try:
-            assert serving.stdout is not None
-            for line in serving.stdout:
-                if "listening" in line:
-                    break
-            done = subprocess.run(
-                [*self._enter[source], "iperf3", "--client", address(target), "--json", *options],
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
-            said: dict[str, Any] = json.loads(done.stdout)
-        finally:
-            serving.kill()
-            serving.communicate()
-        return said
 
 
 def address(node: str) -> str:
@@ -126,24 +61,14 @@ def address(node: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[Nodes]:
-    """The nodes of a run that trains; ping and iperf3 must be there where CI is set."""
-    missing = sorted({package for program, package in NEEDED.items() if shutil.which(program) is None})
-    if missing:
-        (pytest.fail if "CI" in os.environ else pytest.skip)(f"to measure links, install {' and '.join(missing)}")
+def nodes() -> Iterator[Tools]:
+    """The nodes of a run that trains."""
+    require_tools()
     with tempfile.TemporaryDirectory() as place, Background(Path(place), SCENARIO) as run:
         run.wait_round(1)
-        yield Nodes(run)
-
-
-def settled(measure: Callable[[], float], low: float, high: float) -> float:
-    values = []
-    for _ in range(TRIES):
-        values.append(measure())
-        if low <= values[-1] <= high:
-            print(f"measured {values[-1]:.6g}, accepted {low:.6g} to {high:.6g}")
-            return values[-1]
-    pytest.fail(f"measured {values}, none within {low} to {high}")
+        rights = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+        enter = {node: ["nsenter", "--target", str(run.pid_of(node)), *rights, "--net", "--"] for node in ADDRESSES}
+        yield Tools(enter.__getitem__, address)
 
 
 BOTH = pytest.mark.parametrize("turned", [False, True], ids=["up", "down"])
@@ -155,7 +80,7 @@ def ends(one: str, other: str, turned: bool) -> tuple[str, str]:
 
 @BOTH
 @pytest.mark.parametrize(("one", "other", "asked"), [("device-0-0", "edge-0", 0.05), ("edge-1", "cloud", 0.004)])
-def test_round_trip(nodes: Nodes, one: str, other: str, asked: float, turned: bool) -> None:
+def test_round_trip(nodes: Tools, one: str, other: str, asked: float, turned: bool) -> None:
     def median() -> float:
         times = nodes.ping(*ends(one, other, turned), 40, 0.02)
         assert len(times) == 40  # nothing is lost
@@ -165,7 +90,7 @@ def test_round_trip(nodes: Nodes, one: str, other: str, asked: float, turned: bo
 
 
 @BOTH
-def test_jitter(nodes: Nodes, turned: bool) -> None:
+def test_jitter(nodes: Tools, turned: bool) -> None:
     """30 ± 5 ms one way and 20 ± 2 ms the other: 50 ms with a standard deviation of sqrt(29) = 5.4 ms."""
     times: list[float] = []
 
@@ -180,7 +105,7 @@ def test_jitter(nodes: Nodes, turned: bool) -> None:
 
 
 @BOTH
-def test_loss_of_echoes(nodes: Nodes, turned: bool) -> None:
+def test_loss_of_echoes(nodes: Tools, turned: bool) -> None:
     """An echo crosses both ways: 1 - 0.95 * 0.98 = 6.9 % are lost."""
     count = 1000
     low, high = binomial_range(count, 1 - 0.95 * 0.98, 0.999)
@@ -188,7 +113,7 @@ def test_loss_of_echoes(nodes: Nodes, turned: bool) -> None:
 
 
 @pytest.mark.parametrize(("asked", "turned"), [(0.05, False), (0.02, True)], ids=["up", "down"])
-def test_loss_of_datagrams_each_way(nodes: Nodes, asked: float, turned: bool) -> None:
+def test_loss_of_datagrams_each_way(nodes: Tools, asked: float, turned: bool) -> None:
     source, target = ends("device-1-0", "edge-1", turned)
 
     def beyond() -> float:
@@ -203,7 +128,7 @@ def test_loss_of_datagrams_each_way(nodes: Nodes, asked: float, turned: bool) ->
 
 
 @pytest.mark.parametrize(("asked", "turned"), [(20e6, False), (5e6, True)], ids=["up", "down"])
-def test_rate(nodes: Nodes, asked: float, turned: bool) -> None:
+def test_rate(nodes: Tools, asked: float, turned: bool) -> None:
     source, target = ends("device-1-1", "edge-1", turned)
 
     def tcp() -> float:

@@ -13,7 +13,7 @@ from orchestrator.fidelity.overload import EVENT, LATE_PACKETS, merged
 from orchestrator.results.history import History
 from tests.e2e.harness import SMALL, Background
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.alone]
 
 STOPPED = 1.0  # s
 

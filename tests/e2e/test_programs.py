@@ -127,6 +127,7 @@ def lives(directory: RunDirectory) -> list[tuple[str | None, int]]:
         return [(event.node, event.data["life"]) for event in history.events("begun")]
 
 
+@pytest.mark.alone
 def test_they_run_and_are_disturbed(tmp_path: Path) -> None:
     directory = check(run(tmp_path, SCENARIO.replace("IMAGE", "unused")))
     assert sorted(lives(directory)) == [("device-0", 1), ("device-1", 1), ("device-1", 2)]

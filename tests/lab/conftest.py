@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ import pytest
 from tests.lab import image, uml
 
 INSIDE = Path(__file__).with_name("inside")
-SECONDS = 420.0
+SECONDS = 600.0
 SECONDS_LONG = 1800.0
 RESULTS = "EDGEBED_LAB"  # in a guest: the directory to write reports to
 REPORTS = "reports.jsonl"
@@ -48,6 +49,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long = [item for item in items if item.get_closest_marker("long")]
         items[:] = [item for item in items if item not in long]
         config.hook.pytest_deselected(items=long)
+    for item in filter(is_inside, items):
+        item.add_marker(pytest.mark.lab)
     items.sort(key=is_inside)
 
 
@@ -121,7 +124,8 @@ class Guests:
                 results.mkdir()
                 if any("engine" in getattr(item, "fixturenames", ()) for item in chosen):
                     image.unpack(results / IMAGE)
-                arguments = [item.nodeid for item in chosen]
+                # As this session, a guest's heeds the options that the environment has for all.
+                arguments = [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *(item.nodeid for item in chosen)]
                 # What is measured comes before all else on the host, the other guest among it.
                 guest = uml.booted(results, arguments, seconds, first=chosen is links)
                 self._running.append((chosen, self._stack.enter_context(guest), results))

@@ -15,6 +15,7 @@ from netem.profile import LinkProfile
 from orchestrator.fabric.base import Handle
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.kernel import KernelFabric
+from orchestrator.fabric.wiring import wires_of
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
@@ -54,7 +55,7 @@ class Stage:
         try:
             self.tried = tried or self._try_out()
             abilities = {key: self.tried[key] for key in ("seed", "duplicate_in_tree")}
-            self.fabric = self.do(KernelFabric.open(self.hub, "lab", directory, self.plan, **abilities))
+            self.fabric = self.do(KernelFabric.open(self.hub, "lab", directory, wires_of(self.plan), **abilities))
             self.do(self.fabric.shape(self.plan.links))
         except BaseException:
             self.close()
@@ -108,7 +109,7 @@ class Stage:
         return tc.parse_qdiscs(shown)[self.fabric._links[target][source].index]
 
     def address(self, name: str) -> str:
-        return self.plan.node(name).host
+        return self.plan.node(name).address
 
     def bound(self, name: str, kind: int) -> socket.socket:
         """A socket in a node's namespace, bound to a free port of its data0 address."""

@@ -176,11 +176,18 @@ class TestDifferencesByDesign:
         profile = LinkProfile(latency=0.02, jitter=0.005, rate=2e6, buffer=1.0)
         stage.shape(*DOWN, profile)
         measured = stream(stage, *DOWN, count=200, spacing=0.003, size=FULL)  # a frame needs 6 ms
-        kernel = np.diff([arrival.time for arrival in measured.arrivals])[100:].std()
         _, delays = modelled(profile, measured, 1)
-        model = np.diff(delays + np.array(measured.sent))[100:].std()
+        # Quartiles, since a guest that stands still for a moment makes one long gap and some short ones.
+        kernel, model = (
+            float(np.subtract(*np.quantile(np.diff(times)[100:], [0.75, 0.25])))
+            for times in ([arrival.time for arrival in measured.arrivals], delays + np.array(measured.sent))
+        )
         assert kernel < 0.0005 < 0.001 < model
-        note("spread of gaps under jitter 5 ms at saturation (ms)", "0, >1", f"{kernel * 1e3:.2f}, {model * 1e3:.2f}")
+        note(
+            "gaps under jitter 5 ms at saturation, quartiles apart (ms)",
+            "0, >1",
+            f"{kernel * 1e3:.2f}, {model * 1e3:.2f}",
+        )
 
     def test_reordered_packets_skip_the_rate(self, stage: Stage, note: Note) -> None:
         profile = LinkProfile(latency=0.01, reorder=0.5, rate=1e6, buffer=1.0)

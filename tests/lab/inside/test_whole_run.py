@@ -29,7 +29,7 @@ seed: 7
 algorithm: {name: fedavg, rounds: 2, epochs: 2, learning_rate: 0.2}
 data: {dataset: digits, partition: iid}
 model: mlp
-topology: {devices: 2, cloud: true}
+topology: {devices: 1, cloud: true}
 links:
   device-cloud: {latency: 100ms, loss: 3%}
 driver: docker
@@ -75,7 +75,7 @@ def test_containers_learn_over_links_of_the_kernel(
         counted = {(each.source, each.target): each for each in history.link_counters()}
     assert rtt.measured is not None
     assert rtt.measured == pytest.approx(0.2, abs=0.005)
-    links = [pair for pair in permutations(("cloud", "device-0", "device-1"), 2) if "cloud" in pair]
+    links = list(permutations(("cloud", "device-0"), 2))
     assert sorted(counted) == sorted(links)
     lost, offered = (sum(getattr(each, key) for each in counted.values()) for key in ("lost", "offered"))
     assert 0 < lost < 0.1 * offered

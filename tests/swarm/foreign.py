@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -20,12 +21,14 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.docker.emulation import HANDLERS, emulated
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL, VERSION_LABEL
 from tests.e2e.harness import ROOT
 
-NAME = f"edgebed-test-foreign:{os.getpid()}"
+NAME = f"edgebed-test-board:{os.getpid()}"
 NEEDED = ("mmdebstrap", "qemu-aarch64-static", "docker")
 DEBIAN = "bookworm"
 DEBIAN_PACKAGES = ("python3-minimal", "libpython3.11-stdlib", "libstdc++6")
@@ -45,6 +48,18 @@ CONFIGURATION = {
     "User": "1000:1000",
     "Entrypoint": ["/usr/bin/python3", "-m", "node"],
 }
+
+
+def require() -> None:
+    """Skip the test where no image for another processor can be had; fail where CI is set."""
+    if platform.machine() != "x86_64":
+        pytest.skip(f"on {platform.machine()} an image for 64-bit Arm is none for another processor")
+    if missing := [each for each in NEEDED if shutil.which(each) is None]:
+        _give_up(f"no image for another processor: that needs {' and '.join(missing)}")
+
+
+def _give_up(reason: str) -> None:
+    (pytest.fail if "CI" in os.environ else pytest.skip)(reason)
 
 
 def build() -> None:
@@ -101,15 +116,18 @@ def _load(layer: Path) -> None:
 def emulation() -> Iterator[None]:
     """This kernel runs programs for 64-bit Arm while the body runs; where it did not, it does not afterwards either.
 
-    Raises OSError where this user may not have that. Needs NEEDED[1].
+    Where this user may not have that, the test is skipped, and fails where CI is set. Needs NEEDED[1].
     """
     with contextlib.ExitStack() as stack:
-        if not (HANDLERS / "register").exists():
-            subprocess.run(["mount", "-t", "binfmt_misc", "binfmt_misc", HANDLERS], check=True)
-            stack.callback(_run, "umount", HANDLERS)
-        if "arm64" not in emulated():
-            (HANDLERS / "register").write_bytes(_registration(str(shutil.which("qemu-aarch64-static"))))
-            stack.callback((HANDLERS / HANDLER).write_text, "-1")
+        try:
+            if not (HANDLERS / "register").exists():
+                subprocess.run(["mount", "-t", "binfmt_misc", "binfmt_misc", HANDLERS], check=True)
+                stack.callback(_run, "umount", HANDLERS)
+            if "arm64" not in emulated():
+                (HANDLERS / "register").write_bytes(_registration(str(shutil.which("qemu-aarch64-static"))))
+                stack.callback((HANDLERS / HANDLER).write_text, "-1")
+        except (OSError, subprocess.CalledProcessError) as error:
+            _give_up(f"programs for 64-bit Arm cannot be emulated here: {error}")
         yield
 
 

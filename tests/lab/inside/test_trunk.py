@@ -1,0 +1,135 @@
+"""Links between hosts by the kernel engine: the tests of the userspace engine."""
+
+from __future__ import annotations
+
+import json
+import socket
+import statistics
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from netem.profile import LinkProfile
+from orchestrator.fabric.base import Fabric
+from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.kernel import KernelFabric
+from orchestrator.fabric.trunk import Trunk, lay
+from orchestrator.fabric.wiring import wires_of
+from orchestrator.planning.plan import Plan
+from tests.netem.measured import settled, wait_until
+from tests.netem.traffic import datagrams, round_trips, transfer
+from tests.orchestrator.fabric import test_trunk
+from tests.orchestrator.fabric.hosts import Hosts, Laying, Opening
+from tests.orchestrator.fabric.test_trunk import (
+    TestByProgramsThatKnowNothingOfUs,
+    TestFaults,
+    TestPackets,
+    TestRate,
+    TestTime,
+    hosts,
+    tools,
+    userspace,
+)
+
+__all__ = [
+    "TestByProgramsThatKnowNothingOfUs",
+    "TestFaults",
+    "TestPackets",
+    "TestRate",
+    "TestTime",
+    "hosts",
+    "tools",
+]
+
+
+ABILITIES: dict[str, bool] = {}  # of this kernel's netem
+
+
+async def kernel(hub: Hub, run: str, directory: Path, plan: Plan, trunk: Trunk) -> Fabric:
+    if not ABILITIES:
+        tried = json.loads(await hub.run([sys.executable, "-m", "orchestrator.fabric.probe_kernel"]))
+        ABILITIES.update({key: tried[key] for key in ("seed", "duplicate_in_tree")})
+    return await KernelFabric.open(hub, run, directory, wires_of(plan), trunk, **ABILITIES)
+
+
+async def mixed(hub: Hub, run: str, directory: Path, plan: Plan, trunk: Trunk) -> Fabric:
+    """The kernel engine on the first host, the userspace engine on the second."""
+    return await (kernel if directory.name == "0" else userspace)(hub, run, directory, plan, trunk)
+
+
+@pytest.fixture(params=[kernel, mixed])
+def engine(request: pytest.FixtureRequest) -> Opening:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def laying() -> Laying:
+    return lay
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """The links from the cloud to 39 devices are told apart by a hash of the target's address."""
+    nodes = ("cloud", "device-0", "device-1", "device-2", "device-38")
+    with Hosts(tmp_path_factory.mktemp("hosts"), kernel, devices=40, attached=nodes) as made:
+        yield made
+
+
+def test_frames_of_strangers_and_of_pairs_without_a_link_are_dropped(hosts: Hosts) -> None:
+    here, there, cloud = (hosts.plan.node(name) for name in ("device-0", "device-1", "cloud"))
+    # An IPv4 header (RFC 791) without options: 20 bytes, of which the filters read the source.
+    addresses = socket.inet_aton(there.address) + socket.inet_aton(cloud.address)
+    packet = b"\x08\x00" + struct.pack("!BBHIHH", 0x45, 0, 20, 0, 0x4000, 0) + addresses + bytes(26)
+
+    def passed() -> int:
+        return hosts.do(hosts.fabric("cloud").counters()).from_trunk
+
+    before = passed()
+    hosts.inject("02:00:00:00:00:99", cloud.mac, content=packet)  # no node
+    hosts.inject(here.mac, cloud.mac, content=packet)  # a node of this host
+    hosts.inject(there.mac, here.mac, content=packet)  # no link
+    hosts.inject(there.mac, cloud.mac, content=packet)  # nothing can tell this one from the node's own
+    wait_until(lambda: passed() == before + 1)
+
+
+def test_super_packets_arrive_whole(hosts: Hosts) -> None:
+    hosts.change("device-1", "cloud", LinkProfile())
+    hosts.change("cloud", "device-1", LinkProfile())
+    data = Random(1).randbytes(4_000_000)
+    assert transfer(hosts, "device-1", "cloud", data) == data
+
+
+@pytest.mark.parametrize(("device", "latency"), [("device-1", 0.005), ("device-38", 0.03)])
+def test_links_to_another_host_are_told_apart(hosts: Hosts, device: str, latency: float) -> None:
+    hosts.change("cloud", device, LinkProfile(latency=latency))
+    hosts.change(device, "cloud", LinkProfile())
+    before = hosts.counters("cloud", device)["offered"]
+    settled(lambda: statistics.median(round_trips(hosts, device, "cloud", 20)), latency, latency + 0.003)
+    assert hosts.counters("cloud", device)["offered"] >= before + 20
+
+
+def test_hosts_with_different_engines(tmp_path: Path) -> None:
+    with Hosts(tmp_path, mixed, attached=("cloud", "device-0", "device-1")) as hosts:
+        assert [host.fabric.engine for host in hosts.hosts] == ["kernel", "userspace"]
+        for there, back in ((0.02, 0.0), (0.0, 0.03)):
+            hosts.change("device-1", "cloud", LinkProfile(latency=there))
+            hosts.change("cloud", "device-1", LinkProfile(latency=back))
+            settled(
+                lambda: statistics.median(round_trips(hosts, "device-1", "cloud", 20)),
+                there + back,
+                there + back + 0.004,
+            )
+            assert datagrams(hosts, "device-1", "cloud", 20) == list(range(20))
+        assert datagrams(hosts, "device-0", "device-1", 5) == datagrams(hosts, "device-1", "device-0", 5) == []
+
+
+class TestMoves(test_trunk.TestMoves):
+    """With the kernel engine only: three hosts take a guest a third of a minute."""
+
+    @pytest.fixture
+    def engine(self) -> Opening:
+        return kernel

@@ -1,0 +1,16 @@
+"""Engines that tests of several machines share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.swarm.engines import Engines, image_of_hosts, three_engines
+
+
+@pytest.fixture(scope="session")
+def engines() -> Iterator[Engines]:
+    """Three Engines in a swarm, which have the images of nodes and of agents."""
+    with image_of_hosts() as images, three_engines(images) as formed:
+        yield formed

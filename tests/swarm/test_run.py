@@ -351,6 +351,11 @@ def test_a_network_between_hosts_that_slows_down_or_is_full_fails_the_run(
     tmp_path: Path, engines: Engines, manager: tuple[str, ...]
 ) -> None:
     """The links between b and c ask for 50 Mbit/s, of which the network is left 1. Strangers change nothing."""
+    when = r"from \d+ s (on|to \d+ s) the network between"
+    slower = (
+        r"took 1\d\S* ms one way, 1\d\S* ms more than at the start: links edge-0 → cloud, cloud → edge-0 were slower"
+    )
+    full = rf"{when} b and c did not carry all that it was given: [\d,]+ of [\d,]+ frames from (b to c|c to b) did not"
     with Background(tmp_path, LONG, prefix=manager) as run:
         run.wait_round(1, timeout=200)
         disturb(engines, run)
@@ -359,10 +364,10 @@ def test_a_network_between_hosts_that_slows_down_or_is_full_fails_the_run(
 
         def both() -> bool | None:
             verdict, said = network_of(run) or ("", "")
-            return (verdict == "fail" and all(f"between {pair}" in said for pair in ("a and b", "b and c"))) or None
+            return (verdict == "fail" and "between a and b" in said and re.search(full, said) is not None) or None
 
         try:
-            wait_for(both, "the verdict on both")
+            wait_for(both, "the verdict on both", 120.0)
         finally:
             engines.underlay.shape("a", "b", {})
             engines.underlay.shape("b", "c", {})
@@ -372,13 +377,8 @@ def test_a_network_between_hosts_that_slows_down_or_is_full_fails_the_run(
     found = checks["network between hosts"]
     assert found["verdict"] == "fail"
     assert found["detail"].endswith("; 20 packets of strangers dropped on b"), found
-    when = r"from \d+ s (on|to \d+ s) the network between"
-    slower = (
-        r"took 1\d\S* ms one way, 1\d\S* ms more than at the start: links edge-0 → cloud, cloud → edge-0 were slower"
-    )
-    full = r"did not carry all that it was given: [\d,]+ of [\d,]+ frames from (b to c|c to b) did not arrive"
     assert re.search(f"{when} a and b {slower} than asked", found["detail"]), found
-    assert re.search(f"{when} b and c {full}", found["detail"]), found
+    assert re.search(full, found["detail"]), found
 
 
 def test_hosts_pull_images_of_a_registry_by_their_digests(

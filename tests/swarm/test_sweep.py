@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -40,13 +40,17 @@ cases:
 seeds: [1, 2, 3, 4]
 target: {accuracy: 50%}
 """
+NAMES = re.compile(r"mine-\d{8}-\d{6}-[0-9a-f]{4}")
 
 
 @pytest.fixture(autouse=True)
-def settings(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+def settings(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("DOCKER_HOST", engines.manager.address)
     monkeypatch.setenv("EDGEBED_IMAGE", IMAGE)
     monkeypatch.setenv("EDGEBED_AGENT_IMAGE", AGENT)
+    yield
+    for sweep in {name for each in everything(engines) for name in NAMES.findall(each)}:  # of a test that failed
+        json_of("down", sweep)
 
 
 def everything(engines: Engines) -> list[str]:
@@ -90,11 +94,9 @@ def test_twelve_runs_give_the_table_of_one_host_though_a_host_is_killed(tmp_path
             lines.append(line)
             if "begins on c" in line and not lost.daemon.was_killed:
                 lost.daemon.kill()  # at once: a run takes half a second
-                shown = {each["run"]: each["phase"] for each in json_of("ps")["runs"]}
         said = spread.stdout.read()
     lost.daemon.start()
     assert spread.returncode == 0, lines
-    assert "running" in [phase for run, phase in shown.items() if run in lines[0]], shown
     assert any(line.startswith("the host c is lost: ") for line in lines), lines
     (stopped,) = [line for line in lines if ": stopped, and begins again elsewhere: c: " in line]
     done = [line.partition(" ")[0] for line in lines if ": done on " in line]
@@ -113,24 +115,41 @@ def test_twelve_runs_give_the_table_of_one_host_though_a_host_is_killed(tmp_path
 
 
 def test_a_sweep_that_is_killed_or_interrupted_leaves_nothing(tmp_path: Path, engines: Engines) -> None:
+    phases = list[str]()
+
+    def kill(sweep: int) -> None:
+        os.kill(sweep, signal.SIGSTOP)  # its runs take half a second each
+        phases.extend(_phases(tmp_path))
+        os.kill(sweep, signal.SIGKILL)
+        os.waitid(os.P_PID, sweep, os.WEXITED | os.WNOWAIT)
+        phases.extend(_phases(tmp_path))
+
     on_swarm = [*engines.manager.enter(), *words(tmp_path, "spread", "--on", "swarm", "--workers", "1")]
-    lines = _until(on_swarm, ": begins on ", signal.SIGKILL, -signal.SIGKILL)
+    lines = _until(on_swarm, ": begins on ", kill, -signal.SIGKILL)
+    assert phases == ["running", "orphaned"]
     assert any(each.endswith("-runs") for each in everything(engines)), lines
     wait_for(lambda: everything(engines) == [] or None, "the end of everything")
 
-    _until(on_swarm, "starting agents on ", signal.SIGINT, 130)
+    _until(on_swarm, "starting agents on ", lambda sweep: os.kill(sweep, signal.SIGINT), 130)
     wait_for(lambda: everything(engines) == [] or None, "the end of everything")  # Swarm removes its containers late
     assert len(known_runs(tmp_path / "spread" / "mine")) <= 3  # those that the killed orchestrator had begun
 
 
-def _until(command: Sequence[str], said: str, number: signal.Signals, code: int) -> list[str]:
-    """Send a command a signal when it has said something. Returns all that it says until its end with this code."""
+def _phases(tmp_path: Path) -> list[str]:
+    """What `ps` says of the sweep in this folder."""
+    runs = json_of("ps", "--runs", tmp_path)["runs"]
+    return [each["phase"] for each in runs if each["run"].startswith("mine-")]
+
+
+def _until(command: Sequence[str], said: str, act: Callable[[int], None], code: int) -> list[str]:
+    """Act on the process of a command when it has said something. Returns all that it says until its end with this
+    code."""
     lines = list[str]()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT) as running:
         assert running.stderr is not None
         for line in running.stderr:
             if said in line and not any(said in each for each in lines):
-                os.kill(running.pid, number)
+                act(running.pid)
             lines.append(line)
     assert running.returncode == code, lines
     return lines

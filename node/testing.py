@@ -84,6 +84,8 @@ class Federation:
     from its last checkpoint; ``slow``: factors on the time that a node computes. All times are seconds of virtual time:
     a training step takes a millisecond for each sample, and a message one.
 
+    ``meshed``: edges exchange messages with one another; None: if the algorithm is declared to need it.
+
     After `run`, the ``journals`` of the nodes and `state` tell what happened.
     """
 
@@ -98,6 +100,7 @@ class Federation:
     partition: PartitionParameters = SMALL
     gathering: Gathering = PATIENT
     accuracy: float | None = None
+    meshed: bool | None = None
     personal: float = 0.0  # of each edge's test set that is set apart to personalise by
     cuts: Mapping[tuple[str, str], tuple[float, float]] = field(default_factory=dict)  # two nodes -> (from, to) seconds
     slow: Mapping[str, float] = field(default_factory=dict)
@@ -179,6 +182,9 @@ class Federation:
         gathering = replace(self.gathering, deadline=longer) if node == "cloud" else self.gathering
         peers = [self._peer(parent, "parent")] if parent else []
         peers += [self._peer(child, "child") for child, above in self.tree.items() if above == node]
+        meshed = ALGORITHMS[self.algorithm].meshed if self.meshed is None else self.meshed
+        if meshed and tier_of(node) == "edge":
+            peers += [self._peer(each, "neighbour") for each in self.tree if tier_of(each) == "edge" and each != node]
         keys = (f"{node}/train", f"{node}/own", f"{node}/personal")
         train, own, personal = (key if key in self.keys else None for key in keys)
         data = DataAssignment(

@@ -93,10 +93,7 @@ class Mesh(Federation):
         made = super()._assignment(node)
         if node == "cloud":
             return made
-        others = [self._peer(each, "neighbour") for each in self.tree if each not in (node, "cloud")]
-        return replace(
-            made, peers=(*made.peers, *others), model=self.model_of(node), data=replace(made.data, global_test=True)
-        )
+        return replace(made, model=self.model_of(node), data=replace(made.data, global_test=True))
 
     def _role(self, node: str) -> Role:
         role = super()._role(node)
@@ -561,7 +558,7 @@ def test_parameters_without_meaning_are_refused() -> None:
 
 
 def test_without_links_to_others_a_client_says_what_is_missing(digits: Prepared, tmp_path: Path) -> None:
-    run = Federation(digits, star(2, "edge"), "dffke", QUICK, tmp_path, partition=FEW, rounds=1)
+    run = Federation(digits, star(2, "edge"), "dffke", QUICK, tmp_path, partition=FEW, rounds=1, meshed=False)
     with pytest.raises(ExceptionGroup) as caught:
         run.run()
     assert "edge-0 reaches no other client: give links an edge-edge" in str(caught.value.exceptions[0])

@@ -41,15 +41,14 @@ FEW = Gathering(quorum=0.5, deadline=30)
 
 @dataclass
 class Mesh(Federation):
-    """Edges below a cloud that also talk to one another; ``late`` ones begin after so many seconds."""
+    """Edges of which ``late`` ones begin after so many seconds."""
 
     late: Mapping[str, float] = field(default_factory=dict)
 
     def _assignment(self, node: str) -> Assignment:
         assignment = super()._assignment(node)
-        edges = [each for each in self.tree if each.startswith("edge") and each != node] if node != "cloud" else []
-        peers = [*assignment.peers, *(self._peer(each, "neighbour") for each in edges)]
-        return replace(assignment, peers=tuple(replace(peer, late=peer.name in self.late) for peer in peers))
+        peers = tuple(replace(peer, late=peer.name in self.late) for peer in assignment.peers)
+        return replace(assignment, peers=peers)
 
     async def _live(self, node: str) -> None:
         await asyncio.sleep(self.late.get(node, 0))

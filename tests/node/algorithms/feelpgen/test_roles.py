@@ -34,7 +34,7 @@ from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 from node.messaging.association import Traffic
 from node.parameters import read_parameters
-from node.testing import Federation, Journal, hierarchy, same, tier_of
+from node.testing import Federation, Journal, hierarchy, same
 
 QUICK: dict[str, Any] = {
     "learning_rate": 0.1,
@@ -74,10 +74,9 @@ class Diary(Journal):
 
 @dataclass
 class Silos(Federation):
-    """Edges that talk to one another; ``late`` nodes start at their second, ``leave`` at another."""
+    """Edges of which ``late`` ones start at their second, and ``leave`` at another."""
 
     gathering: Gathering = PATIENT
-    meshed: bool = True
     late: Mapping[str, float] = field(default_factory=dict)
     leave: Mapping[str, float] = field(default_factory=dict)
     journals: dict[str, Journal] = field(default_factory=lambda: defaultdict(Diary))
@@ -93,10 +92,8 @@ class Silos(Federation):
 
     def _assignment(self, node: str) -> Assignment:
         assignment = super()._assignment(node)
-        edges = [each for each in self.tree if self.meshed and tier_of(each) == tier_of(node) == "edge" != each]
-        peers = [replace(self._peer(each, "neighbour"), late=each in self.late) for each in edges if each != node]
-        mine = [replace(each, late=each.name in self.late) for each in assignment.peers]
-        return replace(assignment, peers=(*mine, *peers))
+        peers = tuple(replace(each, late=each.name in self.late) for each in assignment.peers)
+        return replace(assignment, peers=peers)
 
     def diary(self, node: str) -> Diary:
         diary = self.journals[node]

@@ -78,6 +78,7 @@ SHORTER = {
     "feelpgen-stragglers": (*FEW, "algorithm.rounds=2"),
     "masked-sum": FEW,
     "scaffold": FEW,
+    "semi-decentralized": (*FEW, "algorithm.rounds=4"),
     "heterogeneous": (*FEW, "data.partition=iid", "algorithm.rounds=4"),
     **{f"phefl-d{pattern}": (*DIGITS, "algorithm.rounds=2", "topology.devices_per_edge=3") for pattern in range(1, 5)},
 }

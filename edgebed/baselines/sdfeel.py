@@ -1,0 +1,164 @@
+"""SD-FEEL. Y. Sun, J. Shao, Y. Mao, J. H. Wang, J. Zhang, "Semi-Decentralized Federated Edge Learning with Data and
+Device Heterogeneity", IEEE Transactions on Network and Service Management 2023, arXiv 2112.10313, the synchronous
+algorithm. There is no cloud: a cluster is an edge and its devices.
+
+w_i model of device i, y_d that of edge d, m̂_i the share of device i in its cluster's samples, m̃_d the share of cluster
+d in all samples, G the graph of the edges, τ₁ mini-batches between two aggregations in a cluster, τ₂ of these between
+two aggregations of clusters, α times that edges exchange models in each of them.
+
+    device   w_i ← w_i − η ∇F_i(w_i), τ₁ times
+    edge     y_d ← Σ_i m̂_i w_i, τ₂ times                                                       intra-cluster aggregation
+    edges    y_d ← Σ_j p_jd y_j over d and its neighbours in G, α times                        inter-cluster aggregation
+             P = I − 2 / (λ₁(L̃) + λ_{D−1}(L̃)) L̃,  L̃ = L Ω⁻¹,  Ω = diag(m̃_1, …, m̃_D)
+
+L is the Laplacian of G, λ₁ the largest and λ_{D−1} the smallest but one of D eigenvalues. Columns of P sum to 1, and
+P m̃ = m̃ keeps the mean of all clusters. Clusters of one size in a complete graph, or two of any size, have that mean
+after one exchange: HierFAVG's. One edge is FedAvg.
+
+Departures: m̂ and m̃ count the samples that took part in the round. Edges tell one another their samples before they
+exchange models, so that each computes P. Clusters that are away are not in the graph of that round. A model that does
+not arrive counts as the edge's own. The paper's graph is given; here it is a ring in the order of names, or complete.
+The paper evaluates one model, the mean over all clusters at the end; here each edge evaluates its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+import edgebed
+
+
+@dataclass(frozen=True, kw_only=True)
+class SDFEEL(edgebed.LocalTraining):
+    """intra τ₂; inter α; graph of the edges; participation: the share of devices in each intra-cluster aggregation. τ₁
+    is `steps`, or without it `epochs` passes."""
+
+    intra: int = edgebed.whole(2, low=1)
+    inter: int = edgebed.whole(1, low=1)
+    graph: str = edgebed.word("ring", "ring", "complete")
+    participation: float = edgebed.number(1.0, low=0, above=True, high=1)
+
+    @property
+    def edge_rounds(self) -> int:
+        return self.intra
+
+
+def adjacency(clusters: int, graph: str) -> NDArray[np.float64]:
+    """Which clusters are neighbours: D x D, ones and zeros."""
+    if graph == "complete":
+        return np.ones((clusters, clusters)) - np.eye(clusters)
+    next_one = np.roll(np.eye(clusters), 1, axis=1)
+    ring: NDArray[np.float64] = np.clip(next_one + next_one.T, 0, 1) * (1 - np.eye(clusters))
+    return ring
+
+
+def mixing(neighbours: NDArray[np.float64], sizes: Sequence[float]) -> NDArray[np.float64]:
+    """P of clusters with these numbers of samples, D x D. L̃ has the eigenvalues of the symmetric Ω^-½ L Ω^-½."""
+    if len(sizes) == 1:
+        return np.eye(1)
+    share = np.asarray(sizes, np.float64) / sum(sizes)
+    laplacian = np.diag(neighbours.sum(axis=0)) - neighbours
+    eigenvalues = np.linalg.eigvalsh(laplacian / np.sqrt(np.outer(share, share)))  # ascending, the first is 0
+    found: NDArray[np.float64] = np.eye(len(sizes)) - 2 / (eigenvalues[-1] + eigenvalues[1]) * laplacian / share
+    return found
+
+
+def mixed(y: edgebed.State, others: Sequence[edgebed.State], weights: Sequence[float]) -> edgebed.State:
+    """y + Σ_j p_j (y_j − y). Weights may be negative, which a mean does not allow. Integers are rounded."""
+    result: edgebed.State = {}
+    for name, own in y.items():
+        changes = (p * (other[name].astype(np.float64) - own) for p, other in zip(weights, others, strict=True))
+        exact = own + sum(changes, 0.0)
+        result[name] = (exact if own.dtype.kind == "f" else np.rint(exact)).astype(own.dtype)
+    return result
+
+
+def shares(name: str, sizes: Mapping[str, int], graph: str) -> dict[str, float]:
+    """The column of P of one cluster: p_jd by neighbour, of the clusters with samples."""
+    there = sorted(each for each, samples in sizes.items() if samples)
+    if name not in there:
+        return {}
+    neighbours, mine = adjacency(len(there), graph), there.index(name)
+    column = mixing(neighbours, [sizes[each] for each in there])[:, mine]
+    return {each: float(column[j]) for j, each in enumerate(there) if neighbours[j, mine]}
+
+
+class Edge(edgebed.Role):
+    """Aggregates its devices τ₂ times, then exchanges models with its neighbours α times. Its model is evaluated after
+    that."""
+
+    async def run(self) -> None:
+        w = self.restored.tensors if self.restored else self.learner.initial()
+        async for t in self.rounds():
+            w, samples = await self.aggregate(w, t)
+            column = shares(self.name, await self.sizes(t, samples), self.params.graph)
+            for hop in range(self.params.inter if column else 0):
+                w = await self.exchange(w, t, hop, column)
+            await edgebed.evaluate(self, w, t)
+            await self.checkpoint(t, w)
+
+    async def aggregate(self, w: edgebed.State, t: int) -> tuple[edgebed.State, int]:
+        """The edge's model after τ₂ intra-cluster aggregations, and the samples that took part in them."""
+        p, samples = self.params, 0
+        for r in range((t - 1) * p.intra + 1, t * p.intra + 1):
+            with self.in_round(t, edge_round=r):
+                devices = edgebed.participants(self, p.participation, r)
+                await self.publish(devices, "model", w, round=r)
+                updates = edgebed.fitting(self, await self.gather("update", devices, round=r), w)
+                w = await edgebed.average(self, updates, w)
+                samples += sum(update.fields["samples"] for update in updates)
+        return w, samples
+
+    async def sizes(self, t: int, samples: int) -> dict[str, int]:
+        """The samples of this cluster and of those that answer. Others may need a deadline for each aggregation."""
+        await self.send(self.neighbours, "size", round=t, samples=samples)
+        patience = (self.params.intra + 1) * self.gathering.deadline
+        answers = await self.gather("size", self.neighbours, round=t, quorum=0, deadline=patience)
+        return {self.name: samples} | {each.sender: each.fields["samples"] for each in answers}
+
+    async def exchange(self, w: edgebed.State, t: int, hop: int, column: Mapping[str, float]) -> edgebed.State:
+        """One exchange of models with the neighbours in the graph."""
+        kind = f"cluster-{hop}"
+        await self.send(list(column), kind, w, round=t, samples=1)
+        answers = edgebed.fitting(self, await self.gather(kind, list(column), round=t, quorum=0), w)
+        weights = [column[each.sender] for each in answers]
+        found: edgebed.State = await self.compute(mixed, w, [each.tensors for each in answers], weights, mode="other")
+        return found
+
+
+class Device(edgebed.Role):
+    """Trains on its own data."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        while True:
+            model = await self.receive("model", sender=self.parent)
+            r = edgebed.round_of(model)
+            result = await edgebed.train(self, model.tensors, r, self.params)
+            t, more = divmod(r, self.params.intra)
+            if not more:  # the last intra-cluster aggregation of round t
+                self.report(round=t, scope="train", loss=result.loss)
+                await edgebed.evaluate(self, result.weights, t)
+            await self.send(self.parent, "update", result.weights, round=r, samples=result.samples)
+
+
+ROLES = {"edge": Edge, "device": Device}
+PLUGIN = edgebed.Plugin(
+    algorithms=[
+        edgebed.Algorithm(
+            "sdfeel",
+            params=SDFEEL,
+            summary="edges average their devices, and mix their models with those of neighbours, without a cloud",
+            cloud="none",
+            edges="required",
+            devices="required",
+            leader="edge",
+            meshed=True,
+            levels=True,
+        )
+    ]
+)

@@ -216,9 +216,10 @@ def test_two_hundred_peers(shared: Stage, tmp_path: Path, note: Note) -> None:
             stage.do(stage.fabric.change(source, "cloud", LinkProfile(latency=latency)))
             sent = stream(stage, source, "cloud", count=10, spacing=0.005)
             assert sent.lost == 0
-            assert statistics.median(sent.delays) == pytest.approx(latency, abs=0.001)
+            # The least: netem is never early, and a guest that stands still for a moment delays several packets.
+            assert min(sent.delays) == pytest.approx(latency, abs=0.001)
             assert offered(stage) == before | {source: before[source] + 10}
-            note(f"peer {number} of 200: one way (ms)", latency * 1e3, f"{statistics.median(sent.delays) * 1e3:.2f}")
+            note(f"peer {number} of 200: one way, the least (ms)", latency * 1e3, f"{min(sent.delays) * 1e3:.2f}")
 
 
 def offered(stage: Stage) -> dict[str, int]:

@@ -29,12 +29,12 @@ quick-orchestrator: setup
 	$(BIN)/python -m pytest -q $(QUICK) tests/orchestrator
 quick-others: setup
 	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator
-# All tests, in three steps: what computes, beside the guests of the kernel lab and runs on three Docker Engines, which both
-# wait much; other runs, in two processes, of which one has an Engine, beside what else computes; what measures this host,
-# with nothing beside it.
+# All tests, three processes at a time in the order of `ALL`: runs on three Docker Engines and the guests of the kernel lab,
+# which wait much, beside what computes, then other runs. At last what measures this host, with nothing beside it.
+ALL := hosts computing lint engines others computing-orchestrator
 COMPUTING := not (e2e or slow or engine or netns or alone)
 computing: setup
-	$(BIN)/python -m pytest -m "lab or $(COMPUTING)" --ignore tests/orchestrator
+	@$(call at-its-end,-m "lab or $(COMPUTING)" --ignore tests/orchestrator)
 computing-orchestrator: setup
 	@$(call at-its-end,-m "$(COMPUTING)" tests/orchestrator)
 engines: setup
@@ -42,7 +42,7 @@ engines: setup
 hosts: setup
 	@$(call at-its-end,-m "engine and not (alone or lab)" tests/swarm)
 others: setup
-	$(BIN)/python -m pytest -m "(e2e or slow) and not (engine or netns or alone or lab)"
+	@$(call at-its-end,-m "(e2e or slow) and not (engine or netns or alone or lab)")
 # Tests whose output is shown when they have ended, so that the lines of several processes do not mix.
 LOGS := .pytest_cache/logs
 define at-its-end
@@ -51,7 +51,7 @@ endef
 alone: setup
 	$(BIN)/python -m pytest -m "(netns or alone) and not lab"
 test: setup  ## lint, types, import contracts, all tests
-	@code=0; for step in "lint computing hosts" "engines others computing-orchestrator" alone; do \
+	@code=0; for step in "$(ALL)" alone; do \
 	    $(MAKE) --no-print-directory --keep-going --jobs 3 $$step || code=1; done; exit $$code
 coverage: setup  ## which lines of the product the quick tests reach
 	$(BIN)/python -m pytest -q -p tests.covered $(QUICK)

@@ -25,7 +25,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -238,7 +240,8 @@ class Role:
         """
         self._reporter.metric(round, values)
         for name in unusual(values):
-            self._reporter.event("not_finite", round=round, what=name, scope=values.get("scope", "train"))
+            scope = values.get("scope", "train")
+            self._reporter.event("not_finite", round=round, what=name, scope=scope, **_line_of_plugin())
         target = self._assignment.stop.accuracy
         if target is not None and values.get("scope") == "global" and float(values.get("accuracy", -1)) >= target:
             self._finished = True
@@ -305,5 +308,16 @@ class Role:
             raise NodeError(f"{self.name}: messages of kind {kind!r} are the runtime's own; name yours differently")
         message = Message(kind, self.name, round, dict(fields), dict(tensors or {}))
         if (what := not_finite(message.tensors)) is not None:
-            self._reporter.event("not_finite", round=round, what=what, kind=kind)
+            self._reporter.event("not_finite", round=round, what=what, kind=kind, **_line_of_plugin())
         return message
+
+
+def _line_of_plugin() -> dict[str, str]:
+    """The line that a plug-in's role carries out, as field ``at`` of an event. Empty if the role is of this package."""
+    ours = __name__.partition(".")[0]
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code is not Role.perform.__code__:
+        if str(frame.f_globals.get("__name__")).partition(".")[0] != ours:
+            return {"at": f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"}
+        frame = frame.f_back
+    return {}

@@ -85,7 +85,8 @@ def diverged(events: Iterable[Event]) -> str | None:
 def _where(event: Event) -> str:
     what, kind, scope = (event.data.get(key, "") for key in ("what", "kind", "scope"))
     when = "" if event.round is None else f" in round {event.round}"
-    return f"{event.node}{when} ({f'{what} of its {kind}' if kind else f'{scope} {what}'})"
+    at = f", {event.data['at']}" if event.data.get("at") else ""
+    return f"{event.node}{when} ({f'{what} of its {kind}' if kind else f'{scope} {what}'}{at})"
 
 
 def abandoned(events: Iterable[Event]) -> dict[str, tuple[int, int]]:

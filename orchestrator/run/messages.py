@@ -122,7 +122,7 @@ _EVENTS: Mapping[str, Mapping[str, Predicate]] = {
     "overrun": {"asked": _seconds, "taken": _seconds},
     "note": {"text": _text},
     "frozen": {"seconds": _seconds},
-    "not_finite": {"what": _name},
+    "not_finite": {"what": _name, "at": _or_none(_text)},
     "peers": {"shares": _shares, "queue": _queue},
 }
 _ROW: Mapping[str, Predicate] = {

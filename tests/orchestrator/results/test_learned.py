@@ -56,11 +56,11 @@ def test_where_it_diverged_is_told_once_for_each_node() -> None:
             event("not_finite", "cloud", 3, what="fc.weight", kind="update", peer="device-0"),
             event("not_finite", "device-0", 4, what="loss", scope="train"),
             event("not_finite", "cloud", 4, what="fc.weight", kind="update", peer="device-0"),
-            event("not_finite", "device-1", None, what="fc.bias", kind="update"),
+            event("not_finite", "device-1", None, what="fc.bias", kind="update", at="mine.py:31"),
         ]
     )
     assert said == (
-        "NaN or an infinity, first at device-0 in round 3 (train loss), device-1 (fc.bias of its update); "
+        "NaN or an infinity, first at device-0 in round 3 (train loss), device-1 (fc.bias of its update, mine.py:31); "
         "2 messages of device-0 left out of averages"
     )
 

@@ -14,7 +14,7 @@ from orchestrator.report import write_report
 from orchestrator.results.checks import overall
 from orchestrator.results.history import History
 from orchestrator.results.summary import summary
-from orchestrator.run.session import Ending
+from orchestrator.run.works import Ending
 
 EXIT_CODES = {"pass": 0, "unknown": 0, "fail": 3}
 

@@ -27,9 +27,9 @@ from orchestrator.run.lifecycle import execute
 from orchestrator.run.listening import Listener
 from orchestrator.run.requirements import require
 from orchestrator.run.resume import past_of
-from orchestrator.run.session import Ending
 from orchestrator.run.showing import View
 from orchestrator.run.tracking import tracked
+from orchestrator.run.works import Ending
 from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.plugins import use
 from orchestrator.scenario.reading import parse

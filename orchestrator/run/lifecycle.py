@@ -31,8 +31,9 @@ from orchestrator.run.monitor import watch
 from orchestrator.run.pacing import Pacing
 from orchestrator.run.resume import NOTHING, Past
 from orchestrator.run.sensing import sensed
-from orchestrator.run.session import Ending, Session
+from orchestrator.run.session import Session
 from orchestrator.run.showing import View
+from orchestrator.run.works import Ending
 
 STOP_GRACE = 5.0  # s for the nodes to end in order
 INTERRUPTION = Ending("interrupted")
@@ -142,7 +143,7 @@ async def _carry_out(
             await _unless(session.ended, fabric.shape(plan.links))
             view.line(f"starting {len(plan.nodes)} nodes ({fabric.engine} links)")
             try:
-                await _unless(session.ended, session.bring_up_all())
+                await _unless(session.ended, session.lives.bring_up_all())
             finally:  # some limits of this host show only when nodes start
                 for note in (*run.past.notes(), *plan.notes(), *driver.notes(), *fabric.notes()):
                     run.note("note", {"text": note})

@@ -90,15 +90,15 @@ def _restore_lost() -> None:
 
 def _told_twice() -> None:
     """A node is told to begin twice."""
-    from orchestrator.run.session import Session
+    from orchestrator.run.lives import Lives
 
-    go = Session._go
+    go = Lives._go
 
-    async def twice(self: Session, state: Any) -> None:
+    async def twice(self: Lives, state: Any) -> None:
         await go(self, state)
         await go(self, state)
 
-    Session._go = twice  # type: ignore[method-assign]
+    Lives._go = twice  # type: ignore[method-assign]
 
 
 def _half_counted() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import cast
 
 from node.runtime.clock import run_virtual
-from orchestrator.drivers.base import Driver, HostChange, HostReadings, NodeMove
+from orchestrator.drivers.base import HostChange, HostReadings, NodeMove
 from orchestrator.errors import LostError
 from orchestrator.fabric.base import Handle
 from orchestrator.planning.plan import NodePlan
-from tests.orchestrator.run.test_session import SCENARIO, PlayedDriver, Stage
+from tests.orchestrator.run.test_session import SCENARIO, PlayedControl, PlayedDriver, Stage
 
 AGAIN = ["crashed", "restarting", "starting", "registered", "running"]
 
@@ -21,8 +21,8 @@ class HostsDriver(PlayedDriver):
     """``away``: the nodes whose host is lost. ``ready`` answers with ``verdict``, after 20 s for nodes that are away.
     ``losing``: how many times the host of a node is lost just when the node starts."""
 
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage.control)
+    def __init__(self, control: PlayedControl) -> None:
+        super().__init__(control)
         self.news: asyncio.Queue[HostChange | NodeMove | HostReadings] = asyncio.Queue()
         self.away: set[str] = set()
         self.verdict: str | None = None
@@ -53,9 +53,8 @@ class HostsDriver(PlayedDriver):
 
 def play(tmp_path: Path, act: Callable[[Stage, HostsDriver], Awaitable[None]], scenario: str = SCENARIO) -> None:
     async def main() -> None:
-        stage = Stage(tmp_path, scenario)
-        driver = HostsDriver(stage)
-        stage.session._driver = cast(Driver, driver)
+        stage = Stage(tmp_path, scenario, driver_of=HostsDriver)
+        driver = cast(HostsDriver, stage.driver)
         try:
             await stage.train()
             await act(stage, driver)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ from orchestrator.run.context import RunContext
 from orchestrator.run.sensing import sensed
 from orchestrator.run.view import PlainView
 from tests.orchestrator.host.sensors import trees
-from tests.orchestrator.run.test_session import SCENARIO, PlayedDriver, Stage
+from tests.orchestrator.run.test_session import SCENARIO, PlayedControl, PlayedDriver, Stage
 
 BYTES_A_MINUTE = 60_000  # docs/record.md
 
@@ -26,8 +27,8 @@ BYTES_A_MINUTE = 60_000  # docs/record.md
 class SensingDriver(PlayedDriver):
     """A driver of several hosts. Each has one sensor, whose value is the number of calls."""
 
-    def __init__(self, stage: Stage, *, here: bool) -> None:
-        super().__init__(stage.control)
+    def __init__(self, control: PlayedControl, *, here: bool) -> None:
+        super().__init__(control)
         self.here = here
         self.news: asyncio.Queue[HostChange | NodeMove | HostReadings] = asyncio.Queue()
         self.calls = 0
@@ -42,15 +43,13 @@ class SensingDriver(PlayedDriver):
 
 
 async def told(
-    tmp_path: Path, driver: Callable[[Stage], PlayedDriver], *, virtual: bool = False
+    tmp_path: Path, driver_of: Callable[[PlayedControl], PlayedDriver], *, virtual: bool = False
 ) -> dict[str, list[Any]]:
     """The readings of each host in a run with this driver."""
-    stage = Stage(tmp_path, SCENARIO)
-    made = driver(stage)
-    stage.session._driver = cast(Driver, made)
+    stage = Stage(tmp_path, SCENARIO, driver_of=driver_of)
     stage.session.listen()
     run = RunContext(stage.plan, stage.directory, stage.record, lambda: 1.0, PlainView(io.StringIO()))
-    async with sensed(run, stage.session, cast(Driver, made), virtual=virtual):
+    async with sensed(run, stage.session, cast(Driver, stage.driver), virtual=virtual):
         await asyncio.sleep(0)
     await asyncio.sleep(0)
     await stage.session.close()
@@ -64,29 +63,28 @@ async def told(
 
 async def test_this_host_is_read_at_the_beginning_and_at_the_end(tmp_path: Path) -> None:
     """Each sensor is read twice, the memory at least; in between nothing changes within a second."""
-    found = await told(tmp_path, lambda stage: stage.driver)
+    found = await told(tmp_path, PlayedDriver)
     assert list(found) == [""]
     assert len(found[""]) >= 2
 
 
 async def test_a_virtual_clock_does_not_wait_for_sensors(tmp_path: Path) -> None:
-    assert await told(tmp_path, lambda stage: stage.driver, virtual=True) == {}
+    assert await told(tmp_path, PlayedDriver, virtual=True) == {}
 
 
 async def test_the_agents_tell_of_their_hosts(tmp_path: Path) -> None:
-    found = await told(tmp_path, lambda stage: SensingDriver(stage, here=True))
+    found = await told(tmp_path, partial(SensingDriver, here=True))
     assert found == {"a": [1.0, 2.0], "b": [1.0, 2.0]}
 
 
 async def test_the_orchestrators_host_tells_of_itself_if_no_node_lives_there(tmp_path: Path) -> None:
-    found = await told(tmp_path, lambda stage: SensingDriver(stage, here=False))
+    found = await told(tmp_path, partial(SensingDriver, here=False))
     assert (set(found), found["b"]) == ({"", "a", "b"}, [1.0, 2.0])
 
 
 async def test_what_became_of_hosts_and_when_they_were_heard_last_is_recorded(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, SCENARIO)
-    driver = SensingDriver(stage, here=True)
-    stage.session._driver = cast(Driver, driver)
+    stage = Stage(tmp_path, SCENARIO, driver_of=partial(SensingDriver, here=True))
+    driver = cast(SensingDriver, stage.driver)
     stage.session._clock = lambda: 20.0
     said = asyncio.Event()
 

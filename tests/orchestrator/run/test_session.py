@@ -34,8 +34,9 @@ from orchestrator.results.summary import summary
 from orchestrator.run.by_hand import Commands
 from orchestrator.run.context import RunContext
 from orchestrator.run.hearing import Hearing
+from orchestrator.run.lives import RESTART_DELAY, RESTART_LIMIT
 from orchestrator.run.resume import NOTHING, Past
-from orchestrator.run.session import RESTART_DELAY, RESTART_LIMIT, Session
+from orchestrator.run.session import Session
 from orchestrator.run.showing import View
 from orchestrator.scenario.reading import parse
 
@@ -129,12 +130,18 @@ class PlayedFabric:
 class Stage:
     """Everything a session needs."""
 
-    def __init__(self, tmp_path: Path, scenario: str, past: Past = NOTHING) -> None:
+    def __init__(
+        self,
+        tmp_path: Path,
+        scenario: str,
+        past: Past = NOTHING,
+        driver_of: Callable[[PlayedControl], PlayedDriver] = PlayedDriver,
+    ) -> None:
         self.plan: Plan = make_plan(parse(scenario, "played.yaml"), None)
         self.directory = RunDirectory.create(tmp_path, "played")
         self.record = Record.create(self.directory.path, json.dumps(self.plan.to_json()), {})
         self.control = PlayedControl()
-        self.driver = PlayedDriver(self.control)
+        self.driver = driver_of(self.control)
         self.fabric = PlayedFabric()
         self.lines: list[str] = []
         self.view = cast(View, SimpleNamespace(line=self.lines.append))
@@ -145,7 +152,7 @@ class Stage:
 
     async def train(self) -> None:
         self.session.listen()
-        await self.session.bring_up_all()
+        await self.session.lives.bring_up_all()
         await self.session.start_training()
 
     def states(self, node: str) -> list[str]:
@@ -332,7 +339,7 @@ def test_a_node_that_always_ends_before_it_registers_ends_the_run(play: Play, re
     async def act(stage: Stage) -> None:
         stage.driver.early["device-0-0"] = [1] * 10
         stage.session.listen()
-        coming = asyncio.create_task(stage.session.bring_up_all())
+        coming = asyncio.create_task(stage.session.lives.bring_up_all())
         ending = await stage.session.ended
         assert ending.error == (
             "device-0-0 ended (exit code 1; its log ends with: ValueError: of no use) and is not restarted again: "
@@ -398,7 +405,7 @@ def test_links_that_cannot_be_made_to_a_living_node_are_an_error(play: Play) -> 
         stage.fabric.refuses = refuse
         stage.session.listen()
         with pytest.raises(HostError, match="no more interfaces"):
-            await stage.session.bring_up_all()
+            await stage.session.lives.bring_up_all()
         assert not [task for task in asyncio.all_tasks() if "bring_up" in str(task)]  # nobody is left half way
 
     play(act, SCENARIO)
@@ -681,7 +688,7 @@ def test_a_fault_by_hand_is_made_and_recorded_with_its_user(play: Play) -> None:
 def test_what_a_driver_cannot_do_is_said(play: Play) -> None:
     async def act(stage: Stage) -> None:
         await stage.train()
-        stage.session._driver = cast(Driver, SimpleNamespace(name="plain"))
+        stage.session.lives._driver = cast(Driver, SimpleNamespace(name="plain"))
         reply = await operation(stage, op="inject", fault={"action": "pause", "nodes": ["edge-0", "device-0-1"]})
         assert [each["reason"] for each in reply["refused"]] == [
             "the driver plain cannot pause edge-0",

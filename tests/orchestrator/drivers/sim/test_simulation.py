@@ -73,6 +73,7 @@ SHORTER = {
     "fededs-ablation": (*FEW, "algorithm.rounds=2"),
     "fededs-near-edges": (*FEW, "algorithm.rounds=2"),
     "fedfeat-shards": ("data.dataset=npz:{greys}", "data.samples_per_client=40", "algorithm.rounds=2"),
+    "fedgen": (*FEW, "algorithm.rounds=8"),
     "feelpgen-bytes": (*FEW, "algorithm.rounds=2"),
     "feelpgen-dropout": (*FEW, "data.evaluate_samples=100"),
     "feelpgen-stragglers": (*FEW, "algorithm.rounds=2"),

@@ -1,0 +1,320 @@
+"""FedGen. Z. Zhu, J. Hong, J. Zhou, "Data-Free Knowledge Distillation for Heterogeneous Federated Learning", ICML 2021,
+arXiv 2105.10056, Algorithm 1 and equations 4 and 5, and the authors' published code.
+
+w model, w_k of client k, h(z; w_k) logits of its classifier for features z, h(x) logits for a sample x, G generator,
+z = G(ε, y) features for a label y and uniform noise ε, ℓ cross-entropy, c_k,y samples of client k with label y, n_k all
+its samples, p̂(y) = Σ_k c_k,y / n, α_k,y = c_k,y / Σ_j c_j,y, B samples in a mini-batch, b* generated ones, t round.
+
+    client   w_k ← w, then local training with the loss                                            equation 5
+             ℓ(h(x), y) + a_t (b* / B) ℓ(h(z*; w_k), y*) + a'_t KL(h(z; w_k) ‖ h(x)),
+             y* ~ p̂, z* = G(ε, y*), z = G(ε, y);
+             send w_k and c_k
+    cloud    steps on G down E_{y ~ p̂} Σ_k α_k,y ℓ(h(G(ε, y); w_k), y) + γ D                       equation 4
+             D = exp(−mean_{i,j} ‖ε_i − ε_j‖² |z_i − z_j|), each distance a mean over its dimensions;
+             w ← Σ_k (n_k / n) w_k;  p̂ from the c_k
+
+All clients have one model. G is one hidden layer with batch normalisation. a_t = a'_t = 10 · 0.98^(t−1), γ = 1, KL and
+α_k,y are of the published code, whose defaults these are. `profile: paper` has what the paper prints: a_t = 1, no KL,
+γ = 0, and in equation 4 the loss of the mean logits, ℓ(1/K Σ_k h(z; w_k), y). a_t = a'_t = 0 is FedAvg.
+
+Departures:
+- The paper was not at hand: its equations are from memory, held against the published code.
+- y* ~ p̂ as in Algorithm 1. The code draws evenly from the labels that are there. c_k counts all samples of client k.
+  The code counts those of the round's mini-batches, from 1 on.
+- Clients learn from G once it has been trained, from the second round on, as in the code.
+- Every client is asked in every round. The models are weighted by n_k, as in the code; the paper's weights are even.
+- Adam begins afresh in each round of G's training. In the code its moments stay.
+- KL is between softmaxes, with a constant target h(z). G itself does not learn from the clients' losses.
+- On the virtual clock a generated sample of G's training takes as long as a sample of the model's. Those of the clients
+  take no time.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, kl_div, log_softmax, one_hot, softmax
+
+import edgebed
+
+NOISE = 32  # numbers in ε, as in the published code for MNIST
+CLASSIFIER = "classifier."
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedGen(edgebed.LocalTraining):
+    """generated_batch b*; generated_factor and agreement_factor: a_1 and a'_1, multiplied by factor_decay after each
+    round; generator_hidden: width of G; generator_steps per round, by Adam with generator_learning_rate, multiplied by
+    generator_decay after each round, and generator_weight_decay; generator_teacher: the clients' `losses`, weighted by
+    α_k,y, or the loss of their mean `logits`; diversity γ.
+
+    profile: `published`, the defaults, or `paper`, the printed losses. Explicit parameters take precedence.
+    """
+
+    profile: str = edgebed.word("published", "published", "paper")
+    generated_batch: int = edgebed.whole(32, low=2)
+    generated_factor: float = edgebed.number(10.0, low=0)
+    agreement_factor: float = edgebed.number(10.0, low=0)
+    factor_decay: float = edgebed.number(0.98, low=0, above=True, high=1)
+    generator_hidden: int = edgebed.whole(256, low=1)
+    generator_steps: int = edgebed.whole(50, low=1)
+    generator_learning_rate: float = edgebed.number(3e-4, low=0, above=True)
+    generator_decay: float = edgebed.number(0.98, low=0, above=True, high=1)
+    generator_weight_decay: float = edgebed.number(0.01, low=0)
+    generator_teacher: str = edgebed.word("losses", "losses", "logits")
+    diversity: float = edgebed.number(1.0, low=0)
+
+    profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": {
+            "generated_factor": 1.0,
+            "agreement_factor": 0.0,
+            "factor_decay": 1.0,
+            "generator_teacher": "logits",
+            "diversity": 0.0,
+        }
+    }
+
+    def of_generator(self, t: int) -> edgebed.LocalTraining:
+        """The optimizer's parameters for G in round t."""
+        rate = self.generator_learning_rate * self.generator_decay ** (t - 1)
+        return self.local(optimizer="adam", momentum=0.0, learning_rate=rate, weight_decay=self.generator_weight_decay)
+
+
+class Generator(nn.Module):
+    """z = G(ε, y): ε (b, 32), y (b,), z (b, features). Evaluation mode uses the running statistics."""
+
+    def __init__(self, classes: int, features: int, hidden: int) -> None:
+        super().__init__()
+        self.classes = classes
+        self.layers = nn.Sequential(
+            nn.Linear(NOISE + classes, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Linear(hidden, features)
+        )
+
+    def forward(self, noise: Tensor, y: Tensor) -> Tensor:
+        made: Tensor = self.layers(torch.cat([noise, one_hot(y, self.classes).to(noise.dtype)], dim=1))
+        return made
+
+
+def new_generator(classes: int, features: int, hidden: int, seed: int = 0) -> Generator:
+    """G with initial weights by `seed`. torch's global generator of random numbers stays as it is."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Generator(classes, features, hidden)
+
+
+def loaded(state: edgebed.State) -> Generator:
+    """G with the weights of `state`, which also tell its sizes."""
+    hidden, inputs = state["layers.0.weight"].shape
+    generator = new_generator(inputs - NOISE, len(state["layers.3.bias"]), hidden)
+    generator.load_state_dict({name: torch.tensor(each) for name, each in state.items()})
+    return generator
+
+
+def arrays(generator: Generator) -> edgebed.State:
+    """The weights of G as arrays of their own."""
+    return {name: each.numpy().copy() for name, each in generator.state_dict().items()}
+
+
+def initial_generator(learner: edgebed.Learner, hidden: int, seed: int) -> edgebed.State:
+    """The first state of G for the features of the node's model."""
+    with torch.no_grad():
+        features = learner.model.eval().extractor(torch.zeros(1, *learner.data.shape)).shape[1]
+    return arrays(new_generator(learner.data.classes, features, hidden, seed))
+
+
+def label_counts(learner: edgebed.Learner) -> NDArray[np.int64]:
+    """c_k (classes,)."""
+    labels = learner.train_data[1].numpy() if learner.samples else np.zeros(0, np.int64)
+    return np.bincount(labels, minlength=learner.data.classes).astype(np.int64)
+
+
+def distribution(counts: NDArray[np.int64]) -> NDArray[np.float32]:
+    """p̂ (classes,) from the c_k (K, classes)."""
+    shares: NDArray[np.float32] = (counts.sum(axis=0) / counts.sum()).astype(np.float32)
+    return shares
+
+
+def shares_of_clients(counts: NDArray[np.int64]) -> NDArray[np.float32]:
+    """α_k,y (K, classes) from the c_k (K, classes). 0 for a label that nobody has."""
+    shares: NDArray[np.float32] = (counts / np.maximum(counts.sum(axis=0), 1)).astype(np.float32)
+    return shares
+
+
+def ensemble_loss(logits: Tensor, y: Tensor, shares: Tensor | None) -> Tensor:
+    """Mean over y (b,) of Σ_k α_k,y ℓ(logits_k, y), for logits (K, b, classes) and `shares` α (K, classes). Without
+    shares, the loss of the mean logits."""
+    if shares is None:
+        return cross_entropy(logits.mean(dim=0), y)
+    losses = cross_entropy(logits.flatten(0, 1), y.repeat(len(logits)), reduction="none").view(len(logits), -1)
+    return (shares[:, y] * losses).sum(dim=0).mean()
+
+
+def alikeness(noise: Tensor, z: Tensor) -> Tensor:
+    """D over all pairs of a batch, for noise (b, 32) and features z (b, features). 1 where all z are equal."""
+    noise_apart = (noise[:, None] - noise[None]).square().mean(dim=2)
+    features_apart = (z[:, None] - z[None]).abs().mean(dim=2)
+    return torch.exp(-(noise_apart * features_apart).mean())
+
+
+def train_generator(
+    learner: edgebed.Learner,
+    state: edgebed.State,
+    models: Sequence[edgebed.State],
+    counts: NDArray[np.int64],
+    params: FedGen,
+    t: int,
+) -> edgebed.State:
+    """G after the steps of round t against the classifiers of the clients' `models`, of K, with their c_k (K, classes).
+    The classifiers are in evaluation mode."""
+    generator, heads = loaded(state).train(), [head_of(learner, model) for model in models]
+    p, shares = torch.tensor(distribution(counts)), torch.tensor(shares_of_clients(counts))
+    random = torch.Generator().manual_seed(int(learner.random("generator", t).integers(2**63)))
+    step = edgebed.optimizer(list(generator.parameters()), params.of_generator(t))
+    for _ in range(params.generator_steps):
+        y = torch.multinomial(p, params.generated_batch, replacement=True, generator=random)
+        noise = torch.rand(len(y), NOISE, generator=random)
+        z = generator(noise, y)
+        logits = torch.stack([head(z) for head in heads])
+        loss = ensemble_loss(logits, y, shares if params.generator_teacher == "losses" else None)
+        if params.diversity:
+            loss = loss + params.diversity * alikeness(noise, z)
+        step(loss)
+    return arrays(generator)
+
+
+def head_of(learner: edgebed.Learner, model: edgebed.State) -> nn.Module:
+    """A classifier with the weights of `model`."""
+    head = copy.deepcopy(learner.model.classifier).eval().requires_grad_(False)
+    own = {name.removeprefix(CLASSIFIER): each for name, each in model.items() if name.startswith(CLASSIFIER)}
+    head.load_state_dict({name: torch.tensor(each) for name, each in own.items()})
+    return head
+
+
+@dataclass(frozen=True, eq=False)
+class Distilled:
+    """The two terms of a client's loss on generated features: weight · ℓ(h(z*), y*) for `batch` labels y* ~ p̂, and
+    agreement · KL(h(z) ‖ h(x)) for the labels of the mini-batch."""
+
+    generator: edgebed.State
+    labels: NDArray[np.float32]  # p̂ (classes,)
+    weight: float  # a_t b* / B
+    agreement: float  # a'_t
+    batch: int  # b*
+    seed: int
+
+    def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
+        drawn = torch.multinomial(self._p, self.batch, replacement=True, generator=self._random)
+        z = self.features(torch.cat([drawn, batch.y]))
+        loss = self.weight * cross_entropy(model.classifier(z[: self.batch]), drawn)
+        if not self.agreement:
+            return loss
+        with torch.no_grad():
+            target = softmax(model.classifier(z[self.batch :]), dim=1)
+        return loss + self.agreement * kl_div(log_softmax(batch.logits, dim=1), target, reduction="batchmean")
+
+    def features(self, y: Tensor) -> Tensor:
+        """Generated features for the labels y (b,), with new noise."""
+        with torch.no_grad():
+            z: Tensor = self._generator(torch.rand(len(y), NOISE, generator=self._random), y)
+        return z
+
+    @cached_property
+    def _p(self) -> Tensor:
+        return torch.tensor(self.labels)
+
+    @cached_property
+    def _generator(self) -> Generator:
+        return loaded(self.generator).eval()
+
+    @cached_property
+    def _random(self) -> torch.Generator:
+        return torch.Generator().manual_seed(self.seed)
+
+
+def distilled(
+    generator: edgebed.State, labels: NDArray[np.float32], params: FedGen, t: int, seed: int
+) -> Distilled | None:
+    """A client's terms in round t. None while G is untrained, and if both factors are 0."""
+    decay, b = params.factor_decay ** (t - 1), params.generated_batch
+    weight, agreement = params.generated_factor * decay * b / params.batch_size, params.agreement_factor * decay
+    if not labels.any() or not (weight or agreement):
+        return None
+    return Distilled(generator, labels, weight, agreement, b, seed)
+
+
+class Cloud(edgebed.Role):
+    """Averages the models, and trains G. Its model has the final accuracy on the global test set."""
+
+    async def run(self) -> None:
+        p, apply = self.params, self.learner.apply
+        work = p.generator_steps * p.generated_batch
+        if self.restored is None:
+            w: edgebed.State = self.learner.initial()
+            g = await self.compute(apply, initial_generator, p.generator_hidden, self.seed("generator"), mode="other")
+            labels = np.zeros(self.learner.data.classes, np.float32)
+        else:
+            w, g = (edgebed.parted(self.restored.tensors, part) for part in ("model", "generator"))
+            labels = self.restored.tensors["labels"]
+        form = edgebed.joined(model=w) | {"counts": np.zeros(len(labels), np.int64)}
+        async for t in self.rounds():
+            await self.publish(self.children, "model", together(w, g, labels), round=t)
+            gathered = await self.gather("update", self.children, round=t)
+            updates = edgebed.with_samples(self, edgebed.fitting(self, gathered, form))
+            if updates:
+                models = [edgebed.parted(each.tensors, "model") for each in updates]
+                counts = np.stack([each.tensors["counts"] for each in updates])
+                g = await self.compute(apply, train_generator, g, models, counts, p, t, samples=work)
+                samples = [each.fields["samples"] for each in updates]
+                w = await self.compute(edgebed.weighted_mean, models, samples, mode="other")
+                labels = distribution(counts)
+            await edgebed.evaluate(self, w, t)
+            await self.checkpoint(t, together(w, g, labels))
+
+
+def together(w: edgebed.State, g: edgebed.State, labels: NDArray[np.float32]) -> edgebed.State:
+    """w, G and p̂ in one message or checkpoint."""
+    return edgebed.joined(model=w, generator=g) | {"labels": labels}
+
+
+class Client(edgebed.Role):
+    """Trains on its own data and on generated features. Evaluates the trained model on its own test set, if it has
+    one."""
+
+    async def run(self) -> None:
+        assert self.parent is not None
+        counts = await self.compute(self.learner.apply, label_counts, mode="other")
+        while True:
+            message = await self.receive("model", sender=self.parent)
+            t = edgebed.round_of(message)
+            w, g = (edgebed.parted(message.tensors, part) for part in ("model", "generator"))
+            seed = int(self.learner.random("generated", t).integers(2**63))
+            extra = distilled(g, message.tensors["labels"], self.params, t, seed)
+            result = await edgebed.train(self, w, t, self.params, extra)
+            self.report(round=t, scope="train", loss=result.loss)
+            await edgebed.evaluate(self, result.weights, t)
+            update = edgebed.joined(model=result.weights) | {"counts": counts}
+            await self.send(self.parent, "update", update, round=t, samples=result.samples)
+
+
+ROLES: dict[str, type[edgebed.Role]] = {"cloud": Cloud, "edge": Client, "device": Client}
+PLUGIN = edgebed.Plugin(
+    algorithms=[
+        edgebed.Algorithm(
+            "fedgen",
+            params=FedGen,
+            summary="FedAvg whose clients also learn from features that a generator makes for all labels",
+            edges="optional",
+            devices="optional",
+            flat=True,
+            featured=True,
+        )
+    ]
+)

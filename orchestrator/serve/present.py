@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from netem.errors import NetemError
+from netem.library import PROFILES
 from netem.profile import LinkProfile
 from netem.units import parse_duration
-from orchestrator import text
 from orchestrator.results.checks import Check, overall
 from orchestrator.results.history import History
 from orchestrator.scenario.topology import Ends
-from orchestrator.serve.fold import Flow, Fold
+from orchestrator.serve.fold import Flow, Fold, told_fault
 
 FRESH = 2.5  # s after which the last reading of a rate says nothing about now
 COMPUTES = 0.2  # of the speed of its hardware, from which on a node counts as computing
@@ -60,9 +60,10 @@ def planned(history: History, name: str) -> dict[str, Any]:
         "began": history.meta.get("started"),
         "rounds": history.rounds_planned,
         "leaders": list(history.leaders),
+        "profiles": list(PROFILES),
         "nodes": [_node(node) for node in history.nodes.values()],
         "links": [_link(history, link) for link in plan.get("links", [])],
-        "faults": [_fault(fault) for fault in plan.get("faults", [])],
+        "faults": [told_fault(fault) for fault in plan.get("faults", [])],
     }
 
 
@@ -75,7 +76,9 @@ def present(history: History, fold: Fold, results: Collection[Check], given: Giv
     """
     outcome, status = history.outcome, history.status
     running = status == "running"
-    in_force = [given.faults[id] for id in fold.in_force if running and id in given.faults]
+    made = {id: {**fault, "id": id, "links": _pairs(fault)} for id, fault in fold.by_hand.items()}
+    known = {**given.faults, **made}
+    in_force = [known[id] for id in fold.in_force if running and id in known]
     cut = {ends for fault in in_force if fault["action"] in CUTS for ends in fault["links"]}
     changed = {ends for fault in in_force if fault["action"] not in CUTS for ends in fault["links"]}
     return {
@@ -214,12 +217,6 @@ def _link(history: History, link: Mapping[str, Any]) -> dict[str, Any]:
         described = ""
     facts = {"source": ends[0], "target": ends[1], "class": link["link_class"], "kind": history.link_kinds[ends]}
     return {**facts, "asked": described, "changes": "schedule" in link}
-
-
-def _fault(fault: Mapping[str, Any]) -> dict[str, Any]:
-    sides = " | ".join(text.some(side) for side in fault.get("between") or ())
-    keys = ("id", "action", "at", "round", "duration")
-    return {key: fault.get(key) for key in keys} | {"target": fault.get("node") or sides}
 
 
 def _pairs(fault: Mapping[str, Any]) -> list[Ends]:

@@ -21,7 +21,7 @@ from orchestrator.cli import cli
 from orchestrator.errors import PlaceError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.record import Record
-from orchestrator.serve.server import Server
+from orchestrator.serve.server import Server, acts
 from tests.orchestrator.example_run import Example
 
 RUN = "dropout-20260504-093000-aaaa"
@@ -63,6 +63,20 @@ def read(server: Server, path: str) -> Any:
         return json.loads(found.read())
 
 
+def change(server: Server, path: str, body: object, **headers: str) -> tuple[int, Any]:
+    """The code and the answer of a request that wants to change something."""
+    connection = HTTPConnection(server.host, server.port, timeout=20)
+    own = {"Cookie": f"edgebed-{server.port}={server.token}", "Origin": f"http://{server.host}:{server.port}"}
+    told = {"Content-Type": "application/json", "X-Edgebed-Key": server.key or ""}
+    try:
+        connection.request("POST", f"/api/act/{path}", json.dumps(body), {**own, **told, **headers})
+        found = connection.getresponse()
+        text = found.read().decode()
+        return found.status, json.loads(text) if text.startswith("{") else text
+    finally:
+        connection.close()
+
+
 def event(stream: HTTPResponse) -> tuple[str, dict[str, Any]]:
     """The id of the next event, and its data."""
     id = ""
@@ -89,7 +103,7 @@ def whole(stream: HTTPResponse) -> tuple[str, dict[str, list[Any]], dict[str, An
 def test_the_address_opens_the_page(server: Server) -> None:
     address = urlsplit(server.address_of())
     with answer(server, f"{address.path}?{address.query}", Cookie="") as found:
-        assert (found.status, found.headers["Location"]) == (303, "/")
+        assert (found.status, found.headers["Location"]) == (303, f"/#key={server.key}")
     assert (address.hostname, address.port) == ("127.0.0.1", server.port)
     with answer(server, "/", Cookie="") as found:
         assert found.status == 403
@@ -155,6 +169,33 @@ def test_several_runs(server: Server) -> None:
     found = read(server, f"/api/compare?{urlencode([('run', RUN), ('run', 'other')])}")
     assert [row["run"] for row in found["runs"]] == [RUN, "other"]
     assert len(found["curves"]["other"]["accuracy"]) == 3
+
+
+def test_a_request_that_changes_a_run(server: Server) -> None:
+    assert change(server, f"inject/{RUN}", {"fault": {"action": "crash", "node": "edge-0"}}) == (
+        409,
+        {"error": f"{RUN} is over: nothing can be done to it any more"},
+    )
+    assert change(server, f"pace/{RUN}", {"to": "fast"})[0] == 400
+    assert change(server, "inject/none", {})[0] == 409
+    assert change(server, f"kill/{RUN}", {})[0] == 400
+    assert change(server, f"inject/{RUN}", {"fault": "x" * 20_000})[0] == 400
+    assert change(server, f"inject/{RUN}", [])[0] == 400
+    assert change(server, f"inject/{RUN}", {}, **{"X-Edgebed-Key": "wrong"})[0] == 403
+    assert change(server, f"inject/{RUN}", {}, Origin="http://elsewhere.example")[0] == 403
+
+
+def test_a_page_beyond_loopback_is_for_reading_unless_asked(folder: Path) -> None:
+    assert [acts(host, None) for host in ("127.0.0.1", "::1", "0.0.0.0", "192.0.2.1")] == [True, True, False, False]
+    assert [acts("0.0.0.0", True), acts("127.0.0.1", False)] == [True, False]
+    with Server(folder / "runs", faults=False) as server:
+        assert change(server, f"inject/{RUN}", {}, **{"X-Edgebed-Key": "None"})[0] == 405
+        assert "for reading" in read(server, f"/api/plan/{RUN}")["reads"]
+
+
+def test_the_faults_of_a_run_as_rules(server: Server) -> None:
+    assert read(server, f"/api/faults/{RUN}")["yaml"].startswith("faults:")
+    assert read(server, f"/api/plan/{RUN}")["reads"] is None
 
 
 @pytest.mark.parametrize(

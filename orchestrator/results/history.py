@@ -244,8 +244,9 @@ class History:
         kind = "COALESCE(kind, 'emulated')" if self._schema >= KINDS else "'emulated'"
         return [ProbeResult(*row) for row in self._rows(f"SELECT {columns}, {kind} FROM probe")]
 
-    def resources(self) -> list[Resources]:
-        return [Resources(*row) for row in self._rows("SELECT * FROM resources")]
+    def resources(self, node: str | None = None) -> list[Resources]:
+        """What nodes used, in the order of recording; one node, or all."""
+        return [Resources(*row) for row in self._rows("SELECT * FROM resources WHERE ?1 IS NULL OR node = ?1", node)]
 
     def sensors(self) -> list[SensorReading]:
         """What hosts told about themselves, in the order of recording. Records of version 2 have none."""

@@ -18,9 +18,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from orchestrator.errors import MistakeError, OrchestratorError
+from orchestrator.report.template import script, style
 from orchestrator.results.history import History
 from orchestrator.serve.acting import LONGEST, OPERATIONS, reads_only
-from orchestrator.serve.detail import link_detail, node_detail, several
+from orchestrator.serve.detail import fidelity_detail, link_detail, node_detail, several
 from orchestrator.serve.fold import Cursor
 from orchestrator.serve.following import Following
 from orchestrator.serve.guard import Guard
@@ -43,7 +44,7 @@ def make_app(
     listing, following, lock = Listing(folder), Following(closing), threading.Lock()
     parts = {
         path.name: path.read_bytes() for path in (files("orchestrator.serve") / "page").iterdir() if path.is_file()
-    }
+    } | {"figures.js": script().encode(), "report.css": style().encode()}  # the report's own: one set for both
 
     async def page(request: Request) -> Response:
         return Response(parts["index.html"], media_type=TYPES[".html"])
@@ -74,6 +75,9 @@ def make_app(
     def compared(request: Request) -> dict[str, Any]:
         names = list(dict.fromkeys(request.query_params.getlist("run")))[:MOST]
         return several({name: find(folder, name) for name in names})
+
+    def fidelity(request: Request) -> dict[str, Any]:
+        return fidelity_detail(find(folder, request.path_params["run"]))
 
     def faults(request: Request) -> dict[str, Any]:
         with History.open(find(folder, request.path_params["run"]).path) as history:
@@ -111,6 +115,7 @@ def make_app(
         Route("/api/node/{run:path}", _json(node)),
         Route("/api/link/{run:path}", _json(link)),
         Route("/api/stream/{run:path}", stream),
+        Route("/api/fidelity/{run:path}", _json(fidelity)),
         Route("/api/faults/{run:path}", _json(faults)),
         Route("/api/act/{operation}/{run:path}", act, methods=["POST"]),
     ]

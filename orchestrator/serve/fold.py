@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from orchestrator import text
+from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.results.history import History
-from orchestrator.results.record import INJECTED, PROBED
+from orchestrator.results.record import INJECTED
 
 PIECE = 20_000  # rows of a table that are read in one go
 CURVES = ("accuracy", "loss")
@@ -85,7 +86,7 @@ class Fold:
         self.in_force: dict[int, float] = {}  # by fault, since when
         self.seen_faults: set[int] = set()  # started or skipped
         self.by_hand: dict[int, dict[str, Any]] = {}  # faults made by hand, by id, each as in plan.json
-        self.probed: dict[str, int] = {}
+        self.probes = self.looks = 0  # measurements of links before the training; reports of losses during it
         self.behind = True
         self._series: dict[str, list[Point]] = {name: [] for name in SERIES}
         self._messages: defaultdict[tuple[str, str, str], tuple[Flow, Flow]] = defaultdict(lambda: (Flow(), Flow()))
@@ -150,9 +151,8 @@ class Fold:
     ) -> None:
         if name == "training" and self.training is None:
             self.training = t
-        elif name == PROBED:
-            for link_class, count in _object(_object(json.loads(data)).get("bytes")).items():
-                self.probed[link_class] = self.probed.get(link_class, 0) + int(count)
+        elif name == LOOKED:
+            self.looks += 1
         elif name == INJECTED and node is None:
             facts = json.loads(data)
             planned = self.by_hand[facts["fault"]] = facts["planned"]
@@ -200,6 +200,9 @@ class Fold:
         self.cpu[node].read(t, cpu_seconds)
         self.rss[node] = rss
 
+    def _add_probe(self, id: int, t: float) -> None:
+        self.probes += 1
+
     def _pass_time(self, id: int, t: float) -> None:
         pass  # a row of which only the time counts
 
@@ -215,7 +218,7 @@ _TABLES: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
         Fold._add_counters,
     ),
     "traffic": (("t", "node", "peer", "kind", "direction", "messages", "bytes"), Fold._add_traffic),
-    "probe": (("t",), Fold._pass_time),
+    "probe": (("t",), Fold._add_probe),
     "outcome": (("t",), Fold._pass_time),
 }
 

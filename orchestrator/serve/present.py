@@ -10,6 +10,7 @@ from netem.errors import NetemError
 from netem.library import PROFILES
 from netem.profile import LinkProfile
 from netem.units import parse_duration
+from orchestrator.report.figures import link_colour
 from orchestrator.results.checks import Check, overall
 from orchestrator.results.history import History
 from orchestrator.scenario.topology import Ends
@@ -61,6 +62,7 @@ def planned(history: History, name: str) -> dict[str, Any]:
         "rounds": history.rounds_planned,
         "leaders": list(history.leaders),
         "profiles": list(PROFILES),
+        "colours": {name: link_colour(name) for name in dict.fromkeys(history.link_classes.values())},
         "nodes": [_node(node) for node in history.nodes.values()],
         "links": [_link(history, link) for link in plan.get("links", [])],
         "faults": [told_fault(fault) for fault in plan.get("faults", [])],
@@ -101,7 +103,8 @@ def present(history: History, fold: Fold, results: Collection[Check], given: Giv
         ],
         "links": [_flow(fold, ends, rate, cut, changed, running=running) for ends, rate in given.rates.items()],
         "kinds": {kind: [round(count) for count in counts] for kind, counts in fold.kinds.items()},
-        "probed": fold.probed,
+        "probes": fold.probes,
+        "looks": fold.looks,
     }
 
 

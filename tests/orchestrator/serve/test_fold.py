@@ -96,11 +96,10 @@ def test_what_nodes_say_is_taken_as_it_is(tmp_path: Path) -> None:
     record.metric(1.0, "<b>x</b>", None, "global", "accuracy", float("nan"))
     record.metric(1.0, "<b>x</b>", 1, "global", "accuracy", 0.5)
     record.event(1.0, "cloud", "round", 1, {"phase": ["odd"]})
-    record.event(1.0, None, "probed", None, {"bytes": "odd"})
     record.event(1.0, "cloud", "injected", None, {"fault": 1})  # only the orchestrator tells of faults by hand
     record.close()
     found = whole(tmp_path / "run")
     assert found.points("metrics") == [[1.0, "<b>x</b>", 1, "global", "accuracy", 0.5]]
     assert found.points("rounds") == [[1.0, "cloud", 1, None, "end", False]]
-    assert found.probed == {}
+    assert found.looks == 0
     assert found.by_hand == {}

@@ -17,20 +17,21 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from orchestrator.errors import MistakeError, OrchestratorError
+from orchestrator.errors import MistakeError, OrchestratorError, RecordError
 from orchestrator.report.template import script, style
 from orchestrator.results.history import History
 from orchestrator.serve.acting import LONGEST, OPERATIONS, reads_only
-from orchestrator.serve.detail import fidelity_detail, link_detail, node_detail, several
+from orchestrator.serve.comparison import cases_of_sweep, several
+from orchestrator.serve.detail import fidelity_detail, link_detail, node_detail
 from orchestrator.serve.fold import Cursor
 from orchestrator.serve.following import Following
 from orchestrator.serve.guard import Guard
-from orchestrator.serve.listing import Listing, find
+from orchestrator.serve.listing import Listing, find, run_paths
 from orchestrator.serve.present import planned
 from orchestrator.verbs.faults import as_rules
 
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-MOST = 40  # runs side by side
+MOST = 200  # runs side by side
 RETRY = 1000  # ms after which a browser connects again
 
 
@@ -73,8 +74,16 @@ def make_app(
         return link_detail(find(folder, request.path_params["run"]), asked.get("source", ""), asked.get("target", ""))
 
     def compared(request: Request) -> dict[str, Any]:
-        names = list(dict.fromkeys(request.query_params.getlist("run")))[:MOST]
-        return several({name: find(folder, name) for name in names})
+        asked = request.query_params
+        names = list(dict.fromkeys(asked.getlist("run")))
+        named: dict[str, str] = {}
+        if sweep := asked.get("sweep"):
+            named = cases_of_sweep(folder / Path(sweep).name)
+            names += sorted(name for name, _ in run_paths(folder) if name.startswith(f"{sweep}/"))
+        if not 0 < len(names) <= MOST:
+            raise RecordError(f"{len(names)} runs are to be compared: choose one to {MOST}")
+        over = {"seeds": True, "runs": False}.get(asked.get("over", ""))
+        return several({name: find(folder, name) for name in names}, over_seeds=over, named=named)
 
     def fidelity(request: Request) -> dict[str, Any]:
         return fidelity_detail(find(folder, request.path_params["run"]))

@@ -1,4 +1,4 @@
-"""What a page shows when it is asked for: of one node or one link of a run, and of several runs. Plain JSON values."""
+"""What a page shows of a run when it is asked for: of a node, of a link, of what was measured. Plain JSON values."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.report.calibration import probe_figures
 from orchestrator.report.fidelity import look_rows, probe_rows
 from orchestrator.results.history import History
-from orchestrator.results.rows import Metric, Resources
-from orchestrator.results.summary import finite
-from orchestrator.verbs.compare_many import compare_many, run_overview
+from orchestrator.results.rows import Resources
 from orchestrator.verbs.logs import follow_lines
 
 LOG_TAIL = 64 * 1024  # bytes of a log that are shown: the last ones
@@ -76,24 +74,6 @@ def link_detail(directory: RunDirectory, source: str, target: str) -> dict[str, 
         for each in probes
     ]
     return {"source": source, "target": target, "probes": asked, "readings": [list(each) for each in kept]}
-
-
-def several(runs: dict[str, RunDirectory]) -> dict[str, Any]:
-    """Runs side by side, by their names: figures, the settings that differ, and the curves of the global model as
-    [seconds of training, round, value]."""
-    read, curves = [], {}
-    for name, directory in runs.items():
-        with History.open(directory.path) as history:
-            read.append(run_overview(history))
-            began = history.training_began or 0.0
-            curves[name] = {each: _curve(history.global_series(each), began) for each in ("accuracy", "loss")}
-    compared = compare_many(read).to_json()
-    rows = [{**row, "run": name} for name, row in zip(runs, compared["runs"], strict=True)]
-    return {"runs": rows, "differences": compared["differences"], "curves": curves}
-
-
-def _curve(series: list[Metric], began: float) -> list[list[Any]]:
-    return [[round(metric.t - began, 3), metric.round, finite(metric.value)] for metric in series]
 
 
 def _tail(path: Path) -> str:

@@ -73,8 +73,8 @@ def present(history: History, fold: Fold, results: Collection[Check], given: Giv
     """How the run stands at its latest row. ``results``: the checks as they stood when they were last made.
 
     round: the one that goes on; when the run has ended, how many were done.
-    nodes: [activity, detail, share of a core, resident bytes], links: [state, bytes/s, bytes delivered, packets that
-    did not arrive], each in the plan's order.
+    nodes: [activity, detail, cores used, resident bytes, processor seconds], links: [state, bytes/s, bytes delivered,
+    packets that did not arrive], each in the plan's order.
     """
     outcome, status = history.outcome, history.status
     running = status == "running"
@@ -183,7 +183,7 @@ def _activity(
     if running and name in fold.open_rounds:
         number, edge_round, _ = fold.open_rounds[name]
         detail = f"round {number}" if edge_round is None else f"round {number}, edge round {edge_round}"
-    return [state, detail, round(share, 3), fold.rss.get(name, 0)]
+    return [state, detail, round(share, 3), fold.rss.get(name, 0), round(cpu.total, 3) if cpu else 0]
 
 
 def _flow(

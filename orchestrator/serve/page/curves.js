@@ -58,7 +58,8 @@ function marked(story, place, end) {
     const drawn = each.length > EACH ? merged(name, each) : each;
     return {mark: "boxes", name, colour: `var(--${name})`, x0: drawn.map((span) => span.from), x1: drawn.map((span) => span.until), notes: drawn.map((span) => span.note)};
   });
-  const shades = found.filter(([, each]) => each.length <= FEW).flatMap(([action, each]) =>
+  const times = Map.groupBy(story.planned.values(), (fault) => fault.action);
+  const shades = found.filter(([action]) => (times.get(action)?.length ?? 0) <= FEW).flatMap(([action, each]) =>
     each.map((span) => ({x0: span.from, x1: span.until, colour: `var(--${action})`})));
   return {lanes, shades};
 }
@@ -93,12 +94,13 @@ export function rounds(story) {
     ...marked(story, (t) => t - story.began, story.length)};
 }
 
-// What each node uses now: null under `sim`, where nodes have no process.
+// What each node uses now, or has used when the run is over: null under `sim`, where nodes have no process.
 export function resources(story, what) {
   if (story.plan.simulated) return null;
-  const names = story.plan.nodes.map((node) => node.name), processor = what === "processor";
-  const values = names.map((name) => story.stateOf(name)[processor ? 2 : 3]);
-  return bars(processor ? "Processor of each node, now" : "Memory of each node, now", names, values,
-    processor ? {title: "cores"} : {title: "bytes", format: "bytes"}, story.plan.nodes.map((node) => [node.tier, TIERS[node.tier]]),
-    names.map((name, at) => `${name}: ${processor ? `${number(values[at])} cores` : size(values[at])}`));
+  const names = story.plan.nodes.map((node) => node.name), running = story.present.status === "running";
+  const [title, place, axis, said] = what === "memory" ? ["Memory of each node", 3, {title: "bytes", format: "bytes"}, size]
+    : running ? ["Processor of each node, now", 2, {title: "cores"}, (value) => `${number(value)} cores`]
+    : ["Processor time of each node", 4, {title: "CPU seconds"}, (value) => `${number(value)} CPU seconds`];
+  const values = names.map((name) => story.stateOf(name)[place]);
+  return bars(title, names, values, axis, story.plan.nodes.map((node) => [node.tier, TIERS[node.tier]]), names.map((name, at) => `${name}: ${said(values[at])}`));
 }

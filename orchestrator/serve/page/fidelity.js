@@ -1,12 +1,14 @@
 // What was asked of the links, and what was measured: probes before the training, losses during it.
-import {badge, el, of, read, table} from "./dom.js";
+import {badge, details, el, of, read, table} from "./dom.js";
 import {plot} from "./plots.js";
 
 const EVERY = 5000; // ms between two looks, at least
 
 export function fidelity(story, run) {
   const box = el("div", {}, el("p", {class: "quiet"}, "No link has been measured yet.")), figures = new Map(), drawn = el("div", {class: "pair"});
-  let known = "", last = -EVERY, reading = false;
+  let known = "", last = -EVERY, reading = false, rows = [];
+  const probes = details("", () => table("Probes", ["verdict", "link", "class", "kind", "quantity", ["asked"], ["measured"], ["accepted"]], rows.map((row) =>
+    [badge(row.verdict), row.link, row.link_class, row.kind, row.quantity, row.asked, row.measured, row.kind === "real" ? "–" : `${row.low} … ${row.high}`])));
 
   async function look() {
     const found = await read(of(run, "/api/fidelity"));
@@ -19,10 +21,11 @@ export function fidelity(story, run) {
       figures.get(id).plot.again();
     }
     const parts = [];
-    if (found.probes.length) {
-      parts.push(drawn, table("Probes", ["verdict", "link", "class", "kind", "quantity", ["asked"], ["measured"], ["accepted"]], found.probes.map((row) =>
-        [badge(row.verdict), row.link, row.link_class, row.kind, row.quantity, row.asked, row.measured, row.kind === "real" ? "–" : `${row.low} … ${row.high}`])));
-    }
+    rows = found.probes;
+    const failed = rows.filter((row) => row.verdict === "fail").length;
+    probes.name(`${rows.length} probes${failed ? `, ${failed} outside of what is accepted` : ""}`);
+    probes.refresh();
+    if (rows.length) parts.push(drawn, probes.box);
     if (found.looks.length) {
       parts.push(el("h3", {}, "Losses while the run used the links"), table("Losses", ["verdict", "links", ["packets"], ["lost"], ["asked"], ["measured"], ["accepted"]], found.looks.map((row) =>
         [badge(row.verdict), row.links, row.packets, row.lost, row.asked, row.measured, `${row.low} … ${row.high}`])));

@@ -115,7 +115,7 @@ function learned(story) {
 function listed(story, run) {
   const yaml = again(run);
   let known = -1;
-  const faults = details("", () => {
+  const faults = details("Faults", () => {
     const all = [...story.planned.values()], at = (t) => t === undefined ? "–" : duration(t - story.began);
     return [all.length > LISTED ? el("p", {class: "quiet"}, `The last ${LISTED} of ${all.length} are listed.`) : null, table("Faults", ["fault", "made", ["began"], ["ended"]], all.slice(-LISTED).map((fault) => {
       const seen = story.faults.get(fault.id) ?? {};

@@ -69,11 +69,17 @@ export async function show(main) {
   function choose() {
     const query = new URLSearchParams([...chosen].map((run) => ["run", run]));
     compare.textContent = chosen.size ? `Compare ${chosen.size}` : "Compare";
-    if (chosen.size > 1) { compare.setAttribute("href", `/compare?${query}`); compare.removeAttribute("aria-disabled"); }
+    if (chosen.size < 2 && wanted.sweep) {
+      compare.textContent = "Compare the sweep";
+      query.delete("run");
+      query.set("sweep", wanted.sweep);
+    }
+    if (query.has("sweep") || chosen.size > 1) { compare.setAttribute("href", `/compare?${query}`); compare.removeAttribute("aria-disabled"); }
     else { compare.removeAttribute("href"); compare.setAttribute("aria-disabled", "true"); }
   }
 
   function update() {
+    choose();
     const shown = visible();
     body.replaceChildren(...shown.map(line));
     count.textContent = `${folder}: ${shown.length === rows.length ? "" : `${shown.length} of `}${rows.length} ${rows.length === 1 ? "run" : "runs"}, ${rows.filter((row) => row.status === "running").length} running`;

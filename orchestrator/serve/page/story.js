@@ -37,7 +37,7 @@ export class Story {
   get began() { return this.present.training ?? 0; }
   get length() { return Math.max(1, this.present.now - this.began); }
 
-  stateOf(name) { return this.present.nodes[this.nodes.get(name).index] ?? ["planned", "", 0, 0]; }
+  stateOf(name) { return this.present.nodes[this.nodes.get(name).index] ?? ["planned", "", 0, 0, 0]; }
   flowOf(index) { return this.present.links[index] ?? ["idle", 0, 0, 0]; }
 
   // The points of each node of a tier, of the first scope that the node reports: [[name, [[t, round, value]]]].

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from orchestrator.cli import cli
 from orchestrator.errors import PlaceError
 from orchestrator.host.directory import RunDirectory
+from orchestrator.report.template import script, style
 from orchestrator.results.record import Record
 from orchestrator.serve.server import Server, acts
 from tests.orchestrator.example_run import Example
@@ -157,6 +158,8 @@ def test_what_is_recorded_comes_at_once(server: Server, folder: Path) -> None:
 
 def test_a_node_and_a_link(server: Server) -> None:
     node = read(server, f"/api/node/{RUN}?node=edge-0")
+    assert node["resources"]
+    assert all(cores >= 0 and memory > 0 for _, cores, memory in node["resources"])
     assert any("accuracy" in line for line in node["lines"])
     assert node["log"] == f"{HTML}\n"
     assert HTML not in node["lines"]
@@ -168,7 +171,30 @@ def test_a_node_and_a_link(server: Server) -> None:
 def test_several_runs(server: Server) -> None:
     found = read(server, f"/api/compare?{urlencode([('run', RUN), ('run', 'other')])}")
     assert [row["run"] for row in found["runs"]] == [RUN, "other"]
-    assert len(found["curves"]["other"]["accuracy"]) == 3
+    assert [mark["x"][-1] for mark in found["figures"]["accuracy-rounds"]["marks"]] == [2.0, 3.0]
+
+
+def test_the_runs_of_a_sweep(server: Server, folder: Path) -> None:
+    for seed in (1, 2):
+        Example(rounds=1, seed=seed).build(folder / "runs" / "swept" / f"run-{seed}")
+    cases = [{"case": "the case", "runs": [{"run": f"run-{seed}"} for seed in (1, 2)]}]
+    (folder / "runs" / "swept" / "sweep.json").write_text(json.dumps({"cases": cases}))
+    found = read(server, "/api/compare?sweep=swept")
+    assert [each["case"] for each in found["cases"]] == ["the case"]
+    assert len(read(server, "/api/compare?sweep=swept&over=runs")["cases"]) == 2
+    shutil.rmtree(folder / "runs" / "swept")
+
+
+def test_what_was_measured_of_the_links(server: Server) -> None:
+    found = read(server, f"/api/fidelity/{RUN}")
+    assert {row["quantity"] for row in found["probes"]} >= {"rtt", "rate"}
+    assert found["figures"]["calibration-rtt"]["marks"]
+
+
+def test_the_page_has_the_script_and_the_sheet_of_the_report(server: Server) -> None:
+    for name, content in (("figures.js", script()), ("report.css", style())):
+        with answer(server, f"/page/{name}") as found:
+            assert found.read().decode() == content
 
 
 def test_a_request_that_changes_a_run(server: Server) -> None:
@@ -209,7 +235,14 @@ def test_the_faults_of_a_run_as_rules(server: Server) -> None:
             "/api/stream/none",
         ),
         *(f"/api/node/{RUN}?node=..%2f..%2f..%2fsecret", f"/api/node/{RUN}?node={quote(HTML)}", f"/api/node/{RUN}"),
-        *(f"/api/link/{RUN}?source=cloud&target=cloud", "/api/compare?run=..", "/page/..%2fapp.py", "/page/none"),
+        *(
+            f"/api/link/{RUN}?source=cloud&target=cloud",
+            "/api/compare?run=..",
+            "/api/compare",
+            "/api/compare?sweep=..",
+            "/page/..%2fapp.py",
+            "/page/none",
+        ),
     ],
 )
 def test_no_name_leads_elsewhere(server: Server, path: str) -> None:
@@ -224,10 +257,8 @@ def test_what_a_record_says_is_never_a_page(server: Server) -> None:
     with answer(server, f"/api/node/{RUN}?node=edge-0") as found:
         assert found.headers["Content-Type"] == "application/json"
         assert found.headers["X-Content-Type-Options"] == "nosniff"
-    for part in (files("orchestrator.serve") / "page").iterdir():
-        assert not re.search(
-            r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function", part.read_text()
-        )
+    for text in (script(), *(part.read_text() for part in (files("orchestrator.serve") / "page").iterdir())):
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function", text)
 
 
 def test_the_page_names_no_other_place() -> None:

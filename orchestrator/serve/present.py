@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +32,7 @@ class Given:
 
     links_of: Mapping[str, Collection[Ends]]  # by node
     rates: Mapping[Ends, float | None]  # bit/s
-    faults: Mapping[int, Mapping[str, Any]]  # by id, each with its links as pairs
+    faults: dict[int, dict[str, Any]]  # by id, each with its links as pairs
 
     @classmethod
     def of(cls, history: History) -> Given:
@@ -77,9 +78,9 @@ def present(history: History, fold: Fold, results: Collection[Check], given: Giv
     packets that did not arrive], each in the plan's order.
     """
     outcome, status = history.outcome, history.status
-    running = status == "running"
+    running, simulated = status == "running", history.simulated  # one query each
     made = {id: {**fault, "id": id, "links": _pairs(fault)} for id, fault in fold.by_hand.items()}
-    known = {**given.faults, **made}
+    known = ChainMap(made, given.faults)
     in_force = [known[id] for id in fold.in_force if running and id in known]
     cut = {ends for fault in in_force if fault["action"] in CUTS for ends in fault["links"]}
     changed = {ends for fault in in_force if fault["action"] not in CUTS for ends in fault["links"]}
@@ -98,7 +99,7 @@ def present(history: History, fold: Fold, results: Collection[Check], given: Giv
         "next": next_fault(history.plan, fold) if running else None,
         "in_force": [fault["id"] for fault in in_force],
         "nodes": [
-            _activity(fold, name, node, given.links_of[name], cut, simulated=history.simulated, running=running)
+            _activity(fold, name, node, given.links_of[name], cut, simulated=simulated, running=running)
             for name, node in history.nodes.items()
         ],
         "links": [_flow(fold, ends, rate, cut, changed, running=running) for ends, rate in given.rates.items()],

@@ -93,7 +93,7 @@ export const badge = (verdict, text = verdict) => el("span", {class: `badge ${ve
 // A table: heads are texts, or [text, "number"]; cells are texts or elements. `label` names it for screen readers.
 export function table(label, heads, rows) {
   const numeric = heads.map((head) => Array.isArray(head));
-  return el("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": label},
+  return el("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": `${label}, table`},
     el("table", {}, el("caption", {class: "spoken"}, label),
       el("thead", {}, el("tr", {}, heads.map((head, index) => el("th", {scope: "col", class: numeric[index] && "number"}, numeric[index] ? head[0] : head)))),
       el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, index) =>

@@ -84,7 +84,7 @@ function picture(story, run) {
   const states = el("ul", {class: "legend", "aria-label": "States of nodes and links"});
   const classes = el("ul", {class: "legend", "aria-label": "Classes of links"}, Object.entries(plan.colours).map(([name, colour]) => el("li", {}, el("i", {class: "stroke", style: `background:${colour}`}), name)));
   const hint = el("p", {class: "quiet"}, plan.reads ? `Click a node or a link for its history. Faults cannot be made here: ${plan.reads}.` : "Click a node or a link for its history, and to make a fault.");
-  const nodes = details("Nodes as a table", () => table("Nodes", ["node", "does", "", "hardware", ["cores used"], ["memory"]], plan.nodes.map((node) => {
+  const nodes = details("Nodes as a table", () => table("Nodes", ["node", "does", "detail", "hardware", ["cores used"], ["memory"]], plan.nodes.map((node) => {
     const [state, detail, share, memory] = story.stateOf(node.name);
     return [el("button", {type: "button", class: "plain", onclick: () => open({node: node.name})}, node.name), state, detail, node.hardware ?? "", plan.simulated ? "–" : number(share), memory ? size(memory) : "–"];
   })));
@@ -140,7 +140,7 @@ function checked(story) {
     const {checks} = story.present, text = JSON.stringify(checks);
     if (text === said) return;
     said = text;
-    box.replaceChildren(checks.length ? table("Checks", ["check", "verdict", ""], checks.map((check) => [check.name, badge(check.verdict), check.detail])) : el("p", {class: "quiet"}, "The checks have not been made yet."));
+    box.replaceChildren(checks.length ? table("Checks", ["check", "verdict", "why"], checks.map((check) => [check.name, badge(check.verdict), check.detail])) : el("p", {class: "quiet"}, "The checks have not been made yet."));
   }
   return {box, again};
 }

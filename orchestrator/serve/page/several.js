@@ -34,7 +34,7 @@ export async function show(main) {
     told.over_seeds ? section("Cases: mean and standard deviation", casesRows, table("Cases", ["case", ["runs"], ...counted.map((name) => [name])], cases.map((each) =>
       [each.case, String(each.runs.length), ...counted.map((name) => each.results[name] ? spread(name, each.results[name]) : "–")]))) : null,
     section("Results", [["run", ...columns], ...runs.map((row) => [row.run, ...columns.map((column) => row[column])])],
-      table("Results", ["", ...runs.map((_, index) => [String(index + 1)])], columns.map((column) => [column, ...runs.map((row) => form(column, row[column]))]))),
+      table("Results", ["result", ...runs.map((_, index) => [String(index + 1)])], columns.map((column) => [column, ...runs.map((row) => form(column, row[column]))]))),
     section("Settings that differ", differences.length ? [["setting", ...names], ...differences.map((each) => [each.setting, ...each.values.map(shown)])] : null,
       differences.length ? table("Settings that differ", ["setting", ...runs.map((_, index) => String(index + 1))], differences.map((each) => [each.setting, ...each.values.map(shown)])) : el("p", {}, "Every setting is equal.")),
   ].filter(Boolean));

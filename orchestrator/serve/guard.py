@@ -2,7 +2,8 @@
 
 A page from elsewhere is refused by its Origin (RFC 6454, section 7) and by Sec-Fetch-Site (W3C Fetch Metadata), a name
 that somebody else has made lead here (DNS rebinding) by the Host (RFC 9110, section 7.2). The token is in the address
-that is opened first. The answer puts it into a cookie and leads to the address without it.
+that is opened first. The answer sets a cookie that lets read, and leads to the address without the token. The token
+does not follow from the cookie.
 
 Who wants to change a run needs a second secret, the key. It comes with that first answer, behind the "#" of the
 address, and the page keeps it in its localStorage, which belongs to one port of one host. A cookie does not: browsers
@@ -49,8 +50,9 @@ class Guard:
 
     def __init__(self, app: ASGIApp, token: str, port: int, *, loopback: bool, key: str | None = None) -> None:
         self._app = app
-        self._token = token.encode()
+        self._token = token
         self._cookie = f"edgebed-{port}"
+        self._reads = cookie_of(token)
         self._loopback = loopback
         self._key = key
 
@@ -80,29 +82,34 @@ class Guard:
             return PlainTextResponse(READS, 405, {"Allow": "GET, HEAD"})
         asked = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if given := [value for key, value in asked if key == "token"]:
-            if not self._is_token(given[0]):
+            if not _same(given[0], self._token):
                 return PlainTextResponse(NO_TOKEN, 403)
             rest = urlencode([(key, value) for key, value in asked if key != "token"])
             key = f"#key={self._key}" if self._key is not None else ""
             answer = RedirectResponse(_local(scope["path"]) + (f"?{rest}" if rest else "") + key, 303)
-            answer.set_cookie(self._cookie, self._token.decode(), httponly=True, samesite="strict", path="/")
+            answer.set_cookie(self._cookie, self._reads, httponly=True, samesite="strict", path="/")
             return answer
-        return None if self._is_token(_cookie(headers, self._cookie)) else PlainTextResponse(NO_TOKEN, 403)
+        return None if _same(_cookie(headers, self._cookie), self._reads) else PlainTextResponse(NO_TOKEN, 403)
 
     def _may_change(self, headers: Headers) -> bool:
         """Whether a request, which no other page has made, has everything that only this page can send."""
-        given = headers.get(KEY, "").encode("utf-8", "replace")
         return (
-            self._is_token(_cookie(headers, self._cookie))
+            _same(_cookie(headers, self._cookie), self._reads)
             and "origin" in headers
             and headers.get("sec-fetch-site", "same-origin") == "same-origin"
             and headers.get("content-type") == "application/json"
             and self._key is not None
-            and hmac.compare_digest(given, self._key.encode())
+            and _same(headers.get(KEY, ""), self._key)
         )
 
-    def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+
+def cookie_of(token: str) -> str:
+    """The value of the cookie that a token gives."""
+    return hmac.new(token.encode(), b"cookie", "sha256").hexdigest()
+
+
+def _same(given: str, secret: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
 
 
 def is_own_host(host: str, *, loopback: bool) -> bool:

@@ -11,7 +11,7 @@ const entry = (placeholder, value = "") => el("input", {type: "text", size: 7, p
 
 // The menu of a node, or of the link between two.
 export function menu(run, plan, {node, ends}) {
-  const action = el("select", {}, (node ? ON_NODE : ON_LINK).map((name) => el("option", {}, name)));
+  const action = el("select", {autofocus: true}, (node ? ON_NODE : ON_LINK).map((name) => el("option", {}, name)));
   const lasts = entry("to the end", "5s"), factor = entry("4", "4");
   const linked = node ? [...new Set(plan.links.filter((link) => link.source === node).map((link) => link.target))] : [];
   const other = el("select", {}, linked.map((name) => el("option", {}, name)));

@@ -22,6 +22,7 @@ from orchestrator.errors import PlaceError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.report.template import script, style
 from orchestrator.results.record import Record
+from orchestrator.serve.guard import cookie_of
 from orchestrator.serve.server import Server, acts
 from tests.orchestrator.example_run import Example
 
@@ -51,7 +52,7 @@ def server(folder: Path) -> Iterator[Server]:
 def answer(server: Server, path: str, **headers: str) -> Iterator[HTTPResponse]:
     connection = HTTPConnection(server.host, server.port, timeout=20)
     try:
-        cookie = {"Cookie": f"edgebed-{server.port}={server.token}"}
+        cookie = {"Cookie": f"edgebed-{server.port}={cookie_of(server.token)}"}
         connection.request("GET", path, headers={**cookie, **headers})
         yield connection.getresponse()
     finally:
@@ -67,7 +68,10 @@ def read(server: Server, path: str) -> Any:
 def change(server: Server, path: str, body: object, **headers: str) -> tuple[int, Any]:
     """The code and the answer of a request that wants to change something."""
     connection = HTTPConnection(server.host, server.port, timeout=20)
-    own = {"Cookie": f"edgebed-{server.port}={server.token}", "Origin": f"http://{server.host}:{server.port}"}
+    own = {
+        "Cookie": f"edgebed-{server.port}={cookie_of(server.token)}",
+        "Origin": f"http://{server.host}:{server.port}",
+    }
     told = {"Content-Type": "application/json", "X-Edgebed-Key": server.key or ""}
     try:
         connection.request("POST", f"/api/act/{path}", json.dumps(body), {**own, **told, **headers})

@@ -76,8 +76,8 @@ def test_the_page_follows_a_run_and_stays(tmp_path: Path, browser: Tab) -> None:
         )
         with History.open(directory.path) as history:
             assert f"{history.rounds_done()} of 2000" in shown
-            accuracy = history.global_series("accuracy")[-1].value
-        assert f"{100 * accuracy:.1f}%" in shown
+            reported = history.global_series("accuracy")  # none, if this host was too busy for a round
+        assert (f"{100 * reported[-1].value:.1f}%" if reported else "–") in shown
         origin = urlsplit(address)._replace(path="/", query="").geturl()
         browser.open(origin)
         browser.wait_for(f"document.querySelector('.runs tbody')?.textContent.includes('{directory.run}')")

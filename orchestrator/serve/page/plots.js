@@ -4,18 +4,28 @@ import {el} from "./dom.js";
 export const GLOBAL = "var(--global)", MANY = "var(--many)";
 export const SERIES = Array.from({length: 8}, (_, place) => `var(--series-${place + 1})`);
 
-// A figure that can be drawn again. `make()` gives it as orchestrator/report/marks.py describes, or null for none.
+const watched = new IntersectionObserver((entries) => entries.forEach(({target, isIntersecting}) => target.dispatchEvent(new CustomEvent("seen", {detail: isIntersecting}))), {rootMargin: "100px"});
+
+// A figure that can be drawn again. `make()` gives it as orchestrator/report/marks.py describes, or null for none. One that
+// is scrolled out of the window is drawn when it is seen again.
 export function plot(id, make) {
   const box = el("figure", {class: "plot", id});
-  let chart = null;
-  function again() {
+  let chart = null, seen = true, stale = false;
+  function draw() {
     const figure = make();
+    stale = false;
     box.hidden = !figure;
     if (!figure) return;
     if (chart) chart.update(figure);
     else chart = new Chart(box, figure);
   }
-  return {box, again};
+  box.addEventListener("seen", (event) => {
+    seen = event.detail;
+    if (seen && stale) draw();
+  });
+  watched.observe(box);
+  addEventListener("beforeprint", () => { if (stale) draw(); });
+  return {box, again: () => { if (chart && !seen && !box.hidden) stale = true; else draw(); }};
 }
 
 export const line = (name, points, colour, more = {}) =>

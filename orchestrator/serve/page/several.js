@@ -10,6 +10,7 @@ const spread = (column, [mean, deviation]) => deviation === null ? form(column, 
 export async function show(main) {
   const query = new URLSearchParams(location.search);
   document.title = `${query.get("sweep") ?? "Comparison"} · edgebed`;
+  main.replaceChildren(el("h1", {}, query.get("sweep") ?? "Runs side by side"));
   say("reading the records …");
   const told = await read(`/api/compare?${query}`);
   say("");

@@ -73,12 +73,17 @@ def report_run(run: str | None, runs: Path, as_json: bool) -> None:
 @click.argument("runs", type=click.Path(path_type=Path, exists=True, file_okay=False), default=RUNS)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port; by default any that is free.")
+@click.option(
+    "--faults/--no-faults",
+    default=None,
+    help="Whether the page can make faults and set paces; by default if it listens on this host's loopback only.",
+)
 @json_option
-def serve_runs(runs: Path, host: str, port: int, as_json: bool) -> None:
+def serve_runs(runs: Path, host: str, port: int, faults: bool | None, as_json: bool) -> None:
     """Show the runs in the folder RUNS (by default runs/) on a local web page, live, until Ctrl-C.
 
-    Whoever has the address that is printed, with its token, sees every run in the folder. With --json the address is
-    printed as soon as the page is there.
+    Whoever has the address that is printed, with its token, sees every run in the folder, and can make faults in those
+    of yours that are running. With --json the address is printed as soon as the page is there.
     """
     from orchestrator.exports.extras import require
     from orchestrator.serve import PACKAGES
@@ -86,7 +91,10 @@ def serve_runs(runs: Path, host: str, port: int, as_json: bool) -> None:
     require(PACKAGES, "serve")
     from orchestrator.serve.server import serve
 
-    serve(runs, host, port, lambda address: click.echo(json.dumps({"address": address}) if as_json else address))
+    def tell(address: str) -> None:
+        click.echo(json.dumps({"address": address}) if as_json else address)
+
+    serve(runs, host, port, tell, faults=faults)
 
 
 @click.command("compare")

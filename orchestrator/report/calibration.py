@@ -31,7 +31,11 @@ def calibration_figures(history: History) -> dict[str, Figure]:
     """A figure for each measured quantity, by its id on the page; empty unless the run is a calibration."""
     if history.outcome is None or history.outcome.ended != "calibrated":
         return {}
-    probes = history.probes()
+    return probe_figures(history.probes())
+
+
+def probe_figures(probes: Sequence[ProbeResult]) -> dict[str, Figure]:
+    """A figure for each quantity that was probed, by its id on the page."""
     return {
         f"calibration-{name}": _figure([probe for probe in probes if probe.quantity == name], title, unit, factor)
         for name, title, unit, factor in QUANTITIES

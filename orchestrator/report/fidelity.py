@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from orchestrator import text
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
@@ -9,6 +11,7 @@ from orchestrator.fidelity.overload import SATURATED, Overload, merged
 from orchestrator.report.marks import Figure
 from orchestrator.results.history import History
 from orchestrator.results.network import real_networks
+from orchestrator.results.verdicts import WORST_FIRST
 
 HARMFUL, HARMLESS = "var(--fail)", "var(--unknown)"
 MOST = 200  # overloads in the table, the longest ones; the record has all
@@ -48,6 +51,24 @@ def mark_overloads(timeline: Figure, history: History) -> Figure:
         for each in _stretches(history)
     ]
     return timeline | ({"shades": shades} if shades else {})
+
+
+def probe_rows(history: History) -> list[dict[str, Any]]:
+    """The probes with asked and measured values, failed ones first."""
+    order = [*map(str, WORST_FIRST), "measured"]
+    rows = []
+    for probe in sorted(
+        history.probes(), key=lambda probe: order.index(probe.verdict) if probe.verdict in order else 1
+    ):
+        numbers = ("asked", "measured", "low", "high")
+        rows.append(
+            {
+                **{"link": f"{probe.source} → {probe.target}", "link_class": probe.link_class, "kind": probe.kind},
+                **{name: text.quantity(probe.quantity, getattr(probe, name)) for name in numbers},
+                **{"quantity": probe.quantity, "verdict": probe.verdict, "detail": probe.detail},
+            }
+        )
+    return rows
 
 
 def look_rows(history: History) -> list[dict[str, str]]:

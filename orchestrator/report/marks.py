@@ -25,7 +25,7 @@ from orchestrator.results.summary import finite
 
 Figure = dict[str, Any]
 Mark = dict[str, Any]
-Format = Literal["number", "percent", "bytes"]
+Format = Literal["number", "percent", "bytes", "rate"]  # a rate in bit/s
 
 
 def figure(title: str, x: dict[str, Any], y: dict[str, Any], marks: Iterable[Mark], height: int, **more: Any) -> Figure:

@@ -32,7 +32,7 @@ from orchestrator.results.presence import in_words, notes
 from orchestrator.results.privacy import METRICS, measured, statement
 from orchestrator.results.record import COUNTERS, HOST, INJECTED, MOVED
 from orchestrator.results.rows import FaultSpan
-from orchestrator.results.verdicts import MARKS, WORST_FIRST, Verdict
+from orchestrator.results.verdicts import MARKS, Verdict
 
 PICTURED = {**STATES, CUT_OFF: "var(--disconnect)", "done": "var(--state-done)"}  # states in the picture
 LOG_LIMIT = 3000  # rows of the log on the page; the record has all
@@ -108,7 +108,7 @@ def context(history: History) -> dict[str, Any]:
         "hidden_before": text.duration(before_training(history)) if before_training(history) else "",
         "tells_of_rounds": any(what == IN_ROUND for of in moved["nodes"].values() for _, what in of),
         "links": _links(history),
-        "probes": _probes(history),
+        "probes": fidelity.probe_rows(history),
         "probed": ", ".join(f"{text.size(n)} ({name})" for name, n in history.probed_bytes_by_class().items()),
         "kinds": dict.fromkeys(history.link_kinds.values()),
         "real": fidelity.real_rows(history),
@@ -237,24 +237,6 @@ def _links(history: History) -> list[dict[str, Any]]:
         {"name": name, "kind": kind, "colour": figures.link_colour(name), **counts}
         for (name, kind), counts in sorted(totals.items())
     ]
-
-
-def _probes(history: History) -> list[dict[str, Any]]:
-    """The probes with asked and measured values, failed ones first."""
-    order = [*map(str, WORST_FIRST), "measured"]
-    rows = []
-    for probe in sorted(
-        history.probes(), key=lambda probe: order.index(probe.verdict) if probe.verdict in order else 1
-    ):
-        numbers = ("asked", "measured", "low", "high")
-        rows.append(
-            {
-                **{"link": f"{probe.source} → {probe.target}", "link_class": probe.link_class, "kind": probe.kind},
-                **{name: text.quantity(probe.quantity, getattr(probe, name)) for name in numbers},
-                **{"quantity": probe.quantity, "verdict": probe.verdict, "detail": probe.detail},
-            }
-        )
-    return rows
 
 
 def _schedules(history: History) -> list[dict[str, Any]]:

@@ -66,8 +66,9 @@ class History:
         self._close = weakref.finalize(self, connection.close)
 
     @classmethod
-    def open(cls, directory: Path) -> Self:
-        """Open a run directory for reading."""
+    def open(cls, directory: Path, plan: dict[str, Any] | None = None) -> Self:
+        """Open a run directory for reading. ``plan``: that of an earlier reader, so that plan.json, which never changes
+        and may be long, is not read again."""
         database = directory / DATABASE
         if not database.is_file():
             raise RecordError(f"{directory} holds no run: it has no {DATABASE}; `ps` lists the runs there are")
@@ -80,7 +81,10 @@ class History:
         if application != APPLICATION_ID or schema not in READABLE:
             connection.close()
             raise _foreign(database, application, schema)
-        return cls(directory, connection)
+        history = cls(directory, connection)
+        if plan is not None:
+            history.plan = plan
+        return history
 
     def close(self) -> None:
         self._close()  # once, in the thread that reads: SQLite's connections belong to a thread
@@ -244,8 +248,9 @@ class History:
         kind = "COALESCE(kind, 'emulated')" if self._schema >= KINDS else "'emulated'"
         return [ProbeResult(*row) for row in self._rows(f"SELECT {columns}, {kind} FROM probe")]
 
-    def resources(self) -> list[Resources]:
-        return [Resources(*row) for row in self._rows("SELECT * FROM resources")]
+    def resources(self, node: str | None = None) -> list[Resources]:
+        """What nodes used, in the order of recording; one node, or all."""
+        return [Resources(*row) for row in self._rows("SELECT * FROM resources WHERE ?1 IS NULL OR node = ?1", node)]
 
     def sensors(self) -> list[SensorReading]:
         """What hosts told about themselves, in the order of recording. Records of version 2 have none."""

@@ -17,26 +17,35 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import MistakeError, OrchestratorError, RecordError
+from orchestrator.report.template import script, style
 from orchestrator.results.history import History
-from orchestrator.serve.detail import link_detail, node_detail, several
+from orchestrator.serve.acting import LONGEST, OPERATIONS, reads_only
+from orchestrator.serve.comparison import cases_of_sweep, several
+from orchestrator.serve.detail import fidelity_detail, link_detail, node_detail
 from orchestrator.serve.fold import Cursor
 from orchestrator.serve.following import Following
 from orchestrator.serve.guard import Guard
-from orchestrator.serve.listing import Listing, find
+from orchestrator.serve.listing import Listing, find, run_paths
 from orchestrator.serve.present import planned
+from orchestrator.verbs.faults import as_rules
 
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-MOST = 40  # runs side by side
+MOST = 200  # runs side by side
 RETRY = 1000  # ms after which a browser connects again
 
 
-def make_app(folder: Path, token: str, port: int, closing: threading.Event, *, loopback: bool = True) -> ASGIApp:
-    """The application that shows the runs of a folder to whoever has the token. Streams end when ``closing`` is set."""
+def make_app(
+    folder: Path, token: str, port: int, closing: threading.Event, *, loopback: bool, key: str | None
+) -> ASGIApp:
+    """The application that shows the runs of a folder to whoever has the token. Streams end when ``closing`` is set.
+
+    ``loopback``, ``key``: see `Guard`. Without a key, the page cannot change a run.
+    """
     listing, following, lock = Listing(folder), Following(closing), threading.Lock()
     parts = {
         path.name: path.read_bytes() for path in (files("orchestrator.serve") / "page").iterdir() if path.is_file()
-    }
+    } | {"figures.js": script().encode(), "report.css": style().encode()}  # the report's own: one set for both
 
     async def page(request: Request) -> Response:
         return Response(parts["index.html"], media_type=TYPES[".html"])
@@ -53,8 +62,9 @@ def make_app(folder: Path, token: str, port: int, closing: threading.Event, *, l
 
     def plan(request: Request) -> dict[str, Any]:
         name = request.path_params["run"]
-        with History.open(find(folder, name).path) as history:
-            return planned(history, name)
+        directory = find(folder, name)
+        with History.open(directory.path) as history:
+            return {**planned(history, name), "reads": reads_only(directory, acts=key is not None)}
 
     def node(request: Request) -> dict[str, Any]:
         return node_detail(find(folder, request.path_params["run"]), request.query_params.get("node", ""))
@@ -64,8 +74,35 @@ def make_app(folder: Path, token: str, port: int, closing: threading.Event, *, l
         return link_detail(find(folder, request.path_params["run"]), asked.get("source", ""), asked.get("target", ""))
 
     def compared(request: Request) -> dict[str, Any]:
-        names = list(dict.fromkeys(request.query_params.getlist("run")))[:MOST]
-        return several({name: find(folder, name) for name in names})
+        asked = request.query_params
+        names = list(dict.fromkeys(asked.getlist("run")))
+        named: dict[str, str] = {}
+        if sweep := asked.get("sweep"):
+            named = cases_of_sweep(folder / Path(sweep).name)
+            names += sorted(name for name, _ in run_paths(folder) if name.startswith(f"{sweep}/"))
+        if not 0 < len(names) <= MOST:
+            raise RecordError(f"{len(names)} runs are to be compared: choose one to {MOST}")
+        over = {"seeds": True, "runs": False}.get(asked.get("over", ""))
+        return several({name: find(folder, name) for name in names}, over_seeds=over, named=named)
+
+    def fidelity(request: Request) -> dict[str, Any]:
+        return fidelity_detail(find(folder, request.path_params["run"]))
+
+    def faults(request: Request) -> dict[str, Any]:
+        with History.open(find(folder, request.path_params["run"]).path) as history:
+            return {"yaml": as_rules(history)}
+
+    async def act(request: Request) -> Response:
+        operation = OPERATIONS.get(request.path_params["operation"])
+        asked = await _object(request)
+        if operation is None or asked is None:
+            return _error("there is no such thing to do", 400)
+        client = request.client.host if request.client else ""
+        try:
+            directory = find(folder, request.path_params["run"])
+            return JSONResponse(await run_in_threadpool(operation, directory, asked, client))
+        except OrchestratorError as error:
+            return _error(str(error), 400 if isinstance(error, MistakeError) else 409)
 
     async def stream(request: Request) -> Response:
         try:
@@ -87,8 +124,11 @@ def make_app(folder: Path, token: str, port: int, closing: threading.Event, *, l
         Route("/api/node/{run:path}", _json(node)),
         Route("/api/link/{run:path}", _json(link)),
         Route("/api/stream/{run:path}", stream),
+        Route("/api/fidelity/{run:path}", _json(fidelity)),
+        Route("/api/faults/{run:path}", _json(faults)),
+        Route("/api/act/{operation}/{run:path}", act, methods=["POST"]),
     ]
-    return Guard(Starlette(routes=routes), token, port, loopback=loopback)
+    return Guard(Starlette(routes=routes), token, port, loopback=loopback, key=key)
 
 
 def _json(make: Callable[[Request], dict[str, Any]]) -> Callable[[Request], Any]:
@@ -105,6 +145,20 @@ def _json(make: Callable[[Request], dict[str, Any]]) -> Callable[[Request], Any]
 
 def _error(said: str, code: int) -> Response:
     return JSONResponse({"error": said}, code)
+
+
+async def _object(request: Request) -> dict[str, Any] | None:
+    """The JSON object that a request brings; None if it brings another thing, or one that is too long."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > LONGEST:
+            return None
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 async def _events(following: Following, directory: Any, since: Cursor) -> AsyncIterator[str]:

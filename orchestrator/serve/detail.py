@@ -1,30 +1,60 @@
-"""What a page shows when it is asked for: of one node or one link of a run, and of several runs. Plain JSON values."""
+"""What a page shows of a run when it is asked for: of a node, of a link, of what was measured. Plain JSON values."""
 
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
+from orchestrator.report.calibration import probe_figures
+from orchestrator.report.fidelity import look_rows, probe_rows
 from orchestrator.results.history import History
-from orchestrator.results.rows import Metric
-from orchestrator.results.summary import finite
-from orchestrator.verbs.compare_many import compare_many, run_overview
+from orchestrator.results.rows import Resources
 from orchestrator.verbs.logs import follow_lines
 
 LOG_TAIL = 64 * 1024  # bytes of a log that are shown: the last ones
 LINES = 400  # of what the record has of a node: the last ones
-READINGS = 600  # of a link's counters, at most, evenly over the run
+READINGS = 600  # of a link's counters or a node's resources, at most, evenly over the run
+ROWS = 30  # links of a figure of probes; of more, the table tells
 
 
 def node_detail(directory: RunDirectory, node: str) -> dict[str, Any]:
-    """What the record has of a node, as lines, and the end of its log. RunError if the run has no such node."""
+    """What the record has of a node, as lines; the end of its log; and its resources, each as [t, cores, resident
+    bytes]. RunError if the run has no such node."""
     with History.open(directory.path) as history:
         lines = "".join(follow_lines(history, node, lambda: False)).splitlines()
+        used = _used(history.resources(node))
     log = _tail(directory.logs / f"{node}.log")
-    return {"node": node, "lines": lines[-LINES:], "left_out": max(0, len(lines) - LINES), "log": log}
+    return {
+        "node": node,
+        "lines": lines[-LINES:],
+        "left_out": max(0, len(lines) - LINES),
+        "log": log,
+        "resources": used,
+    }
+
+
+def fidelity_detail(directory: RunDirectory) -> dict[str, Any]:
+    """What was asked of the links and what was measured: rows of the probes, and of the losses during the run, in
+    words; and a figure for each quantity that was probed."""
+    with History.open(directory.path) as history:
+        probes = history.probes()
+        drawn = {name: figure for name, figure in probe_figures(probes).items() if len(figure["y"]["labels"]) <= ROWS}
+        return {"probes": probe_rows(history), "looks": look_rows(history), "figures": drawn}
+
+
+def _used(readings: list[Resources]) -> list[list[float]]:
+    """The cores that a node used between two readings, and its memory at the second. A count that fell restarted."""
+    step = max(1, len(readings) // READINGS)
+    kept = readings[::step]
+    return [
+        [now.t, round(max(0.0, now.cpu_seconds - before.cpu_seconds) / (now.t - before.t), 3), now.rss]
+        for before, now in pairwise(kept)
+        if now.t > before.t
+    ]
 
 
 def link_detail(directory: RunDirectory, source: str, target: str) -> dict[str, Any]:
@@ -44,24 +74,6 @@ def link_detail(directory: RunDirectory, source: str, target: str) -> dict[str, 
         for each in probes
     ]
     return {"source": source, "target": target, "probes": asked, "readings": [list(each) for each in kept]}
-
-
-def several(runs: dict[str, RunDirectory]) -> dict[str, Any]:
-    """Runs side by side, by their names: figures, the settings that differ, and the curves of the global model as
-    [seconds of training, round, value]."""
-    read, curves = [], {}
-    for name, directory in runs.items():
-        with History.open(directory.path) as history:
-            read.append(run_overview(history))
-            began = history.training_began or 0.0
-            curves[name] = {each: _curve(history.global_series(each), began) for each in ("accuracy", "loss")}
-    compared = compare_many(read).to_json()
-    rows = [{**row, "run": name} for name, row in zip(runs, compared["runs"], strict=True)]
-    return {"runs": rows, "differences": compared["differences"], "curves": curves}
-
-
-def _curve(series: list[Metric], began: float) -> list[list[Any]]:
-    return [[round(metric.t - began, 3), metric.round, finite(metric.value)] for metric in series]
 
 
 def _tail(path: Path) -> str:

@@ -14,13 +14,15 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from orchestrator import text
+from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.results.history import History
-from orchestrator.results.record import PROBED
+from orchestrator.results.record import INJECTED
 
 PIECE = 20_000  # rows of a table that are read in one go
 CURVES = ("accuracy", "loss")
 RUNTIME = frozenset(("hello", "beat", "goodbye", "framing"))  # kinds of messages that are not the algorithm's
-SERIES = ("metrics", "faults", "rounds", "bytes")  # what only grows, by its name in a cursor
+SERIES = ("metrics", "faults", "rounds", "bytes", "by_hand")  # what only grows, by its name in a cursor
 
 Point = tuple[int, list[Any]]  # the id of a row, and the values
 
@@ -32,6 +34,7 @@ class Cursor(NamedTuple):
     faults: int = 0
     rounds: int = 0
     bytes: int = 0
+    by_hand: int = 0
 
     @classmethod
     def parse(cls, text: str) -> Cursor:
@@ -82,7 +85,8 @@ class Fold:
         self.kinds: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])  # messages and bytes sent, by kind
         self.in_force: dict[int, float] = {}  # by fault, since when
         self.seen_faults: set[int] = set()  # started or skipped
-        self.probed: dict[str, int] = {}
+        self.by_hand: dict[int, dict[str, Any]] = {}  # faults made by hand, by id, each as in plan.json
+        self.probes = self.looks = 0  # measurements of links before the training; reports of losses during it
         self.behind = True
         self._series: dict[str, list[Point]] = {name: [] for name in SERIES}
         self._messages: defaultdict[tuple[str, str, str], tuple[Flow, Flow]] = defaultdict(lambda: (Flow(), Flow()))
@@ -114,7 +118,8 @@ class Fold:
         """What each series has got between two cursors.
 
         metrics: [t, node, round, scope, name, value]; faults: [t, fault, phase, round];
-        rounds: [t, node, round, edge round, "start" or "end", whether abandoned]; bytes: [t, {link class: bytes}].
+        rounds: [t, node, round, edge round, "start" or "end", whether abandoned]; bytes: [t, {link class: bytes}];
+        by_hand: [t, fault as of `told_fault`, who made it, with what].
         """
         found = {}
         for (name, points), *ends in zip(self._series.items(), since, until, strict=True):
@@ -146,9 +151,13 @@ class Fold:
     ) -> None:
         if name == "training" and self.training is None:
             self.training = t
-        elif name == PROBED:
-            for link_class, count in _object(_object(json.loads(data)).get("bytes")).items():
-                self.probed[link_class] = self.probed.get(link_class, 0) + int(count)
+        elif name == LOOKED:
+            self.looks += 1
+        elif name == INJECTED and node is None:
+            facts = json.loads(data)
+            planned = self.by_hand[facts["fault"]] = facts["planned"]
+            who = str(facts["user"]), str(facts.get("via", ""))
+            self._series["by_hand"].append((id, [_round(t), told_fault({**planned, "id": facts["fault"]}), *who]))
         elif name == "round" and node is not None and round is not None:
             facts = _object(json.loads(data))
             self.round = max(self.round, round)
@@ -191,6 +200,9 @@ class Fold:
         self.cpu[node].read(t, cpu_seconds)
         self.rss[node] = rss
 
+    def _add_probe(self, id: int, t: float) -> None:
+        self.probes += 1
+
     def _pass_time(self, id: int, t: float) -> None:
         pass  # a row of which only the time counts
 
@@ -206,9 +218,16 @@ _TABLES: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
         Fold._add_counters,
     ),
     "traffic": (("t", "node", "peer", "kind", "direction", "messages", "bytes"), Fold._add_traffic),
-    "probe": (("t",), Fold._pass_time),
+    "probe": (("t",), Fold._add_probe),
     "outcome": (("t",), Fold._pass_time),
 }
+
+
+def told_fault(fault: Mapping[str, Any]) -> dict[str, Any]:
+    """What a page shows of a fault of plan.json: id, action, target, at, round, duration."""
+    sides = " | ".join(text.some(side) for side in fault.get("between") or ())
+    keys = ("id", "action", "at", "round", "duration")
+    return {key: fault.get(key) for key in keys} | {"target": fault.get("node") or sides}
 
 
 def _round(t: float) -> float:

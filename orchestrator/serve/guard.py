@@ -2,7 +2,12 @@
 
 A page from elsewhere is refused by its Origin (RFC 6454, section 7) and by Sec-Fetch-Site (W3C Fetch Metadata), a name
 that somebody else has made lead here (DNS rebinding) by the Host (RFC 9110, section 7.2). The token is in the address
-that is opened first. The answer puts it into a cookie and leads to the address without it.
+that is opened first. The answer sets a cookie that lets read, and leads to the address without the token. The token
+does not follow from the cookie.
+
+Who wants to change a run needs a second secret, the key. It comes with that first answer, behind the "#" of the
+address, and the page keeps it in its localStorage, which belongs to one port of one host. A cookie does not: browsers
+send it to every port. A request with the key has a header of its own, so no form and no image can make one (CSRF).
 """
 
 from __future__ import annotations
@@ -29,21 +34,27 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+KEY = "x-edgebed-key"
 NO_TOKEN = "open the address that `serve` printed: it has the token\n"
+NO_KEY = "only the page itself changes a run: open the address that `serve` printed\n"
+READS = "this server is for reading\n"
 
 
 class Guard:
     """Lets only those requests through to ``app`` that may see it, and adds ``HEADERS`` to every answer.
 
     ``port`` is that of the server: cookies of one host are sent to all its ports, so the cookie is named after it.
-    ``loopback``: the server listens on a loopback address, so that no other may be named as its host.
+    ``loopback``: the server listens on a loopback address, so that no other may be named as its host. ``key``: what a
+    request that changes a run must bring in the header ``KEY``; without a key, all requests can only read.
     """
 
-    def __init__(self, app: ASGIApp, token: str, port: int, *, loopback: bool) -> None:
+    def __init__(self, app: ASGIApp, token: str, port: int, *, loopback: bool, key: str | None = None) -> None:
         self._app = app
-        self._token = token.encode()
+        self._token = token
         self._cookie = f"edgebed-{port}"
+        self._reads = cookie_of(token)
         self._loopback = loopback
+        self._key = key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The interface of ASGI."""
@@ -65,20 +76,40 @@ class Guard:
             return PlainTextResponse("this server does not answer to that name\n", 403)
         if not is_own_page(headers, hosts[0]):
             return PlainTextResponse("this server does not answer to other pages\n", 403)
+        if scope["method"] == "POST" and self._key is not None:
+            return None if self._may_change(headers) else PlainTextResponse(NO_KEY, 403)
         if scope["method"] not in ("GET", "HEAD"):
-            return PlainTextResponse("this server is for reading\n", 405, {"Allow": "GET, HEAD"})
+            return PlainTextResponse(READS, 405, {"Allow": "GET, HEAD"})
         asked = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if given := [value for key, value in asked if key == "token"]:
-            if not self._is_token(given[0]):
+            if not _same(given[0], self._token):
                 return PlainTextResponse(NO_TOKEN, 403)
             rest = urlencode([(key, value) for key, value in asked if key != "token"])
-            answer = RedirectResponse(_local(scope["path"]) + (f"?{rest}" if rest else ""), 303)
-            answer.set_cookie(self._cookie, self._token.decode(), httponly=True, samesite="strict", path="/")
+            key = f"#key={self._key}" if self._key is not None else ""
+            answer = RedirectResponse(_local(scope["path"]) + (f"?{rest}" if rest else "") + key, 303)
+            answer.set_cookie(self._cookie, self._reads, httponly=True, samesite="strict", path="/")
             return answer
-        return None if self._is_token(_cookie(headers, self._cookie)) else PlainTextResponse(NO_TOKEN, 403)
+        return None if _same(_cookie(headers, self._cookie), self._reads) else PlainTextResponse(NO_TOKEN, 403)
 
-    def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+    def _may_change(self, headers: Headers) -> bool:
+        """Whether a request, which no other page has made, has everything that only this page can send."""
+        return (
+            _same(_cookie(headers, self._cookie), self._reads)
+            and "origin" in headers
+            and headers.get("sec-fetch-site", "same-origin") == "same-origin"
+            and headers.get("content-type") == "application/json"
+            and self._key is not None
+            and _same(headers.get(KEY, ""), self._key)
+        )
+
+
+def cookie_of(token: str) -> str:
+    """The value of the cookie that a token gives."""
+    return hmac.new(token.encode(), b"cookie", "sha256").hexdigest()
+
+
+def _same(given: str, secret: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
 
 
 def is_own_host(host: str, *, loopback: bool) -> bool:

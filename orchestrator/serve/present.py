@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from netem.errors import NetemError
+from netem.library import PROFILES
 from netem.profile import LinkProfile
 from netem.units import parse_duration
-from orchestrator import text
+from orchestrator.report.figures import link_colour
 from orchestrator.results.checks import Check, overall
 from orchestrator.results.history import History
 from orchestrator.scenario.topology import Ends
-from orchestrator.serve.fold import Flow, Fold
+from orchestrator.serve.fold import Flow, Fold, told_fault
 
 FRESH = 2.5  # s after which the last reading of a rate says nothing about now
 COMPUTES = 0.2  # of the speed of its hardware, from which on a node counts as computing
@@ -30,7 +32,7 @@ class Given:
 
     links_of: Mapping[str, Collection[Ends]]  # by node
     rates: Mapping[Ends, float | None]  # bit/s
-    faults: Mapping[int, Mapping[str, Any]]  # by id, each with its links as pairs
+    faults: dict[int, dict[str, Any]]  # by id, each with its links as pairs
 
     @classmethod
     def of(cls, history: History) -> Given:
@@ -60,9 +62,11 @@ def planned(history: History, name: str) -> dict[str, Any]:
         "began": history.meta.get("started"),
         "rounds": history.rounds_planned,
         "leaders": list(history.leaders),
+        "profiles": list(PROFILES),
+        "colours": {name: link_colour(name) for name in dict.fromkeys(history.link_classes.values())},
         "nodes": [_node(node) for node in history.nodes.values()],
         "links": [_link(history, link) for link in plan.get("links", [])],
-        "faults": [_fault(fault) for fault in plan.get("faults", [])],
+        "faults": [told_fault(fault) for fault in plan.get("faults", [])],
     }
 
 
@@ -70,12 +74,14 @@ def present(history: History, fold: Fold, results: Collection[Check], given: Giv
     """How the run stands at its latest row. ``results``: the checks as they stood when they were last made.
 
     round: the one that goes on; when the run has ended, how many were done.
-    nodes: [activity, detail, share of a core, resident bytes], links: [state, bytes/s, bytes delivered, packets that
-    did not arrive], each in the plan's order.
+    nodes: [activity, detail, cores used, resident bytes, processor seconds], links: [state, bytes/s, bytes delivered,
+    packets that did not arrive], each in the plan's order.
     """
     outcome, status = history.outcome, history.status
-    running = status == "running"
-    in_force = [given.faults[id] for id in fold.in_force if running and id in given.faults]
+    running, simulated = status == "running", history.simulated  # one query each
+    made = {id: {**fault, "id": id, "links": _pairs(fault)} for id, fault in fold.by_hand.items()}
+    known = ChainMap(made, given.faults)
+    in_force = [known[id] for id in fold.in_force if running and id in known]
     cut = {ends for fault in in_force if fault["action"] in CUTS for ends in fault["links"]}
     changed = {ends for fault in in_force if fault["action"] not in CUTS for ends in fault["links"]}
     return {
@@ -93,12 +99,13 @@ def present(history: History, fold: Fold, results: Collection[Check], given: Giv
         "next": next_fault(history.plan, fold) if running else None,
         "in_force": [fault["id"] for fault in in_force],
         "nodes": [
-            _activity(fold, name, node, given.links_of[name], cut, simulated=history.simulated, running=running)
+            _activity(fold, name, node, given.links_of[name], cut, simulated=simulated, running=running)
             for name, node in history.nodes.items()
         ],
         "links": [_flow(fold, ends, rate, cut, changed, running=running) for ends, rate in given.rates.items()],
         "kinds": {kind: [round(count) for count in counts] for kind, counts in fold.kinds.items()},
-        "probed": fold.probed,
+        "probes": fold.probes,
+        "looks": fold.looks,
     }
 
 
@@ -177,7 +184,7 @@ def _activity(
     if running and name in fold.open_rounds:
         number, edge_round, _ = fold.open_rounds[name]
         detail = f"round {number}" if edge_round is None else f"round {number}, edge round {edge_round}"
-    return [state, detail, round(share, 3), fold.rss.get(name, 0)]
+    return [state, detail, round(share, 3), fold.rss.get(name, 0), round(cpu.total, 3) if cpu else 0]
 
 
 def _flow(
@@ -214,12 +221,6 @@ def _link(history: History, link: Mapping[str, Any]) -> dict[str, Any]:
         described = ""
     facts = {"source": ends[0], "target": ends[1], "class": link["link_class"], "kind": history.link_kinds[ends]}
     return {**facts, "asked": described, "changes": "schedule" in link}
-
-
-def _fault(fault: Mapping[str, Any]) -> dict[str, Any]:
-    sides = " | ".join(text.some(side) for side in fault.get("between") or ())
-    keys = ("id", "action", "at", "round", "duration")
-    return {key: fault.get(key) for key in keys} | {"target": fault.get("node") or sides}
 
 
 def _pairs(fault: Mapping[str, Any]) -> list[Ends]:

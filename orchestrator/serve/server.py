@@ -27,17 +27,19 @@ class Server:
     """A server of the runs in a folder, from the beginning of a ``with`` to its end.
 
     PlaceError if nothing can listen on the address. ``port`` 0 is any free one. The folder need not exist yet.
+    ``faults``: whether the page can make faults and set paces; by default if it listens on a loopback address.
     """
 
-    def __init__(self, folder: Path, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, folder: Path, host: str = "127.0.0.1", port: int = 0, *, faults: bool | None = None) -> None:
         self.token = secrets.token_urlsafe(32)
         self._closing = threading.Event()
         self._socket = _listening(host, port)
         self.host, self.port = self._socket.getsockname()[:2]
         loopback = ipaddress.ip_address(self.host).is_loopback
+        self.key = secrets.token_urlsafe(32) if acts(self.host, faults) else None
         self._server = uvicorn.Server(
             uvicorn.Config(
-                make_app(folder, self.token, self.port, self._closing, loopback=loopback),
+                make_app(folder, self.token, self.port, self._closing, loopback=loopback, key=self.key),
                 http="h11",
                 ws="none",
                 loop="asyncio",
@@ -68,12 +70,17 @@ class Server:
         self._thread.join()
 
 
-def serve(folder: Path, host: str, port: int, tell: Callable[[str], object]) -> None:
+def serve(folder: Path, host: str, port: int, tell: Callable[[str], object], *, faults: bool | None = None) -> None:
     """Serve the runs in a folder until Ctrl-C. ``tell`` receives the address as soon as somebody may open it."""
     os.nice(NICE)
-    with Server(folder, host, port) as server, contextlib.suppress(KeyboardInterrupt):
+    with Server(folder, host, port, faults=faults) as server, contextlib.suppress(KeyboardInterrupt):
         tell(server.address_of())
         threading.Event().wait()
+
+
+def acts(host: str, faults: bool | None) -> bool:
+    """Whether a page that listens on an address can make faults: as ``faults`` says, by default on loopback only."""
+    return ipaddress.ip_address(host).is_loopback if faults is None else faults
 
 
 def _listening(host: str, port: int) -> socket.socket:

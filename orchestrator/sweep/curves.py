@@ -1,4 +1,4 @@
-"""Accuracy over the rounds and the seconds of runs, and its mean and range over the runs of a case."""
+"""A metric over the rounds and the seconds of runs, and its mean and range over the runs of a case."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from orchestrator.results.history import History
+from orchestrator.results.rows import Metric
 from orchestrator.results.targets import Judged, accuracy_series
 
 MOST_POINTS = 400  # of one curve; a screen shows no more
 
 
 class Curve(NamedTuple):
-    """The accuracies (fractions) that a run reported, by round and by seconds of training, both in ascending order."""
+    """The values that a run reported, by round and by seconds of training, both in ascending order."""
 
     by_round: list[tuple[float, float]]
     by_seconds: list[tuple[float, float]]
@@ -34,12 +35,16 @@ class Band:
 
 
 def read_curve(run: Path, judged: Judged | Sequence[str]) -> Curve:
-    """The accuracy of the run in the directory ``run`` on a kind of test set, without values that are not finite."""
+    """The accuracy of the run in the directory ``run`` on a kind of test set."""
     with History.open(run) as history:
-        series = [metric for metric in accuracy_series(history, judged) if math.isfinite(metric.value)]
-        began = history.training_began or 0.0
-    by_round = {float(metric.round): metric.value for metric in series if metric.round is not None}
-    return Curve(sorted(by_round.items()), sorted((metric.t - began, metric.value) for metric in series))
+        return curve_of(accuracy_series(history, judged), history.training_began or 0.0)
+
+
+def curve_of(series: Sequence[Metric], began: float) -> Curve:
+    """The finite values of a series, whose training began at ``began`` seconds of the run."""
+    finite = [metric for metric in series if math.isfinite(metric.value)]
+    by_round = {float(metric.round): metric.value for metric in finite if metric.round is not None}
+    return Curve(sorted(by_round.items()), sorted((metric.t - began, metric.value) for metric in finite))
 
 
 def band(curves: Sequence[Sequence[tuple[float, float]]]) -> Band | None:

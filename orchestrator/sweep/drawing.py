@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator import text
@@ -38,22 +38,23 @@ def looks(cases: Sequence[str]) -> list[Look]:
     ]
 
 
-def curves(cases: Sequence[Look], bands: Sequence[Band | None], label: str) -> Figure:
-    """The mean accuracy of each case, over a band from its lowest to its highest run."""
+def curves(cases: Sequence[Look], bands: Sequence[Band | None], label: str, metric: str = "accuracy") -> Figure:
+    """The mean of a metric for each case, over a band from its lowest to its highest run."""
     drawn = [(look, band) for look, band in zip(cases, bands, strict=True) if band is not None]
     marks = [_range(look, band) for look, band in drawn if band.low != band.high]
-    marks += [_mean(look, band) for look, band in drawn]
-    title = f"Accuracy by {'round' if label == 'round' else 'time'}"
-    return figure(title, axis(label, zero=True), axis("accuracy", format="percent"), marks, 300, hover="x")
+    marks += [_mean(look, band, text.percent if metric == "accuracy" else text.number) for look, band in drawn]
+    title = f"{metric.capitalize()} by {'round' if label == 'round' else 'time'}"
+    y = axis(metric, format="percent") if metric == "accuracy" else axis(metric, zero=True)
+    return figure(title, axis(label, zero=True), y, marks, 300, hover="x")
 
 
 def _range(look: Look, band: Band) -> Mark:
     return area(rounded(band.x), rounded(band.low, 5), rounded(band.high, 5), look.colour) | {"group": look.case}
 
 
-def _mean(look: Look, band: Band) -> Mark:
+def _mean(look: Look, band: Band, write: Callable[[float], str]) -> Mark:
     notes = [
-        f"{text.percent(mean)} ({text.percent(low)} to {text.percent(high)})"
+        write(mean) if low == high else f"{write(mean)} ({write(low)} to {write(high)})"
         for mean, low, high in zip(band.mean, band.low, band.high, strict=True)
     ]
     y = rounded(band.mean, 5)

@@ -50,20 +50,22 @@ def _target(action: str, targets: Sequence[str]) -> dict[str, Any]:
 def chosen(name: str | None, runs: Path) -> RunDirectory:
     """The run of this name, which must be this user's and running; without a name, the only running one."""
     if name is not None:
-        directory = find_run(name, runs)
-        if not directory.is_ours:
-            raise RunError(
-                f"{directory.run} is a run of another user, or others may write to it: only its user may act"
-            )
-        if directory.holder() is None:
-            raise RunError(f"{directory.run} is over: nothing can be done to it any more")
-        return directory
+        return heeding(find_run(name, runs))
     found = running(runs)
     if not found:
         raise RunError(f"no run of yours is running in {runs}: start one with `up SCENARIO`, or name a run")
     if len(found) > 1:
         raise RunError(f"several runs are running, say which: {', '.join(each.run for each in found)}")
     return found[0]
+
+
+def heeding(directory: RunDirectory) -> RunDirectory:
+    """The run, which must be this user's and running. RunError otherwise."""
+    if not directory.is_ours:
+        raise RunError(f"{directory.run} is a run of another user, or others may write to it: only its user may act")
+    if directory.holder() is None:
+        raise RunError(f"{directory.run} is over: nothing can be done to it any more")
+    return directory
 
 
 def running(runs: Path) -> list[RunDirectory]:

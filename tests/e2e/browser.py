@@ -42,9 +42,10 @@ class Tab:
     def open(self, address: str) -> None:
         self._call("Page.navigate", url=address)
 
-    def value(self, expression: str) -> Any:
+    def value(self, expression: str, patience: float = PATIENCE) -> Any:
         """The value of an expression of JavaScript, as far as JSON has it."""
-        found = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        asked = {"expression": expression, "returnByValue": True, "awaitPromise": True}
+        found = self._call("Runtime.evaluate", patience, **asked)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
@@ -62,12 +63,12 @@ class Tab:
         found = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(found["data"]))
 
-    def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
+    def _call(self, method: str, patience: float = PATIENCE, **parameters: Any) -> dict[str, Any]:
         self._last += 1
         message = {"id": self._last, "method": method, "params": parameters}
         message |= {"sessionId": self._session} if self._session else {}
         os.write(self._writing, json.dumps(message).encode() + b"\0")
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience
         while True:
             said = self._hear(deadline, method)
             if said.get("id") == self._last:

@@ -8,6 +8,8 @@ class Chart {
     this.off = new Set();  // entries of the legend that are switched off
     this.view = null;      // the zoomed range of x
     this.cursor = -1;      // the place of the keyboard's cursor
+    this.pointer = null;   // where the pointer is, while it is over the drawing
+    this.dragging = false; // whether a drag goes on: nothing is drawn before its end
     this.build();
     this.update(figure);
     this.width = 0;
@@ -108,7 +110,7 @@ class Chart {
 
   draw() {
     const width = this.plot.clientWidth, figure = this.figure;
-    if (!width) return;
+    if (!width || this.dragging) return;
     this.width = width;
     const marks = this.shown(), lanes = figure.lanes ?? [];
     const [low, high] = this.view ?? this.range(figure.x, "x", marks, 0.015);
@@ -144,6 +146,9 @@ class Chart {
       drawBoxes(lane, {...frame, laneTop: row * LANE + 2}, inside);
     });
     for (const mark of marks) DRAWERS[mark.mark](mark, frame, inside);
+    if (!marks.some((mark) => VALUES[mark.mark].x(mark).length)) {
+      textOf("nothing yet", {class: "title", x: (left + right) / 2, y: (top + bottom) / 2}, inside);
+    }
     this.overlay = svgOf("g", {class: "overlay"}, svg);
     listen(this, svg);
     const focused = this.svg === document.activeElement;
@@ -153,6 +158,7 @@ class Chart {
     if (focused) svg.focus();
     this.whole.hidden = !this.view;
     this.readout.hidden = true;
+    readAgain(this);
   }
 
   drawAxes(frame, grid, yTicks, said, small, height) {

@@ -49,10 +49,10 @@ function fillTable(chart) {
   }
 }
 
-function save(chart, ending, blob) {
+function saveAs(name, blob) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
-  link.download = `${chart.element.id}.${ending}`;
+  link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
@@ -90,23 +90,25 @@ function standalone(chart) {
   return new XMLSerializer().serializeToString(copy);
 }
 
+/** RFC 4180. A text that a spreadsheet would carry out as a formula begins with an apostrophe. */
 function csvCell(cell) {
-  const said = String(cell ?? "");
+  const text = String(cell ?? ""), said = typeof cell === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   return /[",\n\r]/.test(said) ? `"${said.replaceAll('"', '""')}"` : said;
 }
 
+const asCsv = (rows) => new Blob([rows.map((row) => `${row.map(csvCell).join(",")}\r\n`).join("")], {type: "text/csv"});
+
 const EXPORTS = {
-  CSV: (chart) => save(chart, "csv", new Blob([rowsOf(chart).map((row) => row.map(csvCell).join(",")).join("\r\n")], {type: "text/csv"})),
-  SVG: (chart) => save(chart, "svg", new Blob([standalone(chart)], {type: "image/svg+xml"})),
+  CSV: (chart) => saveAs(`${chart.element.id}.csv`, asCsv(rowsOf(chart))),
+  SVG: (chart) => saveAs(`${chart.element.id}.svg`, new Blob([standalone(chart)], {type: "image/svg+xml"})),
   PNG: (chart) => {
-    const image = new Image(), source = URL.createObjectURL(new Blob([standalone(chart)], {type: "image/svg+xml"}));
+    const image = new Image();
     image.addEventListener("load", () => {
       const canvas = document.createElement("canvas");
       [canvas.width, canvas.height] = [2 * image.width, 2 * image.height];
       canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-      URL.revokeObjectURL(source);
-      canvas.toBlob((blob) => save(chart, "png", blob), "image/png");
+      canvas.toBlob((blob) => saveAs(`${chart.element.id}.png`, blob), "image/png");
     });
-    image.src = source;
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(standalone(chart))}`;
   },
 };

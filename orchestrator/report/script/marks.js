@@ -6,7 +6,8 @@
 function svgOf(name, attributes, parent) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) {
-    if (value !== undefined && value !== null) made.setAttribute(key, value);
+    if (key === "style") made.style.cssText = value;  // as an attribute, a page's policy would refuse it
+    else if (value !== undefined && value !== null) made.setAttribute(key, value);
   }
   parent?.append(made);
   return made;

@@ -81,14 +81,43 @@ function stops(chart) {
     .sort((one, other) => one.getBBox().y - other.getBBox().y || one.at - other.at);
 }
 
+function readStop(chart, stop) {
+  return chart.figure.hover === "x" ? readAt(chart, stop, chart.frame.top + 40) : readMark(chart, stop);
+}
+
+/** The place of a pointer in the drawing: x and y. */
+function placeOf(chart, {clientX, clientY}) {
+  const box = chart.svg.getBoundingClientRect(), {width, height} = chart.svg.viewBox.baseVal;
+  return [(clientX - box.left) / box.width * width, (clientY - box.top) / box.height * height];
+}
+
+/** Read what is at the pointer; `target` is the element there. */
+function readPointer(chart, event, target) {
+  const {frame} = chart, [at, top] = placeOf(chart, event);
+  if (target.told !== undefined) return readMark(chart, target, top);
+  if (chart.figure.hover !== "x" || at < frame.left || at > frame.right) return clearReadout(chart);
+  const all = stops(chart), x = frame.low + (at - frame.left) / (frame.right - frame.left) * (frame.high - frame.low);
+  if (all.length) readAt(chart, all[nearest(all, x)], top);
+}
+
+/** After a drawing of new data: what was read before it. */
+function readAgain(chart) {
+  if (chart.pointer) {
+    const target = document.elementFromPoint(chart.pointer.clientX, chart.pointer.clientY);
+    if (chart.svg.contains(target)) readPointer(chart, chart.pointer, target);
+  } else if (chart.cursor >= 0 && chart.svg === document.activeElement) {
+    const stop = stops(chart)[chart.cursor];
+    if (stop !== undefined) readStop(chart, stop);
+  }
+}
+
 function pressed(chart, event) {
   const {frame} = chart, step = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity}[event.key];
   if (step !== undefined) {
     const all = stops(chart);
     if (!all.length) return;
     chart.cursor = Math.min(all.length - 1, Math.max(0, chart.cursor + step));
-    const stop = all[chart.cursor];
-    chart.spoken.textContent = chart.figure.hover === "x" ? readAt(chart, stop, frame.top + 40) : readMark(chart, stop);
+    chart.spoken.textContent = readStop(chart, all[chart.cursor]);
   } else if (event.key === "+" || event.key === "-") {
     const middle = (frame.low + frame.high) / 2, half = (frame.high - frame.low) * (event.key === "+" ? 0.25 : 1);
     chart.zoom([middle - half, middle + half]);
@@ -104,36 +133,35 @@ function pressed(chart, event) {
 function listen(chart, svg) {
   const {frame} = chart;
   let from = null;
-  const place = (event) => {
-    const box = svg.getBoundingClientRect();
-    return [(event.clientX - box.left) / box.width * svg.viewBox.baseVal.width, (event.clientY - box.top) / box.height * svg.viewBox.baseVal.height];
-  };
   const value = (at) => frame.low + (at - frame.left) / (frame.right - frame.left) * (frame.high - frame.low);
   const within = (at) => Math.min(frame.right, Math.max(frame.left, at));
   svg.addEventListener("pointermove", (event) => {
-    const [at, top] = place(event);
-    if (from !== null) {
-      chart.overlay.replaceChildren();
-      const [left, right] = [from, within(at)].sort((one, other) => one - other);
-      svgOf("rect", {class: "chosen", x: left, y: frame.top, width: right - left, height: frame.bottom - frame.top}, chart.overlay);
-    } else if (event.target.told !== undefined) readMark(chart, event.target, top);
-    else if (chart.figure.hover === "x" && at >= frame.left && at <= frame.right) {
-      const all = stops(chart);
-      if (all.length) readAt(chart, all[nearest(all, value(at))], top);
-    } else clearReadout(chart);
+    chart.pointer = event;
+    if (from === null) return void readPointer(chart, event, event.target);
+    chart.overlay.replaceChildren();
+    const [left, right] = [from, within(placeOf(chart, event)[0])].sort((one, other) => one - other);
+    svgOf("rect", {class: "chosen", x: left, y: frame.top, width: right - left, height: frame.bottom - frame.top}, chart.overlay);
   });
   svg.addEventListener("pointerdown", (event) => {
-    const [at] = place(event);
+    const [at] = placeOf(chart, event);
     if (event.pointerType === "touch" || at < frame.left) return;
     from = within(at);
+    chart.dragging = true;
     svg.setPointerCapture(event.pointerId);
   });
-  svg.addEventListener("pointerup", (event) => {
-    const ends = from === null ? null : [from, within(place(event)[0])].sort((one, other) => one - other);
+  const drop = (event) => {
+    if (from === null) return;
+    const ends = [from, within(placeOf(chart, event)[0])].sort((one, other) => one - other);
     from = null;
-    if (ends && ends[1] - ends[0] > 6) chart.zoom(ends.map(value));
+    chart.dragging = false;
+    if (ends[1] - ends[0] > 6) chart.zoom(ends.map(value));
+  };
+  svg.addEventListener("pointerup", drop);
+  svg.addEventListener("pointercancel", drop);
+  svg.addEventListener("pointerleave", () => {
+    chart.pointer = null;
+    if (from === null) clearReadout(chart);
   });
-  svg.addEventListener("pointerleave", () => from === null && clearReadout(chart));
   svg.addEventListener("dblclick", () => chart.zoom(null));
   svg.addEventListener("keydown", (event) => pressed(chart, event));
   svg.addEventListener("blur", () => clearReadout(chart));

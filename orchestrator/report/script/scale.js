@@ -16,6 +16,7 @@ const FORMATS = {
     const power = Math.min(UNITS.length - 1, Math.floor(Math.log10(Math.max(1, Math.abs(value))) / 3));
     return `${inDigits(+(value / 1000 ** power).toPrecision(3))} ${UNITS[power]}`;
   },
+  rate: (value) => FORMATS.bytes(value).replace("B", "bit/s"),
 };
 
 function inWords(axis, value) {

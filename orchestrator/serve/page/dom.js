@@ -4,7 +4,8 @@ const SVG = "http://www.w3.org/2000/svg";
 
 function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    if (name === "style") element.style.cssText = value;
+    else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
@@ -14,6 +15,26 @@ function filled(element, attributes, children) {
 
 export const el = (name, attributes = {}, ...children) => filled(document.createElement(name), attributes, children);
 export const svg = (name, attributes = {}, ...children) => filled(document.createElementNS(SVG, name), attributes, children);
+
+const KEY = "key"; // in localStorage, which no other port of this host can read
+
+// The address that is opened first ends in the key that changes to runs need.
+export function keepKey() {
+  const found = /^#key=([\w-]+)$/.exec(location.hash);
+  if (!found) return;
+  localStorage.setItem(KEY, found[1]);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
+// Asks for a change of a run. Gives the answer, or throws what was refused.
+export async function change(run, operation, asked) {
+  const headers = {"Content-Type": "application/json", "X-Edgebed-Key": localStorage.getItem(KEY) ?? ""};
+  const answer = await fetch(of(run, `/api/act/${operation}`), {method: "POST", headers, body: JSON.stringify(asked)});
+  if (answer.status === 403 || answer.status === 405) throw new Error((await answer.text()).trim());
+  const said = await answer.json();
+  if (!answer.ok) throw new Error(said.error);
+  return said;
+}
 
 // Says how the connection is, for eyes and for screen readers.
 export function say(text) {
@@ -72,8 +93,8 @@ export const badge = (verdict, text = verdict) => el("span", {class: `badge ${ve
 // A table: heads are texts, or [text, "number"]; cells are texts or elements. `label` names it for screen readers.
 export function table(label, heads, rows) {
   const numeric = heads.map((head) => Array.isArray(head));
-  return el("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": label},
-    el("table", {}, el("caption", {class: "unseen"}, label),
+  return el("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": `${label}, table`},
+    el("table", {}, el("caption", {class: "spoken"}, label),
       el("thead", {}, el("tr", {}, heads.map((head, index) => el("th", {scope: "col", class: numeric[index] && "number"}, numeric[index] ? head[0] : head)))),
       el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, index) =>
         index ? el("td", {class: numeric[index] && "number"}, cell) : el("th", {scope: "row"}, cell)))))));
@@ -83,39 +104,8 @@ export function table(label, heads, rows) {
 export function details(summary, fill) {
   const inside = el("div");
   const refresh = () => { if (box.open) inside.replaceChildren(...[fill()].flat()); };
-  const box = el("details", {ontoggle: refresh}, el("summary", {}, summary), inside);
-  return {box, refresh};
+  const title = el("summary", {}, summary), box = el("details", {ontoggle: refresh}, title, inside);
+  return {box, refresh, name: (text) => { if (title.textContent !== text) title.textContent = text; }};
 }
 
-function save(name, type, content) {
-  const address = URL.createObjectURL(new Blob([content], {type}));
-  el("a", {href: address, download: name}).click();
-  setTimeout(() => URL.revokeObjectURL(address), 10_000);
-}
-
-// RFC 4180. A cell that a spreadsheet would carry out as a formula begins with an apostrophe.
-export function csv(rows) {
-  const cell = (value) => {
-    const text = value === null || value === undefined ? "" : String(value);
-    const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
-    return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-  };
-  return rows.map((row) => row.map(cell).join(",") + "\r\n").join("");
-}
-
-export const saveCsv = (name, rows) => save(`${name}.csv`, "text/csv", csv(rows));
-
-const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "opacity", "font-family", "font-size", "font-weight", "text-anchor"];
-
-// A figure as a file of its own: its styles, which are in the page's sheet, become attributes.
-export function saveSvg(name, figure) {
-  const copy = figure.cloneNode(true), inside = copy.querySelectorAll("*");
-  figure.querySelectorAll("*").forEach((element, index) => {
-    const style = getComputedStyle(element);
-    for (const each of STYLES) inside[index].setAttribute(each, style.getPropertyValue(each));
-  });
-  copy.setAttribute("xmlns", SVG);
-  const paper = getComputedStyle(document.documentElement).getPropertyValue("--paper").trim();
-  copy.prepend(svg("rect", {width: "100%", height: "100%", fill: paper}));
-  save(`${name}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(copy));
-}
+export const saveCsv = (name, rows) => saveAs(`${name}.csv`, asCsv(rows));

@@ -1,230 +1,177 @@
 // One run, while it goes on and afterwards.
 import {badge, details, duration, el, number, of, percent, rate, read, saveCsv, say, size, table} from "./dom.js";
-import {curves, topology} from "./drawing.js";
+import {bytes, learning, resources, rounds, saidOf} from "./curves.js";
+import {fidelity} from "./fidelity.js";
 import {openPanel} from "./panel.js";
+import {plot} from "./plots.js";
+import {Story} from "./story.js";
+import {topology} from "./topology.js";
+import {again, pace} from "./touch.js";
 
 const DRAW_EVERY = 250; // ms
 const LISTED = 500; // faults in the table
-const MANY = 24; // devices, above which their curves become a band
-const MARK = {computing: "▲", sending: "↑", waiting: "", running: "▲", paused: "‖", crashed: "✕", failed: "✕", restarting: "↻", "cut off": "⁄", left: "–", gone: "?", done: "✓", planned: "", starting: "…", registered: "•"};
-const SAID = {computing: "computing", sending: "sending", waiting: "waiting", running: "running", paused: "paused", crashed: "crashed", restarting: "restarting", "cut off": "cut off", left: "left", done: "done", gone: "gone"};
-
-// What the stream has told so far.
-class Story {
-  metrics = []; faults = new Map(); rounds = []; bytes = []; cursor = "";
-  present = {status: "", now: 0, training: null, round: 0, nodes: [], links: [], checks: [], kinds: {}};
-
-  add({added, present}, cursor) {
-    for (const metric of added.metrics) this.metrics.push(metric);
-    for (const [t, id, phase, round] of added.faults) this.faults.set(id, {...this.faults.get(id), [phase]: t, [`${phase}Round`]: round});
-    for (const round of added.rounds) this.rounds.push(round);
-    for (const point of added.bytes) {
-      if (this.bytes.at(-1)?.[0] === point[0]) this.bytes.pop();
-      this.bytes.push(point);
-    }
-    this.present = present;
-    this.cursor = cursor;
-  }
-}
+const UP = ["computing", "sending", "waiting", "running", "done"];
+const MARK = {computing: "▲", sending: "↑", running: "▲", paused: "‖", crashed: "✕", failed: "✕", restarting: "↻", "cut off": "⁄", left: "–", gone: "?", done: "✓", starting: "…", registered: "•"};
+const WORST = ["cut", "degraded", "busy", "in use", "idle"];
 
 export async function show(main, run) {
-  const plan = await read(of(run, "/api/plan"));
-  const story = new Story(), nodes = new Map(plan.nodes.map((node, index) => [node.name, {...node, index}]));
-  const faults = new Map(plan.faults.map((fault) => [fault.id, fault]));
-  const seconds = plan.simulated ? "virtual seconds" : "seconds";
-  let against = "time", next = 0, waiting = false, made = new Map();
+  const plan = await read(of(run, "/api/plan")), story = new Story(plan);
   document.title = `${plan.name} · ${run} · edgebed`;
+  const header = head(story, run), pictured = picture(story, run), curves = learned(story), traffic = carried(story, run);
+  const links = fidelity(story, run), faults = listed(story, run), verdicts = checked(story);
+  main.replaceChildren(header.box,
+    el("section", {id: "nodes", "aria-label": "Nodes and links"}, el("h2", {}, "Nodes and links"), pictured.box),
+    el("section", {id: "learning", "aria-label": "Learning"}, curves.box),
+    el("section", {id: "faults", "aria-label": "Faults"}, el("h2", {}, "Faults"), faults.box),
+    el("section", {id: "checks", "aria-label": "Checks"}, el("h2", {}, "Checks"), verdicts.box),
+    el("section", {id: "fidelity", "aria-label": "Links: asked against measured"}, el("h2", {}, "Links: asked against measured"), links.box),
+    el("section", {id: "traffic", "aria-label": "Traffic, rounds and resources"}, el("h2", {}, "Traffic, rounds and resources"), traffic.box));
+  const parts = [header, pictured, curves, faults, verdicts, links, traffic];
+  follow(run, story, () => {
+    parts.forEach((part) => part.again());
+    document.documentElement.dataset.now = story.present.now;
+  });
+}
 
-  const saidOf = (fault) => `${fault.action} ${fault.target}`;
-  const began = () => story.present.training ?? 0;
-  const stateOf = (name) => story.present.nodes[nodes.get(name).index] ?? ["planned", "", 0, 0];
-  const linkIndex = new Map(plan.links.map((link, index) => [`${link.source} ${link.target}`, index]));
-  const flowOf = (index) => story.present.links[index] ?? ["idle", 0, 0, 0];
-  const classes = [...new Set(plan.links.map((link) => link.class))];
-  const style = (link) => `class-${classes.indexOf(link.class) % 6}`;
+function head(story, run) {
+  const {plan} = story, status = el("span"), keys = el("dl", {class: "keys"}), verdict = el("p", {role: "status"});
+  const paces = plan.simulated && !plan.reads ? pace(run) : null;
+  const box = el("header", {}, el("div", {class: "title"}, el("div", {}, el("h1", {}, plan.name), el("p", {class: "run"}, run)), status),
+    plan.question ? el("p", {class: "question"}, plan.question) : null, verdict, keys, paces);
 
-  // The head
-  const status = el("span"), keys = el("dl", {class: "keys"}), verdict = el("p", {role: "status"});
-  const heading = el("header", {}, el("div", {class: "title"}, el("div", {}, el("h1", {}, plan.name), el("p", {class: "quiet"}, run)), status),
-    plan.question ? el("p", {class: "question"}, plan.question) : null, verdict, keys);
-
-  function head(now) {
-    const global = series("accuracy").find((each) => each.name === "global")?.points.at(-1)?.[1];
-    const up = now.nodes.filter(([state]) => ["computing", "sending", "waiting", "running", "done"].includes(state)).length;
-    const next = now.next && faults.get(now.next.id);
+  function again() {
+    const now = story.present, running = now.status === "running";
+    const global = story.globalOf("accuracy").at(-1)?.[2], up = now.nodes.filter(([state]) => UP.includes(state)).length;
+    const next = now.next && story.planned.get(now.next.id), failed = now.checks.filter((check) => check.verdict === "fail").map((check) => check.name);
     status.replaceChildren(now.status === "finished" ? badge(now.verdict ?? "", now.verdict ?? "finished") : now.status === "crashed" ? badge("fail", "cut short") : badge("", now.status));
-    const failed = now.checks.filter((check) => check.verdict === "fail").map((check) => check.name);
-    const trust = failed.length ? `fails${now.status === "running" ? " so far" : ""}: ${failed.join(", ")}` : now.status === "running" ? "no check fails so far" : "";
+    const trust = failed.length ? `fails${running ? " so far" : ""}: ${failed.join(", ")}` : running ? "no check fails so far" : "";
     if (verdict.textContent !== (now.error ?? trust)) verdict.textContent = now.error ?? trust;
-    verdict.className = failed.length || now.error ? "fail" : "quiet";
+    verdict.className = failed.length || now.error ? "failing" : "quiet";
     const rows = [
       ["time", duration(now.now), now.training === null ? "the training has not begun" : `${duration(now.now - now.training)} of training${plan.simulated ? ", virtual" : ""}`],
       ["round", plan.rounds ? `${now.round} of ${plan.rounds}` : String(now.round), ""],
       ["accuracy", percent(global), plan.algorithm ?? "programs"],
       ["nodes up", `${up} of ${now.nodes.length}`, ""],
-      now.status === "running" ? ["time left", now.left ? `${now.left.of === "rounds" ? "about " : "at most "}${duration(now.left.seconds)}` : "–", now.left?.of === "rounds" ? "at the pace of its rounds" : ""] : ["ended", now.ended ?? "cut short", ""],
-      now.status === "running" ? ["next fault", next ? saidOf(next) : "none", next ? "in" in now.next ? `in ${duration(now.next.in)}` : `in round ${now.next.round}` : ""] : ["faults", `${[...story.faults.values()].filter((fault) => "start" in fault).length} of ${plan.faults.length}`, ""],
+      running ? ["time left", now.left ? `${now.left.of === "rounds" ? "about " : "at most "}${duration(now.left.seconds)}` : "–", now.left?.of === "rounds" ? "at the pace of its rounds" : ""] : ["ended", now.ended ?? "cut short", ""],
+      running ? ["next fault", next ? saidOf(next) : "none", next ? "in" in now.next ? `in ${duration(now.next.in)}` : `in round ${now.next.round}` : ""]
+        : ["faults", `${[...story.faults.values()].filter((fault) => "start" in fault).length} of ${story.planned.size}`, story.byHand.length ? `${story.byHand.length} by hand` : ""],
       ["links", now.engine || "–", plan.driver],
     ];
     keys.replaceChildren(...rows.map(([label, value, note]) => el("div", {}, el("dt", {}, label), el("dd", {}, value), el("dd", {class: "note"}, note))));
+    if (paces) paces.hidden = !running;
   }
+  return {box, again};
+}
 
-  // The topology
-  const pairs = new Map();
+function picture(story, run) {
+  const {plan} = story, open = (whom) => openPanel(run, story, whom);
+  const index = new Map(plan.links.map((link, place) => [`${link.source} ${link.target}`, place])), pairs = new Map();
   for (const link of plan.links) {
     const ends = [link.source, link.target].sort(), name = ends.join(" ");
-    if (nodes.has(ends[0]) && nodes.has(ends[1])) pairs.set(name, {ends, links: [...(pairs.get(name)?.links ?? []), link]});
+    if (story.nodes.has(ends[0]) && story.nodes.has(ends[1])) pairs.set(name, {ends, links: [...(pairs.get(name)?.links ?? []), link]});
   }
-  const WORST = ["cut", "degraded", "busy", "in use", "idle"];
-  const picture = topology(`Topology of ${run}: arrow keys lead from node to node, Enter opens one`, () => ({
+  const map = topology(`Topology of ${run}: arrow keys lead from node to node, Enter opens one`, () => ({
     nodes: plan.nodes.map((node) => {
-      const [state, detail] = stateOf(node.name);
+      const [state, detail] = story.stateOf(node.name);
       return {...node, state, mark: MARK[state] ?? "", label: node.name.replace(/^device-/, ""), text: [node.name, state, detail, node.hardware].filter(Boolean).join(", ")};
     }),
     links: [...pairs.values()].map(({ends, links}) => {
-      const flows = links.map((link) => flowOf(linkIndex.get(`${link.source} ${link.target}`)));
-      const state = WORST.find((each) => flows.some((flow) => flow[0] === each)) ?? "idle";
-      const now = flows.reduce((sum, flow) => sum + flow[1], 0);
-      return {ends, state, style: style(links[0]), width: (1 + Math.min(5, Math.log10(1 + now / 1000) * 1.4)).toFixed(1), text: `${ends.join(" – ")} (${links[0].class}): ${state}, ${rate(now)}`};
+      const flows = links.map((link) => story.flowOf(index.get(`${link.source} ${link.target}`)));
+      const state = WORST.find((each) => flows.some((flow) => flow[0] === each)) ?? "idle", now = flows.reduce((sum, flow) => sum + flow[1], 0);
+      return {ends, state, colour: plan.colours[links[0].class], width: (1 + Math.min(5, Math.log10(1 + now / 1000) * 1.4)).toFixed(1), text: `${ends.join(" – ")} (${links[0].class}): ${state}, ${rate(now)}`};
     }),
-  }), (name) => openPanel(run, plan, {node: name}, () => stateOf(name)), (ends) => openPanel(run, plan, {ends}));
-  const tally = el("ul", {class: "legend"});
-  function count() {
-    const states = Map.groupBy(plan.nodes, (node) => stateOf(node.name)[0]), links = Map.groupBy(plan.links, (link) => flowOf(linkIndex.get(`${link.source} ${link.target}`))[0]);
-    const wanted = [...[...states].map(([state, each]) => ["dot state-" + state.replaceAll(" ", "-"), `${MARK[state] ?? ""} ${each.length} ${SAID[state] ?? state}`]),
-      ...[...links].map(([state, each]) => ["line is-" + state.replaceAll(" ", "-"), `${each.length} links ${state}`])];
-    tally.replaceChildren(...wanted.map(([name, text]) => el("li", {}, el("i", {class: name}), text)));
+  }), (node) => open({node}), (ends) => open({ends}));
+  const states = el("ul", {class: "legend", "aria-label": "States of nodes and links"});
+  const classes = el("ul", {class: "legend", "aria-label": "Classes of links"}, Object.entries(plan.colours).map(([name, colour]) => el("li", {}, el("i", {class: "stroke", style: `background:${colour}`}), name)));
+  const hint = el("p", {class: "quiet"}, plan.reads ? `Click a node or a link for its history. Faults cannot be made here: ${plan.reads}.` : "Click a node or a link for its history, and to make a fault.");
+  const nodes = details("Nodes as a table", () => table("Nodes", ["node", "does", "detail", "hardware", ["cores used"], ["memory"]], plan.nodes.map((node) => {
+    const [state, detail, share, memory] = story.stateOf(node.name);
+    return [el("button", {type: "button", class: "plain", onclick: () => open({node: node.name})}, node.name), state, detail, node.hardware ?? "", plan.simulated ? "–" : number(share), memory ? size(memory) : "–"];
+  })));
+  const links = details("Links as a table", () => table("Links", ["link", "class", "kind", "asked", "now", ["carries"], ["delivered"], ["packets lost, or dropped"]], plan.links.map((link, place) => {
+    const [state, now, total, dropped] = story.flowOf(place);
+    return [el("button", {type: "button", class: "plain", onclick: () => open({ends: [link.source, link.target]})}, `${link.source} → ${link.target}`), link.class, link.kind, `${link.asked}${link.changes ? ", changes" : ""}`, state, rate(now), size(total), number(dropped)];
+  })));
+  function again() {
+    map.again();
+    const does = Map.groupBy(plan.nodes, (node) => story.stateOf(node.name)[0]), flows = Map.groupBy(plan.links, (link, place) => story.flowOf(place)[0]);
+    states.replaceChildren(
+      ...[...does].map(([state, each]) => el("li", {}, el("i", {class: "state", "data-state": state}), `${MARK[state] ?? ""} ${each.length} ${state}`)),
+      ...[...flows].map(([state, each]) => el("li", {}, el("i", {class: "flow", "data-state": state}), `${each.length} ${each.length === 1 ? "link" : "links"} ${state}`)));
+    [nodes, links].forEach((each) => each.refresh());
   }
-  const nodeTable = details("Nodes as a table", () => table("Nodes", ["node", "does", "", "hardware", ["cores used"], ["memory"]], plan.nodes.map((node) => {
-    const [state, detail, share, memory] = stateOf(node.name);
-    return [el("button", {type: "button", class: "plain", onclick: () => openPanel(run, plan, {node: node.name}, () => stateOf(node.name))}, node.name), state, detail, node.hardware ?? "", number(share), memory ? size(memory) : "–"];
-  })));
-  const linkTable = details("Links as a table", () => table("Links", ["link", "class", "kind", "asked", "now", ["carries"], ["delivered"], ["packets lost, or dropped"]], plan.links.map((link, index) => {
-    const [state, now, total, dropped] = flowOf(index);
-    return [el("button", {type: "button", class: "plain", onclick: () => openPanel(run, plan, {ends: [link.source, link.target]})}, `${link.source} → ${link.target}`), link.class, link.kind, `${link.asked}${link.changes ? ", changes" : ""}`, state, rate(now), size(total), number(dropped)];
-  })));
+  return {box: el("div", {}, hint, map.box, states, classes, nodes.box, links.box), again};
+}
 
-  // The curves. What several figures need is made once for each drawing.
-  function once(name, make) {
-    if (!made.has(name)) made.set(name, make());
-    return made.get(name);
-  }
-  const place = (t, round) => against === "time" ? t - began() : round;
-  const series = (name) => once(`series ${name} ${against}`, () => makeSeries(name));
-  const bands = (name) => once(`bands ${name} ${against}`, () => makeBands(name));
-  const lanes = () => once(`lanes ${against}`, makeLanes);
-  function makeSeries(name) {
-    const rows = story.metrics.filter((metric) => metric[4] === name && (against === "time" || metric[2] !== null));
-    const point = ([t, , round, , , value]) => [place(t, round), value];
-    const found = [], by = (scope, tier) => Map.groupBy(rows.filter((row) => row[3] === scope && nodes.get(row[1])?.tier === tier), (row) => row[1]);
-    const devices = by("own", "device");
-    if (devices.size <= MANY) for (const [, each] of devices) found.push({name: "devices", named: false, style: "device", points: each.map(point)});
-    const edges = new Map([...by("own", "edge"), ...by("global", "edge")]);
-    const order = ([a], [b]) => nodes.get(a).index - nodes.get(b).index;
-    [...edges].sort(order).filter(([edge]) => !plan.leaders.includes(edge) || edges.size > 1).forEach(([edge, each], index) => found.push({name: edge, named: edges.size <= 12, style: `series-${index % 8}`, points: each.map(point)}));
-    const leading = rows.filter((row) => row[3] === "global" && plan.leaders.includes(row[1]));
-    const global = plan.leaders.length === 1 ? leading.map(point) : [...Map.groupBy(leading, (row) => row[2]).values()].map((of) => [place(Math.max(...of.map((row) => row[0])), of[0][2]), of.reduce((sum, row) => sum + row[5], 0) / of.length]);
-    found.push({name: "global", style: "global", points: global});
-    return found;
-  }
-  function makeBands(name) {
-    const rows = story.metrics.filter((metric) => metric[4] === name && metric[3] === "own" && metric[2] !== null && nodes.get(metric[1])?.tier === "device");
-    if (new Set(rows.map((row) => row[1])).size <= MANY) return [];
-    const points = [...Map.groupBy(rows, (row) => row[2])].sort(([a], [b]) => a - b).map(([round, of]) => {
-      let low = Infinity, high = -Infinity, t = 0;
-      for (const row of of) { low = Math.min(low, row[5]); high = Math.max(high, row[5]); t = Math.max(t, row[0]); }
-      return [place(t, round), low, high];
-    });
-    return [{name: "devices, lowest to highest", style: "device", points}];
-  }
-  function makeLanes() {
-    const end = against === "time" ? story.present.now - began() : story.present.round;
-    const marked = [...story.faults].filter(([, seen]) => "start" in seen).map(([id, seen]) => {
-      const fault = faults.get(id) ?? {action: "fault", target: String(id)};
-      const from = against === "time" ? seen.start - began() : (seen.startRound ?? 0) - 0.5;
-      const until = against === "time" ? (seen.end ?? story.present.now) - began() : "end" in seen ? Math.max(from + 1, (seen.endRound ?? 0) - 0.5) : story.present.round + 0.5;
-      return [fault.action, [from, Math.min(until, end + 0.5), saidOf(fault)]];
-    });
-    return [...Map.groupBy(marked, ([action]) => action)].map(([action, each]) => ({name: action, style: `fault-${action}`, spans: each.map(([, span]) => span)}));
-  }
-  function axis() {
-    if (against === "rounds") return {name: "round", label: "round", low: 0, high: Math.max(1, plan.rounds ?? story.present.round), form: (value) => String(Math.round(value))};
-    const end = Math.max(1, (story.present.training === null ? story.present.now : story.present.now - began()));
-    return {name: "at", label: `${seconds} of training`, low: 0, high: end, form: (value) => duration(Math.max(0, value))};
-  }
-  const loss = (all) => ({name: "loss", label: "loss", low: 0, high: all.reduce((most, each) => each.points.reduce((high, point) => Math.max(high, point[1]), most), 1), form: number});
-  const figures = [
-    curves("Accuracy", () => ({x: axis(), y: {name: "accuracy", label: "accuracy", low: 0, high: 1, form: percent, tick: (value) => `${Math.round(value * 100)}%`}, series: series("accuracy"), bands: bands("accuracy"), lanes: lanes()})),
-    curves("Loss", () => { const all = series("loss"); return {x: axis(), y: loss(all), series: all, bands: bands("loss"), lanes: lanes()}; }),
-    curves("Bytes delivered by class of links", () => {
-      const all = classes.map((name, index) => ({name, style: `class-${index % 6}`, points: story.bytes.map(([t, totals]) => [t - began(), totals[name] ?? 0])}));
-      const most = Math.max(1000, ...all.map((each) => each.points.at(-1)?.[1] ?? 0));
-      const kept = against; against = "time";
-      const found = {x: axis(), y: {label: "bytes", low: 0, high: most, form: size}, series: all, lanes: lanes()};
-      against = kept;
-      return found;
-    }),
-    curves("Rounds of each coordinator", () => {
-      const kept = against; against = "time";
-      const found = {x: axis(), y: {label: "round", low: 0, high: Math.max(1, story.present.round), form: number}, series: roundSeries(), lanes: lanes()};
-      against = kept;
-      return found;
-    }),
-  ];
-  function roundSeries() {
-    const all = [...Map.groupBy(story.rounds.filter((row) => row[4] === "start" && nodes.has(row[1])), (row) => row[1])];
-    all.sort(([a], [b]) => nodes.get(a).index - nodes.get(b).index);
-    return all.map(([node, each], index) => ({name: node, named: all.length <= 12, style: plan.leaders.includes(node) ? "global" : `series-${index % 8}`,
-      points: each.flatMap(([t, , round], at) => [...(at ? [[t - began(), each[at - 1][2]]] : []), [t - began(), round]])}));
-  }
+function learned(story) {
+  let against = "time";
+  const figures = ["accuracy", "loss"].map((metric) => plot(metric, () => learning(story, metric, against)));
+  const draw = () => figures.forEach((each) => each.again());
   const toggle = el("div", {role: "radiogroup", "aria-label": "Curves against", class: "toggle"}, ["time", "rounds"].map((name) =>
-    el("label", {}, el("input", {type: "radio", name: "against", value: name, checked: name === against, onchange: () => { against = name; figures.forEach((figure) => figure.again()); }}), name)));
+    el("label", {}, el("input", {type: "radio", name: "against", value: name, checked: name === against, onchange: () => { against = name; draw(); }}), name)));
+  return {box: el("div", {}, el("div", {class: "title"}, el("h2", {}, "Learning"), toggle), el("div", {class: "pair"}, figures.map((each) => each.box))), again: draw};
+}
 
-  // Tables
-  const kinds = el("div"), checks = el("div"), faultTable = details(`Faults (${plan.faults.length})`, () => {
-    const at = (t) => t === undefined ? "–" : duration(t - began());
-    return [plan.faults.length > LISTED ? el("p", {class: "quiet"}, `The first ${LISTED} are listed.`) : null, table("Faults", ["fault", "planned", ["began"], ["ended"]], plan.faults.slice(0, LISTED).map((fault) => {
+function listed(story, run) {
+  const yaml = again(run);
+  let known = -1;
+  const faults = details("Faults", () => {
+    const all = [...story.planned.values()], at = (t) => t === undefined ? "–" : duration(t - story.began);
+    return [all.length > LISTED ? el("p", {class: "quiet"}, `The last ${LISTED} of ${all.length} are listed.`) : null, table("Faults", ["fault", "made", ["began"], ["ended"]], all.slice(-LISTED).map((fault) => {
       const seen = story.faults.get(fault.id) ?? {};
-      return [saidOf(fault), fault.at !== null ? `at ${duration(fault.at)}` : `in round ${fault.round}`, "skipped" in seen ? "not possible" : at(seen.start), at(seen.end)];
+      const made = fault.by ? `by hand: ${fault.by}${fault.via ? `, ${fault.via}` : ""}` : fault.at !== null ? `planned at ${duration(fault.at)}` : `planned in round ${fault.round}`;
+      return [`${fault.action} ${fault.target}`, made, "skipped" in seen ? "not possible" : at(seen.start), at(seen.end)];
     }))].filter(Boolean);
   });
-  let checked = "";
-  function tables(now) {
-    kinds.replaceChildren(table("Messages sent, by kind", ["kind", ["messages"], ["bytes"]], Object.entries(now.kinds).sort(([, a], [, b]) => b[1] - a[1]).map(([kind, [messages, bytes]]) => [kind, number(messages), size(bytes)])));
-    const text = JSON.stringify(now.checks);
-    if (text === checked) return;
-    checked = text;
-    checks.replaceChildren(now.checks.length ? table("Checks", ["check", "verdict", ""], now.checks.map((check) => [check.name, badge(check.verdict), check.detail])) : el("p", {class: "quiet"}, "The checks have not been made yet."));
+  function update() {
+    faults.name(`${story.planned.size} faults${story.byHand.length ? `, ${story.byHand.length} by hand` : ""}`);
+    faults.refresh();
+    if (known === story.byHand.length) return;
+    known = story.byHand.length;
+    yaml.refresh();
   }
+  return {box: el("div", {}, faults.box, yaml.box), again: update};
+}
 
-  main.replaceChildren(heading,
-    el("section", {"aria-label": "Nodes and links"}, el("h2", {}, "Nodes and links"), picture.box, tally, nodeTable.box, linkTable.box),
-    el("section", {"aria-label": "Learning"}, el("div", {class: "title"}, el("h2", {}, "Learning"), toggle), el("div", {class: "pair"}, figures[0].box, figures[1].box), faultTable.box),
-    el("section", {"aria-label": "Checks"}, el("h2", {}, "Checks"), checks),
-    el("section", {"aria-label": "Traffic and rounds"}, el("h2", {}, "Traffic and rounds"), el("div", {class: "pair"}, figures[2].box, figures[3].box), el("h3", {}, "Messages by kind"), kinds,
-      el("p", {class: "tools"}, el("button", {type: "button", onclick: () => saveCsv("links", [["source", "target", "class", "state", "bytes/s", "bytes", "packets lost or dropped"], ...plan.links.map((link, index) => [link.source, link.target, link.class, ...flowOf(index)])])}, "Links as CSV"))));
-
-  function draw() {
-    const began = performance.now(), now = story.present;
-    waiting = false;
-    made = new Map();
-    head(now);
-    picture.again();
-    count();
-    figures.forEach((figure) => figure.again());
-    tables(now);
-    [nodeTable, linkTable, faultTable].forEach((each) => each.refresh());
-    document.documentElement.dataset.now = now.now;
-    next = performance.now() + Math.max(DRAW_EVERY, 4 * (performance.now() - began)); // a fifth of the time at most
+function checked(story) {
+  const box = el("div");
+  let said = "";
+  function again() {
+    const {checks} = story.present, text = JSON.stringify(checks);
+    if (text === said) return;
+    said = text;
+    box.replaceChildren(checks.length ? table("Checks", ["check", "verdict", "why"], checks.map((check) => [check.name, badge(check.verdict), check.detail])) : el("p", {class: "quiet"}, "The checks have not been made yet."));
   }
+  return {box, again};
+}
+
+function carried(story, run) {
+  const {plan} = story, kinds = el("div");
+  const figures = [plot("bytes", () => bytes(story)), plot("coordinators", () => rounds(story)), plot("processor", () => resources(story, "processor")), plot("memory", () => resources(story, "memory"))];
+  const save = () => saveCsv(`links-${run.replace("/", "-")}`, [["source", "target", "class", "state", "bytes/s", "bytes", "packets lost or dropped"], ...plan.links.map((link, place) => [link.source, link.target, link.class, ...story.flowOf(place)])]);
+  function again() {
+    figures.forEach((each) => each.again());
+    kinds.replaceChildren(table("Messages sent, by kind", ["kind", ["messages"], ["bytes"]], Object.entries(story.present.kinds).sort(([, a], [, b]) => b[1] - a[1]).map(([kind, [messages, sent]]) => [kind, number(messages), size(sent)])));
+  }
+  return {box: el("div", {}, el("div", {class: "pair"}, figures.map((each) => each.box)), el("h3", {}, "Messages by kind"), kinds,
+    el("p", {class: "tools"}, el("button", {type: "button", class: "button", onclick: save}, "Links as CSV"))), again};
+}
+
+// Hears of news from the server, and draws. A page that nobody sees has no stream: a browser opens only six to one server.
+function follow(run, story, draw) {
+  let stream = null, next = 0, waiting = false;
   function soon() {
     if (waiting) return;
     waiting = true;
-    setTimeout(() => requestAnimationFrame(draw), Math.max(0, next - performance.now()));
+    setTimeout(() => requestAnimationFrame(() => {
+      const began = performance.now();
+      waiting = false;
+      draw();
+      const took = performance.now() - began;
+      performance.measure("draw", {start: began, duration: took});
+      next = began + took + Math.max(DRAW_EVERY, 4 * took); // a fifth of the time at most
+    }), Math.max(0, next - performance.now()));
   }
-
-  // The stream. A page that nobody sees has none: a browser opens only six to one server.
-  let stream = null;
   function listen() {
     stream?.close();
     say("reading the record …");

@@ -1,5 +1,5 @@
 // The runs of a folder: sorted, filtered, chosen for a comparison.
-import {badge, csv, day, duration, el, number, of, percent, read, saveCsv, say} from "./dom.js";
+import {badge, day, duration, el, number, of, percent, read, saveCsv, say} from "./dom.js";
 
 const EVERY = 2000; // ms
 const COLUMNS = [ // name of a field, heading, whether a number, how it is shown
@@ -35,9 +35,9 @@ export async function show(main) {
       named("scenario", selects.name), named("algorithm", selects.algorithm), named("driver", selects.driver), named("verdict", selects.verdict), named("sweep", selects.sweep),
       named("accuracy from, %", input("accuracy", {type: "number", min: 0, max: 100})),
       named("began since", input("since", {type: "date"})),
-      el("span", {class: "tools"}, compare, el("button", {type: "button", onclick: () => saveCsv("runs", [COLUMNS.map(([, heading]) => heading), ...visible().map((row) => COLUMNS.map(([field]) => row[field]))])}, "CSV"))),
+      el("span", {class: "tools"}, compare, el("button", {type: "button", class: "button", onclick: () => saveCsv("runs", [COLUMNS.map(([, heading]) => heading), ...visible().map((row) => COLUMNS.map(([field]) => row[field]))])}, "CSV"))),
     el("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of runs"},
-      el("table", {class: "runs"}, el("caption", {class: "unseen"}, "Runs in this folder"), el("thead", {}, el("tr", {}, el("th", {scope: "col"}, el("span", {class: "unseen"}, "chosen")), heads)), body))));
+      el("table", {class: "runs"}, el("caption", {class: "spoken"}, "Runs in this folder"), el("thead", {}, el("tr", {}, el("th", {scope: "col"}, el("span", {class: "spoken"}, "chosen")), heads)), body))));
 
   const verdictOf = (row) => row.status === "running" ? "running" : row.verdict ?? row.status;
 
@@ -69,11 +69,17 @@ export async function show(main) {
   function choose() {
     const query = new URLSearchParams([...chosen].map((run) => ["run", run]));
     compare.textContent = chosen.size ? `Compare ${chosen.size}` : "Compare";
-    if (chosen.size > 1) { compare.setAttribute("href", `/compare?${query}`); compare.removeAttribute("aria-disabled"); }
+    if (chosen.size < 2 && wanted.sweep) {
+      compare.textContent = "Compare the sweep";
+      query.delete("run");
+      query.set("sweep", wanted.sweep);
+    }
+    if (query.has("sweep") || chosen.size > 1) { compare.setAttribute("href", `/compare?${query}`); compare.removeAttribute("aria-disabled"); }
     else { compare.removeAttribute("href"); compare.setAttribute("aria-disabled", "true"); }
   }
 
   function update() {
+    choose();
     const shown = visible();
     body.replaceChildren(...shown.map(line));
     count.textContent = `${folder}: ${shown.length === rows.length ? "" : `${shown.length} of `}${rows.length} ${rows.length === 1 ? "run" : "runs"}, ${rows.filter((row) => row.status === "running").length} running`;
@@ -89,7 +95,7 @@ export async function show(main) {
 
   async function look() {
     try {
-      const found = await read("/api/runs"), text = csv(found.runs.map((row) => Object.values(row)));
+      const found = await read("/api/runs"), text = JSON.stringify(found.runs);
       if (text !== said) { said = text; ({runs: rows, folder} = found); update(); }
       say("");
     } catch (error) {

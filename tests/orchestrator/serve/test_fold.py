@@ -39,6 +39,17 @@ def test_totals_are_those_of_the_history(tmp_path: Path) -> None:
         assert found.open_rounds == {}
 
 
+def test_a_fault_by_hand_is_told_with_who_made_it(tmp_path: Path) -> None:
+    found = whole(Example(rounds=4, by_hand=True).build(tmp_path / "run"))
+    with History.open(tmp_path / "run") as history:
+        (span,) = [span for span in history.faults() if span.by]
+        (event,) = history.events("injected")
+    ((t, fault, user, via),) = found.points("by_hand")
+    assert (t, user, via) == (round(event.t, 3), span.by, event.data["via"])
+    assert (fault["id"], fault["action"], fault["target"]) == (span.id, span.action, span.target)
+    assert found.by_hand[span.id] == event.data["planned"]
+
+
 def test_small_pieces_come_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = Example(rounds=3).build(tmp_path / "run")
     at_once = whole(path)
@@ -51,25 +62,26 @@ def test_small_pieces_come_to_the_same(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_who_comes_again_gets_the_rest_and_nothing_twice(tmp_path: Path) -> None:
-    found = whole(Example(rounds=3).build(tmp_path / "run"))
+    found = whole(Example(rounds=4, by_hand=True).build(tmp_path / "run"))
     end = found.cursor
-    middle = Cursor(metrics=4, faults=2, rounds=9, bytes=100)
+    middle = Cursor(metrics=4, faults=2, rounds=9, bytes=100, by_hand=end.by_hand)
     first, rest = found.added(Cursor(), middle), found.added(middle, end)
     assert all(first.values())
-    assert all(rest.values())
+    assert [name for name, points in rest.items() if not points] == ["by_hand"]
     assert {name: first[name] + rest[name] for name in first} == found.added(Cursor(), end)
     assert not any(found.added(end, end).values())
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1-2-3", "1-2-3-4-5", "a-b-c-d", "1--2-3", "-1-2-3-4", "9" * 30 + "-0-0-0", "²-1-1-1"]
+    "text",
+    ["", "1-2-3", "1-2-3-4", "1-2-3-4-5-6", "a-b-c-d-e", "1--2-3-4", "-1-2-3-4-5", "9" * 30 + "-0-0-0-0", "²-1-1-1-1"],
 )
 def test_a_cursor_that_nobody_gave_is_the_beginning(text: str) -> None:
-    assert Cursor.parse(text) == Cursor(0, 0, 0, 0)
+    assert Cursor.parse(text) == Cursor(0, 0, 0, 0, 0)
 
 
 def test_a_cursor_comes_back_as_it_was_given() -> None:
-    assert Cursor.parse(str(Cursor(4, 0, 12, 7))) == Cursor(4, 0, 12, 7)
+    assert Cursor.parse(str(Cursor(4, 0, 12, 7, 1))) == Cursor(4, 0, 12, 7, 1)
 
 
 def test_a_count_that_falls_has_begun_again() -> None:
@@ -84,9 +96,10 @@ def test_what_nodes_say_is_taken_as_it_is(tmp_path: Path) -> None:
     record.metric(1.0, "<b>x</b>", None, "global", "accuracy", float("nan"))
     record.metric(1.0, "<b>x</b>", 1, "global", "accuracy", 0.5)
     record.event(1.0, "cloud", "round", 1, {"phase": ["odd"]})
-    record.event(1.0, None, "probed", None, {"bytes": "odd"})
+    record.event(1.0, "cloud", "injected", None, {"fault": 1})  # only the orchestrator tells of faults by hand
     record.close()
     found = whole(tmp_path / "run")
     assert found.points("metrics") == [[1.0, "<b>x</b>", 1, "global", "accuracy", 0.5]]
     assert found.points("rounds") == [[1.0, "cloud", 1, None, "end", False]]
-    assert found.probed == {}
+    assert found.looks == 0
+    assert found.by_hand == {}

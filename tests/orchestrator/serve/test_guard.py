@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -9,10 +11,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Message
 
-from orchestrator.serve.guard import HEADERS, Guard, is_own_host
+from orchestrator.serve.guard import HEADERS, Guard, cookie_of, is_own_host
 
 TOKEN = "right-" + "x" * 37
-COOKIE = {"cookie": f"edgebed-8000={TOKEN}"}
+READS = cookie_of(TOKEN)
+COOKIE = {"cookie": f"edgebed-8000={READS}"}
 HOST = {"host": "127.0.0.1:8000"}
 
 
@@ -20,11 +23,18 @@ async def _seen(request: Request) -> Response:
     return PlainTextResponse("seen")
 
 
-GUARD = Guard(Starlette(routes=[Route("/{rest:path}", _seen)]), TOKEN, 8000, loopback=True)
+KEY = "key-" + "y" * 39
+APP = Starlette(routes=[Route("/{rest:path}", _seen, methods=["GET", "POST"])])
+GUARD = Guard(APP, TOKEN, 8000, loopback=True)
+ACTING = Guard(APP, TOKEN, 8000, loopback=True, key=KEY)
+CHANGES = {
+    **{**HOST, **COOKIE, "origin": "http://127.0.0.1:8000", "sec-fetch-site": "same-origin"},
+    **{"content-type": "application/json", "x-edgebed-key": KEY},
+}
 
 
 async def ask(
-    path: str, *headers: tuple[str, str], query: str = "", method: str = "GET"
+    path: str, *headers: tuple[str, str], query: str = "", method: str = "GET", guard: Guard = GUARD
 ) -> tuple[int, dict[str, str], str]:
     """The code, the headers and the text of the answer."""
     said: list[Message] = []
@@ -40,7 +50,7 @@ async def ask(
         **{"query_string": query.encode(), "root_path": "", "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8000)},
         "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers],
     }
-    await GUARD(scope, receive, send)
+    await guard(scope, receive, send)
     start, *rest = said
     found = {name.decode(): value.decode() for name, value in start["headers"]}
     return start["status"], found, b"".join(message.get("body", b"") for message in rest).decode()
@@ -55,7 +65,8 @@ async def test_the_cookie_lets_through() -> None:
     [
         {},
         {"cookie": "edgebed-8000=wrong"},
-        {"cookie": f"edgebed-8001={TOKEN}"},
+        {"cookie": f"edgebed-8001={READS}"},
+        {"cookie": f"edgebed-8000={TOKEN}"},
         {"cookie": "edgebed-8000="},
         {"cookie": "edgebed-8000=é"},
         {"cookie": "\\;=,"},
@@ -68,7 +79,7 @@ async def test_nobody_gets_through_without_the_token(headers: dict[str, str]) ->
         assert "seen" not in text
 
 
-@pytest.mark.parametrize("token", ["", "wrong", TOKEN[:-1], f"{TOKEN}x", "%C3%A9"])
+@pytest.mark.parametrize("token", ["", "wrong", READS, TOKEN[:-1], f"{TOKEN}x", "%C3%A9"])
 async def test_a_wrong_token_in_the_address_is_refused_even_with_the_cookie(token: str) -> None:
     assert (await ask("/", *HOST.items(), *COOKIE.items(), query=f"token={token}"))[0] == 403
 
@@ -76,7 +87,7 @@ async def test_a_wrong_token_in_the_address_is_refused_even_with_the_cookie(toke
 async def test_the_first_visit_moves_the_token_into_a_cookie() -> None:
     code, headers, _ = await ask("/run/a b", *HOST.items(), query=f"after=1-2&token={TOKEN}")
     assert (code, headers["location"]) == (303, "/run/a%20b?after=1-2")
-    assert headers["set-cookie"] == f"edgebed-8000={TOKEN}; HttpOnly; Path=/; SameSite=strict"
+    assert headers["set-cookie"] == f"edgebed-8000={READS}; HttpOnly; Path=/; SameSite=strict"
 
 
 @pytest.mark.parametrize("path", ["//elsewhere.example/", "/\\elsewhere.example", "///elsewhere.example"])
@@ -129,6 +140,52 @@ async def test_its_own_pages_and_followed_links_are_not(headers: dict[str, str])
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
 async def test_nothing_can_be_changed(method: str) -> None:
     assert (await ask("/", *HOST.items(), *COOKIE.items(), method=method))[0] == 405
+
+
+async def test_its_own_page_changes_what_has_a_key() -> None:
+    said = await ask("/api/act", *CHANGES.items(), method="POST", guard=ACTING)
+    assert said[::2] == (200, "seen")
+    old = {name: value for name, value in CHANGES.items() if name != "sec-fetch-site"}  # no secure context
+    assert (await ask("/api/act", *old.items(), method="POST", guard=ACTING))[0] == 200
+    assert (await ask("/api/act", *CHANGES.items(), method="POST"))[0] == 405
+    for method in ("PUT", "DELETE", "OPTIONS", "PATCH"):
+        assert (await ask("/api/act", *CHANGES.items(), method=method, guard=ACTING))[0] == 405
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"cookie": None},
+        {"cookie": "edgebed-8000=wrong"},
+        {"host": "elsewhere.example:8000"},
+        {"host": "elsewhere.example:8000", "origin": "http://elsewhere.example:8000"},
+        {"origin": None},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:9000"},
+        {"origin": "http://elsewhere.example"},
+        {"sec-fetch-site": "same-site"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"},
+        {"sec-fetch-site": "none"},
+        {"content-type": None},
+        {"content-type": "text/plain"},
+        {"content-type": "application/x-www-form-urlencoded"},
+        {"x-edgebed-key": None},
+        {"x-edgebed-key": TOKEN},
+        {"x-edgebed-key": ""},
+        {"x-edgebed-key": "\xe9"},
+    ],
+)
+async def test_nobody_else_changes_anything(headers: dict[str, str | None]) -> None:
+    changed = {name: value for name, value in {**CHANGES, **headers}.items() if value is not None}
+    code, _, text = await ask("/api/act", *changed.items(), method="POST", guard=ACTING)
+    assert (code, "seen" in text) == (403, False)
+
+
+async def test_the_key_comes_behind_the_first_address_and_in_no_cookie() -> None:
+    _, headers, _ = await ask("/run/a", *HOST.items(), query=f"token={TOKEN}", guard=ACTING)
+    assert headers["location"] == f"/run/a#key={KEY}"
+    assert not {KEY, TOKEN} & set(re.split("[=; ]", headers["set-cookie"]))
 
 
 async def test_every_answer_has_the_headers() -> None:

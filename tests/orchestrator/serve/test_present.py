@@ -10,6 +10,7 @@ import pytest
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.checks import checks
 from orchestrator.results.history import History
+from orchestrator.results.record import Record
 from orchestrator.serve.fold import Fold
 from orchestrator.serve.present import Given, next_fault, planned, present, time_left
 from tests.orchestrator.example_run import ROUND, SETUP, Example
@@ -100,3 +101,21 @@ def test_a_simulation_tells_no_processor_time(tmp_path: Path) -> None:
         plan, now, _ = standing(path)
     assert plan["simulated"]
     assert {state for state, *_ in now["nodes"]} == {"running"}
+
+
+def test_a_fault_by_hand_shows_on_its_links(tmp_path: Path) -> None:
+    path = Example(rounds_made=3, ending=None).build(tmp_path / "run")
+    cut = {"id": 90, "action": "partition", "node": None, "between": [["edge-0"], ["cloud"]], "at": 8.0}
+    planned_as = {**cut, "links": [["edge-0", "cloud"], ["cloud", "edge-0"]], "round": None, "duration": None}
+    record = Record.resume(path, 60.0, "killed", 3)
+    facts = {"fault": 90, "user": "ada", "uid": 1, "via": "the page", "written": {}, "planned": planned_as}
+    record.event(61.0, None, "injected", 3, facts)
+    record.fault(61.0, 90, "partition", "edge-0 | cloud", "start", 3, "")
+    record.flush()
+    with RunDirectory(path).held():
+        plan, now, fold = standing(path)
+    record.close()
+    states = {(link["source"], link["target"]): flow[0] for link, flow in zip(plan["links"], now["links"], strict=True)}
+    assert 90 in now["in_force"]
+    assert states["edge-0", "cloud"] == states["cloud", "edge-0"] == "cut"
+    assert fold.points("by_hand")[-1][2:] == ["ada", "the page"]

@@ -20,8 +20,10 @@ from click.testing import CliRunner
 from orchestrator.cli import cli
 from orchestrator.errors import PlaceError
 from orchestrator.host.directory import RunDirectory
+from orchestrator.report.template import script, style
 from orchestrator.results.record import Record
-from orchestrator.serve.server import Server
+from orchestrator.serve.guard import cookie_of
+from orchestrator.serve.server import Server, acts
 from tests.orchestrator.example_run import Example
 
 RUN = "dropout-20260504-093000-aaaa"
@@ -50,7 +52,7 @@ def server(folder: Path) -> Iterator[Server]:
 def answer(server: Server, path: str, **headers: str) -> Iterator[HTTPResponse]:
     connection = HTTPConnection(server.host, server.port, timeout=20)
     try:
-        cookie = {"Cookie": f"edgebed-{server.port}={server.token}"}
+        cookie = {"Cookie": f"edgebed-{server.port}={cookie_of(server.token)}"}
         connection.request("GET", path, headers={**cookie, **headers})
         yield connection.getresponse()
     finally:
@@ -61,6 +63,23 @@ def read(server: Server, path: str) -> Any:
     with answer(server, path) as found:
         assert found.status == 200, found.read()
         return json.loads(found.read())
+
+
+def change(server: Server, path: str, body: object, **headers: str) -> tuple[int, Any]:
+    """The code and the answer of a request that wants to change something."""
+    connection = HTTPConnection(server.host, server.port, timeout=20)
+    own = {
+        "Cookie": f"edgebed-{server.port}={cookie_of(server.token)}",
+        "Origin": f"http://{server.host}:{server.port}",
+    }
+    told = {"Content-Type": "application/json", "X-Edgebed-Key": server.key or ""}
+    try:
+        connection.request("POST", f"/api/act/{path}", json.dumps(body), {**own, **told, **headers})
+        found = connection.getresponse()
+        text = found.read().decode()
+        return found.status, json.loads(text) if text.startswith("{") else text
+    finally:
+        connection.close()
 
 
 def event(stream: HTTPResponse) -> tuple[str, dict[str, Any]]:
@@ -89,7 +108,7 @@ def whole(stream: HTTPResponse) -> tuple[str, dict[str, list[Any]], dict[str, An
 def test_the_address_opens_the_page(server: Server) -> None:
     address = urlsplit(server.address_of())
     with answer(server, f"{address.path}?{address.query}", Cookie="") as found:
-        assert (found.status, found.headers["Location"]) == (303, "/")
+        assert (found.status, found.headers["Location"]) == (303, f"/#key={server.key}")
     assert (address.hostname, address.port) == ("127.0.0.1", server.port)
     with answer(server, "/", Cookie="") as found:
         assert found.status == 403
@@ -143,6 +162,8 @@ def test_what_is_recorded_comes_at_once(server: Server, folder: Path) -> None:
 
 def test_a_node_and_a_link(server: Server) -> None:
     node = read(server, f"/api/node/{RUN}?node=edge-0")
+    assert node["resources"]
+    assert all(cores >= 0 and memory > 0 for _, cores, memory in node["resources"])
     assert any("accuracy" in line for line in node["lines"])
     assert node["log"] == f"{HTML}\n"
     assert HTML not in node["lines"]
@@ -154,7 +175,57 @@ def test_a_node_and_a_link(server: Server) -> None:
 def test_several_runs(server: Server) -> None:
     found = read(server, f"/api/compare?{urlencode([('run', RUN), ('run', 'other')])}")
     assert [row["run"] for row in found["runs"]] == [RUN, "other"]
-    assert len(found["curves"]["other"]["accuracy"]) == 3
+    assert [mark["x"][-1] for mark in found["figures"]["accuracy-rounds"]["marks"]] == [2.0, 3.0]
+
+
+def test_the_runs_of_a_sweep(server: Server, folder: Path) -> None:
+    for seed in (1, 2):
+        Example(rounds=1, seed=seed).build(folder / "runs" / "swept" / f"run-{seed}")
+    cases = [{"case": "the case", "runs": [{"run": f"run-{seed}"} for seed in (1, 2)]}]
+    (folder / "runs" / "swept" / "sweep.json").write_text(json.dumps({"cases": cases}))
+    found = read(server, "/api/compare?sweep=swept")
+    assert [each["case"] for each in found["cases"]] == ["the case"]
+    assert len(read(server, "/api/compare?sweep=swept&over=runs")["cases"]) == 2
+    shutil.rmtree(folder / "runs" / "swept")
+
+
+def test_what_was_measured_of_the_links(server: Server) -> None:
+    found = read(server, f"/api/fidelity/{RUN}")
+    assert {row["quantity"] for row in found["probes"]} >= {"rtt", "rate"}
+    assert found["figures"]["calibration-rtt"]["marks"]
+
+
+def test_the_page_has_the_script_and_the_sheet_of_the_report(server: Server) -> None:
+    for name, content in (("figures.js", script()), ("report.css", style())):
+        with answer(server, f"/page/{name}") as found:
+            assert found.read().decode() == content
+
+
+def test_a_request_that_changes_a_run(server: Server) -> None:
+    assert change(server, f"inject/{RUN}", {"fault": {"action": "crash", "node": "edge-0"}}) == (
+        409,
+        {"error": f"{RUN} is over: nothing can be done to it any more"},
+    )
+    assert change(server, f"pace/{RUN}", {"to": "fast"})[0] == 400
+    assert change(server, "inject/none", {})[0] == 409
+    assert change(server, f"kill/{RUN}", {})[0] == 400
+    assert change(server, f"inject/{RUN}", {"fault": "x" * 20_000})[0] == 400
+    assert change(server, f"inject/{RUN}", [])[0] == 400
+    assert change(server, f"inject/{RUN}", {}, **{"X-Edgebed-Key": "wrong"})[0] == 403
+    assert change(server, f"inject/{RUN}", {}, Origin="http://elsewhere.example")[0] == 403
+
+
+def test_a_page_beyond_loopback_is_for_reading_unless_asked(folder: Path) -> None:
+    assert [acts(host, None) for host in ("127.0.0.1", "::1", "0.0.0.0", "192.0.2.1")] == [True, True, False, False]
+    assert [acts("0.0.0.0", True), acts("127.0.0.1", False)] == [True, False]
+    with Server(folder / "runs", faults=False) as server:
+        assert change(server, f"inject/{RUN}", {}, **{"X-Edgebed-Key": "None"})[0] == 405
+        assert "for reading" in read(server, f"/api/plan/{RUN}")["reads"]
+
+
+def test_the_faults_of_a_run_as_rules(server: Server) -> None:
+    assert read(server, f"/api/faults/{RUN}")["yaml"].startswith("faults:")
+    assert read(server, f"/api/plan/{RUN}")["reads"] is None
 
 
 @pytest.mark.parametrize(
@@ -168,7 +239,14 @@ def test_several_runs(server: Server) -> None:
             "/api/stream/none",
         ),
         *(f"/api/node/{RUN}?node=..%2f..%2f..%2fsecret", f"/api/node/{RUN}?node={quote(HTML)}", f"/api/node/{RUN}"),
-        *(f"/api/link/{RUN}?source=cloud&target=cloud", "/api/compare?run=..", "/page/..%2fapp.py", "/page/none"),
+        *(
+            f"/api/link/{RUN}?source=cloud&target=cloud",
+            "/api/compare?run=..",
+            "/api/compare",
+            "/api/compare?sweep=..",
+            "/page/..%2fapp.py",
+            "/page/none",
+        ),
     ],
 )
 def test_no_name_leads_elsewhere(server: Server, path: str) -> None:
@@ -183,10 +261,8 @@ def test_what_a_record_says_is_never_a_page(server: Server) -> None:
     with answer(server, f"/api/node/{RUN}?node=edge-0") as found:
         assert found.headers["Content-Type"] == "application/json"
         assert found.headers["X-Content-Type-Options"] == "nosniff"
-    for part in (files("orchestrator.serve") / "page").iterdir():
-        assert not re.search(
-            r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function", part.read_text()
-        )
+    for text in (script(), *(part.read_text() for part in (files("orchestrator.serve") / "page").iterdir())):
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function", text)
 
 
 def test_the_page_names_no_other_place() -> None:

@@ -1,0 +1,123 @@
+"""Several runs side by side, or those of a sweep: curves over one another, or as bands over the seeds. JSON values."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.host.directory import RunDirectory
+from orchestrator.report.marks import Figure
+from orchestrator.results.history import History
+from orchestrator.sweep.curves import Curve, band, curve_of
+from orchestrator.sweep.drawing import curves, looks
+from orchestrator.sweep.figures import spreads
+from orchestrator.verbs.compare import shown_setting
+from orchestrator.verbs.compare_many import compare_many, run_overview
+
+METRICS = ("accuracy", "loss")
+TOLD = 3  # settings that name a case
+LONGEST = 60  # characters of a case's name
+NAMES = ("name",)  # settings that make no case
+SEED = "seed"
+
+Cases = dict[str, list[str]]  # the runs of each case, by its name
+
+
+def several(
+    runs: Mapping[str, RunDirectory], *, over_seeds: bool | None, named: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Runs side by side, by their names: results, settings that differ, and the curves of the global model as figures.
+
+    ``over_seeds``: runs that differ in nothing but their seed are one case, which is drawn as their mean over a band
+    from the lowest to the highest; None: if there are any. ``cases``: name, runs, and of each result its mean and
+    standard deviation (None for a single run). ``named``: the case of each run of a sweep, by the run's name.
+    """
+    read, drawn = [], {}
+    for name, directory in runs.items():
+        with History.open(directory.path) as history:
+            read.append(run_overview(history))
+            began = history.training_began or 0.0
+            drawn[name] = {metric: curve_of(history.global_series(metric), began) for metric in METRICS}
+    compared = compare_many(read)
+    alike = cases_of(list(runs), compared.differences, over_seeds=True)
+    if named and named.keys() >= runs.keys():
+        alike = {
+            case: [run for run in runs if named[run] == case] for case in dict.fromkeys(map(named.__getitem__, runs))
+        }
+    has_seeds = len(alike) < len(runs)
+    over = has_seeds if over_seeds is None else over_seeds
+    cases = alike if over else cases_of(list(runs), compared.differences, over_seeds=False)
+    told = compared.to_json()
+    rows = [{**row, "run": name} for name, row in zip(runs, told["runs"], strict=True)]
+    numbers = {row["run"]: _numbers(row) for row in rows}
+    return {
+        **{"runs": rows, "differences": told["differences"], "has_seeds": has_seeds, "over_seeds": over},
+        "cases": [
+            {
+                **{"case": case, "runs": of},
+                "results": {
+                    name: [spread.mean, spread.deviation]
+                    for name, spread in spreads([numbers[run] for run in of]).items()
+                },
+            }
+            for case, of in cases.items()
+        ],
+        "figures": _figures(cases, drawn),
+    }
+
+
+def cases_of_sweep(folder: Path) -> dict[str, str]:
+    """The case of each run of the sweep in a folder, by the run's name; empty if its sweep.json does not tell."""
+    try:
+        cases = json.loads((folder / "sweep.json").read_bytes())["cases"]
+        return {
+            f"{folder.name}/{Path(run['run']).name}": str(case["case"])
+            for case in cases
+            for run in case["runs"]
+            if run["run"]
+        }
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def cases_of(runs: Sequence[str], differences: Mapping[str, Sequence[Any]], *, over_seeds: bool) -> Cases:
+    """The cases of runs, by the settings in which they differ. Without ``over_seeds`` each run is one of its own, with
+    its number."""
+    left_out = (*NAMES, SEED) if over_seeds else NAMES
+    settings = [
+        [shown_setting(value) for value in values] for name, values in differences.items() if name not in left_out
+    ]
+    keys = list(zip(*settings, strict=True)) if settings else [()] * len(runs)
+    if not over_seeds:
+        return {_named(number, key): [run] for number, (run, key) in enumerate(zip(runs, keys, strict=True), start=1)}
+    found: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for run, key in zip(runs, keys, strict=True):
+        found[key].append(run)
+    return {
+        _named(number if len(found) > 1 else None, key): of for number, (key, of) in enumerate(found.items(), start=1)
+    }
+
+
+def _named(number: int | None, key: Sequence[str]) -> str:
+    told = ", ".join(key[:TOLD])
+    told = told if len(told) <= LONGEST else f"{told[: LONGEST - 1]}…"
+    return ": ".join(part for part in ("" if number is None else str(number), told) if part) or "all runs"
+
+
+def _figures(cases: Cases, drawn: Mapping[str, Mapping[str, Curve]]) -> dict[str, Figure]:
+    styles = looks(list(cases))
+    found = {}
+    for metric in METRICS:
+        of = [[drawn[run][metric] for run in runs] for runs in cases.values()]
+        by_round = [band([curve.by_round for curve in each]) for each in of]
+        by_seconds = [band([curve.by_seconds for curve in each]) for each in of]
+        found[f"{metric}-time"] = curves(styles, by_seconds, "seconds of training", metric)
+        found[f"{metric}-rounds"] = curves(styles, by_round, "round", metric)
+    return found
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
+    return {name: value for name, value in row.items() if isinstance(value, int | float) and name != SEED}

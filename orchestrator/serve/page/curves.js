@@ -1,0 +1,106 @@
+// The figures of one run, from its story: as orchestrator/report/figures.py makes them from a record.
+import {number, size} from "./dom.js";
+import {GLOBAL, MANY, SERIES, bars, line} from "./plots.js";
+
+const ACTIONS = ["crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave"];
+const FEW = 3;      // faults of an action that shade the curves
+const EACH = 100;   // faults of an action that are drawn one by one
+const DEVICES = 40; // with more devices, their curves are a mean and a band
+const LEAST = 0.004; // the width of a moment, as a share of the axis
+const TIERS = {cloud: GLOBAL, edge: SERIES[1], device: SERIES[0]};
+
+export const saidOf = (fault) => `${fault.action} ${fault.target}${fault.by ? `, by hand (${fault.by})` : ""}`;
+
+// `against`: "time" or "rounds".
+export function learning(story, metric, against) {
+  const byTime = against === "time", end = byTime ? story.length : Math.max(1, story.present.round);
+  const point = ([t, round, value]) => [byTime ? t - story.began : round, value];
+  const points = (each) => each.filter(([, round]) => byTime || round !== null).map(point);
+  const edges = story.seriesOf(metric, "edge"), many = edges.length > SERIES.length;
+  const marks = [...ofDevices(story, metric, byTime, points)];
+  edges.forEach(([name, each], index) => marks.push(line(name, points(each), many ? MANY : SERIES[index],
+    many ? {group: `${edges.length} edges`} : {points: each.length <= 60})));
+  const global = points(story.globalOf(metric));
+  if (global.length) marks.push(line("global", global, GLOBAL, {width: 3, points: global.length <= 60}));
+  const place = byTime ? (t) => t - story.began : story.roundsAt();
+  return {
+    title: `${metric === "accuracy" ? "Accuracy" : "Loss"} by ${byTime ? "time" : "round"}`, height: 230, hover: "x", marks,
+    x: byTime ? timeAxis(story) : {title: "round", range: [0, end]},
+    y: metric === "accuracy" ? {title: metric, format: "percent"} : {title: metric, zero: true},
+    ...marked(story, place, end),
+  };
+}
+
+function ofDevices(story, metric, byTime, points) {
+  const series = story.seriesOf(metric, "device"), group = `${series.length} device${series.length === 1 ? "" : "s"}`;
+  if (series.length <= DEVICES) return series.map(([name, each]) => line(name, points(each), MANY, {width: 0.8, group}));
+  const band = story.bandOf(metric), x = band.map(({t, round}) => byTime ? t - story.began : round);
+  return [
+    {mark: "area", name: `${group}: range`, x, low: band.map((each) => each.low), high: band.map((each) => each.high), colour: MANY},
+    line(`${group}: mean`, band.map((each, at) => [x[at], each.mean]), MANY),
+  ];
+}
+
+function timeAxis(story) {
+  const what = story.present.training === null ? "seconds of the run" : "seconds of training";
+  return {title: story.plan.simulated ? `virtual ${what}` : what, range: [0, story.length]};
+}
+
+// The faults that took effect: a lane for each action, and shades for those that happened a few times.
+function marked(story, place, end) {
+  const spans = [...story.faults].filter(([, seen]) => "start" in seen).map(([id, seen]) => {
+    const fault = story.planned.get(id) ?? {action: "fault", target: String(id)}, from = place(seen.start);
+    const round = seen.startRound ? `, round ${seen.startRound}` : "", lasted = "end" in seen ? `, ${number(seen.end - seen.start)} s` : "";
+    return {action: fault.action, from, until: Math.max(place(seen.end ?? story.present.now), from + LEAST * end), note: `${saidOf(fault)}${round}${lasted}`};
+  });
+  const found = [...Map.groupBy(spans, (span) => span.action)].sort(([a], [b]) => ACTIONS.indexOf(a) - ACTIONS.indexOf(b));
+  const lanes = found.map(([name, each]) => {
+    const drawn = each.length > EACH ? merged(name, each) : each;
+    return {mark: "boxes", name, colour: `var(--${name})`, x0: drawn.map((span) => span.from), x1: drawn.map((span) => span.until), notes: drawn.map((span) => span.note)};
+  });
+  const times = Map.groupBy(story.planned.values(), (fault) => fault.action);
+  const shades = found.filter(([action]) => (times.get(action)?.length ?? 0) <= FEW).flatMap(([action, each]) =>
+    each.map((span) => ({x0: span.from, x1: span.until, colour: `var(--${action})`})));
+  return {lanes, shades};
+}
+
+function merged(action, spans) {
+  const periods = [];
+  for (const {from, until} of spans.sort((one, other) => one.from - other.from)) {
+    const last = periods.at(-1);
+    if (last && from <= last.until) { last.until = Math.max(last.until, until); last.times += 1; }
+    else periods.push({from, until, times: 1});
+  }
+  return periods.map((period) => ({...period, note: `${action}, ${period.times} times`}));
+}
+
+export function bytes(story) {
+  const classes = Object.keys(story.plan.colours);
+  const marks = classes.map((name) => line(name, story.bytes.map(([t, totals]) => [t - story.began, totals[name] ?? 0]), story.plan.colours[name]));
+  return {title: "Bytes delivered by class of links", x: timeAxis(story), y: {title: "bytes", format: "bytes", zero: true}, marks, height: 190, hover: "x",
+    ...marked(story, (t) => t - story.began, story.length)};
+}
+
+export function rounds(story) {
+  const all = [...Map.groupBy(story.rounds.filter((row) => row[4] === "start" && story.nodes.has(row[1])), (row) => row[1])];
+  all.sort(([a], [b]) => story.nodes.get(a).index - story.nodes.get(b).index);
+  let edge = 0;
+  const marks = all.map(([name, each]) => {
+    const leads = story.plan.leaders.includes(name), points = each.map(([t, , round, part]) => [t - story.began, part ?? round]);
+    const shown = [...points, [story.length, points.at(-1)[1]]];
+    return line(name, shown, leads ? GLOBAL : SERIES[edge++ % 8], {steps: true, width: leads ? 3 : 1.5, group: all.length > 12 ? `${all.length} coordinators` : undefined});
+  });
+  return {title: "Rounds of each coordinator", x: timeAxis(story), y: {title: "round", zero: true}, marks, height: 190, hover: "x",
+    ...marked(story, (t) => t - story.began, story.length)};
+}
+
+// What each node uses now, or has used when the run is over: null under `sim`, where nodes have no process.
+export function resources(story, what) {
+  if (story.plan.simulated) return null;
+  const names = story.plan.nodes.map((node) => node.name), running = story.present.status === "running";
+  const [title, place, axis, said] = what === "memory" ? ["Memory of each node", 3, {title: "bytes", format: "bytes"}, size]
+    : running ? ["Processor of each node, now", 2, {title: "cores"}, (value) => `${number(value)} cores`]
+    : ["Processor time of each node", 4, {title: "CPU seconds"}, (value) => `${number(value)} CPU seconds`];
+  const values = names.map((name) => story.stateOf(name)[place]);
+  return bars(title, names, values, axis, story.plan.nodes.map((node) => [node.tier, TIERS[node.tier]]), names.map((name, at) => `${name}: ${said(values[at])}`));
+}

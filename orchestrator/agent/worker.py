@@ -79,7 +79,8 @@ Examine = Callable[[Mapping[str, Any], Path, AsyncExitStack], Awaitable[Examined
 
 
 class Worker:
-    """The verbs of one run on one host. Everything lies in ``folder``. ``broken`` is set when this host has failed."""
+    """The verbs of one run on one host. Everything lies in ``folder``. ``over`` is set when the agent is to end: this
+    host has failed, or the orchestrator lets it go."""
 
     def __init__(
         self,
@@ -90,19 +91,21 @@ class Worker:
         find: Callable[[], Sequence[Sensor]] = discover,
         images: Images | None = None,
         carrier: Start = start_carrier,
+        begun: Callable[[str], None] = lambda run: None,
     ) -> None:
         """``find`` finds the sensors of this host. ``images`` are those of its Engine. ``carrier`` starts what carries
-        out the runs of a sweep."""
+        out the runs of a sweep. ``begun`` is called in a thread with the run that begins here."""
         self._folder = folder
         self._tell = tell
         self._make = make
         self._examine = examine
         self._find = find
+        self._begun = begun
         self._sensing: Sensing | None = None
         self._stack = AsyncExitStack()
         images = images or Images(folder)
         self._stack.push_async_callback(images.close)
-        self.broken = asyncio.Event()
+        self.over = asyncio.Event()
         self._directory: RunDirectory | None = None
         self._place: Place | None = None
         self._prober: Prober | None = None
@@ -121,7 +124,7 @@ class Worker:
                 *(self.start, self.forget, self.kill, self.pause, self.resume),
                 *(self.attach, self.detach, self.redirect, self.shape, self.alter, self.counters),
                 *(self.respond, self.dismiss, self.probe, self.listen, self.echo),
-                *(self.facts, self.sense, self.finish),
+                *(self.facts, self.sense, self.finish, self.leave),
                 *(runs.employ, runs.carry, runs.files, runs.get, runs.drop),
             )
         }
@@ -150,6 +153,7 @@ class Worker:
 
     async def begin(self, run: str) -> None:
         """Make the directory of the run, with a folder ``data`` for its data set."""
+        await asyncio.to_thread(self._begun, run)
         path = self._folder / run
         path.mkdir()
         self._directory = RunDirectory(path)
@@ -295,6 +299,10 @@ class Worker:
         self._place = self._prober = None
         self._tell_new()
 
+    async def leave(self) -> None:
+        """End, and remove everything that was made here. The next agent of this host serves the next run."""
+        self.over.set()
+
     # Helpers
 
     @property
@@ -368,7 +376,7 @@ class Worker:
 
     def _break(self, error: str) -> None:
         self._tell("broken", error=error)
-        self.broken.set()
+        self.over.set()
 
 
 def _begun(*works: Coroutine[Any, Any, None]) -> list[asyncio.Task[None]]:

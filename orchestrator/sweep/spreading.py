@@ -14,7 +14,7 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -26,11 +26,11 @@ from orchestrator.drivers.swarm.channel import PIECE, Agents, Message, bring
 from orchestrator.drivers.swarm.cluster import Cluster, Member
 from orchestrator.drivers.swarm.registry import image_of_agents
 from orchestrator.drivers.swarm.settings import CODE, DATA, LEASE, RUNS
-from orchestrator.drivers.swarm.starting import Keys, start_agents, wait_for_each
+from orchestrator.drivers.swarm.standing import access
+from orchestrator.drivers.swarm.starting import start_agents, wait_for_each
 from orchestrator.errors import DriverError, HostError, LostError, OrchestratorError, RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.python import ROOT
-from orchestrator.planning.keys import keypair
 from orchestrator.run.elsewhere import STAYS, travelling
 from orchestrator.sweep.sharing import Sharing
 from orchestrator.text import count
@@ -113,17 +113,17 @@ async def spread(
         async with AsyncExitStack() as stack:
             offered = {each.name: places or max(1, int(each.cores)) for each in hosts}
             spreading = _Spreading(run, hosts, offered, work, tell, thread, provide)
-            keys, agents_keys = keypair(), keypair()
-            agents = Agents(keys, agents_keys.public, LEASE, spreading.hear, spreading.lose, spreading.find)
+            image = await asyncio.to_thread(image_of_agents)
+            found = await asyncio.to_thread(access, cluster, image, stack.enter_context(ExitStack()))
+            agents = Agents(found.server, found.agents.public, LEASE, spreading.hear, spreading.lose, spreading.find)
             stack.push_async_callback(agents.close)
             spreading.agents = agents
-            tell(f"starting agents on {count(len(hosts), 'host')} ({run})")
+            tell(f"{'using' if found.service else 'starting'} agents on {count(len(hosts), 'host')} ({run})")
             if len(kinds := sorted({each.architecture for each in hosts})) > 1:
                 tell(f"the hosts are of several kinds ({', '.join(kinds)}), which round differently")
-            image, keys_of_run = await asyncio.to_thread(image_of_agents), Keys(keys.public, agents_keys)
-            await start_agents(cluster, agents, run, directory.path, image, names, keys_of_run, stack)
+            await start_agents(cluster, agents, run, directory.path, image, names, found, stack)
             stack.push_async_callback(spreading.close)
-            beginning = asyncio.create_task(wait_for_each(cluster, agents, run, names))
+            beginning = asyncio.create_task(wait_for_each(cluster, agents, found.service or run, names))
             stack.callback(beginning.cancel)
             beginning.add_done_callback(spreading.begun)
             await spreading.all()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -25,12 +25,10 @@ from orchestrator.drivers.swarm.findings import Finding, Wanted
 from orchestrator.drivers.swarm.images import Source
 from orchestrator.drivers.swarm.registry import image_of_agents
 from orchestrator.errors import HostError
-from orchestrator.host.signals import Interruption, interruptible
+from orchestrator.host.signals import interruptible
 from orchestrator.layout import write, write_entries, write_line, write_table
 from orchestrator.planning.inventory import UNUSABLE, Underlay
-from orchestrator.verbs.hosts import described
-
-T = TypeVar("T")
+from orchestrator.verbs.hosts import described, unless_interrupted
 
 HEADINGS = ("host", "Engine", "kernel", "cgroup", "free", "netem", "clock", "TCP", "temperature", "accelerators")
 BETWEEN = ("from", "to", "delay", "rate", "rate back", "MTU")
@@ -102,7 +100,7 @@ def look(names: Sequence[str], tell: Callable[[str], object]) -> Report:
         wanted = Wanted(version, own, image, agent_image.image_name(), sources)
         agents = image_of_agents()
         asked = [each for each in chosen if each.usable and findings.has_ipv4(each)]
-        examined = asyncio.run(_unless_interrupted(examine(cluster, asked, agents, wanted.image, tell), interruption))
+        examined = asyncio.run(unless_interrupted(examine(cluster, asked, agents, wanted.image, tell), interruption))
     if examined is None:
         raise KeyboardInterrupt
     return report(chosen, examined, wanted)
@@ -145,20 +143,6 @@ def report(hosts: Sequence[Member], examined: Examination, wanted: Wanted) -> Re
         found.sort(key=lambda each: each.severity != UNUSABLE)
         reports.append(HostReport(host, facts, tuple(found)))
     return Report(tuple(reports), examined.underlay, examined.busy)
-
-
-async def _unless_interrupted(work: Coroutine[Any, Any, T], interruption: Interruption) -> T | None:
-    """The result of the work, or None if a signal came. The work is then cancelled, and ends in order."""
-    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
-    with interruption.heard_by(lambda: loop.call_soon_threadsafe(task.cancel), _nothing):
-        await asyncio.wait([task])
-    if interruption.asked:
-        return None
-    return task.result()
-
-
-def _nothing() -> None:
-    """A second signal ends the process; then the agents end by their lease."""
 
 
 def print_report(found: Report, console: Console) -> None:

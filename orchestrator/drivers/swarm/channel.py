@@ -44,10 +44,13 @@ from orchestrator.errors import DriverError, HostError, LostError, OrchestratorE
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = 3
+PROTOCOL = 4
 BEAT = 1.0  # s
 PIECE = 1 << 20  # bytes of a file in one message
 PATIENCE = 120.0  # s for one answer; an Engine that starts many containers is slow
+
+ANEW = ["python -m orchestrator hosts down", "python -m orchestrator hosts up"]
+"""The commands that replace agents that were left running."""
 
 _LARGEST = 16 << 20  # bytes of one message
 _CONTAINERS = 1 << 20  # lists and maps in one message: counters of links
@@ -80,13 +83,21 @@ class AgentChannel:
         self._beating = asyncio.create_task(self._beat())
         self._tasks: set[asyncio.Task[None]] = set()
         self._lease = math.inf
+        self._waits: float | None = None
         self._heard = _now()
+        self.heard_anything = False  # whether the orchestrator has sent anything
 
-    async def serve(self, hello: Message, answer: Callable[[str, Message], Awaitable[Any]], lease: float) -> None:
+    async def serve(
+        self,
+        hello: Message,
+        answer: Callable[[str, Message], Awaitable[Any]],
+        lease: float,
+        waits: float | None = None,
+    ) -> None:
         """Say hello and answer requests, each in a task of its own. Returns when the orchestrator was silent for
-        ``lease`` seconds."""
+        ``lease`` seconds; before its first word for ``waits`` seconds, by default as long."""
         self.send({"type": "hello", "protocol": PROTOCOL, **hello})
-        self._lease, self._heard = lease, _now()
+        self._lease, self._waits, self._heard = lease, waits, _now()
         while not self._over:
             try:
                 async with asyncio.timeout(BEAT):
@@ -133,7 +144,8 @@ class AgentChannel:
 
     @property
     def _over(self) -> bool:
-        return _now() - self._heard > self._lease
+        patience = self._lease if self.heard_anything or self._waits is None else self._waits
+        return _now() - self._heard > patience
 
     def _read(self) -> None:
         while not self._socket.closed:
@@ -143,7 +155,7 @@ class AgentChannel:
                 return
             if self._over:
                 continue
-            self._heard = _now()
+            self._heard, self.heard_anything = _now(), True
             if message["type"] == "request":
                 self._requests.put_nowait(message)
             elif message["type"] == "notice":
@@ -200,18 +212,25 @@ class Agents:
         self._tasks = [asyncio.create_task(self._beat())]
         self._stop_watching: Callable[[], None] = lambda: None
 
-    def listen(self, address: str) -> int:
-        """Listen on a free port of this host's ``address``. Returns the port. HostError if that fails."""
+    def listen(self, address: str, port: int | None = None) -> int:
+        """Listen on a port of this host's ``address``, by default a free one. Returns the port. HostError if that
+        fails."""
         try:
-            self._socket.bind(f"tcp://{address}:*")
+            self._socket.bind(f"tcp://{address}:{port or '*'}")
         except zmq.ZMQError as error:
             raise HostError(
-                f"cannot listen on {address} for the agents of the hosts ({error})",
-                "is this the address by which this host is known in the swarm (`docker node inspect self`)?",
+                f"cannot listen on {address}{f':{port}' if port else ''} for the agents of the hosts ({error})",
+                "is this the address by which this host is known in the swarm (`docker node inspect self`)"
+                f"{f', and does no other program use TCP port {port} (`ss -ltnp`)' if port else ''}?",
             ) from None
         self._stop_watching = watch(self._socket, self._read)
         endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
         return int(endpoint.rpartition(":")[2])
+
+    @property
+    def there(self) -> list[str]:
+        """The hosts whose agents are there."""
+        return sorted(self._agents)
 
     def hello(self, host: str) -> Message:
         """What the agent of a host said of itself. KeyError if it is not there."""
@@ -226,7 +245,11 @@ class Agents:
                 while wanted - self._agents.keys():
                     if refused := wanted & self._refused.keys():
                         host = min(refused)
-                        raise HostError(f"the agent on {host} {self._refused[host]}", "give all hosts the same image")
+                        raise HostError(
+                            f"the agent on {host} {self._refused[host]}",
+                            "give all hosts the same image; agents that `hosts up` has left running begin anew with it",
+                            ANEW,
+                        )
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:

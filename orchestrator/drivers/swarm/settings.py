@@ -40,13 +40,15 @@ SOCKET = Path("/var/run/docker.sock")
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """``address``: the endpoint of the orchestrator, ``tcp://ADDRESS:PORT``. ``server``: its public key. ``keys``:
-    those of the agents. ``lease``: the seconds of silence after which an agent ends what it has made."""
+    those of the agents. ``lease``: the seconds of silence after which an agent ends what it has made. ``standing``:
+    whether the agents wait for one orchestrator after the other."""
 
     run: str
     address: str
     server: str
     keys: Keypair
     lease: float
+    standing: bool = False
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self)).encode()

@@ -83,7 +83,7 @@ class PlayedFabric:
         self.remotes: Mapping[str, str] | None = None  # since nodes have moved
         self.attached: dict[str, Handle] = {}
         self.links: dict[tuple[str, str], LinkProfile] = {}
-        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def notes(self) -> list[str]:
         return []
@@ -109,12 +109,12 @@ class PlayedFabric:
         return Counted(links=cast(Any, rows), drops={"somewhere": 1}, **cast(Any, figures))
 
     async def watch(self) -> None:
-        await self.broken
+        await self.over
 
     async def close(self) -> None:
         """As a switch does: it ends, and whoever watches hears that."""
-        if not self.broken.done():
-            self.broken.set_exception(FabricError("the switch ended"))
+        if not self.over.done():
+            self.over.set_exception(FabricError("the switch ended"))
         await asyncio.sleep(0)
 
 
@@ -350,11 +350,11 @@ async def test_a_host_that_is_lost_meanwhile_is_not_measured(world: World, monke
 
 async def test_a_host_that_fails_counts_as_lost_and_its_agent_ends(world: World) -> None:
     handle = await world.start("device-0")
-    world.fabrics["pc-2"].broken.set_exception(FabricError("the switch ended"))
+    world.fabrics["pc-2"].over.set_exception(FabricError("the switch ended"))
     assert await asyncio.wait_for(world.stage.driver.exits.get(), PATIENCE) == Exit("device-0", handle, -9)
     assert HostChange("pc-2", "lost", "the switch ended") in [await world.stage.driver.news.get() for _ in range(2)]
-    assert world.stage.workers["pc-2"].broken.is_set()
-    assert not world.stage.workers["pc-1"].broken.is_set()
+    assert world.stage.workers["pc-2"].over.is_set()
+    assert not world.stage.workers["pc-1"].over.is_set()
 
 
 async def test_nothing_of_the_run_stays_on_its_hosts(world: World) -> None:

@@ -21,12 +21,24 @@ from orchestrator.agent.sensors import FOLDERS
 from orchestrator.drivers.docker.emulation import HANDLERS
 from orchestrator.drivers.docker.engine import Engine, plain_words, unless_gone
 from orchestrator.drivers.swarm.cluster import Cluster, refusal
-from orchestrator.drivers.swarm.settings import FILE, FOLDER, HOST, IMAGE, LEFT_BY, ORPHANED, SOCKET, Settings
+from orchestrator.drivers.swarm.settings import (
+    DATASETS,
+    FILE,
+    FOLDER,
+    HOST,
+    IMAGE,
+    LEFT_BY,
+    ORPHANED,
+    SOCKET,
+    Settings,
+)
 from orchestrator.errors import HostError
 from orchestrator.fabric.helper import RIGHTS
 from orchestrator.host.docker_socket import AGENT, RUN, NodeContainer
 
 PART = "agent"
+VOLUME, VOLUME_LABEL = "edgebed-data", "org.edgebed.data"
+"""The volume of the data sets that a host keeps, and its label."""
 HANDLERS_HERE = Path("/host/binfmt_misc")
 """Where the agent sees which processors its host can emulate."""
 SECRET = Path("/run/secrets") / FILE
@@ -49,10 +61,14 @@ def serve() -> int:
                 return code
 
 
-def sweep() -> int:
-    """Remove what a run has left on this host. Returns the exit code."""
+def sweep(*, data: bool = False) -> int:
+    """Remove what a run has left on this host. ``data``: also the data sets that the host keeps. Returns the exit code.
+    HostError if a run uses them."""
     with contextlib.closing(Engine.connect()) as engine:
         remove(engine, os.environ[LEFT_BY])
+        if data:
+            with plain_words("removing the data sets"), contextlib.suppress(NotFound):
+                engine.client.volumes.get(VOLUME).remove()
     return 0
 
 
@@ -90,7 +106,9 @@ def _hold(engine: Engine, settings: Settings, line: bytes) -> tuple[int, str]:
     with plain_words("making the volume of the run"):
         volume = engine.client.volumes.create(settings.run, labels={RUN: settings.run})
         folder = str(volume.attrs["Mountpoint"])
-    container = engine.create(os.environ[IMAGE], ["work"], _options(settings.run, folder))
+        kept = engine.client.volumes.create(VOLUME, labels={VOLUME_LABEL: ""})
+        datasets = str(kept.attrs["Mountpoint"])
+    container = engine.create(os.environ[IMAGE], ["work"], _options(settings.run, folder, datasets))
     with plain_words("starting the agent"):
         held: Any = container.attach_socket(params={"stdin": 1, "stream": 1})
         with contextlib.closing(held):
@@ -107,17 +125,17 @@ def _seen() -> dict[Path, Path]:
     return FOLDERS | ({HANDLERS: HANDLERS_HERE} if HANDLERS.is_dir() else {})
 
 
-def _options(run: str, folder: str) -> dict[str, Any]:
+def _options(run: str, folder: str, datasets: str) -> dict[str, Any]:
     mounts = [
         Mount(str(SOCKET), str(SOCKET), type="bind"),
-        Mount(folder, folder, type="bind"),
+        *(Mount(each, each, type="bind") for each in (folder, datasets)),
         *(Mount(str(here), str(there), type="bind", read_only=True) for there, here in _seen().items()),
     ]
     return {
         "name": name_of(run),
         "labels": {AGENT: run},
         "entrypoint": [sys.executable, "-m", "orchestrator.agent"],
-        "environment": {HOST: os.environ[HOST], FOLDER: folder},
+        "environment": {HOST: os.environ[HOST], FOLDER: folder, DATASETS: datasets},
         "user": "0:0",
         "network_mode": "host",  # the trunk's socket belongs there
         "pid_mode": "host",  # it enters the namespaces of nodes

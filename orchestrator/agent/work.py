@@ -18,6 +18,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
+from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.facts import examine
 from orchestrator.agent.place import open_place
 from orchestrator.agent.sensors import of_host
@@ -25,7 +26,7 @@ from orchestrator.agent.serve import name_of
 from orchestrator.agent.worker import Worker
 from orchestrator.drivers.docker.engine import Engine, plain_words
 from orchestrator.drivers.swarm.channel import AgentChannel
-from orchestrator.drivers.swarm.settings import ORPHANED, Settings
+from orchestrator.drivers.swarm.settings import DATASETS, ORPHANED, Settings
 from orchestrator.errors import HostError
 
 WAIT = 60.0  # s after which an agent that waits for an orchestrator says hello again
@@ -55,7 +56,9 @@ async def _serve(settings: Settings, host: str, folder: Path, end: asyncio.Task[
         telling = _Telling(channel.tell)
         logging.getLogger().addHandler(telling)
         stack.callback(logging.getLogger().removeHandler, telling)
-        worker = Worker(folder, channel.tell, open_place, examine, of_host, begun=partial(_rename, settings.run))
+        begun, datasets = partial(_rename, settings.run), DataSets(Path(os.environ[DATASETS]))
+        look = partial(examine, datasets.folder)
+        worker = Worker(folder, channel.tell, open_place, look, of_host, begun=begun, datasets=datasets)
         stack.push_async_callback(worker.close)
         hello = {
             "host": host,

@@ -20,11 +20,11 @@ LEFT_BY = "EDGEBED_LEFT_BY"
 FOLDER = "EDGEBED_AGENT_FOLDER"
 """The variable of the container that does the work: the folder of its files, which has the same path on the host."""
 
+DATASETS = "EDGEBED_DATASETS"
+"""The variable of this container: the folder of the data sets that the host keeps, which has the same path there."""
+
 ORPHANED = 3
 """The exit code of the container after a silence of the orchestrator."""
-
-DATA = "data"
-"""The folder of the data set, in the directory that a run has on each host."""
 
 RUNS, CODE, PACKAGES = "runs", "code.zip", "packages"
 """In the directory of a sweep on each host: the folder of its runs, edgebed's code, and the folder of libraries."""

@@ -27,6 +27,7 @@ from orchestrator.errors import DriverError, FabricError
 from orchestrator.fabric.base import Counted, Fabric, Handle, LinkChange
 from orchestrator.fabric.underlay import NetworkReading, PairReading
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.sensors.sensor import Reading, Sensor
 from orchestrator.planning.inventory import Underlay
 from orchestrator.planning.making import make_plan
@@ -232,6 +233,21 @@ async def test_a_host_gets_the_files_of_the_run_and_its_data_once(world: World) 
     assert (run / "plugins" / "mine.py").read_text() == "pass\n"
     with pytest.raises(DriverError, match="no file of the run"):
         await world.stage.agents.call("pc-2", "put", path="../../other", data=b"x", first=True)
+
+
+async def test_a_host_keeps_the_data_set_for_the_next_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (kept,) = world.stage.datasets_of("pc-2").iterdir()
+    assert kept.name == hash_of_files(Path(world.plan.data_directory))
+    await world.stage.leave("pc-2")
+    await world.changes(1)
+    asked = []
+    call = world.stage.agents.call
+    monkeypatch.setattr(
+        world.stage.agents, "call", lambda host, verb, **rest: asked.append(verb) or call(host, verb, **rest)
+    )
+    await world.stage.join("pc-2", world.player("pc-2"))
+    assert await world.changes(1) == [HostChange("pc-2", "back")]
+    assert ("has_data" in asked, "put_data" in asked) == (True, False)
 
 
 async def test_a_node_lives_on_its_host_and_its_end_and_output_arrive(world: World) -> None:

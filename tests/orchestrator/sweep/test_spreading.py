@@ -20,7 +20,7 @@ import pytest
 from orchestrator.agent.runs import Carrier
 from orchestrator.drivers.swarm import starting
 from orchestrator.drivers.swarm.cluster import Cluster, Member
-from orchestrator.drivers.swarm.settings import CODE, DATA, MARK, RUNS
+from orchestrator.drivers.swarm.settings import CODE, MARK, RUNS
 from orchestrator.errors import HostError
 from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.results.history import History
@@ -89,7 +89,7 @@ def _process(
             arguments["module"],
             arguments["name"],
             directory.path / RUNS,
-            directory.path / DATA,
+            directory.path.parent,  # where the host keeps data sets
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -30,7 +30,10 @@ from orchestrator.layout import write, write_entries, write_line, write_table
 from orchestrator.planning.inventory import UNUSABLE, Underlay
 from orchestrator.verbs.hosts import described, unless_interrupted
 
-HEADINGS = ("host", "Engine", "kernel", "cgroup", "free", "netem", "clock", "TCP", "temperature", "accelerators")
+HEADINGS = (
+    *("host", "Engine", "kernel", "cgroup", "free", "data sets", "netem", "clock", "TCP", "temperature"),
+    "accelerators",
+)
 BETWEEN = ("from", "to", "delay", "rate", "rate back", "MTU")
 MARKS = {"unusable": ("no  ", "red"), "look": ("look", "yellow")}
 
@@ -148,7 +151,7 @@ def report(hosts: Sequence[Member], examined: Examination, wanted: Wanted) -> Re
 def print_report(found: Report, console: Console) -> None:
     """Write a table of the facts, the findings of each host, and the network between the hosts."""
     if rows := [_row(each.host, each.facts) for each in found.hosts if each.facts is not None]:
-        write_table(console, HEADINGS, rows, right={4, 8})
+        write_table(console, HEADINGS, rows, right={4, 5, 9})
         write(console, "")
     alike: defaultdict[tuple[Finding, ...], list[str]] = defaultdict(list)
     for host in found.hosts:
@@ -192,6 +195,7 @@ def _row(host: Member, facts: Facts) -> tuple[str, ...]:
         facts.kernel,
         f"v{version}" if (version := engine.get("CgroupVersion")) else "–",
         text.size(facts.disk_free),
+        ", ".join(f"{each.name} ({text.size(each.size)})" for each in facts.datasets) or "–",
         "–" if facts.netem is None else "no" if facts.netem else "works",
         "–" if clock is None else f"within {text.duration(clock.error)}" if clock.synchronised else "not synchronised",
         facts.congestion_control or "–",

@@ -242,9 +242,12 @@ async def test_a_host_keeps_the_data_set_for_the_next_run(world: World, monkeypa
     await world.changes(1)
     asked = []
     call = world.stage.agents.call
-    monkeypatch.setattr(
-        world.stage.agents, "call", lambda host, verb, **rest: asked.append(verb) or call(host, verb, **rest)
-    )
+
+    async def noted(host: str, verb: str, **arguments: Any) -> Any:
+        asked.append(verb)
+        return await call(host, verb, **arguments)
+
+    monkeypatch.setattr(world.stage.agents, "call", noted)
     await world.stage.join("pc-2", world.player("pc-2"))
     assert await world.changes(1) == [HostChange("pc-2", "back")]
     assert ("has_data" in asked, "put_data" in asked) == (True, False)

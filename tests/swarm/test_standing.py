@@ -91,7 +91,7 @@ def test_they_serve_one_run_after_the_other_and_keep_its_data(tmp_path: Path, en
 
     (tmp_path / "killed").mkdir()
     with Background(tmp_path / "killed", LONG, prefix=manager) as run:
-        run.wait_round(1)
+        run.wait_round(1, timeout=200)
         name = run.directory.run
         assert f"{name}-agent" in of(engines.hosts[1])
         assert name in services(engines)  # the swarm knows of it

@@ -17,11 +17,12 @@ import pytest
 
 from netem.profile import LinkProfile
 from node.errors import WireError
-from orchestrator.agent.worker import Place
+from orchestrator.agent.worker import Place, Worker
 from orchestrator.drivers.base import Driver, Exit, HostChange, HostReadings, NodeMove
 from orchestrator.drivers.swarm import underlay
 from orchestrator.drivers.swarm.fabric import SwarmFabric
 from orchestrator.drivers.swarm.prober import SwarmProber
+from orchestrator.drivers.swarm.starting import dismiss
 from orchestrator.drivers.swarm.underlay import SwarmUnderlay
 from orchestrator.errors import DriverError, FabricError
 from orchestrator.fabric.base import Counted, Fabric, Handle, LinkChange
@@ -235,6 +236,19 @@ async def test_a_host_gets_the_files_of_the_run_and_its_data_once(world: World) 
         await world.stage.agents.call("pc-2", "put", path="../../other", data=b"x", first=True)
 
 
+async def test_an_agent_is_named_after_its_run(tmp_path: Path) -> None:
+    named: list[str] = []
+    worker = Worker(tmp_path, lambda name, **fields: None, unasked, unasked, begun=named.append)
+    await worker.answer("begin", {"run": "mine-1"})
+    assert named == ["mine-1"]
+    await worker.close()
+    assert os.listdir(tmp_path) == []
+
+
+async def unasked(*_: object) -> Any:
+    raise AssertionError
+
+
 async def test_a_host_keeps_the_data_set_for_the_next_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     (kept,) = world.stage.datasets_of("pc-2").iterdir()
     assert kept.name == hash_of_files(Path(world.plan.data_directory))
@@ -374,6 +388,13 @@ async def test_a_host_that_fails_counts_as_lost_and_its_agent_ends(world: World)
     assert HostChange("pc-2", "lost", "the switch ended") in [await world.stage.driver.news.get() for _ in range(2)]
     assert world.stage.workers["pc-2"].over.is_set()
     assert not world.stage.workers["pc-1"].over.is_set()
+
+
+async def test_agents_that_are_let_go_end(world: World) -> None:
+    workers = world.stage.workers
+    await world.stage.leave("pc-2")  # it does not answer
+    await dismiss(world.stage.agents)
+    assert {host: worker.over.is_set() for host, worker in workers.items()} == {"pc-1": True, "pc-2": False}
 
 
 async def test_nothing_of_the_run_stays_on_its_hosts(world: World) -> None:

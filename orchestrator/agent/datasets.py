@@ -21,7 +21,7 @@ from orchestrator.drivers.swarm.facts import KeptData
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.hashes import hash_of_files, is_hash
 
-LIMIT = 4 << 30  # bytes of all data sets of a host that no run uses at the moment
+LIMIT = 4 << 30  # bytes of all data sets of a host; what runs use stays beyond it
 COMING = ".coming-"
 
 

@@ -139,6 +139,7 @@ class _Spreading:
         self._code = _packed()
         self._sharing = Sharing()
         self._jobs: dict[int, Job] = {}
+        self._opening: list[str] = []  # hosts that get what they need; an image may take minutes
         self._bringing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._hashes: dict[Path, asyncio.Future[str]] = {}
         self._ends: dict[tuple[str, str], asyncio.Future[str | None]] = {}  # by host and run
@@ -164,7 +165,7 @@ class _Spreading:
                 carrying.add(self._begin(self._carry(self._jobs[taken[0]], taken[1])))
             if self._error is not None:
                 raise self._error
-            alone = None if self._sharing.hosts else alone or loop.time()
+            alone = None if self._sharing.hosts or self._opening else alone or loop.time()
             self._refuse_alone(alone is not None and loop.time() - alone > AWAY)
             if not (more and self._sharing.wants):
                 with suppress(TimeoutError):
@@ -227,6 +228,14 @@ class _Spreading:
     # The hosts
 
     async def _open(self, host: str) -> None:
+        self._opening.append(host)
+        try:
+            await self._prepare(host)
+        finally:
+            self._opening.remove(host)
+            self._changed.set()
+
+    async def _prepare(self, host: str) -> None:
         call = self.agents.call
         try:
             await call(host, "begin", run=self._run)

@@ -271,6 +271,25 @@ async def test_a_run_that_gets_no_result_anywhere_is_failed_and_the_others_go_on
     assert list(attempt.folder.iterdir()) == []
 
 
+async def test_hosts_that_are_slow_to_begin_are_not_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spreading, "AWAY", 0.0)
+    attempt = Attempt(tmp_path, "scenario: small.yaml\nseeds: [1]\n")
+    started = asyncio.Event()
+
+    async def start(*_: object) -> Carrier:
+        started.set()
+        raise HostError("it has no torch")
+
+    async def provide(*_: object) -> None:
+        await asyncio.sleep(2.5)  # the sweep looks once a second
+
+    attempt.cluster = PlayedCluster(HOSTS, tmp_path, lambda host: cast(Any, None), HELLO, start)
+    monkeypatch.setattr(sys.modules[__name__], "_nothing_to_bring", provide)
+    with pytest.raises(HostError, match=r"no host of the swarm can be used .*it has no torch"):
+        await attempt.spread()
+    assert started.is_set()
+
+
 def test_only_simulations_are_spread(tmp_path: Path) -> None:
     sweep = read(tmp_path, "scenario: small.yaml\ncases: {here: {}, there: {driver: docker}}\n")
     assert refusal(sweep) == "only runs of the driver sim are spread over hosts; this sweep has docker"

@@ -55,7 +55,7 @@ def serve() -> int:
                 code, run = _hold(engine, settings, line)
             finally:
                 remove(engine, settings.run)
-            if code == ORPHANED and refusal(engine.facts()) is None:
+            if code == ORPHANED and run is not None and refusal(engine.facts()) is None:
                 Cluster(engine).dismiss_agents(run)  # nobody else will
             if not settings.standing or code not in (0, ORPHANED):
                 return code
@@ -75,6 +75,12 @@ def sweep(*, data: bool = False) -> int:
 def name_of(run: str) -> str:
     """The name of the container of an agent."""
     return f"{run}-{PART}"
+
+
+def served_by(container: str, settings: Settings) -> str | None:
+    """The run that an agent has served, by the name of its container; None if it was left running and no run began."""
+    run = container.removesuffix(name_of(""))
+    return None if settings.standing and run == settings.run else run
 
 
 def remove(engine: Engine, run: str) -> None:
@@ -100,8 +106,8 @@ def _refuse_left(left: Sequence[NodeContainer]) -> None:
         raise HostError(f"the containers of {', '.join(each.node for each in left)} could not be removed")
 
 
-def _hold(engine: Engine, settings: Settings, line: bytes) -> tuple[int, str]:
-    """Start the container and wait for its end. Returns its exit code, and the run that it has served."""
+def _hold(engine: Engine, settings: Settings, line: bytes) -> tuple[int, str | None]:
+    """Start the container and wait for its end. Returns its exit code, and the run that it has served, if any."""
     remove(engine, settings.run)
     with plain_words("making the volume of the run"):
         volume = engine.client.volumes.create(settings.run, labels={RUN: settings.run})
@@ -117,7 +123,7 @@ def _hold(engine: Engine, settings: Settings, line: bytes) -> tuple[int, str]:
             code = int(container.wait()["StatusCode"])
     with unless_gone(), plain_words("looking for the run of the agent"):
         container.reload()
-    return code, str(container.name).removesuffix(name_of(""))
+    return code, served_by(str(container.name), settings)
 
 
 def _seen() -> dict[Path, Path]:

@@ -1,26 +1,35 @@
-"""The kernel engine's u32 filters (tc-u32(8)), which choose a packet's class by its IPv4 addresses. Pure, no I/O."""
+"""The kernel engine's u32 filters (tc-u32(8)), which choose a packet's class by its IPv4 addresses, or count it. Pure,
+no I/O."""
 
 from __future__ import annotations
 
 import ipaddress
+import json
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from netem.errors import TcError
 
 LINEAR_FILTERS = 32
 """Up to this number the filters are a list; above it, a hash table over the last byte of an address."""
 
 
+ROOT, INGRESS = "1:", "ffff:"
+
+
 class Flow(NamedTuple):
-    """The packets from an address, to any address or only to ``target``, and the class they belong to."""
+    """The packets from an address, to any address or only to ``target``, and the class they belong to, or None if they
+    are only counted: by the action of the number ``counter`` (tc-actions(8))."""
 
     source: str
     target: str | None
-    class_id: str
+    class_id: str | None
+    counter: int = 0
 
 
-def filter_commands(device: str, flows: Sequence[Flow]) -> list[list[str]]:
-    """The commands for a device whose root qdisc is 1:."""
-    add = ["tc", "filter", "add", "dev", device, "parent", "1:", "protocol", "ip", "prio", "1"]
+def filter_commands(device: str, flows: Sequence[Flow], parent: str = ROOT) -> list[list[str]]:
+    """The commands for the qdisc ``parent`` of a device."""
+    add = ["tc", "filter", "add", "dev", device, "parent", parent, "protocol", "ip", "prio", "1"]
     if len(flows) <= LINEAR_FILTERS:
         return [[*add, "u32", *_match(flow)] for flow in flows]
     sources = [int(ipaddress.IPv4Address(flow.source)) & 0xFF for flow in flows]
@@ -41,4 +50,27 @@ def filter_commands(device: str, flows: Sequence[Flow]) -> list[list[str]]:
 
 def _match(flow: Flow) -> list[str]:
     target = [] if flow.target is None else ["match", "ip", "dst", f"{flow.target}/32"]
-    return ["match", "ip", "src", f"{flow.source}/32", *target, "flowid", flow.class_id]
+    then = ["action", "ok", "index", str(flow.counter)] if flow.class_id is None else ["flowid", flow.class_id]
+    return ["match", "ip", "src", f"{flow.source}/32", *target, *then]
+
+
+def count_commands(device: str, sources: Sequence[str]) -> list[list[str]]:
+    """The commands that count what arrives on a device, by its source: an address has the number of its place in
+    ``sources``, from 1. The kernel needs act_gact."""
+    flows = [Flow(address, None, None, number) for number, address in enumerate(sources, start=1)]
+    return [["tc", "qdisc", "add", "dev", device, "ingress"], *filter_commands(device, flows, INGRESS)]
+
+
+def show_counts_command(device: str) -> list[str]:
+    """The command whose output, with the options -j and -s, `parse_counts` reads."""
+    return ["tc", "filter", "show", "dev", device, "ingress"]
+
+
+def parse_counts(text: str) -> dict[int, int]:
+    """The packets that have arrived, by the number of their source. A super-packet counts as what it was made of.
+    Raises TcError for other text."""
+    try:
+        actions = [each for entry in json.loads(text) for each in entry.get("options", {}).get("actions", ())]
+        return {int(each["index"]): int(each["stats"]["packets"]) for each in actions}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise TcError(f"cannot read the output of tc -j -s filter show: {error!r}") from error

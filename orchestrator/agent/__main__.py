@@ -1,5 +1,5 @@
 """`python -m orchestrator.agent serve` is the task of the service, `... work` the container that it starts. `... sweep`
-removes what a run has left.
+removes what a run has left, and with `data` the data sets that the host keeps.
 
 The kernel discards a signal for the first process of a container that has no handler for it. So SIGTERM gets one before
 the imports, which take a second: otherwise a task that is to end then goes on, and is killed before it has cleaned up.
@@ -26,17 +26,17 @@ def main() -> int:
             from orchestrator.agent.serve import serve
 
             return serve()
-        if sys.argv[1:] == ["sweep"]:
+        if sys.argv[1:2] == ["sweep"] and sys.argv[2:] in ([], ["data"]):
             from orchestrator.agent.serve import sweep
 
-            return sweep()
+            return sweep(data=bool(sys.argv[2:]))
         if sys.argv[1:] == ["work"]:
             from orchestrator.agent.work import work  # imports a second's worth of what the other does not need
 
             return asyncio.run(work(os.environ[HOST], Path(os.environ[FOLDER])))
     except OrchestratorError as error:
         sys.exit(str(error))
-    sys.exit("usage: python -m orchestrator.agent serve|work|sweep")
+    sys.exit("usage: python -m orchestrator.agent serve|work|sweep [data]")
 
 
 if __name__ == "__main__":

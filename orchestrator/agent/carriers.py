@@ -23,22 +23,28 @@ from orchestrator.agent.runs import Carrier
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.docker.container import ENVIRONMENT, SCRATCH
 from orchestrator.drivers.docker.engine import Engine, Stream, plain_words
-from orchestrator.drivers.swarm.settings import CODE, DATA, PACKAGES, RUNS
+from orchestrator.drivers.swarm.settings import CODE, PACKAGES, RUNS
 from orchestrator.errors import HostError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN
 
 PART = "runs"
 PLACE = Path("/edgebed")
+DATA = "data"
 LENT = ("annotated_types", "pydantic", "pydantic_core", "typing_inspection", "yaml")
 """What the image of nodes lacks of the libraries that carry out a run."""
 
 
 async def start_carrier(
-    arguments: Mapping[str, Any], directory: RunDirectory, hear: Callable[[str | None], None], stack: AsyncExitStack
+    datasets: Path,
+    arguments: Mapping[str, Any],
+    directory: RunDirectory,
+    hear: Callable[[str | None], None],
+    stack: AsyncExitStack,
 ) -> Carrier:
-    """Start the container. ``arguments``: the ``image`` of nodes, the ``module`` that it runs, and the ``name`` of this
-    host. ``hear`` receives each line of output, and None at the end. HostError if no fitting image is here."""
+    """Start the container. ``datasets``: the folder of this host's. ``arguments``: the ``image`` of nodes, the
+    ``module`` that it runs, and the ``name`` of this host. ``hear`` receives each line of output, and None at the end.
+    HostError if no fitting image is here."""
     engine = await asyncio.to_thread(Engine.connect)
     stack.callback(engine.close)
     await asyncio.to_thread(lend, directory.path / PACKAGES)
@@ -49,7 +55,7 @@ async def start_carrier(
         if not loop.is_closed():
             loop.call_soon_threadsafe(hear, line)
 
-    return await asyncio.to_thread(_start, engine, arguments, directory, told, stack)
+    return await asyncio.to_thread(_start, engine, datasets, arguments, directory, told, stack)
 
 
 def lend(folder: Path) -> None:
@@ -65,15 +71,13 @@ def lend(folder: Path) -> None:
 
 
 def options(
-    directory: RunDirectory, found: Mapping[str, Any], user: tuple[int, int], command: list[str]
+    directory: RunDirectory, datasets: Path, found: Mapping[str, Any], user: tuple[int, int], command: list[str]
 ) -> dict[str, Any]:
     """The SDK's arguments for the container. ``found``: the attributes of the image."""
     variables = dict(each.partition("=")[::2] for each in found["Config"].get("Env") or ())
     path = [str(PLACE / CODE), *filter(None, [variables.get("PYTHONPATH")]), str(PLACE / PACKAGES)]
-    mounts = [
-        Mount(str(PLACE / name), str(directory.path / name), type="bind", read_only=name != RUNS)
-        for name in (CODE, PACKAGES, DATA, RUNS)
-    ]
+    places = {name: directory.path / name for name in (CODE, PACKAGES, RUNS)} | {DATA: datasets}
+    mounts = [Mount(str(PLACE / name), str(path), type="bind", read_only=name != RUNS) for name, path in places.items()]
     python = (found["Config"].get("Entrypoint") or ["python3"])[0]
     return {
         "name": f"{directory.run}-{PART}",
@@ -96,6 +100,7 @@ def options(
 
 def _start(
     engine: Engine,
+    datasets: Path,
     arguments: Mapping[str, Any],
     directory: RunDirectory,
     hear: Callable[[str | None], None],
@@ -108,7 +113,7 @@ def _start(
     assert found is not None
     user = node_image.user_of(found, os.geteuid(), os.getegid())
     command = [arguments["module"], arguments["name"], str(PLACE / RUNS), str(PLACE / DATA)]
-    container = engine.create(name, [], options(directory, found, user, command))
+    container = engine.create(name, [], options(directory, datasets, found, user, command))
     stack.push_async_callback(asyncio.to_thread, _remove, engine, directory.run)
     output = engine.output(container)
     held: Any = engine.hold(container)

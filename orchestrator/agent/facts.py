@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
+from orchestrator.agent.datasets import told_of as told_of_data
 from orchestrator.agent.worker import Examined
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.local import sweep
@@ -35,10 +36,10 @@ HOST_FILES = Path("/proc/1/root")
 T = TypeVar("T")
 
 
-async def examine(arguments: Mapping[str, Any], folder: Path, stack: AsyncExitStack) -> Examined:
-    """The facts, and a hub on a trunk to the hubs of the other hosts. ``arguments``: the ``run``, the ``image`` of
-    nodes, and the ``number``, ``hosts`` and ``mtu`` of the trunk (see `lay_trial`). HostError if no hub can be
-    opened."""
+async def examine(datasets: Path, arguments: Mapping[str, Any], folder: Path, stack: AsyncExitStack) -> Examined:
+    """The facts, and a hub on a trunk to the hubs of the other hosts. ``datasets``: the folder of this host's.
+    ``arguments``: the ``run``, the ``image`` of nodes, and the ``number``, ``hosts`` and ``mtu`` of the trunk (see
+    `lay_trial`). HostError if no hub can be opened."""
     run = arguments["run"]
     stack.push_async_callback(sweep, run)
     hub = await Hub.open(run, folder)
@@ -54,6 +55,7 @@ async def examine(arguments: Mapping[str, Any], folder: Path, stack: AsyncExitSt
         trunk=trunk,
         trunk_notes=tuple(notes),
         netem=await _netem(hub),
+        datasets=told_of_data(datasets),
         clock=clock(),
         **await asyncio.to_thread(shown, host_files()),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,65 +19,111 @@ from docker.types import LogConfig, Mount
 from netem.vxlan import DEVICE_NUMBER
 from orchestrator.agent.sensors import FOLDERS
 from orchestrator.drivers.docker.emulation import HANDLERS
-from orchestrator.drivers.docker.engine import Engine, plain_words
+from orchestrator.drivers.docker.engine import Engine, plain_words, unless_gone
 from orchestrator.drivers.swarm.cluster import Cluster, refusal
-from orchestrator.drivers.swarm.settings import FILE, FOLDER, HOST, IMAGE, LEFT_BY, ORPHANED, SOCKET, Settings
+from orchestrator.drivers.swarm.settings import (
+    DATASETS,
+    FILE,
+    FOLDER,
+    HOST,
+    IMAGE,
+    LEFT_BY,
+    ORPHANED,
+    SOCKET,
+    Settings,
+)
 from orchestrator.errors import HostError
 from orchestrator.fabric.helper import RIGHTS
-from orchestrator.host.docker_socket import AGENT, RUN
+from orchestrator.host.docker_socket import AGENT, RUN, NodeContainer
 
 PART = "agent"
+VOLUME, VOLUME_LABEL = "edgebed-data", "org.edgebed.data"
+"""The volume of the data sets that a host keeps, and its label."""
 HANDLERS_HERE = Path("/host/binfmt_misc")
 """Where the agent sees which processors its host can emulate."""
 SECRET = Path("/run/secrets") / FILE
 
 
 def serve() -> int:
-    """Start the container and wait for its end. Returns its exit code."""
+    """Start the container and wait for its end, again and again if the agent is left running between runs. Returns its
+    exit code."""
     line = SECRET.read_bytes()
     settings = Settings.from_json(line)
-    engine = Engine.connect()
-    with contextlib.closing(engine):
-        try:
-            code = _hold(engine, settings, line)
-        finally:
-            remove(engine, settings.run)
-        if code == ORPHANED and refusal(engine.facts()) is None:
-            Cluster(engine).dismiss_agents(settings.run)  # nobody else will
-        return code
+    with contextlib.closing(Engine.connect()) as engine:
+        while True:
+            try:
+                code, run = _hold(engine, settings, line)
+            finally:
+                remove(engine, settings.run)
+            if code == ORPHANED and run is not None and refusal(engine.facts()) is None:
+                Cluster(engine).dismiss_agents(run)  # nobody else will
+            if not settings.standing or code not in (0, ORPHANED):
+                return code
 
 
-def sweep() -> int:
-    """Remove what a run has left on this host. Returns the exit code."""
+def sweep(*, data: bool = False) -> int:
+    """Remove what a run has left on this host. ``data``: also the data sets that the host keeps. Returns the exit code.
+    HostError if a run uses them."""
     with contextlib.closing(Engine.connect()) as engine:
         remove(engine, os.environ[LEFT_BY])
+        if data:
+            with plain_words("removing the data sets"), contextlib.suppress(NotFound):
+                engine.client.volumes.get(VOLUME).remove()
     return 0
 
 
+def name_of(run: str) -> str:
+    """The name of the container of an agent."""
+    return f"{run}-{PART}"
+
+
+def served_by(container: str, settings: Settings) -> str | None:
+    """The run that an agent has served, by the name of its container; None if it was left running and no run began."""
+    run = container.removesuffix(name_of(""))
+    return None if settings.standing and run == settings.run else run
+
+
 def remove(engine: Engine, run: str) -> None:
-    """Remove the containers and the volume of a run on this host. HostError if something stays."""
+    """Remove the containers and the volume of a run on this host, or of agents that were left running and of the run
+    that they serve. HostError if something stays."""
     with plain_words(f"removing the agent of {run}"):
-        for container in engine.client.containers.list(all=True, filters={"label": f"{AGENT}={run}"}):
-            container.remove(force=True)
-    left = [each.node for each in engine.remove(engine.containers(run))]
-    with plain_words(f"removing the volume of {run}"), contextlib.suppress(NotFound):
-        engine.client.volumes.get(run).remove(force=True)
+        agents = engine.client.containers.list(all=True, filters={"label": AGENT}, ignore_removed=True)
+        for container in agents:
+            if container.labels[AGENT] == run or container.name == name_of(run):
+                with unless_gone(), plain_words(f"removing {container.name}"):
+                    container.remove(force=True)
+    with plain_words(f"looking for the volume of {run}"), contextlib.suppress(NotFound):
+        volume = engine.client.volumes.get(run)
+        folder = Path(volume.attrs["Mountpoint"])
+        left = engine.remove(each for each in engine.containers() if folder in each.directory.parents)
+        volume.remove(force=True)
+        _refuse_left(left)
+    _refuse_left(engine.remove(engine.containers(run)))
+
+
+def _refuse_left(left: Sequence[NodeContainer]) -> None:
     if left:
-        raise HostError(f"the containers of {', '.join(left)} could not be removed")
+        raise HostError(f"the containers of {', '.join(each.node for each in left)} could not be removed")
 
 
-def _hold(engine: Engine, settings: Settings, line: bytes) -> int:
+def _hold(engine: Engine, settings: Settings, line: bytes) -> tuple[int, str | None]:
+    """Start the container and wait for its end. Returns its exit code, and the run that it has served, if any."""
     remove(engine, settings.run)
     with plain_words("making the volume of the run"):
         volume = engine.client.volumes.create(settings.run, labels={RUN: settings.run})
         folder = str(volume.attrs["Mountpoint"])
-    container = engine.create(os.environ[IMAGE], ["work"], _options(settings.run, folder))
+        kept = engine.client.volumes.create(VOLUME, labels={VOLUME_LABEL: ""})
+        datasets = str(kept.attrs["Mountpoint"])
+    container = engine.create(os.environ[IMAGE], ["work"], _options(settings.run, folder, datasets))
     with plain_words("starting the agent"):
         held: Any = container.attach_socket(params={"stdin": 1, "stream": 1})
         with contextlib.closing(held):
             container.start()
             held._sock.sendall(line + b"\n")
-            return int(container.wait()["StatusCode"])
+            code = int(container.wait()["StatusCode"])
+    with unless_gone(), plain_words("looking for the run of the agent"):
+        container.reload()
+    return code, served_by(str(container.name), settings)
 
 
 def _seen() -> dict[Path, Path]:
@@ -84,17 +131,17 @@ def _seen() -> dict[Path, Path]:
     return FOLDERS | ({HANDLERS: HANDLERS_HERE} if HANDLERS.is_dir() else {})
 
 
-def _options(run: str, folder: str) -> dict[str, Any]:
+def _options(run: str, folder: str, datasets: str) -> dict[str, Any]:
     mounts = [
         Mount(str(SOCKET), str(SOCKET), type="bind"),
-        Mount(folder, folder, type="bind"),
+        *(Mount(each, each, type="bind") for each in (folder, datasets)),
         *(Mount(str(here), str(there), type="bind", read_only=True) for there, here in _seen().items()),
     ]
     return {
-        "name": f"{run}-{PART}",
+        "name": name_of(run),
         "labels": {AGENT: run},
         "entrypoint": [sys.executable, "-m", "orchestrator.agent"],
-        "environment": {HOST: os.environ[HOST], FOLDER: folder},
+        "environment": {HOST: os.environ[HOST], FOLDER: folder, DATASETS: datasets},
         "user": "0:0",
         "network_mode": "host",  # the trunk's socket belongs there
         "pid_mode": "host",  # it enters the namespaces of nodes

@@ -15,29 +15,50 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
+from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.facts import examine
 from orchestrator.agent.place import open_place
 from orchestrator.agent.sensors import of_host
+from orchestrator.agent.serve import name_of
 from orchestrator.agent.worker import Worker
+from orchestrator.drivers.docker.engine import Engine, plain_words
 from orchestrator.drivers.swarm.channel import AgentChannel
-from orchestrator.drivers.swarm.settings import ORPHANED, Settings
+from orchestrator.drivers.swarm.settings import DATASETS, ORPHANED, Settings
 from orchestrator.errors import HostError
+
+WAIT = 60.0  # s after which an agent that waits for an orchestrator says hello again
 
 
 async def work(host: str, folder: Path) -> int:
-    """Serve the orchestrator until the input ends, the orchestrator is silent for the lease, this host fails, or
-    SIGTERM. Returns the exit code."""
+    """Serve an orchestrator until the input ends, the orchestrator is silent for the lease or lets this agent go, this
+    host fails, or SIGTERM. An agent that was left running waits until an orchestrator is there. Returns the exit
+    code."""
     loop = asyncio.get_running_loop()
     held = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(held), sys.stdin)
     settings = Settings.from_json(await held.readline())
+    end = asyncio.create_task(held.read())
+    loop.add_signal_handler(signal.SIGTERM, end.cancel)
+    while (code := await _serve(settings, host, folder, end)) is None:
+        pass  # its hello may have gone to an orchestrator that has ended since
+    return code
+
+
+async def _serve(settings: Settings, host: str, folder: Path, end: asyncio.Task[bytes]) -> int | None:
+    """Serve one orchestrator, at most until ``end``. Returns the exit code; None if an agent that waits was not called,
+    and is to say hello again."""
     async with AsyncExitStack() as stack:
         channel = AgentChannel(settings.address, settings.keys, settings.server, lambda message: worker.notice(message))
         stack.push_async_callback(channel.close)
-        logging.getLogger().addHandler(_Telling(channel.tell))
-        worker = Worker(folder, channel.tell, open_place, examine, of_host)
+        telling = _Telling(channel.tell)
+        logging.getLogger().addHandler(telling)
+        stack.callback(logging.getLogger().removeHandler, telling)
+        begun, datasets = partial(_rename, settings.run), DataSets(Path(os.environ[DATASETS]))
+        look = partial(examine, datasets.folder)
+        worker = Worker(folder, channel.tell, open_place, look, of_host, begun=begun, datasets=datasets)
         stack.push_async_callback(worker.close)
         hello = {
             "host": host,
@@ -45,16 +66,25 @@ async def work(host: str, folder: Path) -> int:
             "mtu": await underlay_mtu(settings.address),
             "version": importlib.metadata.version("edgebed"),
         }
-        serving = asyncio.create_task(channel.serve(hello, worker.answer, settings.lease))
-        loop.add_signal_handler(signal.SIGTERM, serving.cancel)
-        ends = (serving, asyncio.create_task(held.read()), asyncio.create_task(worker.broken.wait()))
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        orphaned = serving.done() and not serving.cancelled()
-        for task in ends:
+        waits = WAIT if settings.standing else settings.lease
+        serving = asyncio.create_task(channel.serve(hello, worker.answer, settings.lease, waits))
+        over = asyncio.create_task(worker.over.wait())
+        await asyncio.wait((serving, end, over), return_when=asyncio.FIRST_COMPLETED)
+        orphaned = serving.done()
+        for task in (serving, over):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        if orphaned and settings.standing and not channel.heard_anything:
+            return None
         return ORPHANED if orphaned else 0
+
+
+def _rename(service: str, run: str) -> None:
+    """Give the container of this agent the name of its run, by which `sweep` finds it."""
+    if service != run:
+        with contextlib.closing(Engine.connect()) as engine, plain_words(f"naming the agent of {run}"):
+            engine.client.containers.get(name_of(service)).rename(name_of(run))
 
 
 class _Telling(logging.Handler):

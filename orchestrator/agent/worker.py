@@ -22,10 +22,12 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from orchestrator.agent.carriers import start_carrier
+from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.echoes import Responder, ask
 from orchestrator.agent.images import Images
 from orchestrator.agent.news import NewCheckpoints, NewOutput
@@ -34,7 +36,6 @@ from orchestrator.drivers.base import CanPause, Driver
 from orchestrator.drivers.swarm.channel import Message
 from orchestrator.drivers.swarm.plain import change_of, counted_to, link_of, node_of, reading_to
 from orchestrator.drivers.swarm.relay import NodesEnd
-from orchestrator.drivers.swarm.settings import DATA
 from orchestrator.errors import DriverError, OrchestratorError
 from orchestrator.fabric.base import Fabric, Handle, Redirects
 from orchestrator.fabric.prober import Prober
@@ -79,7 +80,8 @@ Examine = Callable[[Mapping[str, Any], Path, AsyncExitStack], Awaitable[Examined
 
 
 class Worker:
-    """The verbs of one run on one host. Everything lies in ``folder``. ``broken`` is set when this host has failed."""
+    """The verbs of one run on one host. Everything lies in ``folder``. ``over`` is set when the agent is to end: this
+    host has failed, or the orchestrator lets it go."""
 
     def __init__(
         self,
@@ -89,20 +91,25 @@ class Worker:
         examine: Examine,
         find: Callable[[], Sequence[Sensor]] = discover,
         images: Images | None = None,
-        carrier: Start = start_carrier,
+        carrier: Start | None = None,
+        begun: Callable[[str], None] = lambda run: None,
+        datasets: DataSets | None = None,
     ) -> None:
         """``find`` finds the sensors of this host. ``images`` are those of its Engine. ``carrier`` starts what carries
-        out the runs of a sweep."""
+        out the runs of a sweep. ``begun`` is called in a thread with the run that begins here. ``datasets`` are those
+        that this host keeps."""
         self._folder = folder
         self._tell = tell
         self._make = make
         self._examine = examine
         self._find = find
+        self._begun = begun
         self._sensing: Sensing | None = None
         self._stack = AsyncExitStack()
         images = images or Images(folder)
         self._stack.push_async_callback(images.close)
-        self.broken = asyncio.Event()
+        self._datasets = kept = datasets or DataSets(folder)
+        self.over = asyncio.Event()
         self._directory: RunDirectory | None = None
         self._place: Place | None = None
         self._prober: Prober | None = None
@@ -112,16 +119,18 @@ class Worker:
         self._numbers = itertools.count(1)
         self._responders: dict[int, AsyncExitStack] = {}
         self._echoes: Responder | None = None
+        carrier = carrier or partial(start_carrier, kept.folder)
         self._runs = runs = Runs(tell, self._break, carrier, lambda: self._run)
         self._verbs: dict[str, Callable[..., Awaitable[Any]]] = {
             verb.__name__: verb
             for verb in (
                 *(images.images, images.load, images.loaded, images.pull, images.pulled),
                 *(self.begin, self.put, self.open),
+                *(kept.has_data, kept.put_data, kept.keep_data),
                 *(self.start, self.forget, self.kill, self.pause, self.resume),
                 *(self.attach, self.detach, self.redirect, self.shape, self.alter, self.counters),
                 *(self.respond, self.dismiss, self.probe, self.listen, self.echo),
-                *(self.facts, self.sense, self.finish),
+                *(self.facts, self.sense, self.finish, self.leave),
                 *(runs.employ, runs.carry, runs.files, runs.get, runs.drop),
             )
         }
@@ -143,18 +152,19 @@ class Worker:
             await self._runs.close()
             await self._stack.aclose()
         finally:
+            self._datasets.close()
             if self._directory is not None:
                 self._directory.remove()
 
     # Files
 
     async def begin(self, run: str) -> None:
-        """Make the directory of the run, with a folder ``data`` for its data set."""
+        """Make the directory of the run."""
+        await asyncio.to_thread(self._begun, run)
         path = self._folder / run
         path.mkdir()
         self._directory = RunDirectory(path)
         self._directory.furnish()
-        (path / DATA).mkdir(mode=0o755)
 
     async def put(self, path: str, data: bytes, first: bool) -> None:
         """Add bytes to a file in the directory of the run."""
@@ -169,8 +179,9 @@ class Worker:
 
     # The driver
 
-    async def open(self, **arguments: Any) -> dict[str, Any]:
-        """Open the driver, the hub and the links of this host. Returns the link engine and the driver's notes."""
+    async def open(self, data: str, **arguments: Any) -> dict[str, Any]:
+        """Open the driver, the hub and the links of this host. ``data``: the hash of the data set, which is in use.
+        Returns the link engine and the driver's notes."""
         directory = self._run
         self._relay = NodesEnd(directory.socket, self._send_relayed)
         self._stack.push_async_callback(self._relay.close)
@@ -179,7 +190,7 @@ class Worker:
         self._checkpoints = NewCheckpoints(directory.checkpoints)
         tellers: list[asyncio.Task[None]] = []
         self._stack.push_async_callback(_end, tellers)  # when the nodes have ended, whose exits they tell
-        place = self._place = await self._make(arguments, directory, directory.path / DATA, self._stack)
+        place = self._place = await self._make(arguments, directory, self._datasets.path(data), self._stack)
         self._prober = place.prober
         tellers += _begun(self._tell_exits(place.driver), self._tell_news())
         watched: list[Fabric | Carrier] = [place.fabric, *([] if place.carrier is None else [place.carrier])]
@@ -295,6 +306,10 @@ class Worker:
         self._place = self._prober = None
         self._tell_new()
 
+    async def leave(self) -> None:
+        """End, and remove everything that was made here. The next agent of this host serves the next run."""
+        self.over.set()
+
     # Helpers
 
     @property
@@ -368,7 +383,7 @@ class Worker:
 
     def _break(self, error: str) -> None:
         self._tell("broken", error=error)
-        self.broken.set()
+        self.over.set()
 
 
 def _begun(*works: Coroutine[Any, Any, None]) -> list[asyncio.Task[None]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -46,11 +47,11 @@ def list_hosts(context: click.Context, as_json: bool) -> None:
         if as_json:
             raise click.UsageError(f"write --json after {context.invoked_subcommand}")
         return
-    hosts = offered()
+    hosts, agents = offered()
     if as_json:
-        click.echo(json.dumps({"hosts": [described(host) for host in hosts]}))
+        click.echo(json.dumps({"hosts": [described(host) for host in hosts], "agents": agents}))
     else:
-        print_hosts(hosts, open_console())
+        print_hosts(hosts, agents, open_console())
 
 
 @list_hosts.command("doctor")
@@ -69,3 +70,32 @@ def examine_hosts(names: tuple[str, ...], as_json: bool) -> None:
     else:
         print_report(found, open_console())
     sys.exit(0 if found.usable else 1)
+
+
+@list_hosts.command("up")
+@json_option
+def leave_agents(as_json: bool) -> None:
+    """Leave an agent running on each host, so that runs begin sooner, and bring the hosts the image of nodes."""
+    from orchestrator.verbs.hosts_up import up
+
+    found = up(partial(click.echo, err=True))
+    if as_json:
+        click.echo(json.dumps(found.to_json()))
+    else:
+        if found.hosts:
+            click.echo(f"agents are left running on {', '.join(found.hosts)}")
+        for host, reason in sorted(found.refused.items()):
+            click.echo(f"{host}: {reason}", err=True)
+    sys.exit(1 if found.refused else 0)
+
+
+@list_hosts.command("down")
+@click.option("--data", is_flag=True, help="Also remove the data sets that the hosts keep.")
+@json_option
+def end_agents(data: bool, as_json: bool) -> None:
+    """End the agents that `hosts up` has left running."""
+    from orchestrator.verbs.hosts_up import down
+
+    found = down(data=data)
+    click.echo(json.dumps(asdict(found)) if as_json else found.told())
+    sys.exit(1 if found.left else 0)

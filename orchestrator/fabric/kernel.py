@@ -9,8 +9,9 @@ node, and such packets would use the rate and the buffer of other links.
 
 If the run spans several hosts, the trunk is one more port of the bridge. Links to nodes of other hosts are shaped at
 its egress. Packets from other hosts pass the interface of their target unshaped if the run has the link, by the
-source's IP address. The bridge drops packets from the trunk whose source MAC is not that of a node of another host
-(`locked` in bridge(8), since Linux 5.18). It does not count them.
+source's IP address. Filters at the trunk's ingress count them all by their source. The bridge drops packets from the
+trunk whose source MAC is not that of a node of another host (`locked` in bridge(8), since Linux 5.18). It does not
+count them.
 
 When a node moves to this host, its links leave the trunk or come to it. Then the qdiscs of the interfaces concerned are
 made anew, which drops the packets in flight there.
@@ -28,6 +29,7 @@ from typing import NamedTuple
 from netem import tc
 from netem.batch import Reply
 from netem.errors import NetemError
+from netem.filters import count_commands, parse_counts, show_counts_command
 from netem.losses import AskedLosses
 from netem.profile import LinkProfile
 from netem.tables import distribution_tables
@@ -108,7 +110,10 @@ class KernelFabric(Coalescing):
         capabilities: tc.Capabilities,
         trunk: Trunk | None,
         notes: list[str],
+        *,
+        counts: bool = False,
     ) -> None:
+        """``counts``: whether what comes over the trunk is counted."""
         super().__init__(self.alter)
         self._hub = hub
         self._tc = control
@@ -128,6 +133,7 @@ class KernelFabric(Coalescing):
         self._gone: dict[tuple[str, str], dict[str, int]] = {}  # counters of removed qdiscs
         self._asked: dict[tuple[str, str], AskedLosses] = {}
         self._notes = notes
+        self._counts = counts
         self._late_rates: list[str] = []
         self._limited: set[tuple[str, str]] = set()  # links with a rate, now or earlier: a full buffer drops packets
 
@@ -153,15 +159,19 @@ class KernelFabric(Coalescing):
             (tables / name).write_text(text)
         await hub.run(["ip", "link", "add", BRIDGE, "type", "bridge", "mcast_snooping", "0"])
         await hub.run(["ip", "link", "set", BRIDGE, "addrgenmode", "none", "up"])
-        notes = []
+        notes, counts = [], False
         if trunk is not None:
             await hub.run(["ip", "link", "set", DEVICE, "master", BRIDGE])
             await hub.run(["bridge", "-batch", "-"], stdin=_bridge_lines(DEVICE, list(trunk.remotes)))
             refused, _, _ = await hub.attempt(["bridge", "link", "set", "dev", DEVICE, "locked", "on"])
             notes = [_UNLOCKED] if refused else []
+            counting = tc.batch(count_commands(DEVICE, [node.address for node in wires.nodes]))
+            uncounted, _, _ = await hub.attempt(["tc", "-batch", "-"], stdin=counting)
+            counts = uncounted == 0
+            notes += [] if counts else [_UNCOUNTED]
         control = TrafficControl(hub, {**labels(run, directory, "tc"), "TC_LIB_DIR": str(tables)})
         capabilities = tc.Capabilities(seed=seed, duplicate_in_tree=duplicate_in_tree)
-        return cls(hub, control, wires, capabilities, trunk, notes)
+        return cls(hub, control, wires, capabilities, trunk, notes, counts=counts)
 
     def notes(self) -> list[str]:
         return [
@@ -392,7 +402,22 @@ class KernelFabric(Coalescing):
                 losses["others_too"] = int((source, target) in self._limited)
                 rows.append({"source": source, "target": target, **row, **losses})
         passed = self._passed + sum(tc.parse_passed(each) for each in shown.values())
-        return Counted(links=rows, from_trunk=passed)
+        return Counted(rows, from_trunk=passed, sent_to=self._sent_to(rows), came_from=await self._came_from())
+
+    def _sent_to(self, rows: Sequence[LinkRow]) -> dict[str, int] | None:
+        if not self._counts:
+            return None
+        sent = dict.fromkeys(self._remote, 0)
+        for row in rows:
+            if (target := str(row["target"])) in sent:
+                sent[target] += int(row["delivered"])
+        return sent
+
+    async def _came_from(self) -> dict[str, int] | None:
+        if not self._counts:
+            return None
+        found = parse_counts(await self._tc.run([show_counts_command(DEVICE)]))
+        return {name: found.get(number, 0) for number, name in enumerate(self._nodes, start=1) if name in self._remote}
 
     async def watch(self) -> None:
         await self._hub.watch()
@@ -453,6 +478,10 @@ class KernelFabric(Coalescing):
 _LATE_RATE = (
     "schedules that change a rate: netem sets the departure of a packet when the packet arrives, so packets queued "
     "at a change leave at the old rate; the userspace engine sends them at the new rate"
+)
+_UNCOUNTED = (
+    "the trunk: this host's kernel cannot count what comes from other hosts (sch_ingress and act_gact do), so that"
+    " packets that the network between the hosts loses are not missed"
 )
 _UNLOCKED = "the trunk: this host's bridge cannot drop packets by their source (Linux 5.18 and iproute2 5.19 can)"
 

@@ -150,7 +150,7 @@ class Runs:
         holding = ExitStack()
         self._under_way[number] = directory, holding
         holding.enter_context(directory.held())
-        return Job(number, directory, Path(plan.data_directory), plan.data.sha256, plan.plugins)
+        return Job(number, directory, Path(plan.data_directory), plan.plugins)
 
     def _release(self, number: int) -> None:
         _, holding = self._under_way.pop(number)

@@ -14,23 +14,24 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import AsyncExitStack, ExitStack, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from node.assignment import PluginSource
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.swarm.bringing import bring_images
-from orchestrator.drivers.swarm.channel import PIECE, Agents, Message, bring
+from orchestrator.drivers.swarm.channel import PIECE, Agents, Message, bring, bring_data
 from orchestrator.drivers.swarm.cluster import Cluster, Member
 from orchestrator.drivers.swarm.registry import image_of_agents
-from orchestrator.drivers.swarm.settings import CODE, DATA, LEASE, RUNS
-from orchestrator.drivers.swarm.starting import Keys, start_agents, wait_for_each
+from orchestrator.drivers.swarm.settings import CODE, LEASE, RUNS
+from orchestrator.drivers.swarm.standing import access
+from orchestrator.drivers.swarm.starting import start_agents, wait_for_each
 from orchestrator.errors import DriverError, HostError, LostError, OrchestratorError, RunError
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.python import ROOT
-from orchestrator.planning.keys import keypair
 from orchestrator.run.elsewhere import STAYS, travelling
 from orchestrator.sweep.sharing import Sharing
 from orchestrator.text import count
@@ -45,13 +46,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Job:
-    """A run that has begun: its ``number``, its directory, its prepared data set with the hash of it, and its
-    plug-ins."""
+    """A run that has begun: its ``number``, its directory, its prepared data set, and its plug-ins."""
 
     number: int
     directory: RunDirectory
     data: Path
-    sha256: str
     plugins: tuple[PluginSource, ...]
 
 
@@ -73,14 +72,6 @@ class Work(Protocol):
 
     def failed(self, job: Job, error: str) -> None:
         """A run was tried several times, and got no result."""
-
-
-@dataclass
-class _Brought:
-    """The data sets that a host has."""
-
-    data: set[str] = field(default_factory=set)
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 async def provide(agents: Agents, host: Member, tell: Callable[[str], None]) -> None:
@@ -113,17 +104,17 @@ async def spread(
         async with AsyncExitStack() as stack:
             offered = {each.name: places or max(1, int(each.cores)) for each in hosts}
             spreading = _Spreading(run, hosts, offered, work, tell, thread, provide)
-            keys, agents_keys = keypair(), keypair()
-            agents = Agents(keys, agents_keys.public, LEASE, spreading.hear, spreading.lose, spreading.find)
+            image = await asyncio.to_thread(image_of_agents)
+            found = await asyncio.to_thread(access, cluster, image, stack.enter_context(ExitStack()))
+            agents = Agents(found.server, found.agents.public, LEASE, spreading.hear, spreading.lose, spreading.find)
             stack.push_async_callback(agents.close)
             spreading.agents = agents
-            tell(f"starting agents on {count(len(hosts), 'host')} ({run})")
+            tell(f"{'using' if found.service else 'starting'} agents on {count(len(hosts), 'host')} ({run})")
             if len(kinds := sorted({each.architecture for each in hosts})) > 1:
                 tell(f"the hosts are of several kinds ({', '.join(kinds)}), which round differently")
-            image, keys_of_run = await asyncio.to_thread(image_of_agents), Keys(keys.public, agents_keys)
-            await start_agents(cluster, agents, run, directory.path, image, names, keys_of_run, stack)
+            await start_agents(cluster, agents, run, directory.path, image, names, found, stack)
             stack.push_async_callback(spreading.close)
-            beginning = asyncio.create_task(wait_for_each(cluster, agents, run, names))
+            beginning = asyncio.create_task(wait_for_each(cluster, agents, found.service or run, names))
             stack.callback(beginning.cancel)
             beginning.add_done_callback(spreading.begun)
             await spreading.all()
@@ -148,7 +139,9 @@ class _Spreading:
         self._code = _packed()
         self._sharing = Sharing()
         self._jobs: dict[int, Job] = {}
-        self._brought: defaultdict[str, _Brought] = defaultdict(_Brought)
+        self._opening: list[str] = []  # hosts that get what they need; an image may take minutes
+        self._bringing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._hashes: dict[Path, asyncio.Future[str]] = {}
         self._ends: dict[tuple[str, str], asyncio.Future[str | None]] = {}  # by host and run
         self._unusable: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -172,7 +165,7 @@ class _Spreading:
                 carrying.add(self._begin(self._carry(self._jobs[taken[0]], taken[1])))
             if self._error is not None:
                 raise self._error
-            alone = None if self._sharing.hosts else alone or loop.time()
+            alone = None if self._sharing.hosts or self._opening else alone or loop.time()
             self._refuse_alone(alone is not None and loop.time() - alone > AWAY)
             if not (more and self._sharing.wants):
                 with suppress(TimeoutError):
@@ -223,7 +216,6 @@ class _Spreading:
         if host in self._sharing.hosts:
             self._tell(f"the host {host} is lost: {reason}")
         self._sharing.leave(host)
-        self._brought.pop(host, None)
         for (where, _), end in self._ends.items():
             if where == host and not end.done():
                 end.set_result(f"{host}: {reason}")
@@ -236,6 +228,14 @@ class _Spreading:
     # The hosts
 
     async def _open(self, host: str) -> None:
+        self._opening.append(host)
+        try:
+            await self._prepare(host)
+        finally:
+            self._opening.remove(host)
+            self._changed.set()
+
+    async def _prepare(self, host: str) -> None:
         call = self.agents.call
         try:
             await call(host, "begin", run=self._run)
@@ -272,13 +272,15 @@ class _Spreading:
     async def _carried(self, job: Job, host: str) -> str | None:
         """Have a host carry out a run. Returns why it could not; None if the files are back."""
         agents, run = self.agents, job.directory.run
-        await self._bring_data(job, host)
+        sha256 = await self._hash(job.data)
+        async with self._bringing[host]:
+            await bring_data(agents, host, job.data, sha256)
         for file in travelling(job.directory):
             await bring(agents, host, file, Path(RUNS, run, file.relative_to(job.directory.path)))
         end: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._ends[host, run] = end
         try:
-            await agents.call(host, "carry", run=run, data=job.sha256, plugins=[asdict(each) for each in job.plugins])
+            await agents.call(host, "carry", run=run, data=sha256, plugins=[asdict(each) for each in job.plugins])
             if (error := await end) is None:
                 await self._fetch(job, host)
         finally:
@@ -287,13 +289,11 @@ class _Spreading:
             await agents.call(host, "drop", run=run)
         return error
 
-    async def _bring_data(self, job: Job, host: str) -> None:
-        brought = self._brought[host]
-        async with brought.lock:
-            if job.sha256 not in brought.data:
-                for file in sorted(each for each in job.data.iterdir() if each.is_file()):
-                    await bring(self.agents, host, file, Path(DATA, job.sha256, file.name))
-                brought.data.add(job.sha256)
+    async def _hash(self, data: Path) -> str:
+        """That of a data set, which is read once."""
+        if data not in self._hashes:
+            self._hashes[data] = asyncio.ensure_future(asyncio.to_thread(hash_of_files, data))
+        return await self._hashes[data]
 
     async def _fetch(self, job: Job, host: str) -> None:
         """Fetch the files of a run. They take their places when all are here. RunError if there is no room for them."""

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 
 from orchestrator import text
 from orchestrator.drivers.swarm.cluster import Cluster, Member
+from orchestrator.drivers.swarm.standing import NAME, standing
+from orchestrator.host.signals import Interruption
 from orchestrator.layout import write_table
 from orchestrator.scenario.hosts import HARDWARE_LABEL
 
+T = TypeVar("T")
+
 FIELDS = ("name", "address", "architecture", "cores", "memory", "manager", "state", "availability", "engine")
 HEADINGS = ("host", "state", "architecture", "cores", "memory", "board", "other labels", "Engine", "address")
+AGENT = "agent"
 
 
-def offered() -> list[Member]:
-    """The hosts by name. HostError with the remedy if this host manages no swarm."""
+def offered() -> tuple[list[Member], dict[str, str] | None]:
+    """The hosts by name; and the states of the agents that were left running, by host, or None if there are none.
+    HostError with the remedy if this host manages no swarm."""
     with closing(Cluster.connect()) as cluster:
-        return cluster.members()
+        hosts = cluster.members()
+        if standing(cluster) is None:
+            return hosts, None
+        return hosts, {host: each.error or each.state for host, each in cluster.agents(NAME).items()}
 
 
 def described(host: Member) -> dict[str, Any]:
@@ -28,9 +38,25 @@ def described(host: Member) -> dict[str, Any]:
     return {field: getattr(host, field) for field in FIELDS} | {"labels": dict(host.labels)}
 
 
-def print_hosts(hosts: Sequence[Member], console: Console) -> None:
+def print_hosts(hosts: Sequence[Member], agents: Mapping[str, str] | None, console: Console) -> None:
     """Write a table, a row for each host."""
-    write_table(console, HEADINGS, [_row(host) for host in hosts], right={3, 4})
+    headings = HEADINGS if agents is None else (*HEADINGS, AGENT)
+    rows = [(*_row(host), *([] if agents is None else [agents.get(host.name, "none")])) for host in hosts]
+    write_table(console, headings, rows, right={3, 4})
+
+
+async def unless_interrupted(work: Coroutine[Any, Any, T], interruption: Interruption) -> T | None:
+    """The result of the work, or None if a signal came. The work is then cancelled, and ends in order."""
+    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+    with interruption.heard_by(lambda: loop.call_soon_threadsafe(task.cancel), _nothing):
+        await asyncio.wait([task])
+    if interruption.asked:
+        return None
+    return task.result()
+
+
+def _nothing() -> None:
+    """A second signal ends the process; then the agents end by their lease."""
 
 
 def _row(host: Member) -> tuple[str, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -25,14 +25,15 @@ from orchestrator.drivers.swarm.findings import Finding, Wanted
 from orchestrator.drivers.swarm.images import Source
 from orchestrator.drivers.swarm.registry import image_of_agents
 from orchestrator.errors import HostError
-from orchestrator.host.signals import Interruption, interruptible
+from orchestrator.host.signals import interruptible
 from orchestrator.layout import write, write_entries, write_line, write_table
 from orchestrator.planning.inventory import UNUSABLE, Underlay
-from orchestrator.verbs.hosts import described
+from orchestrator.verbs.hosts import described, unless_interrupted
 
-T = TypeVar("T")
-
-HEADINGS = ("host", "Engine", "kernel", "cgroup", "free", "netem", "clock", "TCP", "temperature", "accelerators")
+HEADINGS = (
+    *("host", "Engine", "kernel", "cgroup", "free", "data sets", "netem", "clock", "TCP", "temperature"),
+    "accelerators",
+)
 BETWEEN = ("from", "to", "delay", "rate", "rate back", "MTU")
 MARKS = {"unusable": ("no  ", "red"), "look": ("look", "yellow")}
 
@@ -102,7 +103,7 @@ def look(names: Sequence[str], tell: Callable[[str], object]) -> Report:
         wanted = Wanted(version, own, image, agent_image.image_name(), sources)
         agents = image_of_agents()
         asked = [each for each in chosen if each.usable and findings.has_ipv4(each)]
-        examined = asyncio.run(_unless_interrupted(examine(cluster, asked, agents, wanted.image, tell), interruption))
+        examined = asyncio.run(unless_interrupted(examine(cluster, asked, agents, wanted.image, tell), interruption))
     if examined is None:
         raise KeyboardInterrupt
     return report(chosen, examined, wanted)
@@ -147,24 +148,10 @@ def report(hosts: Sequence[Member], examined: Examination, wanted: Wanted) -> Re
     return Report(tuple(reports), examined.underlay, examined.busy)
 
 
-async def _unless_interrupted(work: Coroutine[Any, Any, T], interruption: Interruption) -> T | None:
-    """The result of the work, or None if a signal came. The work is then cancelled, and ends in order."""
-    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
-    with interruption.heard_by(lambda: loop.call_soon_threadsafe(task.cancel), _nothing):
-        await asyncio.wait([task])
-    if interruption.asked:
-        return None
-    return task.result()
-
-
-def _nothing() -> None:
-    """A second signal ends the process; then the agents end by their lease."""
-
-
 def print_report(found: Report, console: Console) -> None:
     """Write a table of the facts, the findings of each host, and the network between the hosts."""
     if rows := [_row(each.host, each.facts) for each in found.hosts if each.facts is not None]:
-        write_table(console, HEADINGS, rows, right={4, 8})
+        write_table(console, HEADINGS, rows, right={4, 5, 9})
         write(console, "")
     alike: defaultdict[tuple[Finding, ...], list[str]] = defaultdict(list)
     for host in found.hosts:
@@ -208,6 +195,7 @@ def _row(host: Member, facts: Facts) -> tuple[str, ...]:
         facts.kernel,
         f"v{version}" if (version := engine.get("CgroupVersion")) else "–",
         text.size(facts.disk_free),
+        ", ".join(f"{each.name} ({text.size(each.size)})" for each in facts.datasets) or "–",
         "–" if facts.netem is None else "no" if facts.netem else "works",
         "–" if clock is None else f"within {text.duration(clock.error)}" if clock.synchronised else "not synchronised",
         facts.congestion_control or "–",

@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = ("sch_netem", "sch_htb", "cls_u32", "veth", "bridge", "vxlan", "overlay")
+MODULES = ("sch_netem", "sch_htb", "sch_ingress", "cls_u32", "act_gact", "veth", "bridge", "vxlan", "overlay")
 POWER_OFF = 0x4321FEDC  # reboot(2), LINUX_REBOOT_CMD_POWER_OFF
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.agent.serve import VOLUME
 from orchestrator.drivers.swarm.cluster import Cluster
 from orchestrator.host.directory import known_runs
 from tests.e2e.harness import ROOT, SMALL, command, json_of, wait_for
@@ -54,12 +55,12 @@ def settings(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 def everything(engines: Engines) -> list[str]:
-    """All containers and volumes of the hosts, services and secrets."""
+    """All containers and volumes of the hosts, services and secrets, besides the data sets that hosts keep."""
     found = []
     for host in engines.hosts:
         with closing(host.daemon.client()) as client:
             found += [f"{host.name}: {each.name}" for each in client.containers.list(all=True, ignore_removed=True)]
-            found += [f"{host.name}: volume {each.name}" for each in client.volumes.list()]
+            found += [f"{host.name}: volume {each.name}" for each in client.volumes.list() if each.name != VOLUME]
     with closing(engines.manager.daemon.client()) as client:
         found += [each.name for kind in (client.services, client.secrets) for each in kind.list()]
     return found

@@ -26,10 +26,10 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgpack
 import zmq
@@ -41,13 +41,17 @@ from node.messaging.sockets import Authenticator, set_client_keys, set_server_ke
 from node.messaging.wire import quoted, unpack
 from orchestrator import errors
 from orchestrator.errors import DriverError, HostError, LostError, OrchestratorError
+from orchestrator.host.hashes import files_in
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = 3
+PROTOCOL = 4
 BEAT = 1.0  # s
 PIECE = 1 << 20  # bytes of a file in one message
 PATIENCE = 120.0  # s for one answer; an Engine that starts many containers is slow
+
+ANEW = ["python -m orchestrator hosts down", "python -m orchestrator hosts up"]
+"""The commands that replace agents that were left running."""
 
 _LARGEST = 16 << 20  # bytes of one message
 _CONTAINERS = 1 << 20  # lists and maps in one message: counters of links
@@ -80,13 +84,21 @@ class AgentChannel:
         self._beating = asyncio.create_task(self._beat())
         self._tasks: set[asyncio.Task[None]] = set()
         self._lease = math.inf
+        self._waits: float | None = None
         self._heard = _now()
+        self.heard_anything = False  # whether the orchestrator has sent anything
 
-    async def serve(self, hello: Message, answer: Callable[[str, Message], Awaitable[Any]], lease: float) -> None:
+    async def serve(
+        self,
+        hello: Message,
+        answer: Callable[[str, Message], Awaitable[Any]],
+        lease: float,
+        waits: float | None = None,
+    ) -> None:
         """Say hello and answer requests, each in a task of its own. Returns when the orchestrator was silent for
-        ``lease`` seconds."""
+        ``lease`` seconds; before its first word for ``waits`` seconds, by default as long."""
         self.send({"type": "hello", "protocol": PROTOCOL, **hello})
-        self._lease, self._heard = lease, _now()
+        self._lease, self._waits, self._heard = lease, waits, _now()
         while not self._over:
             try:
                 async with asyncio.timeout(BEAT):
@@ -133,7 +145,8 @@ class AgentChannel:
 
     @property
     def _over(self) -> bool:
-        return _now() - self._heard > self._lease
+        patience = self._lease if self.heard_anything or self._waits is None else self._waits
+        return _now() - self._heard > patience
 
     def _read(self) -> None:
         while not self._socket.closed:
@@ -143,7 +156,7 @@ class AgentChannel:
                 return
             if self._over:
                 continue
-            self._heard = _now()
+            self._heard, self.heard_anything = _now(), True
             if message["type"] == "request":
                 self._requests.put_nowait(message)
             elif message["type"] == "notice":
@@ -200,18 +213,25 @@ class Agents:
         self._tasks = [asyncio.create_task(self._beat())]
         self._stop_watching: Callable[[], None] = lambda: None
 
-    def listen(self, address: str) -> int:
-        """Listen on a free port of this host's ``address``. Returns the port. HostError if that fails."""
+    def listen(self, address: str, port: int | None = None) -> int:
+        """Listen on a port of this host's ``address``, by default a free one. Returns the port. HostError if that
+        fails."""
         try:
-            self._socket.bind(f"tcp://{address}:*")
+            self._socket.bind(f"tcp://{address}:{port or '*'}")
         except zmq.ZMQError as error:
             raise HostError(
-                f"cannot listen on {address} for the agents of the hosts ({error})",
-                "is this the address by which this host is known in the swarm (`docker node inspect self`)?",
+                f"cannot listen on {address}{f':{port}' if port else ''} for the agents of the hosts ({error})",
+                "is this the address by which this host is known in the swarm (`docker node inspect self`)"
+                f"{f', and does no other program use TCP port {port} (`ss -ltnp`)' if port else ''}?",
             ) from None
         self._stop_watching = watch(self._socket, self._read)
         endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
         return int(endpoint.rpartition(":")[2])
+
+    @property
+    def there(self) -> list[str]:
+        """The hosts whose agents are there."""
+        return sorted(self._agents)
 
     def hello(self, host: str) -> Message:
         """What the agent of a host said of itself. KeyError if it is not there."""
@@ -226,7 +246,11 @@ class Agents:
                 while wanted - self._agents.keys():
                     if refused := wanted & self._refused.keys():
                         host = min(refused)
-                        raise HostError(f"the agent on {host} {self._refused[host]}", "give all hosts the same image")
+                        raise HostError(
+                            f"the agent on {host} {self._refused[host]}",
+                            "give all hosts the same image; agents that `hosts up` has left running begin anew with it",
+                            ANEW,
+                        )
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
@@ -349,11 +373,29 @@ class Agents:
 
 async def bring(agents: Agents, host: str, file: Path | bytes, path: Path) -> None:
     """Bring a file, or what is to be its content, to the place ``path`` in a host's directory of the run."""
-    first = True
     with io.BytesIO(file) if isinstance(file, bytes) else file.open("rb") as stream:
-        while (data := stream.read(PIECE)) or first:
+        for data, first in _pieces(stream):
             await agents.call(host, "put", path=str(path), data=data, first=first)
-            first = False
+
+
+async def bring_data(agents: Agents, host: str, folder: Path, sha256: str) -> None:
+    """Have a host take a prepared data set into use, and bring it there if the host does not keep it. ``sha256``: that
+    of its files, see `hash_of_files`. DriverError if other files than those arrive."""
+    if await agents.call(host, "has_data", sha256=sha256):
+        return
+    for file in await asyncio.to_thread(files_in, folder):
+        with file.open("rb") as stream:
+            for data, first in _pieces(stream):
+                await agents.call(host, "put_data", sha256=sha256, path=file.name, data=data, first=first)
+    await agents.call(host, "keep_data", sha256=sha256)
+
+
+def _pieces(stream: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """The pieces of a file, and whether each is the first. An empty file has one."""
+    first = True
+    while (data := stream.read(PIECE)) or first:
+        yield data, first
+        first = False
 
 
 def _now() -> float:

@@ -32,6 +32,9 @@ from orchestrator.host.docker_socket import DIRECTORY, RUN
 
 T = TypeVar("T")
 
+STANDING = "org.edgebed.standing"
+"""The label of what belongs to agents that are left running between runs, see `orchestrator.drivers.swarm.standing`."""
+
 UNKNOWN_ADDRESSES = ("", "0.0.0.0", "127.0.0.1", "::", "::1")
 RESTART_DELAY = 1_000_000_000  # ns, before an agent that has ended is started again
 LOG = {"max-size": "1m", "max-file": "1"}  # of an agent; `docker service logs` shows it
@@ -115,6 +118,10 @@ class Cluster:
         facts = self._engine.facts()
         return str(facts["Name"]), str(facts["Swarm"]["NodeAddr"])
 
+    def id(self) -> str:
+        """What identifies the swarm."""
+        return str(self._engine.facts()["Swarm"]["Cluster"]["ID"])
+
     def set_label(self, host: str, key: str, value: str | None) -> None:
         """Give a host a label, or take it away. It stays when runs end."""
         id = _only(self.members(), [host])[0].id
@@ -141,18 +148,19 @@ class Cluster:
         capabilities: Iterable[str] = (),
         hosts: Collection[str] | None = None,
         restart: Literal["any", "none"] = "any",
+        further: Mapping[str, str] | None = None,
     ) -> None:
         """Have the swarm start an agent as root in the network of each host of ``hosts``, by default of each host.
 
         The image must be on the hosts, or in a registry; ``arguments`` are for its own command. ``mounts`` are places
         on a host and in the agent; Swarm starts no agent where a place is missing. ``secrets`` become files of these
         names in /run/secrets that only root reads. A host that joins the swarm later gets an agent too. ``restart``
-        says after which ends an agent is started again: "any" or "none". After an error `stop_agents` removes what was
-        made.
+        says after which ends an agent is started again: "any" or "none". ``further``: labels besides those of a run.
+        After an error `stop_agents` removes what was made.
         """
         members = self.members()
         wanted = members if hosts is None else _only(members, hosts)
-        labels = {RUN: run, DIRECTORY: str(directory)}
+        labels = _labels(run, directory) | dict(further or {})
         with plain_words(f"starting the agents of {run}"):
             references = [
                 SecretReference(
@@ -228,12 +236,24 @@ class Cluster:
             for secret in self._api.secrets(filters=_of(run)):
                 self._api.remove_secret(secret["ID"])
 
+    def labels(self, run: str) -> dict[str, str] | None:
+        """The labels of the agents of a run; None if it has none."""
+        with plain_words(f"asking the swarm for the agents of {run}"):
+            found = self._api.services(filters=_of(run))
+        return dict(found[0]["Spec"]["Labels"]) if found else None
+
+    def mark(self, run: str, directory: Path) -> None:
+        """Let the swarm know of a run that has no agents of its own. `dismiss_agents` ends that."""
+        with plain_words(f"marking the run {run} in the swarm"):
+            self._api.create_secret(run, b"uses agents that were left running", _labels(run, directory))
+
     def runs(self) -> dict[str, Path]:
-        """The runs that have agents or secrets in the swarm, with their directories on the host that started them."""
+        """The runs that have agents or secrets in the swarm, with their directories on the host that started them.
+        Agents that were left running are no run."""
         with plain_words("asking the swarm for runs"):
             found = [*self._api.services(filters={"label": RUN}), *self._api.secrets(filters={"label": RUN})]
         labels = [each["Spec"]["Labels"] for each in found]
-        return {each[RUN]: Path(each.get(DIRECTORY, "")) for each in labels}
+        return {each[RUN]: Path(each.get(DIRECTORY, "")) for each in labels if STANDING not in each}
 
     def _hosts(self) -> list[Member]:
         with plain_words("asking the swarm for its hosts"):
@@ -327,6 +347,10 @@ def _only(members: Iterable[Member], names: Collection[str]) -> list[Member]:
     if missing := [name for name in names if name not in found]:
         raise HostError(f"the swarm has no host {', '.join(missing)}", f"its hosts are {', '.join(found)}")
     return [found[name] for name in names]
+
+
+def _labels(run: str, directory: Path) -> dict[str, str]:
+    return {RUN: run, DIRECTORY: str(directory)}
 
 
 def _of(run: str) -> dict[str, str]:

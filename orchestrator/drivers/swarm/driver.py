@@ -15,13 +15,13 @@ from typing import Any
 from node.runtime.checkpoint import checkpoint_path
 from orchestrator.drivers.base import Exit, HostChange, HostReadings, NodeMove
 from orchestrator.drivers.swarm.absence import Absence, Patience
-from orchestrator.drivers.swarm.channel import Agents, Message, bring
+from orchestrator.drivers.swarm.channel import Agents, Message, bring, bring_data
 from orchestrator.drivers.swarm.plain import node_to, reading_of
 from orchestrator.drivers.swarm.relay import OrchestratorsEnd
-from orchestrator.drivers.swarm.settings import DATA
 from orchestrator.errors import DriverError, LostError, OrchestratorError
 from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.sensors.sensor import Reading
 from orchestrator.planning.moving import Between, kept_apart, moves
 from orchestrator.planning.plan import NodePlan, Plan
@@ -55,6 +55,7 @@ class SwarmDriver:
         self.reopened: Callable[[str], Awaitable[None]] = _nothing  # is awaited with a host that was opened anew
         self.moved: Callable[[Collection[str]], Awaitable[None]] = _nothing  # with nodes that have another host now
         self._agents: Agents
+        self._data: str  # the hash of the data set's files
         self._arguments: Callable[[str], Mapping[str, Any]]
         self._away: dict[str, Absence] = {}
         self._changed = asyncio.Event()  # hosts are back, or nodes have moved
@@ -77,6 +78,7 @@ class SwarmDriver:
 
     async def open(self) -> None:
         """Bring each host what its nodes need, and open it."""
+        self._data = await asyncio.to_thread(hash_of_files, Path(self._plan.data_directory))
         await together(self._open(host) for host in self.hosts)
 
     async def _open(self, host: str) -> None:
@@ -89,9 +91,7 @@ class SwarmDriver:
         kept = [each for node in self._on(host) for each in _files(directory.checkpoints_of(node))]
         for file in (directory.shards, *_files(directory.plugins), *kept):
             await bring(agents, host, file, file.relative_to(directory.path))
-        data = Path(self._plan.data_directory)
-        for file in _files(data):
-            await bring(agents, host, file, DATA / file.relative_to(data))
+        await bring_data(agents, host, Path(self._plan.data_directory), self._data)
 
     async def open_links(self, arguments: Callable[[str], Mapping[str, Any]]) -> None:
         """Open the driver, the hub and the links of each host. ``arguments``: those for a host, for the nodes that live
@@ -100,7 +100,7 @@ class SwarmDriver:
         await together(self._open_links(host) for host in self.hosts)
 
     async def _open_links(self, host: str) -> None:
-        found = await self._agents.call(host, "open", **self._arguments(host))
+        found = await self._agents.call(host, "open", data=self._data, **self._arguments(host))
         self.engines[host] = found["engine"]
         self._notes += [note for each in found["notes"] if (note := f"{host}: {each}") not in self._notes]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack, ExitStack, closing
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -20,7 +20,6 @@ from orchestrator.fabric.underlay import crossed
 from orchestrator.fabric.wiring import MTU, wires_of
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.inventory import HostFacts, Inventory
-from orchestrator.planning.keys import keypair
 from orchestrator.planning.plan import Plan
 
 
@@ -81,19 +80,19 @@ async def open_environment(
     from orchestrator.drivers.swarm.prober import SwarmProber
     from orchestrator.drivers.swarm.registry import image_of_agents
     from orchestrator.drivers.swarm.settings import LEASE
-    from orchestrator.drivers.swarm.starting import Keys, start_agents, wait_for_all
+    from orchestrator.drivers.swarm.standing import access
+    from orchestrator.drivers.swarm.starting import start_agents, wait_for_all
     from orchestrator.drivers.swarm.underlay import End, SwarmUnderlay, deduction, measured, refuse_short
 
     cluster = await asyncio.to_thread(Cluster.connect)
     stack.callback(cluster.close)
-    driver, keys, agents_keys = SwarmDriver(plan, directory), keypair(), keypair()
-    agents = Agents(keys, agents_keys.public, LEASE, driver.hear, driver.lose, driver.find)
+    driver, run, image = SwarmDriver(plan, directory), directory.run, await asyncio.to_thread(image_of_agents)
+    found = await asyncio.to_thread(access, cluster, image, stack.enter_context(ExitStack()))
+    agents = Agents(found.server, found.agents.public, LEASE, driver.hear, driver.lose, driver.find)
     stack.push_async_callback(agents.close)
     driver.use(agents)
-    run, image = directory.run, await asyncio.to_thread(image_of_agents)
-    keys_of_run = Keys(keys.public, agents_keys)
-    await start_agents(cluster, agents, run, directory.path, image, driver.hosts, keys_of_run, stack)
-    await wait_for_all(cluster, agents, run, driver.hosts)
+    await start_agents(cluster, agents, run, directory.path, image, driver.hosts, found, stack)
+    await wait_for_all(cluster, agents, found.service or run, driver.hosts)
     driver.here = (await asyncio.to_thread(cluster.here))[0] in driver.hosts
     stack.push_async_callback(driver.close)
     if is_in_registry(agent_image.image_name()):

@@ -18,7 +18,8 @@ from orchestrator.drivers.swarm.cluster import Cluster, Member
 from orchestrator.drivers.swarm.facts import Facts
 from orchestrator.drivers.swarm.prober import SwarmProber
 from orchestrator.drivers.swarm.settings import LEASE
-from orchestrator.drivers.swarm.starting import Keys, start_agents, wait_for_each
+from orchestrator.drivers.swarm.standing import Access
+from orchestrator.drivers.swarm.starting import start_agents, wait_for_each
 from orchestrator.drivers.swarm.underlay import End, measured_between, passes, rates_between
 from orchestrator.errors import DriverError, HostError, OrchestratorError
 from orchestrator.fabric.trunk import mtu_of
@@ -58,13 +59,12 @@ async def examine(cluster: Cluster, hosts: Sequence[Member], agent_image: str, i
     with tempfile.TemporaryDirectory(prefix="edgebed-") as folder:
         directory = RunDirectory.create(Path(folder), NAME)
         async with AsyncExitStack() as stack:
-            keys, agents_keys = keypair(), keypair()
-            agents = Agents(keys, agents_keys.public, LEASE, _unheard, _unheard, _unheard)
+            access = Access(keypair(), keypair())
+            agents = Agents(access.server, access.agents.public, LEASE, _unheard, _unheard, _unheard)
             stack.push_async_callback(agents.close)
             run, names = directory.run, [each.name for each in hosts]
             tell(f"starting agents on {count(len(hosts), 'host')} ({run})")
-            keys_of_run = Keys(keys.public, agents_keys)
-            await start_agents(cluster, agents, run, directory.path, agent_image, names, keys_of_run, stack)
+            await start_agents(cluster, agents, run, directory.path, agent_image, names, access, stack)
             found.silent |= await wait_for_each(cluster, agents, run, names)
             ends = _ends(agents, hosts, found)
             # A host reaches itself over its loopback, whose packets may be larger than those of a network.

@@ -18,6 +18,15 @@ ENGINE = (
 """What is told of `docker info`, and besides the names of the ``Runtimes``."""
 
 
+@dataclass(frozen=True)
+class KeptData:
+    """A prepared data set that a host keeps: its name, the hash of its files, and its bytes."""
+
+    name: str
+    sha256: str
+    size: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Facts:
     """None stands for what could not be read.
@@ -34,6 +43,7 @@ class Facts:
     congestion_control  of TCP, which nodes inherit
     temperature         °C, the highest
     accelerators        names, see `orchestrator.host.accelerators`
+    datasets            those that the host keeps
     throttled           what slows the processor down at this moment; None if nothing tells
     """
 
@@ -51,6 +61,7 @@ class Facts:
     congestion_control: str | None = None
     temperature: float | None = None
     accelerators: tuple[str, ...] = ()
+    datasets: tuple[KeptData, ...] = ()
     throttled: tuple[str, ...] | None = None
 
     def to_plain(self) -> dict[str, Any]:

@@ -52,9 +52,9 @@ def stop_agents(run: str) -> tuple[list[str], list[str]]:
         return hosts, found.stop_agents(run)
 
 
-def sweep(run: str, directory: Path, hosts: Collection[str]) -> dict[str, str]:
-    """Remove what a run whose agents have ended may have left on its hosts, such as on one that was lost. Returns the
-    hosts that were not reached, with the reasons."""
+def sweep(run: str, directory: Path, hosts: Collection[str], *, data: bool = False) -> dict[str, str]:
+    """Remove what a run whose agents have ended may have left on its hosts, such as on one that was lost. ``data``:
+    also the data sets that the hosts keep. Returns the hosts that were not reached, with the reasons."""
     with cluster() as found:
         if found is None:
             return dict.fromkeys(hosts, "this host manages no swarm")
@@ -63,9 +63,10 @@ def sweep(run: str, directory: Path, hosts: Collection[str]) -> dict[str, str]:
         away = {host: states.get(host, "not in the swarm") for host in hosts if host in states or host not in names}
         there = [host for host in hosts if host not in away]
         image, variables = agent_image.image_name(), {LEFT_BY: run}
+        words = ["sweep", "data"] if data else ["sweep"]
         try:
             return away | found.run_once(
-                *(run, directory, image, ["sweep"], there),
+                *(run, directory, image, words, there),
                 environment=variables,
                 mounts={SOCKET: SOCKET},
                 secrets={},

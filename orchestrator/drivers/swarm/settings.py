@@ -20,11 +20,11 @@ LEFT_BY = "EDGEBED_LEFT_BY"
 FOLDER = "EDGEBED_AGENT_FOLDER"
 """The variable of the container that does the work: the folder of its files, which has the same path on the host."""
 
+DATASETS = "EDGEBED_DATASETS"
+"""The variable of this container: the folder of the data sets that the host keeps, which has the same path there."""
+
 ORPHANED = 3
 """The exit code of the container after a silence of the orchestrator."""
-
-DATA = "data"
-"""The folder of the data set, in the directory that a run has on each host."""
 
 RUNS, CODE, PACKAGES = "runs", "code.zip", "packages"
 """In the directory of a sweep on each host: the folder of its runs, edgebed's code, and the folder of libraries."""
@@ -40,13 +40,15 @@ SOCKET = Path("/var/run/docker.sock")
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """``address``: the endpoint of the orchestrator, ``tcp://ADDRESS:PORT``. ``server``: its public key. ``keys``:
-    those of the agents. ``lease``: the seconds of silence after which an agent ends what it has made."""
+    those of the agents. ``lease``: the seconds of silence after which an agent ends what it has made. ``standing``:
+    whether the agents wait for one orchestrator after the other."""
 
     run: str
     address: str
     server: str
     keys: Keypair
     lease: float
+    standing: bool = False
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self)).encode()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from node.assignment import Keypair
 from orchestrator.drivers.swarm import agent_image
 from orchestrator.drivers.swarm.channel import Agents
 from orchestrator.drivers.swarm.cluster import Agent, Cluster
 from orchestrator.drivers.swarm.settings import FILE, HOST, IMAGE, LEASE, SOCKET, Settings
-from orchestrator.errors import HostError
+from orchestrator.drivers.swarm.standing import NAME, PORT, Access
+from orchestrator.errors import DriverError, HostError
 
 logger = logging.getLogger(__name__)
 
@@ -23,15 +23,8 @@ AGENT_TIMEOUT = 90.0  # s until the agents of all hosts have begun
 LOOK_EVERY = 0.5  # s between questions to the swarm
 FAILING = 10.0  # s; Swarm starts an agent again each second or two, and one may fail while another run ends
 MUTE_REASON = "its agent runs, but does not reach the orchestrator"
+LEAVE = 10.0  # s for an agent to answer that it goes
 MUTE = 45.0  # s for an agent that runs to say hello; a Raspberry Pi 3 takes 15 s to start Python
-
-
-@dataclass(frozen=True)
-class Keys:
-    """The public key of the orchestrator, and the keys of the agents."""
-
-    server: str
-    agents: Keypair
 
 
 async def start_agents(
@@ -41,33 +34,84 @@ async def start_agents(
     directory: Path,
     image: str,
     hosts: Collection[str],
-    keys: Keys,
+    access: Access,
     stack: AsyncExitStack,
 ) -> None:
-    """Have the swarm start an agent on each host, from this image. ``stack`` ends them. HostError if this host's Engine
-    refuses."""
+    """Have the swarm start an agent on each host, from this image, or let those that were left running know of the run.
+    ``stack`` ends the agents, or their work for the run. HostError if this host's Engine refuses."""
     here, address = await asyncio.to_thread(cluster.here)
-    endpoint = f"tcp://{address}:{agents.listen(address)}"
-    settings = Settings(run=run, address=endpoint, server=keys.server, keys=keys.agents, lease=LEASE)
+    if access.service:
+        stack.push_async_callback(_dismiss, cluster, agents, run)
+        agents.listen(address, PORT)
+        await asyncio.to_thread(cluster.mark, run, directory)
+        return
+    settings = _settings(run, address, agents.listen(address), access)
+    wanted = {*hosts, here}  # a manager's agent removes the agents of an orchestrator that is gone
     stack.push_async_callback(asyncio.to_thread, _stop_agents, cluster, run)
-    starting = asyncio.ensure_future(
-        asyncio.to_thread(
-            cluster.start_agents,
-            run,
-            directory,
-            image,
-            ["serve"],
-            environment={HOST: "{{.Node.Hostname}}", IMAGE: image},
-            mounts={SOCKET: SOCKET},
-            secrets={FILE: settings.to_json()},
-            hosts={*hosts, here},  # a manager's agent removes the agents of an orchestrator that is gone
-        )
+    await _started(partial(start_service, cluster, run, directory, image, settings, wanted))
+
+
+async def leave_agents(
+    cluster: Cluster, agents: Agents, directory: Path, image: str, access: Access, labels: Mapping[str, str]
+) -> None:
+    """Have the swarm start the agents that are to be left running, on each host that is in it or joins it."""
+    _, address = await asyncio.to_thread(cluster.here)
+    settings = _settings(NAME, address, agents.listen(address, PORT), access, standing=True)
+    await _started(partial(start_service, cluster, NAME, directory, image, settings, None, labels))
+
+
+def start_service(
+    cluster: Cluster,
+    run: str,
+    directory: Path,
+    image: str,
+    settings: Settings,
+    hosts: Collection[str] | None,
+    labels: Mapping[str, str] | None = None,
+) -> None:
+    cluster.start_agents(
+        *(run, directory, image, ["serve"]),
+        environment={HOST: "{{.Node.Hostname}}", IMAGE: image},
+        mounts={SOCKET: SOCKET},
+        secrets={FILE: settings.to_json()},
+        hosts=hosts,
+        further=labels,
     )
+
+
+def _settings(run: str, address: str, port: int, access: Access, *, standing: bool = False) -> Settings:
+    return Settings(
+        run=run,
+        address=f"tcp://{address}:{port}",
+        server=access.server.public,
+        keys=access.agents,
+        lease=LEASE,
+        standing=standing,
+    )
+
+
+async def _started(start: Callable[[], None]) -> None:
+    starting = asyncio.ensure_future(asyncio.to_thread(start))
     try:
         await asyncio.shield(starting)
     except asyncio.CancelledError:
-        await asyncio.gather(starting, return_exceptions=True)  # so that `stack` ends what the thread still makes
+        await asyncio.gather(starting, return_exceptions=True)  # so that what the thread still makes can be removed
         raise
+
+
+async def dismiss(agents: Agents) -> None:
+    """Let agents that were left running go: they remove all that they have made, and wait again."""
+
+    async def at(host: str) -> None:
+        with contextlib.suppress(DriverError, HostError):  # one that does not answer goes after its lease
+            await agents.call(host, "leave", timeout=LEAVE)
+
+    await asyncio.gather(*map(at, agents.there))
+
+
+async def _dismiss(cluster: Cluster, agents: Agents, run: str) -> None:
+    await dismiss(agents)
+    await asyncio.to_thread(cluster.dismiss_agents, run)
 
 
 def _stop_agents(cluster: Cluster, run: str) -> None:

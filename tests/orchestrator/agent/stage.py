@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.images import Images
 from orchestrator.agent.worker import Examine, Examined, Open, Worker
 from orchestrator.drivers.swarm.absence import Patience
@@ -51,6 +52,10 @@ class Stage:
         self._folder, self._stack = folder, stack
         self._agents_ends: dict[str, AsyncExitStack] = {}
 
+    def datasets_of(self, host: str) -> Path:
+        """Where a host keeps data sets, also when its agent is gone."""
+        return self._folder.with_name("datasets") / host
+
     async def leave(self, host: str) -> None:
         """Have the agent of a host fall silent, and forget what it has made."""
         await self._agents_ends.pop(host).aclose()
@@ -65,7 +70,10 @@ class Stage:
         address = f"tcp://{LOOPBACK}:{self._port}"
         channel = AgentChannel(address, self.agents_keys, self.keys.public, lambda message: worker.notice(message))
         stack.push_async_callback(channel.close)
-        worker = Worker(folder, channel.tell, make, examine, lambda: self.sensors.get(host, []), images)
+        datasets = self.datasets_of(host)
+        datasets.mkdir(parents=True, exist_ok=True)
+        sensors = lambda: self.sensors.get(host, [])  # noqa: E731
+        worker = Worker(folder, channel.tell, make, examine, sensors, images, datasets=DataSets(datasets))
         self.workers[host] = worker
         stack.push_async_callback(worker.close)
 

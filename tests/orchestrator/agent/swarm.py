@@ -54,6 +54,10 @@ class PlayedCluster:
     def here(self) -> tuple[str, str]:
         return "pc-1", LOOPBACK
 
+    def labels(self, run: str) -> dict[str, str] | None:
+        """Of agents that were left running: there are none."""
+        return None
+
     def members(self) -> list[Member]:
         return self._members
 

@@ -16,7 +16,7 @@ IMAGE = {
 
 
 def test_it_has_no_network_and_no_rights_and_writes_to_the_runs_only() -> None:
-    made = options(RunDirectory(Path("/volume/mine-1")), IMAGE, (1000, 1000), ["module", "pc-1"])
+    made = options(RunDirectory(Path("/volume/mine-1")), Path("/kept"), IMAGE, (1000, 1000), ["module", "pc-1"])
     assert made["entrypoint"] == ["python", "-P", "-m", "module", "pc-1"]
     assert made["environment"]["PYTHONPATH"] == "/edgebed/code.zip:/opt/edgebed:/edgebed/packages"
     assert (made["network_mode"], made["cap_drop"], made["read_only"]) == ("none", ["ALL"], True)
@@ -25,13 +25,13 @@ def test_it_has_no_network_and_no_rights_and_writes_to_the_runs_only() -> None:
     assert places == {
         "/edgebed/code.zip": ("/volume/mine-1/code.zip", True),
         "/edgebed/packages": ("/volume/mine-1/packages", True),
-        "/edgebed/data": ("/volume/mine-1/data", True),
+        "/edgebed/data": ("/kept", True),
         "/edgebed/runs": ("/volume/mine-1/runs", False),
     }
 
 
 def test_it_goes_with_the_sweep_and_with_its_input() -> None:
-    made = options(RunDirectory(Path("/volume/mine-1")), {"Config": {}}, (1000, 1000), ["module"])
+    made = options(RunDirectory(Path("/volume/mine-1")), Path("/kept"), {"Config": {}}, (1000, 1000), ["module"])
     assert made["labels"][RUN] == "mine-1"
     assert made["stdin_open"]
     assert made["auto_remove"]

@@ -17,16 +17,18 @@ import pytest
 
 from netem.profile import LinkProfile
 from node.errors import WireError
-from orchestrator.agent.worker import Place
+from orchestrator.agent.worker import Place, Worker
 from orchestrator.drivers.base import Driver, Exit, HostChange, HostReadings, NodeMove
 from orchestrator.drivers.swarm import underlay
 from orchestrator.drivers.swarm.fabric import SwarmFabric
 from orchestrator.drivers.swarm.prober import SwarmProber
+from orchestrator.drivers.swarm.starting import dismiss
 from orchestrator.drivers.swarm.underlay import SwarmUnderlay
 from orchestrator.errors import DriverError, FabricError
 from orchestrator.fabric.base import Counted, Fabric, Handle, LinkChange
 from orchestrator.fabric.underlay import NetworkReading, PairReading
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.sensors.sensor import Reading, Sensor
 from orchestrator.planning.inventory import Underlay
 from orchestrator.planning.making import make_plan
@@ -83,7 +85,7 @@ class PlayedFabric:
         self.remotes: Mapping[str, str] | None = None  # since nodes have moved
         self.attached: dict[str, Handle] = {}
         self.links: dict[tuple[str, str], LinkProfile] = {}
-        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def notes(self) -> list[str]:
         return []
@@ -109,12 +111,12 @@ class PlayedFabric:
         return Counted(links=cast(Any, rows), drops={"somewhere": 1}, **cast(Any, figures))
 
     async def watch(self) -> None:
-        await self.broken
+        await self.over
 
     async def close(self) -> None:
         """As a switch does: it ends, and whoever watches hears that."""
-        if not self.broken.done():
-            self.broken.set_exception(FabricError("the switch ended"))
+        if not self.over.done():
+            self.over.set_exception(FabricError("the switch ended"))
         await asyncio.sleep(0)
 
 
@@ -234,6 +236,37 @@ async def test_a_host_gets_the_files_of_the_run_and_its_data_once(world: World) 
         await world.stage.agents.call("pc-2", "put", path="../../other", data=b"x", first=True)
 
 
+async def test_an_agent_is_named_after_its_run(tmp_path: Path) -> None:
+    named: list[str] = []
+    worker = Worker(tmp_path, lambda name, **fields: None, unasked, unasked, begun=named.append)
+    await worker.answer("begin", {"run": "mine-1"})
+    assert named == ["mine-1"]
+    await worker.close()
+    assert os.listdir(tmp_path) == []
+
+
+async def unasked(*_: object) -> Any:
+    raise AssertionError
+
+
+async def test_a_host_keeps_the_data_set_for_the_next_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (kept,) = world.stage.datasets_of("pc-2").iterdir()
+    assert kept.name == hash_of_files(Path(world.plan.data_directory))
+    await world.stage.leave("pc-2")
+    await world.changes(1)
+    asked = []
+    call = world.stage.agents.call
+
+    async def noted(host: str, verb: str, **arguments: Any) -> Any:
+        asked.append(verb)
+        return await call(host, verb, **arguments)
+
+    monkeypatch.setattr(world.stage.agents, "call", noted)
+    await world.stage.join("pc-2", world.player("pc-2"))
+    assert await world.changes(1) == [HostChange("pc-2", "back")]
+    assert ("has_data" in asked, "put_data" in asked) == (True, False)
+
+
 async def test_a_node_lives_on_its_host_and_its_end_and_output_arrive(world: World) -> None:
     # cloud, device-0, device-1, device-2 alternate between the hosts
     handle = await world.start("device-0", b"secret")
@@ -350,11 +383,18 @@ async def test_a_host_that_is_lost_meanwhile_is_not_measured(world: World, monke
 
 async def test_a_host_that_fails_counts_as_lost_and_its_agent_ends(world: World) -> None:
     handle = await world.start("device-0")
-    world.fabrics["pc-2"].broken.set_exception(FabricError("the switch ended"))
+    world.fabrics["pc-2"].over.set_exception(FabricError("the switch ended"))
     assert await asyncio.wait_for(world.stage.driver.exits.get(), PATIENCE) == Exit("device-0", handle, -9)
     assert HostChange("pc-2", "lost", "the switch ended") in [await world.stage.driver.news.get() for _ in range(2)]
-    assert world.stage.workers["pc-2"].broken.is_set()
-    assert not world.stage.workers["pc-1"].broken.is_set()
+    assert world.stage.workers["pc-2"].over.is_set()
+    assert not world.stage.workers["pc-1"].over.is_set()
+
+
+async def test_agents_that_are_let_go_end(world: World) -> None:
+    workers = world.stage.workers
+    await world.stage.leave("pc-2")  # it does not answer
+    await dismiss(world.stage.agents)
+    assert {host: worker.over.is_set() for host, worker in workers.items()} == {"pc-1": True, "pc-2": False}
 
 
 async def test_nothing_of_the_run_stays_on_its_hosts(world: World) -> None:

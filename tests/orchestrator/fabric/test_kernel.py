@@ -60,6 +60,7 @@ class WritingHub:
         self.batches: list[list[str]] = []  # the lines of each that tc was given
         self.refused = ""  # what a line that is refused contains
         self.leaves: dict[str, dict[str, dict[str, Any]]] = {}
+        self.counts: list[dict[str, Any]] = []  # the filters that count what comes over the trunk
         self.answer_latency = answer_latency
 
     async def run(
@@ -89,6 +90,8 @@ class WritingHub:
             self.ran.append((None, line))
             if self.refused and self.refused in line:
                 said += f"Error: no.\nCommand failed -:{number}\n"
+            elif line == "filter show dev trunk ingress":
+                said += f"{json.dumps(self.counts)}\n"
             elif show := re.match(r"qdisc show dev (\S+)", line):
                 said += json.dumps(list(self.leaves[show[1]].values())) + "\n"
             elif made := re.match(r"qdisc (?:add|replace|change) dev (\S+) parent (1:\S+) (.*)", line):
@@ -396,6 +399,39 @@ async def test_links_to_other_hosts_are_shaped_on_the_trunk(plan: Plan, tmp_path
         ("cloud", "device-0"),
         ("cloud", "device-1"),
     }
+
+
+async def test_what_crosses_the_trunk_is_counted_at_both_ends(plan: Plan, tmp_path: Path) -> None:
+    hub = WritingHub()
+    fabric = await across(hub, plan, tmp_path, "device-0", "device-1")
+    names = [node.name for node in plan.nodes]
+    counting = [line for line in hub.lines() if " parent ffff: " in line]
+    assert [line.partition(" match ")[2] for line in counting] == [
+        f"ip src {node.address}/32 action ok index {number}" for number, node in enumerate(plan.nodes, start=1)
+    ]
+    hub.counts = [
+        {"protocol": "ip", "pref": 1, "kind": "u32", "chain": 0},
+        {"options": {"fh": "800::800", "actions": [gact(names.index("device-1") + 1, 7)]}},
+        {"options": {"fh": "800::801", "actions": [gact(names.index("cloud") + 1, 3)]}},  # a node of this host
+    ]
+    counted = await fabric.counters()
+    assert counted.came_from == {"device-0": 0, "device-1": 7}
+    assert counted.sent_to == {str(row["target"]): row["delivered"] for row in counted.links}
+
+
+def gact(number: int, packets: int) -> dict[str, Any]:
+    """As tc shows an action."""
+    stats = {"bytes": 100 * packets, "packets": packets, "drops": 0, "overlimits": 0, "requeues": 0}
+    return {"order": 1, "kind": "gact", "control_action": {"type": "pass"}, "index": number, "stats": stats}
+
+
+async def test_a_kernel_that_cannot_count_says_so(plan: Plan, tmp_path: Path) -> None:
+    hub = WritingHub()
+    hub.refused = "tc -batch"
+    fabric = await across(hub, plan, tmp_path, "device-0")
+    counted = await fabric.counters()
+    assert (counted.sent_to, counted.came_from) == (None, None)
+    assert any(note.startswith("the trunk: this host's kernel cannot count") for note in fabric.notes())
 
 
 async def test_packets_from_other_hosts_pass_unshaped_if_there_is_a_link(plan: Plan, tmp_path: Path) -> None:

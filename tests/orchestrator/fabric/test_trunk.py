@@ -9,6 +9,7 @@ import socket
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -137,6 +138,22 @@ class TestPackets:
         before = hosts.do(hosts.fabric("cloud").counters()).from_trunk
         assert datagrams(hosts, "device-1", "cloud", 1000) == list(range(1000))
         assert hosts.do(hosts.fabric("cloud").counters()).from_trunk == before + 1000
+
+    def test_all_that_is_sent_over_the_trunk_is_counted_where_it_arrives(self, hosts: Hosts) -> None:
+        def counted() -> tuple[int, int]:
+            sent = hosts.do(hosts.fabric("device-1").counters()).sent_to
+            came = hosts.do(hosts.fabric("cloud").counters()).came_from
+            assert sent is not None
+            assert came is not None
+            return sent["cloud"], came["device-1"]
+
+        for ends in (("device-1", "cloud"), ("cloud", "device-1")):
+            hosts.change(*ends, LinkProfile())
+        sent, came = counted()
+        data = Random(1).randbytes(2_000_000)
+        assert transfer(hosts, "device-1", "cloud", data) == data
+        wait_until(lambda: counted()[0] - sent == counted()[1] - came)
+        assert counted()[0] - sent >= len(data) / MTU  # also if they came as super-packets
 
     def test_losses_are_those_of_the_sender(self, hosts: Hosts) -> None:
         hosts.change("device-1", "cloud", LinkProfile(loss=0.2))

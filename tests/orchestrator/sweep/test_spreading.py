@@ -20,7 +20,7 @@ import pytest
 from orchestrator.agent.runs import Carrier
 from orchestrator.drivers.swarm import starting
 from orchestrator.drivers.swarm.cluster import Cluster, Member
-from orchestrator.drivers.swarm.settings import CODE, DATA, MARK, RUNS
+from orchestrator.drivers.swarm.settings import CODE, MARK, RUNS
 from orchestrator.errors import HostError
 from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.results.history import History
@@ -89,7 +89,7 @@ def _process(
             arguments["module"],
             arguments["name"],
             directory.path / RUNS,
-            directory.path / DATA,
+            directory.path.parent,  # where the host keeps data sets
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -269,6 +269,25 @@ async def test_a_run_that_gets_no_result_anywhere_is_failed_and_the_others_go_on
     (result,) = attempt.runs.results
     assert (result.failed, result.error, result.run) == (True, refused, None)
     assert list(attempt.folder.iterdir()) == []
+
+
+async def test_hosts_that_are_slow_to_begin_are_not_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spreading, "AWAY", 0.0)
+    attempt = Attempt(tmp_path, "scenario: small.yaml\nseeds: [1]\n")
+    started = asyncio.Event()
+
+    async def start(*_: object) -> Carrier:
+        started.set()
+        raise HostError("it has no torch")
+
+    async def provide(*_: object) -> None:
+        await asyncio.sleep(2.5)  # the sweep looks once a second
+
+    attempt.cluster = PlayedCluster(HOSTS, tmp_path, lambda host: cast(Any, None), HELLO, start)
+    monkeypatch.setattr(sys.modules[__name__], "_nothing_to_bring", provide)
+    with pytest.raises(HostError, match=r"no host of the swarm can be used .*it has no torch"):
+        await attempt.spread()
+    assert started.is_set()
 
 
 def test_only_simulations_are_spread(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ GONE = Member("3", "pi-2", "10.0.0.3", False, "down", "active", "arm64", 4.0, 3_
 
 
 def test_a_row_for_each_host() -> None:
-    shown = printed(200, lambda console: print_hosts([PC, BOARD, GONE], console)).splitlines()
+    shown = printed(200, lambda console: print_hosts([PC, BOARD, GONE], None, console)).splitlines()
     assert [" ".join(line.split()) for line in shown[2:]] == [
         "pc ready, manager amd64 16 33.5 GB 28.3.0 10.0.0.1",
         "pi-1 ready, drain arm64 4 3.9 GB raspberry-pi-4 rack=2, spare 20.10.24 10.0.0.2",
@@ -30,11 +30,18 @@ def test_a_row_for_each_host() -> None:
     ]
 
 
+def test_the_agents_that_were_left_running_have_a_column() -> None:
+    shown = printed(200, lambda console: print_hosts([PC, GONE], {"pc": "running"}, console)).splitlines()
+    assert [line.split()[-1] for line in shown if line and "─" not in line] == ["agent", "running", "none"]
+
+
 def test_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosts, "offered", lambda: [PC, BOARD, GONE])
+    monkeypatch.setattr(hosts, "offered", lambda: ([PC, BOARD, GONE], {"pc": "running"}))
     result = CliRunner().invoke(cli, ["hosts", "--json"])
     assert result.exit_code == 0
-    first, second, _ = json.loads(result.output)["hosts"]
+    told = json.loads(result.output)
+    assert told["agents"] == {"pc": "running"}
+    first, second, _ = told["hosts"]
     assert first == {
         "name": "pc",
         "address": "10.0.0.1",

@@ -15,7 +15,7 @@ from orchestrator.cli import cli
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.swarm.cluster import Cluster, Member
 from orchestrator.drivers.swarm.examination import Examination
-from orchestrator.drivers.swarm.facts import Facts
+from orchestrator.drivers.swarm.facts import Facts, KeptData
 from orchestrator.host import signals
 from orchestrator.host.clock import Clock
 from orchestrator.planning.inventory import Inventory, Underlay
@@ -84,12 +84,16 @@ WELL = Examination({"pc-1": GOOD, "pi-1": ON_PI}, {}, {("pc-1", "pi-1"): THERE, 
 
 
 def test_hosts_that_lack_nothing(play: Callable[..., list[str]]) -> None:
-    cards = replace(GOOD, accelerators=("Tesla T4", "Tesla T4"))
+    kept = KeptData("digits", "0" * 64, 130_000), KeptData("cifar10", "1" * 64, 185_000_000)
+    cards = replace(GOOD, accelerators=("Tesla T4", "Tesla T4"), datasets=kept)
     assert play([PC, PI], replace_facts(WELL, {"pc-1": cards})) == []
     result = doctor()
     assert result.exit_code == 0, result.output
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert lines[2] == "pc-1 28.3.0 6.12.1 – 200 GB works within 12 ms cubic – 2 × Tesla T4"
+    assert (
+        lines[2]
+        == "pc-1 28.3.0 6.12.1 – 200 GB digits (130 kB), cifar10 (185 MB) works within 12 ms cubic – 2 × Tesla T4"
+    )
     assert "pc-1, pi-1: ready for runs" in lines
     assert lines[-1] == "pc-1 pi-1 0.2 ms 940 mbit – 1500"
 

@@ -12,7 +12,7 @@ from requests import Response
 
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.swarm import cluster
-from orchestrator.drivers.swarm.cluster import Agent, Cluster, Member, latest, member, namesakes, refusal
+from orchestrator.drivers.swarm.cluster import STANDING, Agent, Cluster, Member, latest, member, namesakes, refusal
 from orchestrator.errors import DriverError, HostError
 
 A, B, C = "yjzijbx9hpq85996el19wb83l", "bvoxo0baj71ykl27n310in58d", "z6jsq7lgrzrq0cr33r5gtezgm"
@@ -282,6 +282,24 @@ def test_a_host_that_is_not_there_gets_no_agent(joined: Cluster, swarm: PlayedSw
     with pytest.raises(HostError, match="no host d, e"):
         start(joined, hosts=["a", "d", "e"])
     assert swarm.secrets_there == []
+
+
+def test_agents_that_are_left_running_are_no_run_and_a_run_that_uses_them_is(joined: Cluster) -> None:
+    joined.start_agents(
+        *("edgebed-agents", Path("/keys"), "i", ["serve"]),
+        environment={},
+        mounts={},
+        secrets={"agent": b""},
+        further={STANDING: "key"},
+    )
+    assert joined.labels("edgebed-agents") == {
+        "org.edgebed.run": "edgebed-agents",
+        "org.edgebed.directory": "/keys",
+        STANDING: "key",
+    }
+    assert joined.runs() == {}
+    joined.mark(RUN, DIRECTORY)
+    assert joined.runs() == {RUN: DIRECTORY}
 
 
 def test_the_longest_name_of_a_run_fits(joined: Cluster, swarm: PlayedSwarm) -> None:

@@ -1,0 +1,183 @@
+"""The prepared data sets that a host keeps, each in a folder with the name of its hash.
+
+A data set that arrives is held against its hash before anything uses it, and again before each run that uses it. All
+agents of the host share the folder, so each holds a lock on the data sets that its run uses. The others go when all
+together become too large, those first that were not used for longest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from orchestrator import text
+from orchestrator.drivers.swarm.facts import KeptData
+from orchestrator.errors import DriverError, HostError
+from orchestrator.host.hashes import hash_of_files, is_hash
+
+LIMIT = 4 << 30  # bytes of all data sets of a host; what runs use stays beyond it
+COMING = ".coming-"
+
+
+class DataSets:
+    """The public methods are verbs, see `Worker`. ``folder`` is that of this host, ``limit`` in bytes."""
+
+    def __init__(self, folder: Path, limit: int = LIMIT) -> None:
+        self.folder, self._limit = folder, limit
+        self._coming: dict[str, tuple[Path, int]] = {}  # a folder and its lock, by hash
+        self._used: dict[str, int] = {}  # locks by hash
+
+    def path(self, sha256: str) -> Path:
+        """The folder of a data set that was taken into use. DriverError if it was not."""
+        if sha256 not in self._used:
+            raise DriverError(f"the data set {sha256} was not brought: the agent has begun again")
+        return self.folder / sha256
+
+    async def has_data(self, sha256: str) -> bool:
+        """Take a data set into use if this host has it. One that does not have its hash any more is removed."""
+        return sha256 in self._used or await asyncio.to_thread(self._take, _checked(sha256))
+
+    async def put_data(self, sha256: str, path: str, data: bytes, first: bool) -> None:
+        """Add bytes to a file of a data set that is brought. HostError if the disk is full."""
+        folder = self._coming_folder(_checked(sha256))
+        if Path(path).name != path or path in ("", ".."):
+            raise DriverError(f"no file of a data set: {path}")
+        try:
+            with (folder / path).open("wb" if first else "ab") as stream:
+                stream.write(data)
+        except OSError as error:
+            free = text.size(shutil.disk_usage(self.folder).free)
+            what = f"the data set cannot be written ({error.strerror}; {free} are free)"
+            raise HostError(what, "make room there", ["docker system df", "docker system prune"]) from None
+        (folder / path).chmod(0o644)
+
+    async def keep_data(self, sha256: str) -> None:
+        """The data set is whole: take it into use, and keep it. DriverError if it has another hash."""
+        await asyncio.to_thread(self._keep, _checked(sha256))
+
+    def close(self) -> None:
+        """Remove what is not whole, and let go of the rest."""
+        for sha256 in list(self._coming):
+            self._discard(sha256)
+        for lock in self._used.values():
+            os.close(lock)
+        self._used.clear()
+
+    def _take(self, sha256: str) -> bool:
+        path = self.folder / sha256
+        if (lock := _locked(path, fcntl.LOCK_SH)) is None:
+            return False
+        if hash_of_files(path) != sha256:
+            os.close(lock)
+            _remove(path)
+            return False
+        os.utime(path)
+        self._used[sha256] = lock
+        return True
+
+    def _keep(self, sha256: str) -> None:
+        folder = self._coming_folder(sha256)
+        try:
+            if (found := hash_of_files(folder)) != sha256:
+                raise DriverError(f"the data set that came has the hash {found}, and should have {sha256}")
+            folder.chmod(0o755)
+            with contextlib.suppress(OSError):  # another run was first
+                folder.rename(self.folder / sha256)
+        finally:
+            self._discard(sha256)
+        if not self._take(sha256):
+            raise DriverError(f"the data set {sha256} that is kept here is damaged, and another run uses it")
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Remove what ended agents have not finished, and of what nobody uses as much as is beyond the limit."""
+        for path in self.folder.glob(f"{COMING}*"):
+            _remove(path)
+        size = 0
+        for path in sorted(kept(self.folder), key=_used_at, reverse=True):
+            size += (own := size_of(path))
+            if size > self._limit and _remove(path):
+                size -= own
+
+    def _coming_folder(self, sha256: str) -> Path:
+        while sha256 not in self._coming:
+            folder = Path(tempfile.mkdtemp(dir=self.folder, prefix=COMING))
+            if (lock := _locked(folder, fcntl.LOCK_SH)) is not None:  # otherwise another agent was faster to tidy up
+                self._coming[sha256] = folder, lock
+        return self._coming[sha256][0]
+
+    def _discard(self, sha256: str) -> None:
+        folder, lock = self._coming.pop(sha256)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def kept(folder: Path) -> list[Path]:
+    """The folders of the data sets that a host keeps in its folder."""
+    return [path for path in folder.iterdir() if is_hash(path.name)] if folder.is_dir() else []
+
+
+def told_of(folder: Path) -> tuple[KeptData, ...]:
+    """What a host tells of the data sets in its folder."""
+    return tuple(KeptData(_name(path), path.name, size_of(path)) for path in sorted(kept(folder)))
+
+
+def _name(path: Path) -> str:
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        return str(json.loads((path / "meta.json").read_text())["name"])
+    return "unnamed"
+
+
+def size_of(path: Path) -> int:
+    """The bytes of a data set; 0 if it is removed meanwhile."""
+    with contextlib.suppress(OSError):
+        return sum(file.stat().st_size for file in path.iterdir())
+    return 0
+
+
+def _used_at(path: Path) -> float:
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
+def _checked(sha256: str) -> str:
+    if not is_hash(sha256):
+        raise DriverError(f"no hash of a data set: {sha256}")
+    return sha256
+
+
+def _locked(path: Path, kind: int) -> int | None:
+    """A lock on a folder, which ends with its descriptor; None if the folder is not there (any more), or is locked
+    otherwise."""
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+        if os.fstat(lock).st_ino == path.stat().st_ino:
+            return lock
+    except OSError:
+        pass
+    os.close(lock)
+    return None
+
+
+def _remove(path: Path) -> bool:
+    """Remove a folder unless somebody uses it. Returns whether it is gone."""
+    if (lock := _locked(path, fcntl.LOCK_EX)) is None:
+        return not path.exists()
+    try:
+        gone = path.with_name(f"{COMING}{path.name}-gone") if is_hash(path.name) else path
+        path.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+    finally:
+        os.close(lock)
+    return True

@@ -1,0 +1,27 @@
+"""The hash by which a folder of files is the same on all hosts."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+
+def hash_of_files(folder: Path) -> str:
+    """SHA-256 over the names, sizes and contents of the files in a folder, see `files_in`."""
+    digest = hashlib.sha256()
+    for file in files_in(folder):
+        with file.open("rb") as stream:
+            content = hashlib.file_digest(stream, "sha256").hexdigest()
+        digest.update(f"{content} {file.stat().st_size} {file.name}\n".encode())
+    return digest.hexdigest()
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files in a folder by name, without those in folders below it."""
+    return sorted(each for each in folder.iterdir() if each.is_file())
+
+
+def is_hash(word: str) -> bool:
+    """Whether a word may be such a hash."""
+    return re.fullmatch("[0-9a-f]{64}", word) is not None

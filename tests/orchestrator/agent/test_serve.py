@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.agent.serve import name_of, served_by
+from orchestrator.drivers.swarm.settings import Settings
+from orchestrator.drivers.swarm.standing import NAME
+from orchestrator.planning.keys import keypair
+
+
+@pytest.mark.parametrize(
+    ("service", "standing", "container", "run"),
+    [
+        ("mine-1", False, "mine-1", "mine-1"),
+        (NAME, True, "mine-1", "mine-1"),
+        (NAME, True, NAME, None),  # its orchestrator ended before; the agents stay
+    ],
+)
+def test_the_run_whose_orchestrator_is_gone(service: str, standing: bool, container: str, run: str | None) -> None:
+    settings = Settings(run=service, address="", server="", keys=keypair(), lease=1.0, standing=standing)
+    assert served_by(name_of(container), settings) == run

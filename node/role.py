@@ -287,6 +287,7 @@ class Role:
             flush = _LAST_WORDS if self.ended_by == "stopped" else patience
         finally:
             listening.cancel()
+            self._exchange.close()
             await self._transport.close(flush)
 
     @property

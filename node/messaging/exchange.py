@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from node.assignment import Gathering
 from node.errors import Finished
@@ -46,6 +46,7 @@ class Exchange:
         self._told: dict[tuple[str, str], _Allowance] = {}
         self._waiting: list[asyncio.Future[None]] = []  # for news
         self._stopped = asyncio.Event()
+        self._stopping: asyncio.Future[Literal[True]] | None = None  # waits for it, once for all computations
         self._failure: BaseException | None = None
         self.gatherings = 0  # gatherings that need answers
         self.abandoned = 0  # those of them that were abandoned
@@ -115,15 +116,16 @@ class Exchange:
 
     async def unless_stopped(self, work: Awaitable[T]) -> T:
         """Return the result of ``work``. Raise `Finished` as soon as the run is over."""
-        task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopped.wait())
+        task = asyncio.ensure_future(work)
+        if self._stopping is None:
+            self._stopping = asyncio.ensure_future(self._stopped.wait())
         try:
-            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, self._stopping), return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
             raise Finished
         finally:
             task.cancel()
-            stopped.cancel()
 
     async def guard(self, work: Awaitable[None]) -> None:
         """Do ``work`` concurrently with the role. The role's next wait raises its errors."""
@@ -152,6 +154,11 @@ class Exchange:
     @property
     def stopped(self) -> bool:
         return self._stopped.is_set()
+
+    def close(self) -> None:
+        """End what waits beside the role. The role has ended."""
+        if self._stopping is not None:
+            self._stopping.cancel()
 
     async def listen(self) -> None:
         """Handle the transport's events for ever. The role's next wait raises errors from here."""

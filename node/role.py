@@ -305,6 +305,6 @@ class Role:
         if kind in RESERVED_KINDS:
             raise NodeError(f"{self.name}: messages of kind {kind!r} are the runtime's own; name yours differently")
         message = Message(kind, self.name, round, dict(fields), dict(tensors or {}))
-        if message.not_finite is not None:
-            self._reporter.event("not_finite", round=round, what=message.not_finite, kind=kind)
+        if (what := message.not_finite) is not None:
+            self._reporter.event("not_finite", round=round, what=what, kind=kind)
         return message

@@ -36,7 +36,7 @@ from node.assignment import Assignment, derive_seed
 from node.errors import Finished, NodeError
 from node.messaging.control import Reporter
 from node.messaging.exchange import FINISH, Exchange
-from node.messaging.finite import not_finite, unusual
+from node.messaging.finite import unusual
 from node.messaging.numbering import EdgeRounds
 from node.messaging.packet import RUNTIME_KINDS
 from node.messaging.transport import Transport
@@ -290,6 +290,7 @@ class Role:
             flush = _LAST_WORDS if self.ended_by == "stopped" else patience
         finally:
             listening.cancel()
+            self._exchange.close()
             await self._transport.close(flush)
 
     @property
@@ -307,7 +308,7 @@ class Role:
         if kind in RESERVED_KINDS:
             raise NodeError(f"{self.name}: messages of kind {kind!r} are the runtime's own; name yours differently")
         message = Message(kind, self.name, round, dict(fields), dict(tensors or {}))
-        if (what := not_finite(message.tensors)) is not None:
+        if (what := message.not_finite) is not None:
             self._reporter.event("not_finite", round=round, what=what, kind=kind, **_line_of_plugin())
         return message
 

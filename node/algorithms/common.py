@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from node.learning.aggregation import State, weighted_mean, with_statistics_of
@@ -88,11 +89,12 @@ def fitting(role: Role, updates: Sequence[Message], w: State, *counts: str) -> l
     Any other update is left out and reported (event bad_message).
     """
     fit: list[Message] = []
+    form = _form(w or updates[0].tensors) if updates else {}
     for update in updates:
         odd = [name for name in ("samples", *counts) if not _is_count(update.fields.get(name))]
         if update.round is None or odd:
             reason = "has no round" if not odd else f"has no whole number of {' and '.join(odd)}"
-        elif update.fields["samples"] and _form(update.tensors) != _form(w or updates[0].tensors):
+        elif update.fields["samples"] and _form(update.tensors) != form:
             reason = "does not have the names, types and shapes of the model"
         else:
             fit.append(update)
@@ -105,8 +107,8 @@ def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 53
 
 
-def _form(w: State) -> dict[str, tuple[str, tuple[int, ...]]]:
-    return {name: (values.dtype.str, values.shape) for name, values in w.items()}
+def _form(w: State) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+    return {name: (values.dtype, values.shape) for name, values in w.items()}
 
 
 def round_of(message: Message) -> int:

@@ -30,17 +30,14 @@ class Descent:
         gradients = torch.autograd.grad(loss, self.parameters)
         with torch.no_grad():
             if self.params.weight_decay:
-                gradients = tuple(
-                    g.add(w, alpha=self.params.weight_decay) for g, w in zip(gradients, self.parameters, strict=True)
-                )
+                gradients = tuple(torch._foreach_add(gradients, self.parameters, alpha=self.params.weight_decay))
             if self.params.momentum:
                 if self.velocities is None:
                     self.velocities = [torch.zeros_like(w) for w in self.parameters]
-                for velocity, g in zip(self.velocities, gradients, strict=True):
-                    velocity.mul_(self.params.momentum).add_(g)
+                torch._foreach_mul_(self.velocities, self.params.momentum)
+                torch._foreach_add_(self.velocities, gradients)
                 gradients = tuple(self.velocities)
-            for w, g in zip(self.parameters, gradients, strict=True):
-                w.add_(g, alpha=-self.params.learning_rate)
+            torch._foreach_add_(self.parameters, gradients, alpha=-self.params.learning_rate)
 
 
 class Adam:

@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import Any, Literal, TypeVar
 
 from node.assignment import Gathering
 from node.errors import Finished
 from node.messaging.association import BadMessage, Event, Joined, Left, Lost, Received, Refused, Undelivered
 from node.messaging.control import Reporter
-from node.messaging.finite import not_finite
 from node.messaging.gathering import Gather, Mailbox, Remark
 from node.messaging.membership import Membership
 from node.messaging.numbering import EdgeRounds
 from node.messaging.transport import Transport
-from node.messaging.wire import Message
+from node.messaging.wire import Message, frozen
 
 FINISH = "finish"  # the kind of the message with which a parent ends the run of its children
 TOLD_AT_ONCE, TOLD_A_SECOND = 100, 10  # events of one name and peer; more would cost as much as what they report
@@ -47,8 +44,9 @@ class Exchange:
         self._mailbox = Mailbox(rule.late)
         self._standing: dict[str, dict[str, Message]] = {}  # standing messages by kind and peer
         self._told: dict[tuple[str, str], _Allowance] = {}
-        self._news = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []  # for news
         self._stopped = asyncio.Event()
+        self._stopping: asyncio.Future[Literal[True]] | None = None  # waits for it, once for all computations
         self._failure: BaseException | None = None
         self.gatherings = 0  # gatherings that need answers
         self.abandoned = 0  # those of them that were abandoned
@@ -61,12 +59,14 @@ class Exchange:
     async def publish(self, to: Iterable[str], message: Message) -> None:
         """Send to the present peers now, and to the others as soon as they join."""
         audience = frozenset(to)
-        self._standing[message.kind] = dict.fromkeys(audience, _copied(message))
+        message = frozen(message)
+        self._standing[message.kind] = dict.fromkeys(audience, message)
         await self._transport.send(sorted(audience & self.membership.present), message, replace=True)
 
     async def publish_each(self, kind: str, messages: Mapping[str, Message]) -> None:
         """Publish a different message of ``kind`` to each peer."""
-        self._standing[kind] = {peer: _copied(message) for peer, message in messages.items()}
+        messages = {peer: frozen(message) for peer, message in messages.items()}
+        self._standing[kind] = dict(messages)
         for peer in sorted(messages.keys() & self.membership.present):
             await self._transport.send([peer], messages[peer], replace=True)
 
@@ -109,22 +109,23 @@ class Exchange:
             self._report_remarks(remarks)
             if message is None or self._stopped.is_set():
                 await self._next_news()
-            elif message.sender != self._parent and not_finite(message.tensors):
+            elif message.sender != self._parent and message.not_finite is not None:
                 self._report_remarks([("not_finite", message)])
             else:
                 return message  # also the parent's with values not finite, or this node would wait for ever
 
     async def unless_stopped(self, work: Awaitable[T]) -> T:
         """Return the result of ``work``. Raise `Finished` as soon as the run is over."""
-        task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopped.wait())
+        task = asyncio.ensure_future(work)
+        if self._stopping is None:
+            self._stopping = asyncio.ensure_future(self._stopped.wait())
         try:
-            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, self._stopping), return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
             raise Finished
         finally:
             task.cancel()
-            stopped.cancel()
 
     async def guard(self, work: Awaitable[None]) -> None:
         """Do ``work`` concurrently with the role. The role's next wait raises its errors."""
@@ -134,7 +135,7 @@ class Exchange:
             pass  # the role's own wait raises it, too
         except Exception as error:
             self._failure = error
-            self._news.set()
+            self._tell_news()
 
     # For the runtime
 
@@ -148,27 +149,33 @@ class Exchange:
 
     def stop(self) -> None:
         self._stopped.set()
-        self._news.set()
+        self._tell_news()
 
     @property
     def stopped(self) -> bool:
         return self._stopped.is_set()
+
+    def close(self) -> None:
+        """End what waits beside the role. The role has ended."""
+        if self._stopping is not None:
+            self._stopping.cancel()
 
     async def listen(self) -> None:
         """Handle the transport's events for ever. The role's next wait raises errors from here."""
         try:
             while True:
                 await self._hear(await self._transport.receive())
-                self._news.set()
+                self._tell_news()
         except Exception as error:
             self._failure = error
-            self._news.set()
+            self._tell_news()
 
     async def _hear(self, event: Event) -> None:
+        if isinstance(event, Received):  # most events are
+            self._hear_message(event.peer, event.message)
+            return
         report = self._reporter.event
         match event:
-            case Received(peer, message):
-                self._hear_message(peer, message)
             case Joined(peer):
                 self.membership.join(peer)
                 report("joined", peer=peer)
@@ -203,7 +210,7 @@ class Exchange:
         for fate, message in remarks:
             fields = {"kind": message.kind}
             if fate == "not_finite":
-                fields["what"] = str(not_finite(message.tensors))
+                fields["what"] = str(message.not_finite)
             self._tell(fate, message.sender, round=message.round, **fields)
 
     def _tell(self, name: str, peer: str, *, round: int | None = None, **fields: Any) -> None:
@@ -227,8 +234,16 @@ class Exchange:
             raise self._failure
         if self.stopped:
             raise Finished
-        self._news.clear()
-        await self._news.wait()
+        news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(news)
+        await news
+
+    def _tell_news(self) -> None:
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for news in waiting:
+                if not news.done():  # it is done if the wait was cancelled
+                    news.set_result(None)
 
 
 class _Allowance:
@@ -247,8 +262,3 @@ class _Allowance:
         self._left -= 1
         self.untold = 0
         return True
-
-
-def _copied(message: Message) -> Message:
-    own = {name: np.array(tensor) for name, tensor in message.tensors.items()}
-    return Message(message.kind, message.sender, message.round, message.fields, own)

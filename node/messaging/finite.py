@@ -15,9 +15,10 @@ def not_finite(tensors: Mapping[str, NDArray[Any]]) -> str | None:
 
     It takes less time than a copy of the tensors, and little more than their sums, which could overflow.
     """
-    return next(
-        (name for name, each in tensors.items() if each.dtype.kind in "fc" and not np.isfinite(each).all()), None
-    )
+    for name, each in tensors.items():
+        if each.dtype.kind in "fc" and not np.logical_and.reduce(np.isfinite(each), axis=None):
+            return name
+    return None
 
 
 def unusual(values: Mapping[str, object]) -> list[str]:

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
-from node.messaging.finite import not_finite
 from node.messaging.wire import Message
 
 KEPT = 16  # messages of one kind and sender that wait to be taken
@@ -48,7 +47,7 @@ class Gather:
 
     def answer(self, message: Message) -> list[Remark]:
         self.missing.discard(message.sender)
-        if not_finite(message.tensors):
+        if message.not_finite is not None:
             self.left_out.add(message.sender)
             return [("not_finite", message)]
         self.answers[message.sender] = message
@@ -66,7 +65,9 @@ class Gather:
 
     def complete(self, present: Set[str], left: Set[str]) -> bool:
         """Whether the wait is over: all present peers have answered, and the answers are enough."""
-        return len(self.answers.keys() | self.left_out) >= self.need(left) and self.missing.isdisjoint(present)
+        if not self.missing.isdisjoint(present):
+            return False
+        return len(self.answers) + len(self.left_out - self.answers.keys()) >= self.need(left)
 
     def result(self, left: Set[str]) -> list[Message]:
         """The answers, sorted by sender, if they are enough; else none."""
@@ -132,7 +133,7 @@ class Mailbox:
                 gather.answers.setdefault(stand_in.sender, stand_in)
 
     def _put_late(self, message: Message) -> list[Remark]:
-        if not_finite(message.tensors):
+        if message.not_finite is not None:
             return [("not_finite", message)]
         if self._late == "keep":
             self._stand_ins[message.kind, message.sender] = message

@@ -7,17 +7,17 @@ from collections.abc import Iterable
 
 class Membership:
     """The peers by state. ``present``: peers that said hello and were not lost since. ``left``: peers that said
-    goodbye; the node does not wait for them. ``seen``: peers that were present once. ``expected``: the first peers."""
+    goodbye; the node does not wait for them. ``expected``: the first peers."""
 
     def __init__(self, expected: Iterable[str]) -> None:
         self.expected = frozenset(expected)
         self.present: set[str] = set()
         self.left: set[str] = set()
-        self.seen: set[str] = set()
+        self._awaited = set(self.expected)  # they have neither joined nor left so far
 
     def join(self, peer: str) -> None:
         self.present.add(peer)
-        self.seen.add(peer)
+        self._awaited.discard(peer)
         self.left.discard(peer)
 
     def lose(self, peer: str) -> None:
@@ -26,8 +26,9 @@ class Membership:
     def leave(self, peer: str) -> None:
         self.present.discard(peer)
         self.left.add(peer)
+        self._awaited.discard(peer)
 
     @property
     def complete(self) -> bool:
         """Whether every expected peer was present once, or has left."""
-        return self.expected <= self.seen | self.left
+        return not self._awaited

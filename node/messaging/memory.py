@@ -8,15 +8,15 @@ node until it is thawed.
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from typing import Literal
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Literal
 
 from node.assignment import Timeouts
 from node.errors import TransportError, WireError
 from node.messaging.association import BadMessage, Direction, Event, Joined, Left, Lost, Received, Traffic, Undelivered
+from node.messaging.inbox import Inbox
 from node.messaging.pair import Delay, Flow, InFlight, Line, NodePair
 from node.messaging.wire import LIMITS, Message, MessageLimits, check, handed_over
 
@@ -95,7 +95,7 @@ class MemoryTransport:
         self._states: dict[str, Literal["unknown", "present", "lost", "left"]] = dict.fromkeys(peers, "unknown")
         self._pairs: dict[str, NodePair] = {}
         self._waiting: defaultdict[str, list[InFlight]] = defaultdict(list)  # for peers that have not joined yet
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._events: Inbox[Event] = Inbox()
         self._held_events: list[Event] = []
         self._held_sends: list[tuple[str, InFlight]] = []
         self._counts: defaultdict[tuple[str, str, Direction], list[int]] = defaultdict(lambda: [0, 0])
@@ -122,8 +122,8 @@ class MemoryTransport:
                 self._waiting[peer] = [each for each in self._waiting[peer] if each.message.kind != message.kind]
             self._give(peer, in_flight)
 
-    async def receive(self) -> Event:
-        return await self._events.get()
+    def receive(self) -> Coroutine[Any, Any, Event]:
+        return self._events.get()
 
     def traffic(self) -> list[Traffic]:
         return [
@@ -146,7 +146,7 @@ class MemoryTransport:
             events, self._held_events = self._held_events, []
             sends, self._held_sends = self._held_sends, []
             for event in events:
-                self._events.put_nowait(event)
+                self._events.put(event)
             for peer, in_flight in sends:
                 self._give(peer, in_flight)
         for pair in self._pairs.values():
@@ -205,7 +205,7 @@ class MemoryTransport:
         if self.frozen:
             self._held_events.append(event)
         else:
-            self._events.put_nowait(event)
+            self._events.put(event)
 
     def _count(self, peer: str, kind: str, direction: Direction, size: int) -> None:
         count = self._counts[peer, kind, direction]

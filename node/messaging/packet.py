@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from node.errors import WireError
 from node.messaging.wire import Buffer
@@ -27,13 +27,13 @@ class PacketType(IntEnum):
     CHUNK = 5
 
 
+_TYPES = {int(each): each for each in PacketType}
 OWN_KINDS = {PacketType.HELLO: "hello", PacketType.BEAT: "beat", PacketType.GOODBYE: "goodbye"}
 FRAMING = "framing"  # the kind under which packets and their prefixes are counted
 RUNTIME_KINDS = frozenset({*OWN_KINDS.values(), "stale", "unknown", FRAMING})  # no message is of these kinds
 
 
-@dataclass(frozen=True)
-class Packet:
+class Packet(NamedTuple):
     """A packet that arrived. ``content`` is the first frame after the prefix, ``piece`` is the second frame."""
 
     type: PacketType
@@ -50,10 +50,9 @@ class Packet:
         if len(frames[0]) < _PREFIX.size:
             raise WireError(f"packet of {len(frames[0])} bytes; its prefix alone has {_PREFIX.size}")
         code, stream, number = _PREFIX.unpack_from(frames[0])
-        try:
-            type = PacketType(code)
-        except ValueError:
-            raise WireError(f"packet of unknown type {code}") from None
+        type = _TYPES.get(code)
+        if type is None:
+            raise WireError(f"packet of unknown type {code}")
         return cls(type, stream, number, memoryview(frames[0])[_PREFIX.size :], frames[1] if len(frames) == 2 else b"")
 
 

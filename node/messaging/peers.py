@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from node.assignment import Timeouts
 from node.errors import TransportError
 from node.messaging.association import Association, Event, Traffic
+from node.messaging.inbox import Inbox
 from node.messaging.stream import Outgoing
 from node.messaging.wire import Buffer, Message, MessageLimits, encode
 
@@ -32,7 +33,7 @@ class Peers:
         self._limits = limits
         self._interval = timeouts.beat / 2
         self._attend = attend
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._events: Inbox[Event] = Inbox()
         self._progress = asyncio.Event()
         self._ticking: asyncio.Task[None] | None = None
 
@@ -96,7 +97,7 @@ class Peers:
 
     def _tell(self, events: Iterable[Event]) -> None:
         for event in events:
-            self._events.put_nowait(event)
+            self._events.put(event)
             self._progress.set()
 
     async def _tick(self) -> None:

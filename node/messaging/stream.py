@@ -13,6 +13,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,8 +44,7 @@ class Outgoing:
         return len(self.header) + len(self.body)
 
 
-@dataclass(frozen=True)
-class Sent:
+class Sent(NamedTuple):
     """A packet that the connection took: its kind and size in bytes, and whether it completes a message."""
 
     kind: str

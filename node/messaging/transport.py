@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,13 +22,14 @@ from node.messaging.chunks import LARGEST_CHUNK
 from node.messaging.gate import CONNECTIONS, Gate
 from node.messaging.peers import Peers
 from node.messaging.sockets import Authenticator, sender, set_client_keys, set_server_keys, watch
-from node.messaging.wire import LIMITS, Message, MessageLimits
+from node.messaging.wire import LIMITS, Buffer, Message, MessageLimits
 
 _SEND_AHEAD = 8  # packets that libzmq queues for a peer, beyond the kernel's buffers: more would only hide delay
 _RECEIVE_AHEAD = 4  # packets that libzmq queues from each peer; then TCP slows the peer down
 _PACKETS_AT_ONCE = 64  # packets to read before other coroutines run
 _RECONNECT = 50  # ms between attempts to connect
 _ADDRESS_PATIENCE = 10.0  # s in which the node's address must appear
+_AT_ONCE, _MORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)  # plain numbers: combining flags takes longer than sending
 _LINGER = 500  # ms for packets that libzmq holds when the transport closes
 
 
@@ -68,6 +69,21 @@ class _Connection:
     def close(self, linger: int = 0) -> None:
         self.stop_watching()
         self.socket.close(linger)
+
+
+def _send(socket: zmq.Socket[bytes], frames: Sequence[Buffer]) -> None:
+    """Send a packet; zmq.Again if the socket takes none now. As ``send_multipart``, in less than half of its time."""
+    for frame in frames[:-1]:
+        socket.send(frame, _AT_ONCE | _MORE)  # once it has taken the first frame, a socket takes the others
+    socket.send(frames[-1], _AT_ONCE)
+
+
+def _receive(socket: zmq.Socket[bytes]) -> list[zmq.Frame]:
+    """The frames of a packet; zmq.Again if there is none. As ``recv_multipart``, in half of its time."""
+    frames = [socket.recv(_AT_ONCE, copy=False)]
+    while frames[-1].more:
+        frames.append(socket.recv(_AT_ONCE, copy=False))
+    return frames
 
 
 class ZmqTransport:
@@ -184,7 +200,7 @@ class ZmqTransport:
         outbound = association.outbound
         while (frames := outbound.peek()) is not None:
             try:
-                socket.send_multipart(frames, zmq.NOBLOCK)
+                _send(socket, frames)
             except zmq.Again:
                 outbound.chunk.refused(asyncio.get_running_loop().time())
                 return
@@ -199,7 +215,7 @@ class ZmqTransport:
             if socket.closed:
                 return
             try:
-                frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                frames = _receive(socket)
             except zmq.Again:
                 return
             peer, packet = sender(frames[0]), [frame.buffer for frame in frames]

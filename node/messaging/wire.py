@@ -12,8 +12,10 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 import msgpack
@@ -21,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.errors import WireError
+from node.messaging.finite import not_finite
 
 PROTOCOL = 2
 
@@ -32,6 +35,7 @@ _Container = TypeVar("_Container")
 _ALIGNMENT = 8
 _NAMES = ("?", "u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8")
 _DTYPES = {np.dtype(name).str: np.dtype(name) for name in _NAMES}
+_CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _HEADER_KEYS = {"protocol", "kind", "sender", "round", "fields", "layout"}
 _LAYOUTS, _REMEMBERED = 16, 1 << 13  # cached layouts, and the most bytes of each; a node has a few layouts
 LAST_ROUND = (1 << 31) - 1
@@ -64,6 +68,12 @@ class Message:
     round: int | None = None
     fields: dict[str, Any] = field(default_factory=dict)
     tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    @cached_property
+    def not_finite(self) -> str | None:
+        """The name of the first tensor that holds NaN or an infinity; None if all are finite. Looked for once: the
+        values at the first call count."""
+        return not_finite(self.tensors)
 
 
 @dataclass(frozen=True)
@@ -111,18 +121,31 @@ def encode(message: Message, limits: MessageLimits = LIMITS) -> tuple[bytes] | t
 def handed_over(message: Message, limits: MessageLimits = LIMITS) -> tuple[Message, int]:
     """The message as its receiver would decode it, and the size of its frames in bytes.
 
-    For transports without a wire. Errors as in `encode`. The tensors are copied.
+    For transports without a wire. Errors as in `encode`. The tensors are copied, unless they are `frozen`.
     """
-    arrays = {name: np.array(_as_tensor(name, value)) for name, value in message.tensors.items()}
-    header = _pack_header(message, arrays)
+    there = frozen(message)
+    arrays = there.tensors
+    header = _pack_header(there, arrays)
     body = 0
     for array in arrays.values():
-        array.flags.writeable = False
         body += _aligned(array.nbytes)
     if len(header) > limits.header or body > limits.body or len(arrays) > limits.tensors:
         read_header(header, limits)
-    fields = unpack(header)["fields"] if message.fields else {}
-    return Message(message.kind, message.sender, message.round, fields, arrays), len(header) + body
+    if there.fields:
+        there = _with(there, unpack(header)["fields"], arrays)
+    return there, len(header) + body
+
+
+def frozen(message: Message) -> Message:
+    """The message with tensors that nobody changes any more: copies that are read-only. Tensors that are such copies
+    already, as in a message that was handed over, are shared.
+
+    WireError if the type of a tensor has no encoding.
+    """
+    arrays = {name: _frozen(_as_tensor(name, value)) for name, value in message.tensors.items()}
+    if all(map(operator.is_, arrays.values(), message.tensors.values())):
+        return message
+    return _with(message, message.fields, arrays)
 
 
 def check(message: Message, limits: MessageLimits) -> None:
@@ -208,7 +231,24 @@ def assemble(header: Header, body: Buffer) -> Message:
     return Message(header.kind, header.sender, header.round, header.fields, tensors)
 
 
+def _with(message: Message, fields: dict[str, Any], tensors: dict[str, Tensor]) -> Message:
+    """The message with other fields, and with the same values of its tensors in ``tensors``."""
+    other = Message(message.kind, message.sender, message.round, fields, tensors)
+    if "not_finite" in vars(message):
+        vars(other)["not_finite"] = message.not_finite
+    return other
+
+
+def _frozen(array: Tensor) -> Tensor:
+    if array.base is None and not array.flags.writeable:
+        return array
+    copy = np.array(array)
+    copy.flags.writeable = False
+    return copy
+
+
 def _pack_header(message: Message, arrays: Tensors) -> bytes:
+    layout = _pack_layout(tuple([(name, _CODES[each.dtype], each.shape) for name, each in arrays.items()]))
     try:
         header: bytes = msgpack.packb(
             {
@@ -217,7 +257,7 @@ def _pack_header(message: Message, arrays: Tensors) -> bytes:
                 "sender": message.sender,
                 "round": message.round,
                 "fields": message.fields,
-                "layout": _pack_layout(tuple((name, array.dtype.str, array.shape) for name, array in arrays.items())),
+                "layout": layout,
             },
             default=plain,
         )
@@ -282,6 +322,8 @@ def _read_specification(value: Any, limits: MessageLimits) -> tuple[str, np.dtyp
 
 def _as_tensor(name: str, value: Any) -> Tensor:
     array = np.asarray(value)
+    if array.dtype in _CODES:
+        return array
     array = array.astype(array.dtype.newbyteorder("<"), copy=False)
     if array.dtype.str not in _DTYPES:
         raise WireError(f"tensor {name!r} is of type {array.dtype}, which cannot travel; use {', '.join(_DTYPES)}")

@@ -10,11 +10,12 @@ the same to the last bit.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import math
 import selectors
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -176,13 +177,20 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 def run_virtual(main: Coroutine[Any, Any, T], loop: VirtualLoop | None = None) -> T:
     """``asyncio.run`` on a virtual clock. ``loop``: a loop that the caller prepared.
 
-    The garbage collector runs less often meanwhile. The objects of thousands of nodes all stay alive, and searching
-    them for cycles would take more time than everything else.
+    The garbage collector runs less often meanwhile.
     """
+    with collecting_seldom():
+        return _run(main, loop)
+
+
+@contextlib.contextmanager
+def collecting_seldom() -> Iterator[None]:
+    """Let the garbage collector run less often. The objects of thousands of nodes all stay alive, and searching them
+    for cycles would take more time than everything else."""
     usual = gc.get_threshold()
     gc.set_threshold(*COLLECT)
     try:
-        return _run(main, loop)
+        yield
     finally:
         gc.set_threshold(*usual)
 

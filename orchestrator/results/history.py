@@ -145,8 +145,9 @@ class History:
     @cached_property
     def link_kinds(self) -> dict[tuple[str, str], LinkKind]:
         """The kind of each planned direction (source, target)."""
+        driver = self.driver
         return {
-            (link["source"], link["target"]): link_kind(self.driver, real=bool(link["profile"].get("real")))
+            (link["source"], link["target"]): link_kind(driver, real=bool(link["profile"].get("real")))
             for link in self.plan.get("links", [])
         }
 

@@ -2,7 +2,8 @@
 
 Plain values are encoded as msgpack. The bytes of arrays lie in the memory before the msgpack, which holds their places,
 types and shapes. A dataclass or function of `node`, or of the run's plug-ins, is encoded by its name. The codec does
-not use pickle, so decoding creates only these classes and functions.
+not use pickle, so decoding creates only these classes and functions. A frozen dataclass of `node` with plain values,
+such as an algorithm's parameters, is a *constant*: encoded once, decoded once, and shared by all steps that get it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from numpy.typing import NDArray
 
 from node.plugins import is_of_plugin
 
-_ARRAY, _ARRAYS, _TUPLE, _RECORD, _FUNCTION = 1, 2, 3, 4, 5
+_ARRAY, _ARRAYS, _TUPLE, _RECORD, _FUNCTION, _CONSTANT = 1, 2, 3, 4, 5, 6
+_PLAIN = (str, int, float, bool, type(None))
+_REMEMBERED = 64  # constants
 _ALIGNMENT = 64
 
 Layout = tuple[tuple[str, str, tuple[int, ...]], ...]  # name, dtype and shape of each array
@@ -77,6 +80,8 @@ class _Writer:
         if isinstance(value, tuple):
             return msgpack.ExtType(_TUPLE, self.pack(list(value)))
         if is_dataclass(value) and not isinstance(value, type):
+            if (constant := _constant(value)) is not None:
+                return msgpack.ExtType(_CONSTANT, constant)
             values = {field.name: self._prepared(getattr(value, field.name)) for field in fields(value)}
             return msgpack.ExtType(_RECORD, self.pack([*_name(type(value)), values]))
         if isinstance(value, FunctionType):
@@ -106,6 +111,8 @@ class _Reader:
             return self._arrays(data)
         if code == _ARRAY:
             return self._arrays(data)[""]
+        if code == _CONSTANT:
+            return _known(data)
         content = self.unpack(data)
         if code == _TUPLE:
             return tuple(content)
@@ -139,6 +146,32 @@ def _placed(layout: Layout) -> tuple[bytes, list[tuple[str, np.dtype[Any], tuple
 @functools.lru_cache(maxsize=256)
 def _layout(packed: bytes) -> Layout:
     return tuple((name, code, tuple(shape)) for name, code, shape in msgpack.unpackb(packed))
+
+
+_constants: dict[int, tuple[Any, bytes]] = {}  # by identity: equal ones may differ in type, as 1 and 1.0
+
+
+def _constant(value: Any) -> bytes | None:
+    """The msgpack of a constant; None if the value, a dataclass, is none."""
+    if id(value) in _constants:
+        return _constants[id(value)][1]
+    kind = type(value)
+    if not kind.__dataclass_params__.frozen or not kind.__module__.startswith("node."):
+        return None  # a plug-in may be replaced by another one of the same name
+    values = {field.name: getattr(value, field.name) for field in fields(value)}
+    if not all(type(each) in _PLAIN for each in values.values()):
+        return None
+    packed: bytes = msgpack.packb([*_name(kind), values])
+    if len(_constants) >= _REMEMBERED:
+        _constants.clear()
+    _constants[id(value)] = value, packed  # the value stays alive, so that no other gets its identity
+    return packed
+
+
+@functools.lru_cache(_REMEMBERED)
+def _known(packed: bytes) -> Any:
+    module, name, values = msgpack.unpackb(packed)
+    return _find(module, name)(**values)
 
 
 def _name(thing: Callable[..., Any]) -> list[str]:

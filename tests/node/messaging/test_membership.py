@@ -10,7 +10,6 @@ def test_who_is_there() -> None:
     membership.join("b")
     membership.lose("a")
     assert membership.present == {"b"}
-    assert membership.seen == {"a", "b"}
     membership.leave("b")
     assert not membership.present
     assert membership.left == {"b"}

@@ -21,6 +21,7 @@ from node.messaging.wire import (
     _remembered_layout,
     decode,
     encode,
+    frozen,
     handed_over,
     unpack,
 )
@@ -98,6 +99,33 @@ def test_a_message_handed_over_is_what_decoding_gives() -> None:
     for name, tensor in decoded.tensors.items():
         np.testing.assert_array_equal(there.tensors[name], tensor)
         assert not there.tensors[name].flags.writeable
+
+
+def test_a_frozen_message_is_shared_and_not_copied_again() -> None:
+    w = np.arange(6, dtype=np.float32)
+    first, size = handed_over(Message("model", "a", 1, {}, {"w": w, "n": np.array(4)}))
+    assert first.tensors["w"] is not w
+    assert handed_over(first) == (first, size)
+    mixed = frozen(Message("model", "b", 1, {}, {**first.tensors, "v": w}))
+    assert mixed.tensors["w"] is first.tensors["w"]
+    assert mixed.tensors["v"] is not w
+    assert not mixed.tensors["v"].flags.writeable
+
+
+def test_a_read_only_view_of_what_may_change_is_copied() -> None:
+    w = np.zeros(3)
+    view = w.view()
+    view.flags.writeable = False
+    there, _ = handed_over(Message("model", "a", 1, {}, {"w": view}))
+    w[:] = 1
+    assert there.tensors["w"].tolist() == [0, 0, 0]
+
+
+def test_what_is_known_of_a_message_goes_with_its_copy() -> None:
+    message = Message("update", "a", 1, {"samples": 2}, {"v": np.zeros(2), "w": np.array([1, np.nan])})
+    assert message.not_finite == "w"
+    assert handed_over(message)[0].not_finite == "w"
+    assert handed_over(Message("update", "a", 1, {}, {"w": np.array([np.inf])}))[0].not_finite == "w"
 
 
 @pytest.mark.parametrize("limits", [MessageLimits(body=20), MessageLimits(header=20), MessageLimits(tensors=1)])

@@ -23,6 +23,7 @@ from torch import Tensor
 from node.algorithms import fedavg
 from node.algorithms.common import train
 from node.learning.aggregation import State
+from node.learning.devices import Constants
 from node.learning.models import Model
 from node.learning.training import MiniBatch, TrainResult
 from node.role import Role
@@ -36,12 +37,13 @@ class ProximalTerm:
     mu: float
 
     def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
-        distances = [torch.sum((w - self._anchors[name]) ** 2) for name, w in model.named_parameters()]
+        anchors = self._anchors.on(batch.x.device)
+        distances = [torch.sum((w - anchors[name]) ** 2) for name, w in model.named_parameters()]
         return self.mu / 2 * torch.stack(distances).sum()
 
     @cached_property
-    def _anchors(self) -> dict[str, Tensor]:
-        return {name: torch.tensor(values) for name, values in self.w_t.items()}
+    def _anchors(self) -> Constants:
+        return Constants(self.w_t)
 
 
 class Client(fedavg.Client):

@@ -14,6 +14,7 @@ from typing import Any
 from node.algorithms.registry import ALGORITHMS
 from node.assignment import Assignment
 from node.learning.datasets import open_prepared
+from node.learning.devices import make_deterministic
 from node.learning.models import ModelPool
 from node.learning.training import Learner, model_pool_of
 from node.messaging.memory import MemoryNetwork
@@ -50,7 +51,10 @@ class Nodes:
         for each in assignments.values():
             if (key := _model_of(each)) not in self._model_pools:
                 self._model_pools[key] = model_pool = model_pool_of(each, self._data)
-                self._costs[key] = cost_of(model_pool.model, self._data.shape, self._params.batch_size)
+                self._costs[key] = cost_of(model_pool.make(), self._data.shape, self._params.batch_size)
+        self.accelerators = plan.accelerators
+        if self.accelerators:
+            make_deterministic()
         self.workers = Workers(workers, self.learner)
 
     def learner(self, name: str) -> Learner:
@@ -133,5 +137,5 @@ def note_failure(log: Path, error: Exception) -> None:
 
 
 def _model_of(assignment: Assignment) -> str:
-    """A key of the kind of a node's model: equal for nodes with the same model and parameters."""
-    return json.dumps([assignment.model, assignment.model_params], sort_keys=True)
+    """A key of the kind of a node's model: equal for nodes with the same model, parameters and device."""
+    return json.dumps([assignment.model, assignment.model_params, assignment.device], sort_keys=True)

@@ -14,6 +14,7 @@ asked in every round with the weight n_k. The paper samples clients in proportio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -37,9 +38,20 @@ class ProximalTerm:
     mu: float
 
     def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
-        anchors = self._anchors.on(batch.x.device)
-        distances = [torch.sum((w - anchors[name]) ** 2) for name, w in model.named_parameters()]
+        return self.value(model, batch, self._anchors.on(batch.x.device))
+
+    def value(self, model: Model, batch: MiniBatch, arrays: Mapping[str, Tensor]) -> Tensor:
+        """The term with w^t in `arrays`, also for one of many clients that train together."""
+        distances = [torch.sum((w - arrays[name]) ** 2) for name, w in model.named_parameters()]
         return self.mu / 2 * torch.stack(distances).sum()
+
+    @property
+    def arrays(self) -> State:
+        return self.w_t
+
+    @property
+    def form(self) -> float:
+        return self.mu
 
     @cached_property
     def _anchors(self) -> Constants:

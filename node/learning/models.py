@@ -109,6 +109,11 @@ class ModelPool:
             self._of_thread.model = self.make().to(self.device)
         return cast(Model, self._of_thread.model)
 
+    @cached_property
+    def sample(self) -> Model:
+        """A model on the processor, to look at and not to train."""
+        return self.make()
+
     def initial(self) -> State:
         """The weights of a new model."""
         return dict(self.make().views)

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from node.assignment import Assignment, derive_seed
 from node.learning.aggregation import State
@@ -149,11 +150,21 @@ class Learner:
         """The model of this thread. Its weights are those of the last `set` in this thread, by any learner."""
         return self._models.model
 
+    @property
+    def kind(self) -> int:
+        """Equal for learners that share a pool of models."""
+        return id(self._models)
+
+    @cached_property
+    def normalises_batches(self) -> bool:
+        """Whether the model has batch normalisation."""
+        return any(isinstance(each, _BatchNorm) for each in self._models.sample.modules())
+
     @cached_property
     def trained(self) -> tuple[str, ...]:
         """The names of a state's entries that gradients change. The others are batch normalisation's statistics and
         counters: no sums of steps, so steps added to one another would leave their range."""
-        return tuple(name for name, _ in self.model.named_parameters())
+        return tuple(name for name, _ in self._models.sample.named_parameters())
 
     def initial(self) -> State:
         """The initial weights, equal at every node of a run."""

@@ -61,7 +61,7 @@ class SimDriver:
         self._freeze(node, False)
 
     def notes(self) -> list[str]:
-        return notes_here(self._nodes.accelerators)
+        return [*self._nodes.notes, *notes_here(self._nodes.accelerators)]
 
     async def close(self) -> None:
         tasks = [task for _, task in self._alive.values()]

@@ -9,15 +9,14 @@ import pytest
 from orchestrator.errors import PlanError
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Accelerated, Plan
-from orchestrator.scenario.reading import parse, placed
+from orchestrator.scenario.reading import parse
 from tests.orchestrator.labels import prepared
 
 TEXT = "algorithm: hierfavg\ntopology: {edges: 2, devices_per_edge: 1}\n"
 
 
 def plan(*overrides: str) -> Plan:
-    with placed("f.yaml", overrides):
-        return make_plan(parse(TEXT, "f.yaml", overrides), prepared())
+    return make_plan(parse(TEXT, "f.yaml", overrides), prepared())
 
 
 def test_all_nodes_train_on_the_runs_device_but_those_with_an_accelerator_of_their_own() -> None:

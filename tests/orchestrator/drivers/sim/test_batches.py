@@ -149,7 +149,7 @@ def test_a_model_that_does_not_allow_it_trains_one_by_one_and_a_note_says_so(
 def test_no_more_train_at_once_than_fit_in_the_memory_of_a_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.drivers.sim.nodes.SLOT_BYTES", 5 * 59_240)  # the model has 59,240 bytes
+    monkeypatch.setattr("orchestrator.drivers.sim.nodes.SLOT_BYTES", 9 * 59_240)  # the model has 59,240 bytes
     made: list[Nodes] = []
     make = Nodes.__init__
 

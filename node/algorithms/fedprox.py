@@ -38,10 +38,10 @@ class ProximalTerm:
     mu: float
 
     def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
-        return self.value(model, batch, self._anchors.on(batch.x.device))
+        return self.of_weights(model, self._anchors.on(batch.x.device))
 
-    def value(self, model: Model, batch: MiniBatch, arrays: Mapping[str, Tensor]) -> Tensor:
-        """The term with w^t in `arrays`, also for one of many clients that train together."""
+    def of_weights(self, model: Model, arrays: Mapping[str, Tensor]) -> Tensor:
+        """The term with w^t in `arrays`, as clients that train together need it."""
         distances = [torch.sum((w - arrays[name]) ** 2) for name, w in model.named_parameters()]
         return self.mu / 2 * torch.stack(distances).sum()
 

@@ -31,15 +31,15 @@ from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.models import Model
 from node.learning.optimizers import optimizer
-from node.learning.training import ExtraLoss, Learner, MiniBatch, TrainResult, batches
+from node.learning.training import ExtraLoss, Learner, TrainResult, batches
 
 Stacked = dict[str, Tensor]  # by name, each with the clients in its first dimension
 
 
 @runtime_checkable
-class SharedTerm(Protocol):
-    """A term of the loss that differs from client to client by its ``arrays`` only. ``form`` is equal for the terms of
-    clients that may train together."""
+class WeightsTerm(Protocol):
+    """A term of the loss that depends on the weights alone, and differs from client to client by its ``arrays`` only.
+    ``form`` is equal for the terms of clients that may train together."""
 
     @property
     def arrays(self) -> State: ...
@@ -47,8 +47,8 @@ class SharedTerm(Protocol):
     @property
     def form(self) -> Hashable: ...
 
-    def value(self, model: Model, batch: MiniBatch, arrays: Mapping[str, Tensor]) -> Tensor:
-        """The term for the mini-batch of one client, with its arrays as tensors."""
+    def of_weights(self, model: Model, arrays: Mapping[str, Tensor]) -> Tensor:
+        """The term at the model's weights, with a client's arrays as tensors."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class Training:
 
 def form(learner: Learner, training: Training) -> Hashable | None:
     """Equal for clients that can train together. None for a client that trains alone: one without samples, and one
-    whose loss has a term that is no `SharedTerm`."""
+    whose loss has a term that is no `WeightsTerm`."""
     term = training.extra
-    if not learner.samples or not (term is None or isinstance(term, SharedTerm)):
+    if not learner.samples or not (term is None or isinstance(term, WeightsTerm)):
         return None
     own_term = None if term is None else (type(term), term.form)
     equal_samples = learner.samples if learner.normalises_batches else 0
@@ -82,7 +82,7 @@ def hindrance(model: Model, shape: Shape, classes: int) -> str | None:
     y, weight = torch.zeros(2, 2, dtype=torch.long, device=device), torch.ones(2, 2, device=device)
     stacked = {name: torch.stack([each, each]) for name, each in model.tensors.items()}
     try:
-        _losses(model.train(), None, 1.0)(stacked, {}, x, y, weight, 0, 0)
+        _losses(model.train(), None, 1.0)(stacked, {}, x, y, weight)
     except Exception as error:
         return f"torch cannot compute it for several clients at once ({str(error).strip().splitlines()[0]})"
     return None
@@ -108,31 +108,29 @@ class Crew:
         stacked = _stacked([training.weights for training in trainings], model)
         constants = _constants(trainings, first.device)
         parameters = [stacked[name].requires_grad_() for name in first.trained]
-        losses_of = _losses(model, cast(SharedTerm | None, trainings[0].extra), trainings[0].own)
+        losses_of = _losses(model, cast(WeightsTerm | None, trainings[0].extra), trainings[0].own)
         step = optimizer(parameters, params)
         total = torch.zeros(len(plans), device=first.device)
         results: dict[int, TrainResult] = {}
         for number in range(max(steps)):
-            epoch, place = max(plans, key=lambda plan: len(plan.chosen)).places[number]
             largest = max(len(plan.batch(number)) for plan in plans)
             taken, weight = chosen[:, number, :largest], weights[:, number, :largest]
-            losses = losses_of(stacked, constants, first.normalise(x[taken]), y[taken], weight, epoch, place)
+            losses = losses_of(stacked, constants, first.normalise(x[taken]), y[taken], weight)
             step(losses.sum())
             total = total + losses.detach()
-            for client, learner in enumerate(self.learners):
-                if steps[client] == number + 1:
-                    state = {name: as_array(each[client]).copy() for name, each in stacked.items()}
-                    loss = float(total[client]) / steps[client]
-                    results[client] = TrainResult(state, learner.samples, steps[client], loss)
+            if done := [client for client, last in enumerate(steps) if last == number + 1]:
+                states, summed = _unstacked(stacked, done), as_array(total).tolist()
+                for client, state in zip(done, states, strict=True):
+                    loss = summed[client] / steps[client]
+                    results[client] = TrainResult(state, self.learners[client].samples, steps[client], loss)
         return [results[client] for client in range(len(plans))]
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """The mini-batches of one client: sample indices, and epoch and place in the epoch."""
+    """The mini-batches of one client, as indices of its samples."""
 
     chosen: list[NDArray[np.int64]]
-    places: list[tuple[int, int]]
 
     def batch(self, number: int) -> NDArray[np.int64]:
         """The mini-batch of a step; of a step after the client's last, that one again."""
@@ -141,8 +139,8 @@ class _Plan:
 
 def _plan(learner: Learner, training: Training) -> _Plan:
     _check(learner, training)
-    made = list(batches(learner.samples, training.params, learner.random("batches", training.round)))
-    return _Plan([chosen.numpy() for _, _, chosen in made], [(epoch, place) for epoch, place, _ in made])
+    made = batches(learner.samples, training.params, learner.random("batches", training.round))
+    return _Plan([chosen.numpy() for _, _, chosen in made])
 
 
 def _check(learner: Learner, training: Training) -> None:
@@ -176,9 +174,15 @@ def _stacked(states: Sequence[Mapping[str, NDArray[Any]]], model: Model) -> Stac
     return {name: torch.from_numpy(np.stack([state[name] for state in states])).to(device) for name in model.tensors}
 
 
+def _unstacked(stacked: Stacked, clients: Sequence[int]) -> list[State]:
+    """The states of some clients. What is on an accelerator is moved once for all of them."""
+    arrays = {name: as_array(each) for name, each in stacked.items()}
+    return [{name: np.array(each[client]) for name, each in arrays.items()} for client in clients]
+
+
 def _constants(trainings: Sequence[Training], device: torch.device) -> Stacked:
     """The arrays of the clients' terms."""
-    terms = [cast(SharedTerm, each.extra) for each in trainings if each.extra is not None]
+    terms = [cast(WeightsTerm, each.extra) for each in trainings if each.extra is not None]
     if not terms:
         return {}
     arrays = [term.arrays for term in terms]
@@ -188,26 +192,22 @@ def _constants(trainings: Sequence[Training], device: torch.device) -> Stacked:
 class _ClientLoss(nn.Module):
     """The loss of a mini-batch of one client."""
 
-    def __init__(self, model: Model, term: SharedTerm | None, own: float) -> None:
+    def __init__(self, model: Model, term: WeightsTerm | None, own: float) -> None:
         super().__init__()
         self.model, self.term, self.own = model, term, own
 
-    def forward(self, constants: Stacked, x: Tensor, y: Tensor, weight: Tensor, epoch: int, place: int) -> Tensor:
-        features = self.model.extractor(x)
-        logits = self.model.classifier(features)
+    def forward(self, constants: Stacked, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        logits = self.model(x)
         loss = self.own * (cross_entropy(logits, y, reduction="none") * weight).sum()
-        if self.term is not None:
-            batch = MiniBatch(x, y, logits, epoch, place, features)
-            loss = loss + self.term.value(self.model, batch, constants)
-        return loss
+        return loss if self.term is None else loss + self.term.of_weights(self.model, constants)
 
 
-def _losses(model: Model, term: SharedTerm | None, own: float) -> Any:
+def _losses(model: Model, term: WeightsTerm | None, own: float) -> Any:
     """A function of stacked states, constants, inputs, labels and weights that gives the loss of each client."""
     module = _ClientLoss(model, term, own)
 
-    def of_one(state: Stacked, constants: Stacked, x: Tensor, y: Tensor, weight: Tensor, epoch: int, place: int) -> Any:
+    def of_one(state: Stacked, constants: Stacked, x: Tensor, y: Tensor, weight: Tensor) -> Any:
         named = {f"model.{name}": each for name, each in state.items()}
-        return functional_call(module, named, (constants, x, y, weight, epoch, place))
+        return functional_call(module, named, (constants, x, y, weight))
 
-    return torch.vmap(of_one, in_dims=(0, 0, 0, 0, 0, None, None))
+    return torch.vmap(of_one)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from node.learning.together import Crew, Training, form
-from node.learning.training import Learner
+from node.learning.training import Learner, TrainResult
 from orchestrator.drivers.sim.virtual_compute import Pool, Work
 
 
@@ -37,6 +37,7 @@ class Batch:
         self.members: list[Member] = []
         self._pool, self._begins = pool, begins
         self._work: Work | None = None
+        self._results: list[TrainResult] | None = None
 
     def join(self, learner: Learner, training: Training) -> Member:
         self.members.append(Member(self, learner, training))
@@ -57,7 +58,9 @@ class Batch:
         return self._work
 
     def result(self, member: Member) -> Any:
-        return self.begin().result()[self.members.index(member)]
+        if self._results is None:
+            self._results = self.begin().result()
+        return self._results[self.members.index(member)]
 
 
 class Batches:

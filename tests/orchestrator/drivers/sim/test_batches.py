@@ -33,12 +33,14 @@ PARAMS = LocalTraining(learning_rate=0.05)
 
 
 class Done:
-    """A step that is carried out when its result is needed."""
+    """A step that is carried out each time that its result is asked for, as one that cannot cross to a worker."""
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self._fn, self._args = fn, args
+        self.asked = 0
 
     def result(self) -> Any:
+        self.asked += 1
         return self._fn(*self._args)
 
     def cancel(self) -> bool:
@@ -50,11 +52,13 @@ class Noting:
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
+        self.steps: list[Done] = []
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Done:
         owner = getattr(fn, "__self__", None)
         self.sizes.append(len(owner.nodes) if isinstance(owner, Crew) else 0)
-        return Done(fn, args)
+        self.steps.append(Done(fn, args))
+        return self.steps[-1]
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +83,7 @@ def test_trainings_gather_until_a_result_is_needed_or_they_are_enough(clients: l
     assert len({each.loss for each in results}) == 5
     expected = [each.train(w, PARAMS, 1).loss for each in clients]
     assert [each.loss for each in results] == pytest.approx(expected, abs=1e-6)
+    assert [step.asked for step in pool.steps] == [1, 1]
 
 
 def test_other_steps_and_other_parameters_do_not_join(clients: list[Learner]) -> None:

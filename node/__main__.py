@@ -1,4 +1,7 @@
-"""``python -m node ASSIGNMENT.json``: run one node, in a container or on a board."""
+"""``python -m node ASSIGNMENT.json``: run one node, in a container or on a board.
+
+``python -m node --try cuda`` tells whether nodes can train on an accelerator here, see `node.learning.trial`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,11 @@ from node.process.main import EXIT_FAILED, keep_freed_memory, run_node
 
 
 def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["--try"]:
+        from node.learning import trial
+
+        trial.main(arguments[1:])
+        return 0
     if len(arguments) != 1:
         print("usage: python -m node ASSIGNMENT.json", file=sys.stderr)
         return 2

@@ -138,8 +138,9 @@ class Stop:
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
     """The full configuration of a node. ``index`` counts the nodes of the run from 1. ``leads`` marks the nodes whose
-    rounds are the rounds of the run. ``control_key`` is the orchestrator's public key. Without a
-    ``checkpoint_directory`` ("") no checkpoints are written."""
+    rounds are the rounds of the run. ``device``: the part of the host that it trains on, as torch names it: cpu, cuda
+    or cuda:1. ``control_key`` is the orchestrator's public key. Without a ``checkpoint_directory`` ("") no checkpoints
+    are written."""
 
     run: str
     node: str
@@ -164,6 +165,7 @@ class Assignment:
     gathering: Gathering = field(default_factory=Gathering)
     timeouts: Timeouts = field(default_factory=Timeouts)
     profile: str = "fixed"
+    device: str = "cpu"
     plugins: tuple[PluginSource, ...] = ()
 
     def related(self, relation: Relation) -> tuple[str, ...]:

@@ -55,9 +55,9 @@ class Role:
 
     ``parent``, ``children`` and ``neighbours`` are names of peers. ``gathering`` is the scenario's waiting rule.
     ``params`` are the algorithm's parameters. ``learner`` holds the node's model and data, ``model`` is the model's
-    name in the catalogue, and ``model_params`` are its parameters. ``rng`` is a generator seeded from (scenario seed,
-    node). ``last_round`` is the number of the run's last round, if nothing ends it earlier. ``restored`` is the last
-    checkpoint of a restarted node, else None.
+    name in the catalogue, and ``model_params`` are its parameters. ``device`` is what the node trains on, as torch
+    names it (cpu, cuda). ``rng`` is a generator seeded from (scenario seed, node). ``last_round`` is the number of the
+    run's last round, if nothing ends it earlier. ``restored`` is the last checkpoint of a restarted node, else None.
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class Role:
         self.learner = learner
         self.model = assignment.model
         self.model_params = assignment.model_params
+        self.device = assignment.device
         self.restored = restored
         self.last_round = assignment.stop.rounds
         self.rng = np.random.default_rng(derive_seed(assignment.seed, assignment.node, "role"))

@@ -86,6 +86,8 @@ class Federation:
 
     ``meshed``: edges exchange messages with one another; None: if the algorithm is declared to need it.
 
+    ``device``: what the nodes train on, as torch names it.
+
     After `run`, the ``journals`` of the nodes and `state` tell what happened.
     """
 
@@ -101,6 +103,7 @@ class Federation:
     gathering: Gathering = PATIENT
     accuracy: float | None = None
     meshed: bool | None = None
+    device: str = "cpu"
     personal: float = 0.0  # of each edge's test set that is set apart to personalise by
     cuts: Mapping[tuple[str, str], tuple[float, float]] = field(default_factory=dict)  # two nodes -> (from, to) seconds
     slow: Mapping[str, float] = field(default_factory=dict)
@@ -218,6 +221,7 @@ class Federation:
             stop=Stop(rounds=self.rounds, accuracy=self.accuracy),
             leads=parent is None,
             gathering=gathering,
+            device=self.device,
         )
 
     @staticmethod

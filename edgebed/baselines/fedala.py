@@ -85,14 +85,14 @@ def adapt(
     while True:
         total = 0.0
         for start in range(0, len(order), p.batch_size):
-            batch = torch.from_numpy(order[start : start + p.batch_size])
+            batch = torch.from_numpy(order[start : start + p.batch_size]).to(learner.device)
             learner.set(aggregated(own, w, weights))
             model = learner.model.eval()
             parameters = dict(model.named_parameters())
             loss = cross_entropy(model(learner.normalise(x[batch])), y[batch])
             gradients = torch.autograd.grad(loss, [parameters[name] for name in weights])
             weights = {
-                name: reweighted(weights[name], gradient.numpy(), w[name] - own[name], p.weight_learning_rate)
+                name: reweighted(weights[name], gradient.cpu().numpy(), w[name] - own[name], p.weight_learning_rate)
                 for name, gradient in zip(weights, gradients, strict=True)
             }
             total += float(loss.detach()) * len(batch)

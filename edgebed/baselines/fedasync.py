@@ -72,7 +72,7 @@ class Proximal:
     def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
         import torch
 
-        distances = [torch.sum((x - self._starts[name]) ** 2) for name, x in model.named_parameters()]
+        distances = [torch.sum((x - self._starts[name].to(x.device)) ** 2) for name, x in model.named_parameters()]
         return self.rho / 2 * torch.stack(distances).sum()
 
     @cached_property

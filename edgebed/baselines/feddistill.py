@@ -50,8 +50,8 @@ class Distilled:
     weight: float
 
     def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
-        targets = torch.softmax(torch.tensor(self.logits), dim=1)[batch.y]
-        known = torch.tensor(self.clients > 0)[batch.y]
+        targets = torch.softmax(torch.tensor(self.logits, device=batch.y.device), dim=1)[batch.y]
+        known = torch.tensor(self.clients > 0, device=batch.y.device)[batch.y]
         losses = cross_entropy(batch.logits, targets, reduction="none")
         return self.weight * (losses * known).mean()
 
@@ -60,7 +60,7 @@ def mean_logits(learner: edgebed.Learner, w: edgebed.State) -> edgebed.State:
     """F_k^(l) over the client's samples, as `logits` (classes, classes), and which labels it `has` (classes,)."""
     _, logits, labels = learner.outputs(w)
     means, counts = class_means(logits, labels, learner.data.classes)
-    return {"logits": means.numpy(), "has": (counts > 0).numpy()}
+    return {"logits": means.cpu().numpy(), "has": (counts > 0).cpu().numpy()}
 
 
 def of_others(shared: Sequence[edgebed.State], classes: int) -> edgebed.State:

@@ -61,11 +61,13 @@ def train_header(
     classifier = learner.model.classifier.train()
     classifier.load_state_dict({name.removeprefix(f"{HEADER}."): torch.tensor(each) for name, each in header.items()})
     step = edgebed.optimizer(list(classifier.parameters()), params.local(learning_rate=params.header_learning_rate))
-    x, y, random = torch.tensor(features), torch.tensor(classes), learner.random("header", round)
+    x, y = (torch.tensor(each, device=learner.device) for each in (features, classes))
+    random = learner.random("header", round)
     for _ in range(params.header_epochs):
-        for chosen in torch.split(torch.from_numpy(random.permutation(len(y))), params.batch_size):
+        order = torch.from_numpy(random.permutation(len(y))).to(learner.device)
+        for chosen in torch.split(order, params.batch_size):
             step(cross_entropy(classifier(x[chosen]), y[chosen]))
-    return {f"{HEADER}.{name}": each.numpy().copy() for name, each in classifier.state_dict().items()}
+    return {f"{HEADER}.{name}": each.cpu().numpy().copy() for name, each in classifier.state_dict().items()}
 
 
 class Cloud(personal.Cloud):

@@ -131,7 +131,7 @@ def distil_mutually(
         edgebed.optimizer([*mentee.parameters(), transform], params),
     ]
     found = []
-    for _, _, chosen in edgebed.batches(learner.samples, params, learner.random("batches", round)):
+    for _, _, chosen in edgebed.batches(learner.samples, params, learner.random("batches", round), learner.device):
         inputs = learner.normalise(x[chosen])
         outputs = []
         for model in (mentor, mentee):
@@ -142,7 +142,7 @@ def distil_mutually(
             step(loss)
         found.append(both[0].detach())
     learned = edgebed.joined(own=learner.get(), mentee=state_of(mentee), base=edgebed.parted(kept, "base"))
-    return learned | {"transform": transform.detach().numpy().copy()}, float(torch.stack(found).mean())
+    return learned | {"transform": transform.detach().cpu().numpy().copy()}, float(torch.stack(found).mean())
 
 
 def first_transform(
@@ -150,14 +150,14 @@ def first_transform(
 ) -> Tensor:
     """W^h as it was kept, or a new one, drawn as torch draws a linear layer's: uniform within ±1/√d, the mentee's d."""
     if "transform" in kept:
-        return torch.tensor(kept["transform"])
-    sample = torch.zeros(2, *learner.data.shape)
+        return torch.tensor(kept["transform"], device=learner.device)
+    sample = torch.zeros(2, *learner.data.shape, device=learner.device)
     with torch.no_grad():
         rows, columns = (model.eval().extractor(sample).shape[1] for model in (mentor, mentee))
     mentor.train()
     mentee.train()
     drawn = learner.random("transform", 0).uniform(-1, 1, (rows, columns)) / np.sqrt(columns)
-    return torch.tensor(drawn, dtype=torch.float32)
+    return torch.tensor(drawn, dtype=torch.float32, device=learner.device)
 
 
 class Cloud(personal.Cloud):

@@ -61,8 +61,9 @@ class Distances:
     def of_classes(self, batch: edgebed.MiniBatch) -> Tensor:
         """‖C_b^(j) − C̄^(j)‖₂ of each such class."""
         own, present = class_means(batch.features, batch.y, len(self.counts))
-        known = (present > 0) & torch.tensor(self.counts > 0)
-        distances: Tensor = torch.linalg.vector_norm(own[known] - torch.tensor(self.prototypes)[known], dim=1)
+        known = (present > 0) & torch.tensor(self.counts > 0, device=own.device)
+        prototypes = torch.tensor(self.prototypes, device=own.device)
+        distances: Tensor = torch.linalg.vector_norm(own[known] - prototypes[known], dim=1)
         return distances
 
 
@@ -74,8 +75,8 @@ class Nearest:
     counts: NDArray[np.int64]
 
     def __call__(self, model: edgebed.Model, x: Tensor) -> Tensor:
-        distances = torch.cdist(model.extractor(x), torch.tensor(self.prototypes))
-        known = torch.tensor(self.counts > 0)
+        distances = torch.cdist(model.extractor(x), torch.tensor(self.prototypes, device=x.device))
+        known = torch.tensor(self.counts > 0, device=x.device)
         farthest = distances[:, known].max(dim=1, keepdim=True).values
         return -torch.where(known, distances, farthest + 1)
 
@@ -91,7 +92,7 @@ def local_prototypes(learner: edgebed.Learner, w: edgebed.State) -> edgebed.Stat
     """C_i^(j) over the client's samples, as `prototypes` (classes, d) and `counts` (classes,)."""
     features, _, labels = learner.outputs(w)
     means, counts = class_means(features, labels, learner.data.classes)
-    return {"prototypes": means.numpy(), "counts": counts.numpy()}
+    return {"prototypes": means.cpu().numpy(), "counts": counts.cpu().numpy()}
 
 
 def global_prototypes(shared: Sequence[edgebed.State], before: edgebed.State, even: bool) -> edgebed.State:
@@ -109,7 +110,7 @@ def global_prototypes(shared: Sequence[edgebed.State], before: edgebed.State, ev
 
 def no_prototypes(learner: edgebed.Learner) -> edgebed.State:
     """The state before any class has a prototype. It has as many features as the node's own model."""
-    classes, sample = learner.data.classes, torch.zeros(1, *learner.data.shape)
+    classes, sample = learner.data.classes, torch.zeros(1, *learner.data.shape, device=learner.device)
     with torch.no_grad():
         d = learner.model.eval().extractor(sample).shape[1]
     return {"prototypes": np.zeros((classes, d), np.float32), "counts": np.zeros(classes, np.int64)}

@@ -86,19 +86,21 @@ def train_prototypes(
     seed: int,
 ) -> tuple[edgebed.State, edgebed.State]:
     """P̂ as `prototypes`, and the state of P̌ and F, from which the next round goes on. An empty state begins anew."""
-    features, classes = map(torch.tensor, representations(shared))
+    features, classes = (torch.tensor(each, device=learner.device) for each in representations(shared))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        made = Generator(learner.data.classes, features.shape[1])
+        made = Generator(learner.data.classes, features.shape[1]).to(learner.device)
     if generator:
         made.load_state_dict({name: torch.tensor(values) for name, values in generator.items()})
     step = edgebed.optimizer(list(made.parameters()), params.local(learning_rate=params.server_learning_rate))
     delta, random = margin(features, classes, params.margin), learner.random("prototypes", round)
     for _ in range(params.server_epochs):
-        for chosen in torch.split(torch.from_numpy(random.permutation(len(classes))), params.batch_size):
+        order = torch.from_numpy(random.permutation(len(classes))).to(learner.device)
+        for chosen in torch.split(order, params.batch_size):
             step(contrastive_loss(features[chosen], classes[chosen], made(), delta))
     with torch.no_grad():
-        return {"prototypes": made().numpy()}, {name: each.numpy().copy() for name, each in made.state_dict().items()}
+        state = {name: each.cpu().numpy().copy() for name, each in made.state_dict().items()}
+        return {"prototypes": made().cpu().numpy()}, state
 
 
 class Cloud(fedproto.Cloud):

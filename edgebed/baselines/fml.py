@@ -62,7 +62,7 @@ def learn_mutually(
     steps = [edgebed.optimizer(list(each.parameters()), params) for each in (model, other)]
     x, y = learner.train_data
     losses = []
-    for _, _, chosen in edgebed.batches(learner.samples, params, learner.random("batches", round)):
+    for _, _, chosen in edgebed.batches(learner.samples, params, learner.random("batches", round), learner.device):
         inputs, labels = learner.normalise(x[chosen]), y[chosen]
         p, q = model(inputs), other(inputs)
         loss = mutual_loss(p, q, labels, params.own_weight)
@@ -83,7 +83,7 @@ def loaded(learner: edgebed.Learner, name: str, state: edgebed.State) -> edgebed
 
 def state_of(model: edgebed.Model) -> edgebed.State:
     """A copy of the model's weights."""
-    return {name: values.copy() for name, values in model.views.items()}
+    return model.get()
 
 
 class Cloud(personal.Cloud):

@@ -79,7 +79,9 @@ class Correction:
     def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
         import torch
 
-        return torch.stack([torch.sum(self._differences[name] * y) for name, y in model.named_parameters()]).sum()
+        return torch.stack(
+            [torch.sum(self._differences[name].to(y.device) * y) for name, y in model.named_parameters()]
+        ).sum()
 
     @cached_property
     def _differences(self) -> dict[str, Tensor]:

@@ -44,6 +44,7 @@ from node.algorithms import fedavg
 from node.algorithms.common import average, evaluate, round_of, with_samples
 from node.algorithms.parameters import FedFeat
 from node.learning.aggregation import State
+from node.learning.devices import as_array
 from node.learning.models import Model
 from node.learning.optimizers import Adam, optimizer
 from node.learning.privacy import Hidden, compare_features, draw_noise, noise_scale
@@ -107,7 +108,7 @@ def train_client(learner: Learner, weights: State, params: FedFeat, round: int) 
     model, step = learner.model.train(), optimizer(list(learner.model.parameters()), params)
     noising, clip = learner.random("noise", round), clipping(params)
     losses, clean, noised, labels = [], [], [], []
-    for epoch, _, batch in batches(learner.samples, params, learner.random("batches", round)):
+    for epoch, _, batch in batches(learner.samples, params, learner.random("batches", round), learner.device):
         features = model.extractor(learner.normalise(x[batch]))
         if clip is not None:
             features = clip.clip(features)
@@ -129,7 +130,7 @@ def extract(learner: Learner, weights: State, params: FedFeat, round: int) -> Sh
     learner.set(weights)
     x, y = learner.train_data
     random, clip = learner.random("shared", round), clipping(params)
-    order = torch.from_numpy(random.permutation(learner.samples))
+    order = torch.from_numpy(random.permutation(learner.samples)).to(learner.device)
     extractor = learner.model.eval().extractor
     with torch.no_grad():
         clean = torch.cat([extractor(learner.normalise(x[batch])) for batch in torch.split(order, EVALUATION_BATCH)])
@@ -143,15 +144,16 @@ def noise(features: Tensor, params: FedFeat, random: np.random.Generator) -> Ten
     scale = noise_scale(params.noise, params.epsilon, params.delta, sensitivity(params))
     if not scale:
         return features
-    return features + torch.from_numpy(draw_noise(params.noise, scale, tuple(features.shape), random))
+    drawn = torch.from_numpy(draw_noise(params.noise, scale, tuple(features.shape), random))
+    return features + drawn.to(features.device)
 
 
 def share(clean: Tensor, noised: Tensor, labels: Tensor, params: FedFeat) -> Shared:
     """The first features and labels, as many as the client's share allows."""
     kept = math.ceil(params.share * len(labels))
-    before, after = (features[:kept].numpy() for features in (clean, noised))
+    before, after = (as_array(features[:kept]) for features in (clean, noised))
     hidden = compare_features(before, after) if params.noise != "none" else None
-    return Shared(after, labels[:kept].numpy(), hidden)
+    return Shared(after, as_array(labels[:kept]), hidden)
 
 
 def retrain(
@@ -164,11 +166,11 @@ def retrain(
 ) -> State:
     """Equations 10 to 12: train the classifier on the features of all clients. The extractor stays unchanged."""
     learner.set(weights)
-    x, y = torch.from_numpy(np.concatenate(features)), torch.from_numpy(np.concatenate(labels))
+    x, y = (torch.from_numpy(np.concatenate(each)).to(learner.device) for each in (features, labels))
     classifier, random = learner.model.classifier.train(), learner.random("retrain", round)
     step = Adam(list(classifier.parameters()), params.retrain_learning_rate)
     for _ in range(params.retrain_epochs):
-        order = torch.from_numpy(random.permutation(len(y)))
+        order = torch.from_numpy(random.permutation(len(y))).to(learner.device)
         for batch in torch.split(order, params.retrain_batch_size):
             step(cross_entropy(classifier(x[batch]), y[batch]))
     return learner.get()

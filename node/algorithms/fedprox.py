@@ -14,6 +14,7 @@ asked in every round with the weight n_k. The paper samples clients in proportio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +24,7 @@ from torch import Tensor
 from node.algorithms import fedavg
 from node.algorithms.common import train
 from node.learning.aggregation import State
+from node.learning.devices import Constants
 from node.learning.models import Model
 from node.learning.training import MiniBatch, TrainResult
 from node.role import Role
@@ -36,12 +38,24 @@ class ProximalTerm:
     mu: float
 
     def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
-        distances = [torch.sum((w - self._anchors[name]) ** 2) for name, w in model.named_parameters()]
+        return self.of_weights(model, self._anchors.on(batch.x.device))
+
+    def of_weights(self, model: Model, arrays: Mapping[str, Tensor]) -> Tensor:
+        """The term with w^t in `arrays`, as clients that train together need it."""
+        distances = [torch.sum((w - arrays[name]) ** 2) for name, w in model.named_parameters()]
         return self.mu / 2 * torch.stack(distances).sum()
 
+    @property
+    def arrays(self) -> State:
+        return self.w_t
+
+    @property
+    def form(self) -> float:
+        return self.mu
+
     @cached_property
-    def _anchors(self) -> dict[str, Tensor]:
-        return {name: torch.tensor(values) for name, values in self.w_t.items()}
+    def _anchors(self) -> Constants:
+        return Constants(self.w_t)
 
 
 class Client(fedavg.Client):

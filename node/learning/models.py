@@ -21,6 +21,7 @@ from node.catalogue.datasets import Shape
 from node.catalogue.models import MODELS, Features, ModelEntry, ResNet, Size
 from node.learning import zoo
 from node.learning.aggregation import State
+from node.learning.devices import PROCESSOR, as_array, seeded
 from node.learning.errors import ModelError
 from node.parameters import read_parameters
 
@@ -44,8 +45,37 @@ class Model(nn.Module):
 
     @cached_property
     def views(self) -> dict[str, NDArray[Any]]:
-        """Parameters, running statistics and counters as arrays on the same memory."""
-        return {name: tensor.detach().numpy() for name, tensor in self.state_dict().items()}
+        """Parameters, running statistics and counters as arrays on the same memory, which is the processor's."""
+        return {name: tensor.detach().numpy() for name, tensor in self.tensors.items()}
+
+    @cached_property
+    def tensors(self) -> dict[str, Tensor]:
+        """Parameters, running statistics and counters, on the model's device."""
+        return {name: tensor.detach() for name, tensor in self.state_dict().items()}
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each entry of the state."""
+        return {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
+
+    @cached_property
+    def on_processor(self) -> bool:
+        return all(tensor.device.type == PROCESSOR for tensor in self.tensors.values())
+
+    def get(self) -> State:
+        """A copy of the state."""
+        if self.on_processor:
+            return {name: view.copy() for name, view in self.views.items()}
+        return {name: as_array(tensor) for name, tensor in self.tensors.items()}
+
+    def set(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take over a state with the names and shapes of the model's own."""
+        if self.on_processor:
+            for name, view in self.views.items():
+                view[...] = state[name]
+        else:
+            for name, tensor in self.tensors.items():
+                tensor.copy_(torch.tensor(state[name]))
 
 
 def _spare_lone_values(norm: nn.Module, inputs: tuple[Tensor]) -> None:
@@ -64,23 +94,29 @@ def _spare_lone_values(norm: nn.Module, inputs: tuple[Tensor]) -> None:
 
 
 class ModelPool:
-    """A pool of equal models, one for each thread. Learners that share a pool need no model of their own. ``make``
-    returns a new model, always with the same weights."""
+    """A pool of equal models on a ``device``, one for each thread. Learners that share a pool need no model of their
+    own. ``make`` returns a new model on the processor, always with the same weights."""
 
-    def __init__(self, make: Callable[[], Model]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[], Model], device: str = PROCESSOR) -> None:
+        self.make = make
+        self.device = torch.device(device)
         self._of_thread = threading.local()
 
     @property
     def model(self) -> Model:
         """The model of the calling thread, with the weights of its last user."""
         if not hasattr(self._of_thread, "model"):
-            self._of_thread.model = self._make()
+            self._of_thread.model = self.make().to(self.device)
         return cast(Model, self._of_thread.model)
+
+    @cached_property
+    def sample(self) -> Model:
+        """A model on the processor, to look at and not to train."""
+        return self.make()
 
     def initial(self) -> State:
         """The weights of a new model."""
-        return dict(self._make().views)
+        return dict(self.make().views)
 
 
 def cnn(shape: Shape, classes: int, _: Any) -> Model:
@@ -238,8 +274,7 @@ def build(name: str, shape: Shape, classes: int, seed: int, params: Mapping[str,
         chosen = read_parameters(entry.params, params or {})
     except ValueError as error:
         raise ModelError(str(error)) from error
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         if entry.build is None:
             model = BUILDERS[name](shape, classes, chosen)
         else:

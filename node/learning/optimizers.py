@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from node.learning.aggregation import State
+from node.learning.devices import as_array
 from node.learning.local_training import LocalTraining
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
@@ -83,15 +84,16 @@ class Adam:
     def state(self) -> State:
         """Copies of the moments, by the number of the parameter, and the number of steps taken."""
         moments = {"first": self.first, "second": self.second}
-        arrays = {f"{name}.{place}": m.numpy().copy() for name, all_ in moments.items() for place, m in enumerate(all_)}
-        return arrays | {"steps": np.array(self.steps)}
+        of_parameters = ((f"{name}.{place}", m) for name, each in moments.items() for place, m in enumerate(each))
+        return {name: as_array(m).copy() for name, m in of_parameters} | {"steps": np.array(self.steps)}
 
     def resumed(self, state: State) -> Adam:
         """Load the moments from `state` and return this optimizer. An empty `state` changes nothing."""
         if state:
             self.steps = int(state["steps"])
-            self.first = [torch.tensor(state[f"first.{place}"]) for place in range(len(self.parameters))]
-            self.second = [torch.tensor(state[f"second.{place}"]) for place in range(len(self.parameters))]
+            for name, moments in (("first", self.first), ("second", self.second)):
+                for place, moment in enumerate(moments):
+                    moment.copy_(torch.tensor(state[f"{name}.{place}"]))
         return self
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,10 +19,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from node.assignment import Assignment, derive_seed
 from node.learning.aggregation import State
 from node.learning.datasets import Prepared, open_prepared
+from node.learning.devices import PROCESSOR
 from node.learning.errors import DataError, ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.metrics import correct
@@ -139,24 +141,40 @@ class Learner:
         return fn(self, *args)
 
     @property
+    def device(self) -> torch.device:
+        """Where the model is and where its inputs must be: the processor, or an accelerator."""
+        return self._models.device
+
+    @property
     def model(self) -> Model:
         """The model of this thread. Its weights are those of the last `set` in this thread, by any learner."""
         return self._models.model
+
+    @property
+    def kind(self) -> int:
+        """Equal for learners that share a pool of models."""
+        return id(self._models)
+
+    @cached_property
+    def normalises_batches(self) -> bool:
+        """Whether the model has batch normalisation."""
+        return any(isinstance(each, _BatchNorm) for each in self._models.sample.modules())
 
     @cached_property
     def trained(self) -> tuple[str, ...]:
         """The names of a state's entries that gradients change. The others are batch normalisation's statistics and
         counters: no sums of steps, so steps added to one another would leave their range."""
-        return tuple(name for name, _ in self.model.named_parameters())
+        return tuple(name for name, _ in self._models.sample.named_parameters())
 
     def initial(self) -> State:
         """The initial weights, equal at every node of a run."""
         return self._models.initial()
 
     def build(self, name: str) -> Model:
-        """Another model of the catalogue for the node's samples, beside its own. Its initial weights are equal at every
-        node of a run. Raises ModelError for an unknown name, and if the model cannot take these samples."""
-        return build(name, self.data.shape, self.data.classes, derive_seed(self._seed, "model", name))
+        """Another model of the catalogue for the node's samples, beside its own, on the same device. Its initial
+        weights are equal at every node of a run. Raises ModelError for an unknown name, and if the model cannot take
+        these samples."""
+        return build(name, self.data.shape, self.data.classes, derive_seed(self._seed, "model", name)).to(self.device)
 
     def worth(self, model: Model) -> float:
         """The number of samples of the node's own model that take as many multiply-adds as one sample of `model`."""
@@ -175,19 +193,18 @@ class Learner:
 
     def get(self) -> State:
         """A copy of the model's state: parameters, running statistics, counters."""
-        return {name: view.copy() for name, view in self.model.views.items()}
+        return self.model.get()
 
     def set(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Put `state` into the model. Raises ModelError if names or shapes differ."""
-        views = self.model.views
-        if state.keys() != views.keys():
-            odd = ", ".join(sorted(state.keys() ^ views.keys()))
+        shapes = self.model.shapes
+        if state.keys() != shapes.keys():
+            odd = ", ".join(sorted(state.keys() ^ shapes.keys()))
             raise ModelError(f"{self.node}: weights are not of this model; names that differ: {odd}")
-        for name, view in views.items():
-            if state[name].shape != view.shape:
-                raise ModelError(f"{self.node}: {name} has shape {state[name].shape}, this model's is {view.shape}")
-        for name, view in views.items():
-            view[...] = state[name]
+        for name, shape in shapes.items():
+            if state[name].shape != shape:
+                raise ModelError(f"{self.node}: {name} has shape {state[name].shape}, this model's is {shape}")
+        self.model.set(state)
 
     def train(
         self,
@@ -205,8 +222,8 @@ class Learner:
         x, y = self.train_data if self.samples else (torch.empty(0), torch.empty(0))
         model = self.model.train()
         step = optimizer(list(model.parameters()), params)
-        total, steps = torch.zeros(()), 0
-        for epoch, place, chosen in batches(self.samples, params, random):
+        total, steps = torch.zeros((), device=self.device), 0
+        for epoch, place, chosen in batches(self.samples, params, random, self.device):
             inputs, labels = self.normalise(x[chosen]), y[chosen]
             features = model.extractor(inputs)
             logits = model.classifier(features)
@@ -236,8 +253,8 @@ class Learner:
         with torch.inference_mode():
             for start in range(0, len(chosen), EVALUATION_BATCH):
                 batch = chosen[start : start + EVALUATION_BATCH]
-                labels = torch.from_numpy(np.array(y[batch]))
-                inputs = self.normalise(torch.from_numpy(np.array(x[batch])))
+                labels = torch.from_numpy(np.array(y[batch])).to(self.device)
+                inputs = self.normalise(torch.from_numpy(np.array(x[batch])).to(self.device))
                 logits = model(inputs) if forward is None else forward(model, inputs)
                 total += float(cross_entropy(logits, labels, reduction="sum"))
                 hits += correct(logits, labels)
@@ -245,11 +262,11 @@ class Learner:
 
     @cached_property
     def train_data(self) -> tuple[Tensor, Tensor]:
-        """The node's training samples as stored (uint8 pictures stay uint8), and their labels."""
+        """The node's training samples as stored (uint8 pictures stay uint8), and their labels, on its device."""
         if self._train_indices is None:
             raise DataError(f"{self.node} holds no training data")
         x, y = self.data.array("x_train")[self._train_indices], self.data.array("y_train")[self._train_indices]
-        return torch.from_numpy(np.array(x)), torch.from_numpy(np.array(y))
+        return torch.from_numpy(np.array(x)).to(self.device), torch.from_numpy(np.array(y)).to(self.device)
 
     def normalise(self, x: Tensor) -> Tensor:
         """Convert stored samples to model input: (x / 255 − mean) / std for pictures, (x − mean) / std for others."""
@@ -261,7 +278,8 @@ class Learner:
         channels = (-1, *[1] * (len(self.data.shape) - 1))
         unit = 255.0 if self.data.array("x_test").dtype == np.uint8 else 1.0
         mean, std = (torch.tensor(values, dtype=torch.float64) for values in (self.data.mean, self.data.std))
-        return (1 / (unit * std)).float().reshape(channels), (mean / std).float().reshape(channels)
+        scale, shift = (1 / (unit * std)).float().reshape(channels), (mean / std).float().reshape(channels)
+        return scale.to(self.device), shift.to(self.device)
 
     def _set(self, which: Scope) -> Indices:
         chosen = self._own_test if which == "own" else self._personal
@@ -278,14 +296,16 @@ class Learner:
         return np.sort(random.permutation(chosen)[:limit])
 
 
-def batches(samples: int, params: LocalTraining, random: np.random.Generator) -> Iterator[tuple[int, int, Tensor]]:
-    """Yield epoch, place in the epoch and sample indices of each mini-batch: `epochs` passes, each in a new random
-    order, or `steps` mini-batches."""
+def batches(
+    samples: int, params: LocalTraining, random: np.random.Generator, device: torch.device | str = PROCESSOR
+) -> Iterator[tuple[int, int, Tensor]]:
+    """Yield epoch, place in the epoch and sample indices, on `device`, of each mini-batch: `epochs` passes, each in a
+    new random order, or `steps` mini-batches."""
     if samples == 0:
         return
     taken = 0
     for epoch in range(params.epochs) if params.steps is None else itertools.count():
-        order = torch.from_numpy(random.permutation(samples))
+        order = torch.from_numpy(random.permutation(samples)).to(device)
         for place, start in enumerate(range(0, samples, params.batch_size)):
             yield epoch, place, order[start : start + params.batch_size]
             taken += 1
@@ -297,7 +317,8 @@ def model_pool_of(assignment: Assignment, data: Prepared) -> ModelPool:
     """The model pool of a run. Initial weights come from the scenario's seed, equal at all nodes. Raises ModelError."""
     name, params, seed = assignment.model, assignment.model_params, derive_seed(assignment.seed, "model")
     build(name, data.shape, data.classes, seed, params)
-    return ModelPool(lambda: build(name, data.shape, data.classes, seed, params))
+    make = partial(build, name, data.shape, data.classes, seed, params)
+    return ModelPool(make, assignment.device)
 
 
 def _read_indices(path: Path, key: str | None) -> Indices | None:

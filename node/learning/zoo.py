@@ -15,6 +15,7 @@ from torch.nn.functional import interpolate
 
 from node.catalogue.datasets import Shape
 from node.catalogue.models import BACKBONES, PATCH, Torchvision
+from node.learning.devices import device_of
 from node.learning.vision import torchvision
 
 Parts = tuple[nn.Module, nn.Module]  # extractor, classifier
@@ -104,7 +105,8 @@ def layers_of(module: nn.Module) -> list[nn.Module]:
 
 
 def layer_outputs(module: nn.Module, sample: Tensor) -> list[tuple[nn.Module, int]]:
-    """The layers that a forward pass of one sample (1, ...) calls, each with the number of its output values."""
+    """The layers that a forward pass of one sample (1, ...) calls, each with the number of its output values. The
+    sample may lie on another device than the module."""
     called: list[tuple[nn.Module, int]] = []
 
     def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -113,7 +115,7 @@ def layer_outputs(module: nn.Module, sample: Tensor) -> list[tuple[nn.Module, in
     hooks = [layer.register_forward_hook(note) for layer in layers_of(module)]
     try:
         with torch.inference_mode():
-            module.eval()(sample)
+            module.eval()(sample.to(device_of(module)))
     finally:
         for hook in hooks:
             hook.remove()

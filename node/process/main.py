@@ -129,6 +129,8 @@ def _make_role(assignment: Assignment, transport: Transport, compute: WorkerComp
     role_class = load_role(assignment)
     training: Any = importlib.import_module("node.learning.training")
     _use_one_thread()
+    if assignment.device != "cpu":
+        importlib.import_module("node.learning.devices").make_deterministic()
     return role_class(
         assignment,
         transport,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,17 +42,18 @@ _NOTHING = PLACE / "nothing"
 class FileView:
     """The files that nodes see. ``tree``: an empty folder for the tree. ``given``: paths of the host by their names
     below `PLACE`. ``hidden``: a folder that no node may see, even inside a shown folder. ``strangers``: nodes run as
-    users who own nothing."""
+    users who own nothing. ``devices``: device files of accelerators, besides `DEVICES`."""
 
     tree: str
     given: Mapping[str, str] = field(default_factory=dict)
     hidden: str = ""
     strangers: bool = False
+    devices: Sequence[str] = ()
 
     def make(self) -> None:
         """Make the tree in a new mount namespace of this process. OSError if the kernel refuses, ConfinementError if
         nodes could not read Python."""
-        shown = [*SYSTEM, *SETTINGS, *DEVICES, *PROCESSORS, *python(sys.path, sys.modules)]
+        shown = [*SYSTEM, *SETTINGS, *DEVICES, *self.devices, *PROCESSORS, *python(sys.path, sys.modules)]
         if self.strangers:
             refuse_unreadable(sys.modules)
         namespaces.private_mounts()

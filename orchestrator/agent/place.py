@@ -19,14 +19,16 @@ from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.prober import HubProber
 from orchestrator.fabric.trunk import Trunk, lay
 from orchestrator.host.directory import RunDirectory
+from orchestrator.planning.plan import Accelerated
 
 
 async def open_place(arguments: Mapping[str, Any], directory: RunDirectory, data: Path, stack: AsyncExitStack) -> Place:
-    """Open the place. ``arguments``: the ``image`` of nodes, the other ``images`` of nodes of this host, ``wires`` (see
-    `Wires`) and ``trunk`` (see `Trunk`; None if all nodes live on this host)."""
+    """Open the place. ``arguments``: the ``image`` of nodes, the other ``images`` of nodes of this host, the nodes that
+    are ``accelerated``, ``wires`` (see `Wires`) and ``trunk`` (see `Trunk`; None if all nodes live on this host)."""
     stack.push_async_callback(sweep, directory.run)
     engine = await asyncio.to_thread(Engine.connect)
-    driver = DockerDriver(engine, directory, data, arguments["images"], arguments["image"], HANDLERS_HERE)
+    accelerated = [Accelerated(*each) for each in arguments["accelerated"]]
+    driver = DockerDriver(engine, directory, data, arguments["images"], arguments["image"], HANDLERS_HERE, accelerated)
     stack.push_async_callback(driver.close)
     await driver.open()
     hub = await Hub.open(directory.run, directory.path)

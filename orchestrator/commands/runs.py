@@ -41,6 +41,7 @@ T = TypeVar("T")
     "--workers", type=click.IntRange(1), help="Processes that train under `sim`; by default one for each processor."
 )
 @click.option("--engine", type=click.Choice(list(ENGINES)), help="Overrides the scenario's engine.")
+@click.option("--device", help="What nodes train on: cpu, cuda, cuda:1. Overrides the scenario's compute.device.")
 @click.option("--pace", help="Under `sim`: virtual seconds in each second, like 10x; pause or step to begin with.")
 @click.option("--serve", "with_page", is_flag=True, help="Open a local page of the run, and keep it until Ctrl-C.")
 @track_option
@@ -53,6 +54,7 @@ def up(
     driver: str | None,
     workers: int | None,
     engine: str | None,
+    device: str | None,
     pace: str | None,
     with_page: bool,
     track: Sequence[Destination],
@@ -62,6 +64,7 @@ def up(
     """Run SCENARIO: start its nodes, shape its links, train, inject its faults, report."""
     overrides += (f"driver={driver}",) if driver else ()
     overrides += (f"engine={engine}",) if engine else ()
+    overrides += (f"compute.device={device}",) if device else ()
     _check_places(runs, junit, track)
     with contextlib.ExitStack() as stack:
         page = stack.enter_context(_page(runs)) if with_page else None

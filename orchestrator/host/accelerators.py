@@ -11,6 +11,9 @@ import re
 from pathlib import Path
 
 JETSON = "dev/nvhost-gpu", "dev/nvmap"
+DEVICE_FILES = "dev/nvidia*", "dev/nvhost-*", "dev/nvmap", "dev/nvgpu", "dev/nvsciipc"
+"""Cards have the first, Jetsons the others; ``nvidia-caps`` and ``nvgpu`` are folders."""
+
 JETSON_GPU, CARD = "NVIDIA GPU of a Jetson", "NVIDIA GPU"
 
 
@@ -21,6 +24,12 @@ def accelerators(root: Path = Path("/")) -> tuple[str, ...]:
     if any((root / each).exists() for each in JETSON):
         return (JETSON_GPU,)
     return tuple(CARD for each in root.glob("dev/nvidia*") if re.fullmatch(r"nvidia\d+", each.name))
+
+
+def device_files(root: Path = Path("/")) -> tuple[str, ...]:
+    """The device files by which a process uses NVIDIA's accelerators, in order."""
+    found = {each for pattern in DEVICE_FILES for each in root.glob(pattern)}
+    return tuple(f"/{each.relative_to(root)}" for each in sorted(found))
 
 
 def _model(information: Path) -> str:

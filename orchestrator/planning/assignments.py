@@ -116,6 +116,7 @@ def _assignment(plan: Plan, node: NodePlan, directory: RunDirectory, keys: RunKe
         stop=Stop(rounds=plan.stop.rounds, accuracy=plan.stop.accuracy),
         checkpoint_directory=str(directory.checkpoints_of(node.name)),
         leads=node.leads,
+        device=node.device,
         plugins=tuple(replace(each, root=str(directory.plugins / Path(each.root).name)) for each in plan.plugins),
     )
 

@@ -20,6 +20,7 @@ from node.catalogue.partitions import PARTITIONS
 from node.learning.local_training import LocalTraining
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
+from orchestrator.planning.computing import clients_at_once, refuse_stretched_accelerators
 from orchestrator.planning.deadlines import RoundWork, deadlines
 from orchestrator.planning.inventory import Inventory
 from orchestrator.planning.model_size import MODEL, model_size
@@ -30,7 +31,7 @@ from orchestrator.planning.shards import PreparedLabels, Shards, by_class, make_
 from orchestrator.planning.timeline import FaultTime, expand, joins
 from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.links import resolve
-from orchestrator.scenario.schema import HardwareSpec, Scenario
+from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.topology import Member, Pair
 from orchestrator.scenario.validation import algorithm_params, leading_nodes, partition_params
 
@@ -105,6 +106,8 @@ def make_plan(
     )
     if inventory is not None and DRIVERS[scenario.driver].several_hosts:
         plan = on_hosts(plan, scenario, inventory)
+    if not DRIVERS[scenario.driver].simulated:
+        refuse_stretched_accelerators(plan)
     return plan if scenario.algorithm is None else _with_algorithm(plan, scenario, data)
 
 
@@ -116,6 +119,7 @@ def _with_algorithm(plan: Plan, scenario: Scenario, data: PreparedLabels | None)
     return replace(
         plan,
         params=asdict(params),
+        clients_at_once=clients_at_once(scenario, plan),
         model=model.name,
         model_params=asdict(read_parameters(model.params, scenario.model.params)),
         model_bytes=size.bytes,
@@ -164,7 +168,7 @@ def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) ->
             model, model_params = model_of(scenario.model.name, scenario.model.params, of_tier[member.tier])
         of_tier[member.tier] += 1
         counts = shards.counts[member.name] if member.name in shards.train else ()
-        spec = scenario.hardware.get(member.name) or scenario.hardware.get(member.tier) or HardwareSpec()
+        spec = scenario.hardware_of(member.name, member.tier)
         node = NodePlan(
             name=member.name,
             tier=member.tier,
@@ -184,6 +188,7 @@ def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) ->
             model=model,
             model_params=model_params,
             image=spec.image,
+            device=scenario.device_of(member.name, member.tier),
         )
         nodes.append(node)
     return tuple(nodes)

@@ -21,6 +21,12 @@ def of_data(unheld: Sequence[int], empty: Sequence[str]) -> Iterator[str]:
         yield f"{text.some(empty, limit=SHOWN_NAMES)} {verb} no training samples: {what} in no average"
 
 
+def of_clients_at_once(clients: int, driver: str) -> Iterator[str]:
+    """A note on batches of clients where each node trains in its own process."""
+    if clients > 1 and not DRIVERS[driver].simulated:
+        yield f"each node trains by itself: only the driver {listed(simulated=True)} trains {clients} clients at once"
+
+
 def of_images(images: Sequence[str], driver: str) -> Iterator[str]:
     """A note on images that the driver does not use."""
     if images and not DRIVERS[driver].images:

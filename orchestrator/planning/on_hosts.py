@@ -12,6 +12,7 @@ from orchestrator.planning.crossings import AskedLink, refuse_real_within_hosts
 from orchestrator.planning.inventory import Inventory
 from orchestrator.planning.placement import place
 from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.scenario.compute import PROCESSOR
 from orchestrator.scenario.hardware import HardwareClass
 from orchestrator.scenario.links import resolve
 from orchestrator.scenario.schema import Scenario
@@ -25,7 +26,8 @@ def on_hosts(plan: Plan, scenario: Scenario, inventory: Inventory) -> Plan:
     """
     hardware = {node.name: node.hardware for node in plan.nodes}
     members, links = scenario.topology.members(), list(asked_links(plan))
-    placement = place(members, hardware, scenario.hosts, links, inventory)
+    devices = {node.name: node.device for node in plan.nodes if node.device != PROCESSOR}
+    placement = place(members, hardware, scenario.hosts, links, inventory, devices)
     entries = resolve(scenario.links, scenario.topology.pairs(scenario.mesh)).real
     refuse_real_within_hosts(links, placement.hosts, entries)
 

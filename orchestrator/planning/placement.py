@@ -2,7 +2,7 @@
 
 The rules, in this order:
 
-1. A node lives where the scenario's `hosts` says.
+1. A node lives where the scenario's `hosts` says. A node that trains on an accelerator lives on a host with its label.
 2. A host with the label of a hardware class is a real board of that class. A node of the class gets a board of its own
    while there are boards. Only such nodes and nodes that `hosts` sends there live on boards. They are not emulated:
    neither stretched nor limited.
@@ -25,7 +25,7 @@ from orchestrator.planning.crossings import AskedLink, Crossing, crossing_notes,
 from orchestrator.planning.inventory import HostFacts, Inventory
 from orchestrator.planning.packing import MEMORY, ROUNDING, Candidate, Request, pack
 from orchestrator.scenario.hardware import HardwareClass
-from orchestrator.scenario.hosts import HARDWARE_LABEL, HostChoice
+from orchestrator.scenario.hosts import ACCELERATOR_LABEL, HARDWARE_LABEL, HostChoice
 from orchestrator.scenario.strict import nearest
 from orchestrator.scenario.syntax import KeyPath
 from orchestrator.scenario.topology import Member
@@ -82,8 +82,10 @@ def place(
     pins: Mapping[str, HostChoice],
     links: Sequence[AskedLink],
     inventory: Inventory,
+    devices: Mapping[str, str] | None = None,
 ) -> Placement:
-    """Place the nodes. ``hardware``: by node. ``pins``: the scenario's `hosts`.
+    """Place the nodes. ``hardware``: by node. ``pins``: the scenario's `hosts`. ``devices``: the accelerators of nodes
+    that train on one.
 
     Raises PlanError if a node can live on no host, if memory does not suffice, or if a link asks for less delay than
     the network between two hosts has.
@@ -91,7 +93,7 @@ def place(
     candidates = [Candidate(host) for host in sorted(inventory.hosts, key=lambda host: host.name)]
     if not candidates and inventory.left_out:
         raise PlanError(("hosts",), f"no host can be used: {_listed(inventory.left_out)}")
-    requests = _requests(members, hardware, pins, candidates, inventory.left_out)
+    requests = _requests(members, hardware, pins, candidates, inventory.left_out, devices or {})
     _in_groups(_on_boards(_on_the_only_host(requests)), [each for each in candidates if each.board is None])
     found = {name: each for each in candidates for name in each.reasons}
     hosts = {member.name: found[member.name].host.name for member in members}
@@ -111,6 +113,7 @@ def _requests(
     pins: Mapping[str, HostChoice],
     candidates: Sequence[Candidate],
     left_out: Mapping[str, str],
+    devices: Mapping[str, str],
 ) -> list[Request]:
     tiers = {member.name: member.tier for member in members}
     requests = []
@@ -126,8 +129,23 @@ def _requests(
                 f"hosts.{key}: {pins[key]}",
                 ("hosts", key),
             )
+        if member.name in devices:
+            allowed = _with_accelerator(member.name, devices[member.name], allowed, pin)
         requests.append(Request(member.name, member.tier, group, hardware[member.name], tuple(allowed), pin, path))
     return requests
+
+
+def _with_accelerator(node: str, device: str, candidates: Sequence[Candidate], pin: str) -> Sequence[Candidate]:
+    """The hosts with the label of an accelerator. Raises PlanError if there is none."""
+    kind = device.partition(":")[0]
+    if found := [each for each in candidates if each.host.labels.get(ACCELERATOR_LABEL) == kind]:
+        return found
+    among = f" of {pin}" if pin else ""
+    raise PlanError(
+        ("compute", "device"),
+        f"{node} trains on {device}, and no host{among} has the label {ACCELERATOR_LABEL}={kind}: give it to those with"
+        f" a GPU (`docker node update --label-add {ACCELERATOR_LABEL}={kind} HOST`)",
+    )
 
 
 def _allowed(

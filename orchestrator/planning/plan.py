@@ -10,17 +10,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from netem.profile import LinkProfile
 from netem.schedule import Schedule
 from node.assignment import PluginSource, Tier, Timeouts
 from orchestrator.planning.inventory import HostFacts
-from orchestrator.planning.notes import of_data, of_images
+from orchestrator.planning.notes import of_clients_at_once, of_data, of_images
 from orchestrator.planning.placement import Placement
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.planning.shards import Shards
 from orchestrator.planning.timeline import Fault, FaultTime
+from orchestrator.scenario.compute import PROCESSOR
 from orchestrator.scenario.hardware import HardwareClass
 
 
@@ -32,7 +33,8 @@ class NodePlan:
     which it is scored. ``leads``: its rounds are the rounds of the run. ``joins``: when it starts, if not at the
     beginning. ``model`` and ``model_params``: the scenario's, or the node's member of the model group. ``image``: the
     image of its container; None: the run's. ``host``: the name of the host that it lives on; empty: this host. The
-    hardware of a node on a real board has the name of the board's class, no speed and no limits.
+    hardware of a node on a real board has the name of the board's class, no speed and no limits. ``device``: the part
+    of its host that it trains on.
     """
 
     name: str
@@ -54,10 +56,20 @@ class NodePlan:
     model_params: Mapping[str, Any]
     image: str | None
     host: str = ""
+    device: str = PROCESSOR
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; without the host if it is this one."""
-        return {key: value for key, value in asdict(self).items() if key != "host" or value}
+        """Plain data; without the host if it is this one, and without the device if it is the processor."""
+        usual = {"host": "", "device": PROCESSOR}
+        return {key: value for key, value in asdict(self).items() if usual.get(key) != value}
+
+
+class Accelerated(NamedTuple):
+    """Nodes that train on an accelerator, in containers of an image; None: the run's."""
+
+    image: str | None
+    device: str
+    nodes: list[str]
 
 
 @dataclass(frozen=True)
@@ -134,7 +146,8 @@ class Plan:
     """All decisions for a run. plan.json leaves out ``shards``, the index arrays, ``data_directory``, the folder of
     the prepared data set on this host, where the source of ``plugins`` is, and the ``placement``, some of which is
     measured. ``folder``: of the scenario, where programs run. ``hosts``: those that nodes live on, by name; none if
-    all nodes live on this host. ``placement``: who lives where and why, None as well."""
+    all nodes live on this host. ``clients_at_once``: how many simulated clients train as one
+    batch. ``placement``: who lives where and why, None as well."""
 
     name: str
     plugins: tuple[PluginSource, ...]
@@ -160,6 +173,7 @@ class Plan:
     programs: tuple[ProgramPlan, ...] = ()
     folder: str = field(default="", compare=False)
     hosts: tuple[HostFacts, ...] = ()
+    clients_at_once: int = 1
     placement: Placement | None = field(default=None, compare=False, repr=False)
 
     def node(self, name: str) -> NodePlan:
@@ -172,6 +186,20 @@ class Plan:
         return {node.name: node for node in self.nodes}
 
     @property
+    def accelerators(self) -> dict[str, list[str]]:
+        """The devices beside the processor that nodes train on, with the nodes of each."""
+        devices = sorted({node.device for node in self.nodes} - {PROCESSOR})
+        return {device: [node.name for node in self.nodes if node.device == device] for device in devices}
+
+    def accelerated(self, host: str = "") -> list[Accelerated]:
+        """The nodes of a host that train on accelerators, by image and device."""
+        found: dict[tuple[str | None, str], list[str]] = {}
+        for node in self.nodes:
+            if node.device != PROCESSOR and node.host == host:
+                found.setdefault((node.image, node.device), []).append(node.name)
+        return [Accelerated(*key, nodes) for key, nodes in found.items()]
+
+    @property
     def images(self) -> list[str]:
         """The images that are set for single nodes, without the run's image."""
         return sorted({node.image for node in self.nodes if node.image is not None})
@@ -179,8 +207,9 @@ class Plan:
     def notes(self) -> list[str]:
         """Notes for the record: facts about the plan that a reader of the results must know."""
         empty = [node.name for node in self.nodes if node.label_counts and not node.samples]
+        computing = of_clients_at_once(self.clients_at_once, self.driver)
         of_hosts = self.placement.notes if self.placement is not None else ()
-        return [*of_data(self.data.unheld, empty), *of_images(self.images, self.driver), *of_hosts]
+        return [*of_data(self.data.unheld, empty), *of_images(self.images, self.driver), *computing, *of_hosts]
 
     def to_json(self) -> dict[str, Any]:
         """The content of plan.json: plain data, times in seconds, profiles with units."""
@@ -197,6 +226,7 @@ class Plan:
         data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}
         left_out = {"params", "shards", "data_directory", "folder", "placement"}
         left_out |= {name for name in ("programs", "hosts") if not data[name]}
+        left_out |= {"clients_at_once"} if self.clients_at_once == 1 else set()
         return {key: value for key, value in data.items() if key not in left_out}
 
     @property

@@ -179,6 +179,7 @@ def _dots(history: History, places: Mapping[str, tuple[float, float]], pitches: 
         state = states[name].state
         told = [(node.get("hardware") or {}).get("name", ""), state]
         told += [f"on {', then on '.join((node['host'], *moved[name]))}"] if node.get("host") else []
+        told += [f"trains on {node['device']}"] if node.get("device") else []
         told += [text.count(node["samples"], "sample")] if node.get("samples") else []
         told += [f"{action} {number}×" for action, number in counted.items()]
         size = min(LARGEST[tier], 0.36 * pitches[tier])

@@ -33,7 +33,7 @@ def summary(history: History) -> dict[str, Any]:
     accuracy {global, edge}, bytes {link class: delivered in training}, probe_bytes {link class: delivered before it},
     link_kinds {link class: ["emulated", "modelled" or "real"]},
     messages {kind: sent}, faults, nodes, overruns, overloads, ended, error; if they apply to the run,
-    personalisation, privacy, inversion, real_links and hosts.
+    personalisation, privacy, inversion, real_links, hosts, and accelerators {device: [nodes that train on it]}.
     """
     results = checks(history)
     outcome = history.outcome
@@ -45,6 +45,7 @@ def summary(history: History) -> dict[str, Any]:
         "inversion": inversion(history),
         "real_links": real_links(history),
         "hosts": hosts(history),
+        "accelerators": _accelerators(history),
     }
     return {
         "run": str(history.directory),
@@ -82,6 +83,15 @@ def _kinds(history: History) -> dict[str, list[str]]:
     return {name: sorted(kinds) for name, kinds in found.items()}
 
 
+def _accelerators(history: History) -> dict[str, list[str]] | None:
+    """The devices beside the processor on which nodes trained, with the nodes; None if all trained on the processor."""
+    found: dict[str, list[str]] = {}
+    for name, node in history.nodes.items():
+        if node.get("device"):
+            found.setdefault(node["device"], []).append(name)
+    return found or None
+
+
 def finite(value: float) -> float | None:
     """A number that JSON can represent: None for NaN and the infinities."""
     return value if math.isfinite(value) else None
@@ -112,6 +122,8 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
     made = [fault for fault in summary["faults"] if fault["at"] is not None]
     by_hand = sum("by" in fault for fault in made)
     rows.append(("faults", f"{len(made)}, {by_hand} of them by hand" if by_hand else str(len(made))))
+    for device, nodes in (summary.get("accelerators") or {}).items():
+        rows.append(("accelerator", f"{device}: {text.some(nodes)}"))
     for host in summary.get("hosts", ()):
         if (energy := host["energy"]) is not None:
             where = f", host {host['host']}" if host["host"] else ""

@@ -20,6 +20,7 @@ from orchestrator.results.rows import (
     SensorReading,
     State,
 )
+from orchestrator.scenario.compute import PROCESSOR
 
 
 class AccuracyRow(NamedTuple):
@@ -41,7 +42,7 @@ class CheckRow(NamedTuple):
 
 
 class NodeRow(NamedTuple):
-    """A node of the plan. ``host``: where it lives, in a run on several hosts."""
+    """A node of the plan. ``host``: where it lives, in a run on several hosts. ``device``: what it trains on."""
 
     name: str
     tier: str
@@ -51,6 +52,7 @@ class NodeRow(NamedTuple):
     hardware: str | None
     speed: float | None
     host: str | None
+    device: str
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ def node_rows(history: History) -> list[NodeRow]:
                 hardware=hardware.get("name"),
                 speed=hardware.get("speed"),
                 host=node.get("host") or None,
+                device=node.get("device") or PROCESSOR,
             )
         )
     return rows

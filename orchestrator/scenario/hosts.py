@@ -23,6 +23,8 @@ PREFIX = "edgebed."
 """The beginning of the labels of hosts that edgebed reads."""
 HARDWARE_LABEL = f"{PREFIX}hardware"
 """The label of a board. Its value is the hardware class that the board is."""
+ACCELERATOR_LABEL = f"{PREFIX}accelerator"
+"""The label of a host on whose accelerator nodes can train. Its value is the accelerator as torch names it: cuda."""
 
 _WORD = r"[^\s=]+"
 _CHOICE = re.compile(rf"({_WORD})(?:=({_WORD}))?")

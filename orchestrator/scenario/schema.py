@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from netem.units import format_fraction
 from node.algorithms.registry import ALGORITHMS, PROGRAMS, Algorithm
+from node.assignment import Tier
 from orchestrator.scenario.catalogue import (
     MAX_ROUNDS,
     AlgorithmSpec,
@@ -26,6 +27,7 @@ from orchestrator.scenario.catalogue import (
     PartitionField,
     PartitionSpec,
 )
+from orchestrator.scenario.compute import ComputeSpec, Device
 from orchestrator.scenario.drivers import DriverName
 from orchestrator.scenario.engines import EngineName
 from orchestrator.scenario.expectations import ExpectSpec
@@ -77,7 +79,8 @@ HardwareName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(HAR
 
 
 class HardwareSpec(Strict):
-    """A hardware class. ``speed``, ``cores`` and ``memory`` override its values; ``image`` keeps the class."""
+    """A hardware class. ``speed``, ``cores`` and ``memory`` override its values; ``image`` and ``accelerator`` keep the
+    class."""
 
     short: ClassVar[str | None] = "class"
 
@@ -87,6 +90,9 @@ class HardwareSpec(Strict):
     memory: Size | None = Field(default=None, gt=0)
     image: ImageName | None = Field(
         default=None, description="of the containers, also for another processor; default: the run's"
+    )
+    accelerator: Device | None = Field(
+        default=None, description="of the host, to train on: cuda, cuda:1; cpu: none; default: compute.device"
     )
 
     def resolve(self) -> HardwareClass:
@@ -146,6 +152,7 @@ class Scenario(Strict):
     hosts: dict[str, HostField] = Field(
         default={}, description="by tier or name of a node: the name of a host, or a label of hosts, like rack=2"
     )
+    compute: ComputeSpec = ComputeSpec()
     links: dict[str, LinkSpec] = Field(default={}, description="by class, or for two nodes: 'a -> b', 'a <-> b'")
     faults: list[FaultSpec] = Field(default=[], description="what goes wrong, and when")
     gathering: GatheringSpec = GatheringSpec()
@@ -184,6 +191,14 @@ class Scenario(Strict):
             return self.topology.mesh
         meshed = self.scheme.meshed and self.topology.edges > 1
         return meshed or "edge-edge" in self.links
+
+    def hardware_of(self, node: str, tier: Tier) -> HardwareSpec:
+        """The hardware of a node: its own, its tier's or the host's."""
+        return self.hardware.get(node) or self.hardware.get(tier) or HardwareSpec()
+
+    def device_of(self, node: str, tier: Tier) -> str:
+        """What a node trains on."""
+        return self.hardware_of(node, tier).accelerator or self.compute.device
 
     def link(self, link_class: str) -> LinkSpec:
         """The settings of a class of links; the default profile if the scenario has none."""

@@ -59,7 +59,7 @@ def _programs(scenario: Scenario) -> Iterator[Mistake]:
         why = "computes what nodes do and starts no process" if kind.simulated else "makes no nodes of programs"
         yield ("driver",), f"{scenario.driver} {why}: programs need {listed(programs=True)}"
     yield from check_programs(scenario.programs, scenario.topology.members(), images=kind.images)
-    for key in ("data", "model", "gathering"):
+    for key in ("data", "model", "gathering", "compute"):
         if getattr(scenario, key) != Scenario.model_fields[key].default:
             yield (key,), "is for an algorithm: programs bring their own"
     for index, fault in enumerate(scenario.faults):
@@ -136,6 +136,8 @@ def _hardware(scenario: Scenario) -> Iterator[Mistake]:
         yield from _node_or_tier(scenario, "hardware", key)
         if spec.class_ not in HARDWARE:
             yield ("hardware", key), unknown("hardware class", spec.class_, HARDWARE)
+        if spec.accelerator is not None and scenario.algorithm is None:
+            yield ("hardware", key, "accelerator"), "is for an algorithm: programs find accelerators by themselves"
 
 
 def _hosts(scenario: Scenario) -> Iterator[Mistake]:

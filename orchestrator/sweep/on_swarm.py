@@ -12,6 +12,7 @@ from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.host.directory import RunDirectory, make_empty
 from orchestrator.host.signals import interruptible
 from orchestrator.planning.plan import Plan
+from orchestrator.scenario.compute import PROCESSOR
 from orchestrator.scenario.drivers import kind_of, listed
 from orchestrator.sweep.figures import Result
 from orchestrator.sweep.reading import Combination, Sweep
@@ -24,7 +25,12 @@ def refusal(sweep: Sweep) -> str | None:
     drivers = {each.scenario.driver for each in sweep.combinations}
     others = sorted(each for each in drivers if not kind_of(each).simulated)
     if not others:
-        return None
+        accelerated = any(
+            scenario.device_of(member.name, member.tier) != PROCESSOR
+            for scenario in (each.scenario for each in sweep.combinations)
+            for member in scenario.topology.members()
+        )
+        return "its runs train on accelerators, which only this host gives: leave --on out" if accelerated else None
     return f"only runs of the driver {listed(simulated=True)} are spread over hosts; this sweep has {', '.join(others)}"
 
 

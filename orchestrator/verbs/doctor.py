@@ -24,9 +24,11 @@ from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.fabric.helper import without_client
 from orchestrator.fabric.hub import Hub
 from orchestrator.host import namespaces, python
+from orchestrator.host.accelerators import accelerators
 from orchestrator.host.cgroups import writable_hierarchies
 from orchestrator.host.commands import PACKAGES as COMMANDS
 from orchestrator.host.commands import absent
+from orchestrator.host.training_devices import tried_here
 from orchestrator.layout import write_entries, write_line
 from orchestrator.results.record import congestion_control
 from orchestrator.scenario.plugins import use
@@ -60,7 +62,14 @@ async def examine() -> list[Finding]:
     """Run all tests, in the order of the report."""
     findings = [_python(), _system(), _packages(), _commands(), _namespaces()]
     findings += await _links(all(finding.ok for finding in findings[-2:]))
-    findings += [_tcp(), _cgroups(), _curve(), *await asyncio.to_thread(_docker), *_plugins()]
+    findings += [
+        _tcp(),
+        _cgroups(),
+        _curve(),
+        await asyncio.to_thread(_accelerator),
+        *await asyncio.to_thread(_docker),
+        *_plugins(),
+    ]
     return findings
 
 
@@ -181,6 +190,18 @@ def _curve() -> Finding:
         return Finding("CURVE", used_by, True, detail)
     commands = (f"{sys.executable} -m pip install --force-reinstall --only-binary=pyzmq pyzmq",)
     return Finding("CURVE", used_by, False, f"{detail} is built without it", "install pyzmq's own build", commands)
+
+
+def _accelerator() -> Finding:
+    """Try whether torch can train on an accelerator of this host. Few hosts have one, so nothing is to be done then."""
+    used_by, there = "`compute: {device: cuda}`", ", ".join(accelerators())
+    found = tried_here("cuda")
+    if "name" in found:
+        return Finding("accelerator", used_by, True, found["name"])
+    if not there:
+        return Finding("accelerator", used_by, None, f"this host shows none; {found['problem']}")
+    remedy = "install its driver and torch's build for CUDA (docs/accelerators.md)"
+    return Finding("accelerator", used_by, None, f"{there}, and {found['problem']}", remedy)
 
 
 def _docker() -> list[Finding]:

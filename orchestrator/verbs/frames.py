@@ -36,7 +36,7 @@ def checks(history: History) -> DataFrame:
 
 
 def nodes(history: History) -> DataFrame:
-    """The nodes of the plan: name, tier, parent, samples, model, hardware, speed, host."""
+    """The nodes of the plan: name, tier, parent, samples, model, hardware, speed, host, device."""
     return _table("nodes", history)
 
 

@@ -79,7 +79,7 @@ class Run:
 
     @property
     def nodes(self) -> DataFrame:
-        """The nodes: name, tier, parent, samples, model, hardware, speed, host."""
+        """The nodes: name, tier, parent, samples, model, hardware, speed, host, device."""
         with self.history() as history:
             return frames.nodes(history)
 

@@ -26,6 +26,7 @@ from orchestrator.planning.crossings import Crossing
 from orchestrator.planning.placement import Placement
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 from orchestrator.planning.timeline import Fault
+from orchestrator.scenario.compute import PROCESSOR
 from orchestrator.scenario.drivers import link_kind
 from orchestrator.scenario.engines import ENGINES
 from orchestrator.scenario.quantities import Quorum
@@ -111,7 +112,7 @@ def _print_nodes(console: Console, plan: Plan, few: bool) -> None:
     _title(console, f"Nodes ({len(plan.nodes)})")
     rows = []
     key: Callable[[NodePlan], Hashable] = lambda node: (  # noqa: E731
-        node.name if few else (node.tier, node.parent, node.hardware, node.image, node.joins)
+        node.name if few else (node.tier, node.parent, node.hardware, node.image, node.device, node.joins)
     )
     for nodes in _alike(plan.nodes, key):
         first, last = nodes[0], nodes[-1]
@@ -140,6 +141,8 @@ def _remarks(node: NodePlan) -> Iterator[str]:
         yield format_size(node.hardware.memory)
     if node.image is not None:
         yield f"image {node.image}"
+    if node.device != PROCESSOR:
+        yield f"trains on {node.device}"
 
 
 def _print_placement(console: Console, plan: Plan, placement: Placement, few: bool) -> None:

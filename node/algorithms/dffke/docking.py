@@ -17,6 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from node.algorithms.dffke.parameters import DFFKE
 from node.learning.aggregation import State
+from node.learning.devices import PROCESSOR, as_array, seeded, state_of
 from node.learning.metrics import correct
 from node.learning.optimizers import Adam
 
@@ -40,26 +41,27 @@ def dock(
     classes: int,
     params: DFFKE,
     seed: int,
+    device: str = PROCESSOR,
 ) -> Docked:
-    """Train docking layers and a head together, min Σ_k CE(l(z(E_k; θ_k^z); θ_global), Y_k), by Adam, and discard the
-    head. A client's layer continues from that in ``layers`` if it has the right size. Otherwise it begins anew.
+    """Train docking layers and a head together on ``device``, min Σ_k CE(l(z(E_k; θ_k^z); θ_global), Y_k), by Adam, and
+    discard the head. A client's layer continues from that in ``layers`` if it has the right size. Otherwise it begins
+    anew.
 
     Each step takes a mini-batch of every client, so all have equal weight. Clients with fewer mini-batches repeat them.
     """
     random = torch.Generator().manual_seed(seed)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        docking = {owner: _layer(values.shape[1], params.dimension) for owner, values in embeddings.items()}
-        head = nn.Linear(params.dimension, classes)
+    with seeded(seed):
+        docking = {owner: _layer(values.shape[1], params.dimension).to(device) for owner, values in embeddings.items()}
+        head = nn.Linear(params.dimension, classes).to(device)
     for owner, layer in docking.items():
         if owner in layers and layers[owner]["weight"].shape == layer.weight.shape:
             layer.load_state_dict({name: torch.tensor(values) for name, values in layers[owner].items()})
-    inputs = {owner: torch.tensor(values) for owner, values in embeddings.items()}
-    targets = {owner: torch.tensor(values) for owner, values in labels.items()}
+    inputs = {owner: torch.tensor(values, device=device) for owner, values in embeddings.items()}
+    targets = {owner: torch.tensor(values, device=device) for owner, values in labels.items()}
     step = Adam([w for part in (*docking.values(), head) for w in part.parameters()], params.learning_rate)
     for _ in range(params.docking_epochs):
         orders = {
-            owner: torch.split(torch.randperm(len(values), generator=random), params.batch_size)
+            owner: torch.split(torch.randperm(len(values), generator=random).to(device), params.batch_size)
             for owner, values in inputs.items()
         }
         for place in range(max(map(len, orders.values()))):
@@ -72,8 +74,8 @@ def dock(
         translated = {owner: docking[owner](values) for owner, values in inputs.items()}
         hits = sum(correct(head(values), targets[owner]) for owner, values in translated.items())
     return Docked(
-        {owner: {name: w.numpy().copy() for name, w in layer.state_dict().items()} for owner, layer in docking.items()},
-        {owner: values.numpy() for owner, values in translated.items()},
+        {owner: state_of(layer) for owner, layer in docking.items()},
+        {owner: as_array(values) for owner, values in translated.items()},
         hits / sum(map(len, targets.values())),
     )
 

@@ -20,6 +20,7 @@ from node.algorithms.dffke.docking import Embeddings, docking_layer
 from node.algorithms.dffke.parameters import DFFKE
 from node.catalogue.datasets import Shape
 from node.learning.aggregation import State
+from node.learning.devices import PROCESSOR, seeded, state_of
 from node.learning.models import Model, build
 from node.learning.optimizers import Adam
 
@@ -37,7 +38,7 @@ class Pictures:
 
     def normalised(self, x: Tensor) -> Tensor:
         """Convert pictures with values from 0 to 1 to a model's input."""
-        mean, std = (torch.tensor(values).reshape(-1, 1, 1) for values in (self.mean, self.std))
+        mean, std = (torch.tensor(values, device=x.device).reshape(-1, 1, 1) for values in (self.mean, self.std))
         return (x - mean) / std
 
 
@@ -91,9 +92,8 @@ class Decoder(nn.Module):
 
 def new_decoder(pictures: Pictures, params: DFFKE, seed: int) -> State:
     """The initial weights of a decoder."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return _state(Decoder(params.dimension, pictures.shape, params.width))
+    with seeded(seed):
+        return state_of(Decoder(params.dimension, pictures.shape, params.width))
 
 
 def train_decoder(
@@ -104,23 +104,27 @@ def train_decoder(
     pictures: Pictures,
     params: DFFKE,
     seed: int,
+    device: str = PROCESSOR,
 ) -> tuple[State, float]:
-    """Continue training the decoder, min Σ_k MSE(z(h(Dec(Ẽ_k); θ_k^h); θ_k^z), Ẽ_k), by Adam over ``decoder_epochs``.
+    """Continue training the decoder on ``device``, min Σ_k MSE(z(h(Dec(Ẽ_k); θ_k^h); θ_k^z), Ẽ_k), by Adam over
+    ``decoder_epochs``.
 
     A mini-batch mixes the embeddings of all clients. Each embedding is compared by the encoder of its own client, which
     is frozen and uses its running statistics of batch normalisation. Returns the weights and the last pass's mean loss.
     """
     random = torch.Generator().manual_seed(seed)
-    dec = _opened(decoder, pictures, params).train()
+    dec = _opened(decoder, pictures, params).to(device).train()
     owners = sorted(translated)
-    encoders = [nn.Sequential(clients[each].made(pictures).extractor, docking_layer(layers[each])) for each in owners]
-    whose = torch.cat([torch.full((len(translated[each]),), place) for place, each in enumerate(owners)])
-    targets = torch.cat([torch.tensor(translated[each]) for each in owners])
+    encoders = [
+        nn.Sequential(clients[each].made(pictures).extractor, docking_layer(layers[each])).to(device) for each in owners
+    ]
+    whose = torch.cat([torch.full((len(translated[each]),), place) for place, each in enumerate(owners)]).to(device)
+    targets = torch.cat([torch.tensor(translated[each]) for each in owners]).to(device)
     step = Adam(list(dec.parameters()), params.learning_rate)
     loss = 0.0
     for _ in range(params.decoder_epochs):
         loss = 0.0
-        for batch in torch.split(torch.randperm(len(targets), generator=random), params.batch_size):
+        for batch in torch.split(torch.randperm(len(targets), generator=random).to(device), params.batch_size):
             made = pictures.normalised(dec(targets[batch]))
             errors = []
             for place, encoder in enumerate(encoders):
@@ -130,23 +134,22 @@ def train_decoder(
             error = torch.cat(errors).mean()
             step(error)
             loss += float(error.detach()) * len(batch) / len(targets)
-    return _state(dec), loss
+    return state_of(dec), loss
 
 
-def synthesise(decoder: State, embeddings: Embeddings, pictures: Pictures, params: DFFKE) -> Tensor:
-    """D̂ = Dec(Ẽ) as a model's input (N, *shape). A picture depends only on the decoder and its own embedding, so all
-    nodes that hold both make the same picture."""
-    dec = _opened(decoder, pictures, params).eval()
+def synthesise(
+    decoder: State, embeddings: Embeddings, pictures: Pictures, params: DFFKE, device: str = PROCESSOR
+) -> Tensor:
+    """D̂ = Dec(Ẽ) as a model's input (N, *shape), on ``device``. A picture depends only on the decoder and its own
+    embedding, so all nodes that hold both make the same picture."""
+    dec = _opened(decoder, pictures, params).to(device).eval()
     with torch.inference_mode():
-        parts = [pictures.normalised(dec(part)) for part in torch.split(torch.tensor(embeddings), BATCH)]
-    return torch.cat(parts) if parts else torch.empty(0, *pictures.shape)
+        given = torch.tensor(embeddings, device=device)
+        parts = [pictures.normalised(dec(part)) for part in torch.split(given, BATCH)]
+    return torch.cat(parts) if parts else torch.empty(0, *pictures.shape, device=device)
 
 
 def _opened(decoder: State, pictures: Pictures, params: DFFKE) -> Decoder:
     dec = Decoder(params.dimension, pictures.shape, params.width)
     dec.load_state_dict({name: torch.tensor(values) for name, values in decoder.items()})
     return dec
-
-
-def _state(decoder: Decoder) -> State:
-    return {name: values.detach().numpy().copy() for name, values in decoder.state_dict().items()}

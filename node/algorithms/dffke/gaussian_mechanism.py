@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from node.algorithms.dffke.parameters import DFFKE
+from node.learning.devices import as_array
 from node.learning.privacy import standard_deviation
 
 
@@ -45,12 +46,12 @@ def release(
     client's samples. ``changed`` returns the values of the same samples with one pixel changed. δ is 1 / samples unless
     it is given."""
     if params.privacy == "none":
-        return Release(values.numpy())
+        return Release(as_array(values))
     if params.privacy == "clip":
         values, sensitivity = clip_rows(values, params.clip_norm), 2 * params.clip_norm
     else:
         sensitivity = float(torch.linalg.vector_norm(values - changed(), dim=1).max())
     delta = params.delta if params.delta is not None else 1 / samples
     sigma = standard_deviation(params.epsilon, delta, sensitivity)
-    noise = sigma * torch.randn(values.shape, generator=random)
-    return Release((values + noise).numpy(), sensitivity, delta, sigma)
+    noise = sigma * torch.randn(values.shape, generator=random).to(values.device)
+    return Release(as_array(values + noise), sensitivity, delta, sigma)

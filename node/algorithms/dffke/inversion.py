@@ -32,6 +32,7 @@ from node.algorithms.dffke.gaussian_mechanism import clip_rows
 from node.algorithms.dffke.knowledge_exchange import embedded, pictures_of
 from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.dffke.synthetic import Transfer
+from node.learning.devices import as_array, seeded
 from node.learning.optimizers import Adam
 from node.learning.training import Learner
 
@@ -56,20 +57,20 @@ def invert(
     pictures = pictures_of(learner)
     random = torch.Generator().manual_seed(seed)
     mine = torch.from_numpy(np.array(learner.data.array("x_test")))
-    mine = mine[torch.randperm(len(mine), generator=random)[: params.inversion_samples]]
-    encoder = client.made(pictures).extractor
+    mine = mine[torch.randperm(len(mine), generator=random)[: params.inversion_samples]].to(learner.device)
+    encoder = client.made(pictures).extractor.to(learner.device)
     with torch.no_grad():
         known = torch.cat([encoder(learner.normalise(part)) for part in torch.split(mine, BATCH)])
     if params.privacy == "clip":
         known = clip_rows(known, params.clip_norm)
-    sent = torch.tensor(embeddings)
+    sent = torch.tensor(embeddings, device=learner.device)
     noise = 0.0 if params.privacy == "none" else noise_deviation(sent, known)
     generator = train_inversion(known, mine / 255, noise, params, seed)
-    decoder = Decoder(params.dimension, pictures.shape, params.width)
+    decoder = Decoder(params.dimension, pictures.shape, params.width).to(learner.device)
     decoder.load_state_dict({name: torch.tensor(values) for name, values in synthetic.decoder.items()})
     return {
         "reconstructed": _bytes_of(generator, sent),
-        "synthetic": _bytes_of(decoder, torch.tensor(synthetic.embeddings)),
+        "synthetic": _bytes_of(decoder, torch.tensor(synthetic.embeddings, device=learner.device)),
     }
 
 
@@ -84,13 +85,12 @@ def train_inversion(known: Tensor, mine: Tensor, noise: float, params: DFFKE, se
     """G ← min MSE(G(known + N(0, noise² I)), mine) for pictures (m, *shape) with values from 0 to 1 and their
     embeddings (m, d), by Adam over ``inversion_epochs`` passes."""
     random = torch.Generator().manual_seed(seed)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        generator = Decoder(known.shape[1], tuple(mine.shape[1:]), params.width).train()
+    with seeded(seed):
+        generator = Decoder(known.shape[1], tuple(mine.shape[1:]), params.width).to(known.device).train()
     step = Adam(list(generator.parameters()), params.learning_rate)
     for _ in range(params.inversion_epochs):
-        for batch in torch.split(torch.randperm(len(mine), generator=random), params.batch_size):
-            noised = known[batch] + noise * torch.randn(known[batch].shape, generator=random)
+        for batch in torch.split(torch.randperm(len(mine), generator=random).to(known.device), params.batch_size):
+            noised = known[batch] + noise * torch.randn(known[batch].shape, generator=random).to(known.device)
             step(mse_loss(generator(noised), mine[batch]))
     return generator
 
@@ -103,9 +103,9 @@ def judge(learner: Learner, guesses: Mapping[str, Bytes], params: DFFKE, seed: i
     Only here do private pictures leave the client, for the record of the run.
     """
     x, y = learner.train_data
-    chosen = embedded(len(y), params, torch.Generator().manual_seed(seed))
-    private = x[chosen].numpy()
-    kinds = {**guesses, "class_mean": class_means(learner)[y[chosen].numpy()]}
+    chosen = embedded(len(y), params, torch.Generator().manual_seed(seed)).to(x.device)
+    private = as_array(x[chosen])
+    kinds = {**guesses, "class_mean": class_means(learner)[as_array(y[chosen])]}
     shown = min(params.inversion, LARGEST // (private[0].size * (1 + len(kinds))))
     return {
         "samples": len(private),
@@ -140,5 +140,5 @@ def score(guesses: Bytes, private: Bytes) -> Score:
 def _bytes_of(generator: Decoder, embeddings: Tensor) -> Bytes:
     with torch.no_grad():
         made = torch.cat([generator.eval()(part) for part in torch.split(embeddings, BATCH)])
-    values: Bytes = (made * 255).round().to(torch.uint8).numpy()
+    values: Bytes = as_array((made * 255).round().to(torch.uint8))
     return values

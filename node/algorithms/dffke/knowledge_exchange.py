@@ -21,6 +21,7 @@ from node.algorithms.dffke.gaussian_mechanism import Release, release
 from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.dffke.synthetic import Lesson, Transfer
 from node.learning.aggregation import State
+from node.learning.devices import as_array, seeded
 from node.learning.metrics import correct
 from node.learning.optimizers import Adam
 from node.learning.training import Learner
@@ -63,9 +64,8 @@ def train_epoch(learner: Learner, state: State, moments: State, params: DFFKE, s
     x, y = learner.train_data
     step = Adam(list(model.parameters()), params.learning_rate).resumed(moments)
     loss, hits = 0.0, 0
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)  # seeds dropout, too
-        for batch in torch.split(torch.randperm(len(y)), params.batch_size):
+    with seeded(seed):  # dropout, too
+        for batch in _shuffled(y, params):
             logits = model(learner.normalise(x[batch]))
             error = cross_entropy(logits, y[batch])
             step(error)
@@ -80,14 +80,14 @@ def embed(learner: Learner, state: State, params: DFFKE, seed: int) -> tuple[Rel
     model = learner.model.eval()
     random = torch.Generator().manual_seed(seed)
     x, y = learner.train_data
-    chosen = embedded(len(y), params, random)
+    chosen = embedded(len(y), params, random).to(x.device)
     pictures, highest = x[chosen], 255.0 if x.dtype == torch.uint8 else float(x.max())
 
     def encode(part: Tensor) -> Tensor:
         return _in_batches(model.extractor, learner.normalise(part))
 
     changed = lambda: encode(with_another_pixel(pictures, 0.0, highest, random))  # noqa: E731
-    return release(encode(pictures), changed, params, len(y), random), y[chosen].numpy()
+    return release(encode(pictures), changed, params, len(y), random), as_array(y[chosen])
 
 
 def embedded(count: int, params: DFFKE, random: torch.Generator) -> Tensor:
@@ -131,11 +131,10 @@ def learn(learner: Learner, state: State, current: Taught, past: Taught, params:
     step = Adam(list(model.parameters()), params.learning_rate)
     losses, review_losses = [], []
     own, own_steps = _private_batches(learner, params), params.private_steps if learner.samples else 0
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         for _ in range(params.exchange_epochs):
-            batches = torch.split(torch.randperm(len(y)), params.batch_size)
-            past_batches = torch.split(torch.randperm(len(past_y)), params.batch_size) if len(past_y) else ()
+            batches = _shuffled(y, params)
+            past_batches = _shuffled(past_y, params) if len(past_y) else ()
             reviewed = islice(cycle(past_batches), len(batches))
             for batch in batches:
                 losses.append(_take(step, divergence(y[batch], model(x[batch]), params.divergence)))
@@ -151,8 +150,13 @@ def _private_batches(learner: Learner, params: DFFKE) -> Iterator[Taught]:
     """Yield mini-batches of the client's own data without end, in passes of random order."""
     x, y = learner.train_data
     while True:
-        for batch in torch.split(torch.randperm(len(y)), params.batch_size):
+        for batch in _shuffled(y, params):
             yield learner.normalise(x[batch]), y[batch]
+
+
+def _shuffled(y: Tensor, params: DFFKE) -> Sequence[Tensor]:
+    """Mini-batches of indices of y in a random order, on the device of y."""
+    return torch.split(torch.randperm(len(y)).to(y.device), params.batch_size)
 
 
 def divergence(teacher: Tensor, student: Tensor, direction: str) -> Tensor:
@@ -170,7 +174,7 @@ def _take(step: Adam, loss: Tensor) -> float:
 
 
 def _made(learner: Learner, transfer: Transfer, params: DFFKE) -> Tensor:
-    return synthesise(transfer.decoder, transfer.embeddings, pictures_of(learner), params)
+    return synthesise(transfer.decoder, transfer.embeddings, pictures_of(learner), params, str(learner.device))
 
 
 def _joined(learner: Learner, lessons: Sequence[Lesson], params: DFFKE) -> Taught:
@@ -178,15 +182,15 @@ def _joined(learner: Learner, lessons: Sequence[Lesson], params: DFFKE) -> Taugh
     if not lessons:
         return NOTHING
     made = torch.cat([_made(learner, each.transfer, params) for each in lessons])
-    return made, torch.cat([torch.tensor(each.logits) for each in lessons])
+    return made, torch.cat([torch.tensor(each.logits) for each in lessons]).to(learner.device)
 
 
 def with_another_pixel(x: Tensor, lowest: float, highest: float, random: torch.Generator) -> Tensor:
     """Set one random pixel of each picture (N, channels, height, width) to a random value, appendix G."""
     changed = x.clone()
-    rows, columns = (torch.randint(side, (len(x),), generator=random) for side in x.shape[2:])
+    rows, columns = (torch.randint(side, (len(x),), generator=random).to(x.device) for side in x.shape[2:])
     values = lowest + (highest - lowest) * torch.rand(len(x), x.shape[1], generator=random)
-    changed[torch.arange(len(x)), :, rows, columns] = values.to(x.dtype)
+    changed[torch.arange(len(x), device=x.device), :, rows, columns] = values.to(x.device, x.dtype)
     return changed
 
 

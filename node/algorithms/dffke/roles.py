@@ -126,12 +126,11 @@ class Coordinator(Role):
         params, embeddings = self.params, knowledge.embeddings
         cost = Cost(self.learner.model, pictures, params)
         seed, samples = self.seed("docking", str(t)), cost.docking(embeddings)
-        docked: Docked = await self.compute(
-            dock, embeddings, knowledge.labels, kept.layers, pictures.classes, params, seed, samples=samples
-        )
+        given = (embeddings, knowledge.labels, kept.layers, pictures.classes)
+        docked: Docked = await self.compute(dock, *given, params, seed, self.device, samples=samples)
         seed, samples = self.seed("decoding", str(t)), cost.decoding(embeddings, knowledge.models)
         transfer = (kept.decoder, knowledge.models, docked.layers, docked.translated, pictures)
-        decoder, loss = await self.compute(train_decoder, *transfer, params, seed, samples=samples)
+        decoder, loss = await self.compute(train_decoder, *transfer, params, seed, self.device, samples=samples)
         self.report(round=t, scope="train", docking_accuracy=docked.accuracy, decoder_loss=loss)
         return docked, decoder
 

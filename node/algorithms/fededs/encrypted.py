@@ -101,7 +101,7 @@ class FeatureNoise:
 
     def __call__(self, features: Tensor) -> Tensor:
         sigma = features.detach().std(correction=0)
-        return features + sigma * torch.randn(features.shape, generator=self._random)
+        return features + sigma * torch.randn(features.shape, generator=self._random).to(features.device)
 
 
 def through(model: Model, layer: Tensor, x: Tensor, noise: FeatureNoise | None = None) -> Tensor:
@@ -149,9 +149,8 @@ class Distillation:
     def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
         lesson, start = self.lessons[batch.epoch], batch.place * self.batch_size
         taken = slice(start, start + self.batch_size)
-        images, outputs, layer = (
-            torch.tensor(each) for each in (lesson.images[taken], lesson.outputs[taken], lesson.layer)
-        )
+        arrays = lesson.images[taken], lesson.outputs[taken], lesson.layer
+        images, outputs, layer = (torch.tensor(each, device=batch.x.device) for each in arrays)
         with unrecorded(model):
             logits = through(model, layer, to_input(images, lesson.low, lesson.high), self._noise)
         return self.lambda_dis * knowledge_loss(outputs, logits, self.reduction)

@@ -27,6 +27,7 @@ from node.algorithms.fededs.encrypted import (
 from node.algorithms.fededs.parameters import FedEDS
 from node.catalogue.datasets import Shape
 from node.learning.aggregation import State
+from node.learning.devices import as_array, device_of, seeded
 from node.learning.errors import ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.optimizers import Adam, DescentStep, optimizer
@@ -82,8 +83,7 @@ def unet(shape: Shape, width: int, seed: int) -> UNet:
     """An encryptor for pictures of `shape`, with weights drawn from `seed`. ModelError if these are no pictures."""
     if len(shape) != 3 or min(shape[1:]) < 8:
         raise ModelError(f"fededs encrypts pictures of at least 8x8, not samples of shape {shape}; set exchange: false")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return UNet(shape[0], width)
 
 
@@ -91,30 +91,30 @@ def encrypt(learner: Learner, theta: State, layer: Floats, params: FedEDS) -> En
     """Equations 3 and 4: train φ_k for E_g epochs on the node's pictures, with its model `theta` frozen and its `layer`
     active. Return the encrypted pictures and the model's outputs on them, in the order of the node's samples."""
     learner.set(theta)
-    model, turn = learner.model.eval(), torch.tensor(layer)
+    model, turn = learner.model.eval(), torch.tensor(layer, device=learner.device)
     x, y = learner.train_data
     random = learner.random("encryptor", 0)
-    g = unet(learner.data.shape, params.encryptor_width, int(random.integers(2**63)))
+    g = unet(learner.data.shape, params.encryptor_width, int(random.integers(2**63))).to(learner.device)
     noise = FeatureNoise(int(random.integers(2**63))) if params.layer == "noise" else None
     training = params.training(params.encryptor_epochs, params.encryptor_learning_rate)
     step = _optimizer(list(g.train().parameters()), params.encryptor_optimizer, training)
-    for _, _, batch in batches(learner.samples, training, random):
+    for _, _, batch in batches(learner.samples, training, random, learner.device):
         step(cross_entropy(through(model, turn, g(learner.normalise(x[batch])), noise), y[batch]))
     g.eval()
     with torch.inference_mode():
         chunks = [g(learner.normalise(chunk)) for chunk in torch.split(x, EVALUATION_BATCH)]
-        floats: Floats = torch.cat(chunks).numpy()
+        floats: Floats = as_array(torch.cat(chunks))
         images, low, high = to_bytes(floats) if params.images == "uint8" else (floats, 0.0, 0.0)
-        travelled = torch.split(torch.from_numpy(images), EVALUATION_BATCH)
+        travelled = torch.split(torch.from_numpy(images).to(learner.device), EVALUATION_BATCH)
         outputs = [through(model, turn, to_input(chunk, low, high), noise).softmax(1) for chunk in travelled]
-    return EncryptedSet(images, torch.cat(outputs).numpy(), layer, low, high)
+    return EncryptedSet(images, as_array(torch.cat(outputs)), layer, low, high)
 
 
 def recognised(learner: Learner, made: EncryptedSet) -> tuple[float, float]:
     """The share of the node's samples whose label is the largest output, and the resemblance of the pictures sent."""
     x, y = learner.train_data
-    images = to_input(torch.from_numpy(made.images), made.low, made.high)
-    return float(np.mean(made.outputs.argmax(1) == y.numpy())), resemblance(learner.normalise(x), images)
+    images = to_input(torch.from_numpy(made.images).to(learner.device), made.low, made.high)
+    return float(np.mean(made.outputs.argmax(1) == as_array(y))), resemblance(learner.normalise(x), images)
 
 
 def worth(learner: Learner, width: int) -> float:
@@ -145,7 +145,7 @@ def _effort(module: nn.Module, shape: Shape) -> float:
     hooks = [each.register_forward_hook(count) for each in module.modules() if not list(each.children())]
     try:
         with torch.inference_mode():
-            module(torch.zeros(1, *shape))
+            module(torch.zeros(1, *shape, device=device_of(module)))
     finally:
         for hook in hooks:
             hook.remove()

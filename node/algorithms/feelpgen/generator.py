@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.functional import batch_norm, cross_entropy, kl_div, linear, log_softmax, nll_loss, one_hot, relu, softmax
 
 from node.learning.aggregation import State, weighted_mean
+from node.learning.devices import PROCESSOR, Constants, as_array
 from node.learning.errors import ModelError
 from node.learning.models import Model
 from node.learning.optimizers import Adam
@@ -92,8 +93,14 @@ def generate(g: TorchTensors, noise: Tensor, labels: Tensor, *, training: bool =
     return linear(hidden, g["output.weight"], g["output.bias"])
 
 
-def extract(generator: State, models: Sequence[Mapping[str, np.ndarray]], params: Extraction, seed: int) -> State:
-    """Train ω̂ against the received `models` (equations 9 to 11). Return the new state.
+def extract(
+    generator: State,
+    models: Sequence[Mapping[str, np.ndarray]],
+    params: Extraction,
+    seed: int,
+    device: str = PROCESSOR,
+) -> State:
+    """Train ω̂ on `device` against the received `models` (equations 9 to 11). Return the new state.
 
         L(ω̂) = f((1/N) Σ_i h(z; ω_i), y) + λ ‖ω̂ − ω̂_before‖²,   z ~ G(· | y) from noise + ε, y uniform
 
@@ -104,8 +111,8 @@ def extract(generator: State, models: Sequence[Mapping[str, np.ndarray]], params
     classes, _ = dimensions(models[0])
     heads = [{name: model[name] for name in CLASSIFIER} for model in models]
     taught = heads if params.probabilities else [weighted_mean(heads, [1.0] * len(heads))]
-    weights, biases = (torch.stack([torch.from_numpy(head[name]) for head in taught]) for name in CLASSIFIER)
-    g = {name: torch.tensor(values) for name, values in generator.items()}
+    weights, biases = (torch.stack([torch.tensor(head[name]) for head in taught]).to(device) for name in CLASSIFIER)
+    g = {name: torch.tensor(values, device=device) for name, values in generator.items()}
     trained = [g[name].requires_grad_() for name in TRAINED]
     before = [values.detach().clone() for values in trained]
     step = Adam(trained, params.learning_rate)
@@ -114,6 +121,7 @@ def extract(generator: State, models: Sequence[Mapping[str, np.ndarray]], params
         noise = torch.rand(params.batch, NOISE, generator=random)
         if params.latent_noise:
             noise = noise + params.latent_noise * torch.randn(noise.shape, generator=random)
+        noise, y = noise.to(device), y.to(device)
         z = generate(g, noise, y, training=True)
         loss = ensemble_loss(z, y, weights, biases)
         if params.regularisation:
@@ -121,7 +129,7 @@ def extract(generator: State, models: Sequence[Mapping[str, np.ndarray]], params
         if params.diversity:
             loss = loss + params.diversity * alikeness(noise, z)
         step(loss)
-    return {name: values.detach().numpy() for name, values in g.items()}
+    return {name: as_array(values) for name, values in g.items()}
 
 
 def ensemble_loss(z: Tensor, y: Tensor, weights: Tensor, biases: Tensor) -> Tensor:
@@ -171,7 +179,7 @@ class Reinforcement:
     agreement: float = 0.0
 
     def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
-        z, labels = next(self._batches)
+        z, labels = next(self._batches_on(batch.x.device))
         loss = self.weight * cross_entropy(model.classifier(z), labels)
         if not self.agreement:
             return loss
@@ -180,20 +188,25 @@ class Reinforcement:
         return loss + self.agreement * kl_div(log_softmax(batch.logits, dim=1), target, reduction="batchmean")
 
     def _features_of(self, labels: Tensor) -> Tensor:
-        state, random = self._generator, self._random
-        return generate(state, torch.rand(len(labels), NOISE, generator=random), labels)
+        noise = torch.rand(len(labels), NOISE, generator=self._random).to(labels.device)
+        return generate(self._generator.on(labels.device), noise, labels)
+
+    def _batches_on(self, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+        if device not in self._batches:
+            self._batches[device] = _endless_batches(self._generator.on(device), self.batch, self.seed)
+        return self._batches[device]
 
     @cached_property
-    def _generator(self) -> TorchTensors:
-        return {name: torch.tensor(values) for name, values in self.generator.items()}
+    def _generator(self) -> Constants:
+        return Constants(self.generator)
 
     @cached_property
     def _random(self) -> torch.Generator:
         return torch.Generator().manual_seed(self.seed + 1)  # not the noise of `_batches`
 
     @cached_property
-    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        return _endless_batches(self._generator, self.batch, self.seed)
+    def _batches(self) -> dict[torch.device, Iterator[tuple[Tensor, Tensor]]]:
+        return {}
 
 
 def _endless_batches(g: TorchTensors, batch: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -207,7 +220,9 @@ def _endless_batches(g: TorchTensors, batch: int, seed: int) -> Iterator[tuple[T
 
 
 def _draw(g: TorchTensors, count: int, random: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Features for uniform labels, and the labels."""
-    labels = torch.randint(g["hidden.weight"].shape[1] - NOISE, (count,), generator=random)
+    """Features for uniform labels, and the labels, on the device of `g`."""
+    device = g["hidden.weight"].device
+    labels = torch.randint(g["hidden.weight"].shape[1] - NOISE, (count,), generator=random).to(device)
+    noise = torch.rand(count, NOISE, generator=random).to(device)
     with torch.no_grad():
-        return generate(g, torch.rand(count, NOISE, generator=random), labels), labels
+        return generate(g, noise, labels), labels

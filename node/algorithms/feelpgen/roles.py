@@ -255,7 +255,9 @@ class Edge(Role):
         heads = [{name: update.tensors[name] for name in CLASSIFIER} for update in updates]
         seed = int(self.learner.random("extraction", r).integers(2**63))
         work = p.generator_steps * p.generated_batch
-        self.g = await self.compute(extract, self.g, heads, extraction(p, r), seed, samples=work, mode="train")
+        self.g = await self.compute(
+            extract, self.g, heads, extraction(p, r), seed, self.device, samples=work, mode="train"
+        )
         mean = await average(self, updates, self.w)
         self.w = subtracted(self.w, mean, p.learning_rate) if p.aggregation == "literal" else mean
         self.samples += sum(update.fields["samples"] for update in updates)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from docker.types import LogConfig
+from docker.types import DeviceRequest, LogConfig
 
 from node.assignment import PLACE
 from orchestrator.drivers.docker.files import Given
@@ -16,11 +16,14 @@ from orchestrator.host.cgroups import CAN_SWAP
 from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN
 from orchestrator.host.processes import labels
 from orchestrator.planning.plan import NodePlan
+from orchestrator.scenario.compute import PROCESSOR
 from orchestrator.scenario.hardware import HardwareClass
 
 COMMAND = [str(PLACE / "assignment.json")]
 PROCESSES = 256  # processes and threads; a node has about ten
 SCRATCH = "rw,nosuid,nodev,size=256m,mode=1777"
+NVIDIA = "nvidia"  # the name of its runtime
+TRIAL = "trial"
 _PERIOD = 100_000  # microseconds; CFS bandwidth control's default period
 
 ENVIRONMENT = {"HOME": "/tmp", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -73,25 +76,52 @@ class Limits:
 
 
 def options(
-    node: NodePlan, run: str, directory: Path, incarnation: int, user: User, given: Given, limits: Limits
+    node: NodePlan,
+    run: str,
+    directory: Path,
+    incarnation: int,
+    user: User,
+    given: Given,
+    limits: Limits,
+    runtimes: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The arguments of `docker.models.containers.ContainerCollection.create`."""
-    return {
+    """The arguments of `docker.models.containers.ContainerCollection.create`. ``runtimes``: those of the Engine."""
+    made = _common(node.name, run, directory, user) | {
         "name": f"{run}-{node.name}-{incarnation}",
         "hostname": node.name,
-        "labels": {RUN: run, NODE: node.name, DIRECTORY: str(directory)},
+        "mounts": given.mounts(),
+        "auto_remove": True,  # no container remains, even if the orchestrator has ended
+        "log_config": LogConfig(type=LogConfig.types.NONE),  # the driver itself copies the node's output
+        **limits.of_hardware(node.hardware),
+    }
+    return made if node.device == PROCESSOR else with_accelerators(made, runtimes)
+
+
+def trial_options(run: str, directory: Path, user: User, runtimes: Sequence[str]) -> dict[str, Any]:
+    """The arguments for a container that tries accelerators, with the same rights as nodes. Its output is kept."""
+    return with_accelerators(_common(TRIAL, run, directory, user) | {"name": f"{run}-{TRIAL}"}, runtimes)
+
+
+def with_accelerators(made: Mapping[str, Any], runtimes: Sequence[str]) -> dict[str, Any]:
+    """The arguments for a container that sees the accelerators of its host, all of them: their numbers are then those
+    of the host. NVIDIA's runtime shows those of cards and of Jetsons; without it the Engine is asked for GPUs."""
+    if NVIDIA in runtimes:
+        shown = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+        return {**made, "runtime": NVIDIA, "environment": made["environment"] | shown}
+    return {**made, "device_requests": [DeviceRequest(count=-1, capabilities=[["gpu"]])]}
+
+
+def _common(name: str, run: str, directory: Path, user: User) -> dict[str, Any]:
+    return {
+        "labels": {RUN: run, NODE: name, DIRECTORY: str(directory)},
         # The processes carry the run's labels too: if the Engine dies, `down` finds them without it.
         "environment": ENVIRONMENT | labels(run, directory, "node"),
         "user": f"{user.uid}:{user.gid}",
         "network_mode": "none",  # the fabric attaches data0
-        "mounts": given.mounts(),
         "read_only": True,
         "tmpfs": {"/tmp": SCRATCH},
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges:true"],
         "ipc_mode": "private",
-        "auto_remove": True,  # no container remains, even if the orchestrator has ended
-        "log_config": LogConfig(type=LogConfig.types.NONE),  # the driver itself copies the node's output
         "healthcheck": {"test": ["NONE"]},  # the control plane's heartbeats tell more and cost less
-        **limits.of_hardware(node.hardware),
     }

@@ -20,7 +20,7 @@ from docker.models.containers import Container
 
 from orchestrator.drivers.base import LACK_OF_MEMORY, SIGNALLED, Exit
 from orchestrator.drivers.docker import node_image
-from orchestrator.drivers.docker.container import COMMAND, Limits, options
+from orchestrator.drivers.docker.container import COMMAND, Limits, options, trial_options
 from orchestrator.drivers.docker.emulation import HANDLERS, emulated
 from orchestrator.drivers.docker.engine import Engine, Stream, plain_words, unless_gone
 from orchestrator.drivers.docker.files import lay_out
@@ -30,7 +30,9 @@ from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import NODE
-from orchestrator.planning.plan import NodePlan
+from orchestrator.host.training_devices import notes, refusals, told
+from orchestrator.planning.plan import Accelerated, NodePlan
+from orchestrator.text import some
 
 LAST_WORDS = 2.0  # s after a node's end for its last output
 
@@ -40,7 +42,8 @@ class DockerDriver:
 
     ``data`` is the folder of the prepared data. ``images`` are the images that the scenario gives to some nodes. All
     other nodes are made from the run's image, ``image``, by default that of `node_image.image_name`. ``handlers``:
-    where the kernel's handlers of programs are seen, see `emulated`.
+    where the kernel's handlers of programs are seen, see `emulated`. ``accelerated``: the nodes that train on
+    accelerators.
     """
 
     name = "docker"
@@ -54,6 +57,7 @@ class DockerDriver:
         images: Iterable[str] = (),
         image: str | None = None,
         handlers: Path = HANDLERS,
+        accelerated: Iterable[Accelerated] = (),
     ) -> None:
         self.exits: asyncio.Queue[Exit] = asyncio.Queue()
         self.lost = asyncio.Event()
@@ -63,6 +67,8 @@ class DockerDriver:
         self.image = image or node_image.image_name()
         self._images = set(images)
         self._handlers = handlers
+        self._accelerated = list(accelerated)
+        self._runtimes: list[str] = []
         self._limits = Limits()
         self._users: dict[str, User] = {}  # by image
         self._notes: list[str] = []
@@ -82,7 +88,10 @@ class DockerDriver:
             raise error
         self._limits = Limits.of(facts)
         self._notes += self._limits.notes()
+        self._runtimes = sorted(facts.get("Runtimes") or ())
         await self._admit_images(facts["Architecture"])
+        for each in self._accelerated:
+            await asyncio.to_thread(self._try_accelerator, each)
         self._events = await asyncio.to_thread(self._engine.events, self._directory.run, ("die", "oom"))
         self._spawn(self._listen, self._events, asyncio.get_running_loop())
 
@@ -156,6 +165,23 @@ class DockerDriver:
 
     # In threads
 
+    def _try_accelerator(self, asked: Accelerated) -> None:
+        """Try in a container whether nodes can train on an accelerator. HostError if they cannot."""
+        image, devices = asked.image or self.image, {asked.device: asked.nodes}
+        made = trial_options(self._directory.run, self._directory.path, self._users[image], self._runtimes)
+        try:
+            output, errors = self._engine.tried(image, ["--try", asked.device], made)
+        except DriverError as error:
+            raise HostError(
+                f"{some(asked.nodes)} cannot train on {asked.device}: {error}",
+                "install NVIDIA's container toolkit on the Engine's host (docs/accelerators.md), or train on the"
+                " processor: compute.device: cpu",
+            ) from None
+        found = told(output, errors)
+        for refused in refusals(devices, found):
+            raise refused
+        self._notes += notes(devices, found)
+
     def _start(self, node: NodePlan, incarnation: int, assignment: Path, log: Path) -> tuple[int, Container]:
         container = self._make(node, incarnation, assignment)
         with plain_words(f"starting {node.name}"):
@@ -180,7 +206,9 @@ class DockerDriver:
         user = self._users[image]
         given = lay_out(self._directory, node.name, assignment, self._data, user)
         run, path = self._directory.run, self._directory.path
-        return self._engine.create(image, COMMAND, options(node, run, path, incarnation, user, given, self._limits))
+        return self._engine.create(
+            image, COMMAND, options(node, run, path, incarnation, user, given, self._limits, self._runtimes)
+        )
 
     def _runs(self, container: Container, pid: int) -> bool:
         """Whether ``pid`` is still the container's process."""

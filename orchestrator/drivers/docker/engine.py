@@ -87,6 +87,22 @@ class Engine:
         with plain_words(f"making the container {options['name']}"):
             return self.client.containers.create(image, command, **options)
 
+    def tried(self, image: str, command: list[str], options: Mapping[str, Any]) -> tuple[str, str]:
+        """Run a container to its end, and remove it. Returns its output and its errors."""
+        container = self.create(image, command, options)
+        try:
+            with plain_words(f"starting {container.name}"):
+                container.start()
+                container.wait(timeout=TIMEOUT)
+                output, errors = (
+                    container.logs(stdout=output, stderr=not output).decode(errors="replace")
+                    for output in (True, False)
+                )
+        finally:
+            with contextlib.suppress(DriverError), plain_words(f"removing {container.name}"):
+                container.remove(force=True, v=True)
+        return output, errors
+
     def events(self, run: str, kinds: Iterable[str]) -> Stream[dict[str, Any]]:
         """The events of a run's containers, from this second on."""
         filters = {"type": "container", "event": list(kinds), "label": f"{RUN}={run}"}

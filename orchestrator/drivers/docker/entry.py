@@ -51,7 +51,7 @@ async def open_environment(
     driver = (
         PodsDriver(engine, directory, plan)
         if plan.programs
-        else DockerDriver(engine, directory, Path(plan.data_directory), plan.images)
+        else DockerDriver(engine, directory, Path(plan.data_directory), plan.images, accelerated=plan.accelerated())
     )
     stack.push_async_callback(driver.close)
     await driver.open()

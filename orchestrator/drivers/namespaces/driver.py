@@ -12,6 +12,7 @@ import json
 import os
 import signal
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,12 @@ from orchestrator.errors import HostError
 from orchestrator.fabric.base import Handle
 from orchestrator.fabric.hub import Hub
 from orchestrator.host import python
+from orchestrator.host.accelerators import device_files
 from orchestrator.host.cgroups import CAN_SWAP, NodeGroups, may_swap, writable_hierarchies
 from orchestrator.host.child import JsonChild
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.processes import labels
+from orchestrator.host.training_devices import notes_here
 from orchestrator.planning.plan import NodePlan
 
 WARM_UP_TIMEOUT = 120.0  # s; the first import of torch from a cold disk is slow
@@ -34,7 +37,20 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 INHERITED = (
     *("PATH", "HOME", "LANG", "LC_", "TZ", "PYTHON", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_", "GLIBC_TUNABLES", "MALLOC_"),
-    *("OMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "EDGEBED_"),
+    *(
+        "CUDA_",
+        "CUBLAS_",
+        "NVIDIA_",
+        "OMP_",
+        "KMP_",
+        "MKL_",
+        "OPENBLAS_",
+        "ONEDNN_",
+        "DNNL_",
+        "ATEN_",
+        "TORCH",
+        "EDGEBED_",
+    ),
 )
 """Prefixes of the environment variables that nodes inherit from the caller: those that Python and its libraries read.
 Nodes do not see the other variables, such as access keys."""
@@ -47,16 +63,20 @@ SAME_USER = (
 
 
 class NamespacesDriver:
-    """See `Driver` for the methods. ``data`` is the folder of the prepared data."""
+    """See `Driver` for the methods. ``data`` is the folder of the prepared data. ``accelerators``: those that nodes
+    train on, with the nodes of each."""
 
     name = "namespaces"
     breakdown = ""
     server = "node.process.forkserver"
 
-    def __init__(self, hub: Hub, directory: RunDirectory, data: Path) -> None:
+    def __init__(
+        self, hub: Hub, directory: RunDirectory, data: Path, accelerators: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
         self._hub = hub
         self._directory = directory
         self._data = data
+        self._accelerators = accelerators or {}
         self._own_users = False
         self._server: JsonChild | None = None
         self._pids: dict[str, int] = {}
@@ -69,6 +89,7 @@ class NamespacesDriver:
 
     async def open(self) -> None:
         """Start the fork server. It warms up in the background, and ``start`` waits for it."""
+        self._notes += notes_here(self._accelerators)
         await self._serve(self._view())
         self._open_groups()
 
@@ -90,6 +111,7 @@ class NamespacesDriver:
             },
             "hidden": str(directory.path.parent),
             "strangers": self._own_users,
+            "devices": device_files() if self._accelerators else (),
         }
 
     async def _serve(self, view: dict[str, Any] | None) -> None:

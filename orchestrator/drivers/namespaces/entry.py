@@ -15,13 +15,15 @@ from orchestrator.fabric.hub import Hub
 from orchestrator.host.commands import absent
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.namespaces import refusal
+from orchestrator.host.training_devices import missing_here
 from orchestrator.planning.plan import Plan
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:
-    """Errors for missing commands, and for namespaces that this user may not make."""
+    """Errors for missing commands, for namespaces that this user may not make, and for accelerators."""
     refused = refusal() if shutil.which("unshare") is not None else None
-    return absent() + ([refused] if refused is not None else [])
+    accelerators = [] if plan is None else missing_here(plan.accelerators)
+    return absent() + ([refused] if refused is not None else []) + accelerators
 
 
 def open_files(plan: Plan, workers: int) -> int:
@@ -39,7 +41,7 @@ async def open_environment(
     driver = (
         HoldersDriver(hub, directory, plan)
         if plan.programs
-        else NamespacesDriver(hub, directory, Path(plan.data_directory))
+        else NamespacesDriver(hub, directory, Path(plan.data_directory), plan.accelerators)
     )
     stack.push_async_callback(driver.close)
     await driver.open()

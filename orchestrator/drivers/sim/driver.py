@@ -13,6 +13,7 @@ from orchestrator.drivers.sim.nodes import Nodes, SimulatedNode, note_failure
 from orchestrator.drivers.sim.virtual_control import MemoryControl
 from orchestrator.errors import DriverError
 from orchestrator.fabric.base import Handle
+from orchestrator.host.training_devices import notes_here
 from orchestrator.planning.plan import NodePlan
 
 FAILED = 1
@@ -60,7 +61,7 @@ class SimDriver:
         self._freeze(node, False)
 
     def notes(self) -> list[str]:
-        return []
+        return [*self._nodes.notes, *notes_here(self._nodes.accelerators)]
 
     async def close(self) -> None:
         tasks = [task for _, task in self._alive.values()]

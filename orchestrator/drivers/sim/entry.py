@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.errors import HostError
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.training_devices import missing_here
 from orchestrator.planning.assignments import assignments
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.plan import Plan
@@ -19,8 +20,8 @@ OF_A_WORKER = 4
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:
-    """An empty list: a simulation needs only Python."""
-    return []
+    """Errors for accelerators: a simulation needs only Python."""
+    return [] if plan is None else missing_here(plan.accelerators)
 
 
 def open_files(plan: Plan, workers: int) -> int:

@@ -14,17 +14,20 @@ from typing import Any
 from node.algorithms.registry import ALGORITHMS
 from node.assignment import Assignment
 from node.learning.datasets import open_prepared
+from node.learning.devices import make_deterministic
 from node.learning.models import ModelPool
+from node.learning.together import hindrance
 from node.learning.training import Learner, model_pool_of
 from node.messaging.memory import MemoryNetwork
 from node.process.main import EXIT_DONE, EXIT_FAILED, described, load_role
 from node.process.orders import UnderOrders
 from node.role import Role
 from node.runtime.checkpoint import checkpoint_path, load
+from orchestrator.drivers.sim.batches import Batches
 from orchestrator.drivers.sim.cost import Cost, cost_of
-from orchestrator.drivers.sim.virtual_compute import ModelledCompute
+from orchestrator.drivers.sim.virtual_compute import ModelledCompute, Pool
 from orchestrator.drivers.sim.virtual_control import MemoryControl, MemoryReporter
-from orchestrator.drivers.sim.workers import Workers
+from orchestrator.drivers.sim.workers import SLOT_BYTES, Workers
 from orchestrator.planning.plan import Plan
 
 TrafficRows = Callable[[], list[dict[str, Any]]]
@@ -50,8 +53,30 @@ class Nodes:
         for each in assignments.values():
             if (key := _model_of(each)) not in self._model_pools:
                 self._model_pools[key] = model_pool = model_pool_of(each, self._data)
-                self._costs[key] = cost_of(model_pool.model, self._data.shape, self._params.batch_size)
+                self._costs[key] = cost_of(model_pool.sample, self._data.shape, self._params.batch_size)
+        self.accelerators = plan.accelerators
+        if self.accelerators:
+            make_deterministic()
+        self.notes: list[str] = []
+        most = self._at_once(plan)
         self.workers = Workers(workers, self.learner)
+        self._pool: Pool = Batches(self.workers, most) if most > 1 else self.workers
+
+    def _at_once(self, plan: Plan) -> int:
+        """How many clients train as one batch: as asked, fewer if their models do not fit in the memory shared with
+        workers, and one if a model does not allow it. A note says so."""
+        asked = plan.clients_at_once
+        if asked == 1:
+            return 1
+        for pool in self._model_pools.values():
+            if reason := hindrance(pool.sample, self._data.shape, self._data.classes):
+                self.notes.append(f"clients train one by one, not {asked} at once: of the model, {reason}")
+                return 1
+        # Of each client its weights cross, and perhaps those near which it is to stay.
+        fitting = max(1, SLOT_BYTES // (4 * max(1, plan.model_bytes)))
+        if fitting < asked:
+            self.notes.append(f"{fitting} clients train at once, not {asked}: more models are too large for a worker")
+        return min(asked, fitting)
 
     def learner(self, name: str) -> Learner:
         """The learner of a node, the same for all its incarnations."""
@@ -75,7 +100,7 @@ class Nodes:
         reporter = self._control.open(name)
         peers = [peer.name for peer in assignment.peers]
         transport = self._network.transport(name, peers, timeouts=assignment.timeouts)
-        compute = ModelledCompute(self.workers, self._costs[_model_of(assignment)], assignment.hardware.speed)
+        compute = ModelledCompute(self._pool, self._costs[_model_of(assignment)], assignment.hardware.speed)
         role = load_role(assignment)(
             assignment,
             transport,
@@ -133,5 +158,5 @@ def note_failure(log: Path, error: Exception) -> None:
 
 
 def _model_of(assignment: Assignment) -> str:
-    """A key of the kind of a node's model: equal for nodes with the same model and parameters."""
-    return json.dumps([assignment.model, assignment.model_params], sort_keys=True)
+    """A key of the kind of a node's model: equal for nodes with the same model, parameters and device."""
+    return json.dumps([assignment.model, assignment.model_params, assignment.device], sort_keys=True)

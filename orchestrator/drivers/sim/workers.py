@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from node.learning.together import Crew
 from node.learning.training import Learner
 from orchestrator.drivers.sim.codec import CannotCrossError, read, write
 from orchestrator.errors import RunError
@@ -79,7 +80,11 @@ class _Worker:
         slot = self.free[0]
         fn: Any = step.fn
         owner = getattr(fn, "__self__", None)
-        task = [owner.node, fn.__name__] if isinstance(owner, Learner) else [None, fn]
+        task: list[Any] = [None, fn]
+        if isinstance(owner, Learner):
+            task = [owner.node, fn.__name__]
+        elif isinstance(owner, Crew):
+            task = [owner.nodes, fn.__name__]
         head = write([*task, *step.args], self.memory[slot][0])
         self.free.popleft()
         self.doing[slot] = step
@@ -173,12 +178,17 @@ def _become_worker(parent: int, link: socket.socket) -> None:
     os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))
 
 
+def _owner(told: str | list[str], learner_of: Callable[[str], Learner]) -> Learner | Crew:
+    """The learner of a node, or those of several that train together."""
+    return learner_of(told) if isinstance(told, str) else Crew([learner_of(each) for each in told])
+
+
 def _serve(link: socket.socket, memory: list[list[memoryview]], learner_of: Callable[[str], Learner]) -> None:
     while len(token := link.recv(_TOKEN.size, socket.MSG_WAITALL)) == _TOKEN.size:
         slot, head = _TOKEN.unpack(token)
         try:
             node, name, *args = read(memory[slot][0], head, copy=False)
-            fn = name if node is None else getattr(learner_of(node), name)
+            fn = name if node is None else getattr(_owner(node, learner_of), name)
             answer = write(fn(*args), memory[slot][1])
         except Exception:
             answer = -1

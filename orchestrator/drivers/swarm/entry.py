@@ -132,6 +132,7 @@ def _arguments(plan: Plan, homes: Mapping[str, str], run: str, host: str, mtu: i
     return {
         "image": node_image.image_name(),
         "images": sorted({node.image for node in plan.nodes if node.host == host and node.image is not None}),
+        "accelerated": [list(each) for each in plan.accelerated(host)],
         "wires": wires_to(wires_of(plan)),
         "trunk": None if trunk is None else asdict(trunk),
     }

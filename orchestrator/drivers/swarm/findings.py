@@ -18,7 +18,7 @@ from orchestrator.drivers.swarm.images import Archive, Pinned, Source, has, is_i
 from orchestrator.errors import HostError
 from orchestrator.fabric.trunk import PORT
 from orchestrator.planning.inventory import ARCHITECTURES, UNUSABLE
-from orchestrator.scenario.hosts import HARDWARE_LABEL, check_board
+from orchestrator.scenario.hosts import ACCELERATOR_LABEL, HARDWARE_LABEL, check_board
 
 LOOK: Final = "look"
 
@@ -104,6 +104,7 @@ def of_facts(host: Member, facts: Facts, wanted: Wanted) -> list[Finding]:
         *_links(facts),
         *_state(facts),
         *_board(host, facts),
+        *_accelerator(host, facts),
         *_version(facts, wanted),
     ]
 
@@ -254,6 +255,15 @@ def _board(host: Member, facts: Facts) -> Iterator[Finding]:
     said = "has no label, so that it counts as a PC" if label is None else f"has the label {label}"
     command = f"docker node update --label-add {HARDWARE_LABEL}={found} {host.name}"
     yield Finding(LOOK, f"it is a {model} and {said}", "tell the swarm what it is", (command,))
+
+
+def _accelerator(host: Member, facts: Facts) -> Iterator[Finding]:
+    if (label := host.labels.get(ACCELERATOR_LABEL)) is not None and not facts.accelerators:
+        what = f"it has the label {ACCELERATOR_LABEL}={label}, and its kernel shows no accelerator"
+        command = f"docker node update --label-rm {ACCELERATOR_LABEL} {host.name}"
+        yield Finding(
+            LOOK, what, "install the driver of its GPU (docs/accelerators.md), or take the label away", (command,)
+        )
 
 
 def _version(facts: Facts, wanted: Wanted) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.host.accelerators import accelerators
+from orchestrator.host.accelerators import accelerators, device_files
 from tests.orchestrator.host.sensors import trees
 
 
@@ -22,3 +22,11 @@ def test_cards_whose_driver_shows_no_model(tmp_path: Path) -> None:
 def test_a_jetson_has_one_and_a_raspberry_pi_none(tmp_path: Path) -> None:
     assert accelerators(trees.jetson_orin_nano(tmp_path / "jetson")) == ("NVIDIA GPU of a Jetson",)
     assert accelerators(trees.raspberry_pi_4(tmp_path / "pi")) == ()
+
+
+def test_the_device_files_of_cards_and_of_a_jetson(tmp_path: Path) -> None:
+    files = ("dev/nvidia0", "dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia-caps/nvidia-cap1", "dev/nvram", "dev/null")
+    card = trees.write(tmp_path / "card", dict.fromkeys(files, ""))
+    assert device_files(card) == ("/dev/nvidia-caps", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl")
+    assert {"/dev/nvhost-gpu", "/dev/nvmap"} <= set(device_files(trees.jetson_orin_nano(tmp_path / "jetson")))
+    assert device_files(trees.raspberry_pi_4(tmp_path / "pi")) == ()

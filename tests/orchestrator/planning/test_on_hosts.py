@@ -167,3 +167,18 @@ def test_what_hosts_lack_is_told_with_its_line() -> None:
     with pytest.raises(ScenarioError) as caught, placed(Path("f.yaml"), ["hosts.edge=pc-9"], TEXT):
         make_plan(scenario, prepared(), inventory=INVENTORY)
     assert str(caught.value).startswith("--set hosts.edge=pc-9: hosts.edge: there is no host 'pc-9'; did you mean ")
+
+
+def test_nodes_that_train_on_an_accelerator_live_where_the_label_is() -> None:
+    labelled = tuple(
+        replace(host, labels={"edgebed.accelerator": "cuda"}) if host.name == "pc-3" else host
+        for host in INVENTORY.hosts
+    )
+    asked = ("hardware.edge.accelerator=cuda:1", "hosts={}")
+    made = plan(*asked, inventory=Inventory(labelled))
+    assert {node.host for node in made.nodes if node.device != "cpu"} == {"pc-3"}
+    assert [each.nodes for each in made.accelerated("pc-3")] == [["edge-0"]]
+    with pytest.raises(PlanError, match=r"edge-0 trains on cuda:1, and no host has the label edgebed.accelerator=cuda"):
+        make_plan(parse(TEXT, "f.yaml", asked), prepared(), inventory=INVENTORY)
+    with pytest.raises(PlanError, match=r"no host of hosts.edge: pc-2 has the label"):
+        make_plan(parse(TEXT, "f.yaml", asked[:1]), prepared(), inventory=Inventory(labelled))

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from orchestrator.report.topology import picture
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.results.summary import print_summary, summary
+from orchestrator.results.tables import node_rows
 from tests.orchestrator.consoles import printed
 from tests.orchestrator.example_run import MODEL, Example, plan_of
 
@@ -52,6 +54,24 @@ def test_summary_of_a_run_that_never_trained(tmp_path: Path) -> None:
     assert result["accuracy"] == {"global": None, "edge": {}}
     assert all(fault["at"] is None for fault in result["faults"])
     assert result["verdict"] == "fail"
+
+
+def test_which_nodes_trained_on_accelerators(tmp_path: Path) -> None:
+    plan = plan_of(Example())
+    for node in plan["nodes"]:
+        if node["tier"] == "edge":
+            node["device"] = "cuda"
+    Record.create(tmp_path, json.dumps(plan), {}).close()
+    history = History.open(tmp_path)
+    result = summary(history)
+    assert result["accelerators"] == {"cuda": ["edge-0", "edge-1", "edge-2"]}
+    words = printed(120, lambda console: print_summary(result, tmp_path, console))
+    assert "cuda: edge-0, edge-1, edge-2" in words
+    devices = {row.name: row.device for row in node_rows(history)}
+    assert (devices["edge-0"], devices["cloud"]) == ("cuda", "cpu")
+    told = {dot.name: dot.about for dot in picture(history).dots}
+    assert "trains on cuda" in told["edge-1"]
+    assert not any("trains on" in each for each in told["cloud"])
 
 
 def test_a_summary_in_words_shows_what_names_and_details_hold(tmp_path: Path) -> None:

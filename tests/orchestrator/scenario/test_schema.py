@@ -46,7 +46,9 @@ topology: {edges: 3, devices_per_edge: [4, 4, 2], cloud: true, mesh: true}
 hardware:
   device: raspberry-pi-4
   device-0-1: {class: phone, speed: 0.2, cores: 2, memory: 2gib, image: "edgebed-node:arm64"}
+  edge-0: {class: host, accelerator: "cuda:1"}
 hosts: {}
+compute: {device: cuda, clients_at_once: 16}
 links:
   device-edge: {profile: wifi, loss: 2%, up: {rate: 10mbit}, down: lte}
   edge-edge: {latency: 2ms, rate: 1gbit}
@@ -234,8 +236,8 @@ LINK_KEYS = (
     "profile, latency, jitter, distribution, loss, rate, buffer, duplicate, corrupt, reorder, schedule, up, down"
 )
 SECTIONS = (
-    "name, plugins, seed, algorithm, programs, data, model, topology, hardware, hosts, links, faults, gathering, "
-    "timeouts, restart, stop, expect, driver, engine, probe"
+    "name, plugins, seed, algorithm, programs, data, model, topology, hardware, hosts, compute, links, faults, "
+    "gathering, timeouts, restart, stop, expect, driver, engine, probe"
 )
 
 MISTAKES = [
@@ -349,7 +351,8 @@ MISTAKES = [
             "f.yaml:3: hardware.device.image: 'my node' cannot be an image: write its name without blanks, like "
             "edgebed-node:arm64",
             "f.yaml:4: hardware.edge.image: write a text, not the number 3",
-            "f.yaml:5: hardware.cloud.picture: unknown key (allowed here: class, speed, cores, memory, image)",
+            "f.yaml:5: hardware.cloud.picture: unknown key (allowed here: class, speed, cores, memory, image, "
+            "accelerator)",
         ],
     ),
     (

@@ -185,7 +185,7 @@ def test_reinforcement_is_a_weighed_loss_of_the_classifier(generator: State) -> 
     losses = [term(model, NOTHING) for _ in range(25)]  # more than are generated in one go
     assert len({loss.item() for loss in losses}) == 25
     again = Reinforcement(generator, weight=1.0, batch=6, seed=4)
-    z, labels = next(again._batches)
+    z, labels = next(again._batches_on(torch.device("cpu")))
     assert losses[0].item() == pytest.approx(0.5 * cross_entropy(model.classifier(z), labels).item())
     assert not z.requires_grad
     (gradient,) = torch.autograd.grad(losses[0], [model.get_parameter("classifier.weight")])

@@ -34,7 +34,7 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments, seen_from_inside, write
 from orchestrator.planning.keys import RunKeys
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan import Accelerated, Plan
 from orchestrator.scenario.hardware import HardwareClass
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.labels import prepared
@@ -311,6 +311,87 @@ async def test_a_nodes_image_that_does_not_fit_is_refused_before_anything_starts
     ):
         await DockerDriver(Engine(client), directory, prepared_in(directory), ["board"]).open()  # type: ignore[arg-type]
     assert client.made == []
+
+
+class TryingContainer(PlayedContainer):
+    """A container that tries an accelerator and ends. ``said``: its output."""
+
+    said = b'{"cuda": {"name": "Tesla T4"}}\n'
+
+    def start(self) -> None:
+        if self._client.refuses is not None:
+            raise self._client.refuses
+
+    def wait(self, **_: Any) -> dict[str, int]:
+        return {"StatusCode": 0}
+
+    def logs(self, *, stdout: bool, stderr: bool) -> bytes:
+        return self.said if stdout else b"a warning\n"
+
+    def remove(self, **_: Any) -> None:
+        self._client.gone.add(self.id)
+
+
+def trying(client: PlayedClient, said: bytes = TryingContainer.said) -> None:
+    """Let the next container be one that says this."""
+
+    def create(image: str, command: list[str], **asked: Any) -> PlayedContainer:
+        made = TryingContainer(client, len(client.made) + 1, {"image": image, "command": command, **asked})
+        made.said = said
+        client.made.append(made)
+        client.containers.create = client._create
+        return made
+
+    client.containers.create = create
+
+
+@pytest.mark.parametrize("runtimes", [{}, {"nvidia": {}, "runc": {}}])
+async def test_nodes_get_the_accelerators_of_their_host(
+    client: PlayedClient, plan: Plan, directory: RunDirectory, runtimes: dict[str, Any]
+) -> None:
+    client.facts["Runtimes"] = runtimes
+    trying(client)
+    asked = [Accelerated(None, "cuda", ["device-0"])]
+    made = DockerDriver(Engine(client), directory, prepared_in(directory), accelerated=asked)  # type: ignore[arg-type]
+    await made.open()
+    assert "device-0 trains on cuda, Tesla T4" in made.notes()
+    node = replace(plan.node("device-0"), device="cuda")
+    await made.start(node, directory.nodes / "device-0.json", directory.logs / "device-0.log")
+    trial, container = (each.asked for each in client.made)
+    assert (trial["command"], trial["network_mode"], trial["read_only"]) == (["--try", "cuda"], "none", True)
+    assert trial["labels"]["org.edgebed.run"] == directory.run  # `down` finds it
+    assert client.made[0].id in client.gone
+    for each in (trial, container):
+        if runtimes:
+            assert (each["runtime"], each["environment"]["NVIDIA_VISIBLE_DEVICES"]) == ("nvidia", "all")
+        else:
+            assert [dict(request) for request in each["device_requests"]] == [
+                {"Driver": "", "Count": -1, "DeviceIDs": [], "Capabilities": [["gpu"]], "Options": {}}
+            ]
+    await made.close()
+
+
+@pytest.mark.parametrize(
+    ("refused", "said", "message"),
+    [
+        (
+            None,
+            b'{"cuda": {"problem": "torch 2.13.0 finds no GPU that it can use"}}',
+            "on cuda, and torch 2.13.0 finds",
+        ),
+        (None, b"", "could not be tried: a warning"),
+        (APIError("no", answer(500), "could not select device driver"), b"", "device-0 cannot train on cuda: .*select"),
+    ],
+)
+async def test_an_accelerator_that_does_not_work_in_a_container_is_refused_before_nodes_start(
+    client: PlayedClient, directory: RunDirectory, refused: Exception | None, said: bytes, message: str
+) -> None:
+    trying(client, said)
+    client.refuses = refused
+    asked = [Accelerated(None, "cuda", ["device-0"])]
+    with pytest.raises(HostError, match=message):
+        await DockerDriver(Engine(client), directory, prepared_in(directory), accelerated=asked).open()  # type: ignore[arg-type]
+    assert client.gone == {client.made[0].id}
 
 
 async def test_exits_are_told_with_code_or_signal(

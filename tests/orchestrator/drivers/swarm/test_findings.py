@@ -237,3 +237,12 @@ def test_a_host_without_an_agent() -> None:
     assert found.commands == ("docker save edgebed-agent:latest | ssh pc-1 docker load",)
     found = only(of_silence(PC, "task: non-zero exit (1)", WANTED))
     assert (found.severity, found.what) == (UNUSABLE, "no agent tells of it: task: non-zero exit (1)")
+
+
+@pytest.mark.parametrize(("accelerators", "found"), [((), 1), (("Tesla T4",), 0)])
+def test_a_label_of_an_accelerator_that_its_kernel_does_not_show(accelerators: tuple[str, ...], found: int) -> None:
+    host = replace(PC, labels={"edgebed.accelerator": "cuda"})
+    told = of_facts(host, replace(GOOD, accelerators=accelerators), WANTED)
+    assert [each.what for each in told] == found * [
+        "it has the label edgebed.accelerator=cuda, and its kernel shows no accelerator"
+    ]

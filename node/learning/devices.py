@@ -1,0 +1,75 @@
+"""Where the tensors of a node's training live: the processor, or an accelerator of the host.
+
+Everything that travels or is kept (messages, checkpoints, results of steps) is numpy, in the processor's memory.
+Everything that is drawn with a seed is drawn by the processor and moved: an accelerator trains on the same numbers.
+Only dropout draws on the accelerator itself, from its own generator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from node.learning.aggregation import State
+
+PROCESSOR = "cpu"
+
+WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"  # with one of two values, products of cuBLAS are the same in each run
+
+
+def as_array(values: Tensor) -> NDArray[Any]:
+    """The values in the processor's memory. Those of a tensor there are not copied."""
+    array: NDArray[Any] = values.detach().cpu().numpy()
+    return array
+
+
+def device_of(module: nn.Module) -> torch.device:
+    """The device of a module's parameters; the processor if it has none."""
+    return next((each.device for each in module.parameters()), torch.device(PROCESSOR))
+
+
+def state_of(module: nn.Module) -> State:
+    """A copy of a module's parameters, running statistics and counters."""
+    return {name: as_array(values).copy() for name, values in module.state_dict().items()}
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed torch's global generators, also those of accelerators, and restore the processor's at the end."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def make_deterministic() -> None:
+    """Make an accelerator compute the same in each run where torch can, and in full single precision.
+
+    A few operations of torch have no deterministic form on an accelerator. Torch warns of each that a model uses; the
+    warning is in the node's log. For the whole process, and before its first use of the accelerator.
+    """
+    os.environ.setdefault(WORKSPACE, ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    memory: Any = torch.utils.deterministic
+    memory.fill_uninitialized_memory = False  # nobody reads it before it is written
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+class Constants:
+    """Arrays that stay as they are, as tensors. Each device gets them once, at their first use there."""
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self._arrays = arrays
+        self._on: dict[torch.device, dict[str, Tensor]] = {}
+
+    def on(self, device: torch.device) -> dict[str, Tensor]:
+        if device not in self._on:
+            self._on[device] = {name: torch.tensor(values, device=device) for name, values in self._arrays.items()}
+        return self._on[device]

@@ -1,0 +1,213 @@
+"""Many clients of one model as one batch: their weights stacked, one forward and backward pass for all of them.
+
+A GPU that trains one client of a small model waits for Python most of the time. For K clients the same kernels are
+started once instead of K times (`torch.vmap` over stacked states). Each client has its own weights, its own
+mini-batches in its own order, and its own optimizer's moments. The result is that of `Learner.train` for each, up to
+the order of sums.
+
+Mini-batches of different size are filled up, and the filling has no weight in the loss. Batch normalisation would see
+it, so clients of a model that normalises batches train together only if they have equally many samples. Clients that
+take fewer steps than others train on along with them, and what they were after their last step is kept aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+from torch.nn.modules.dropout import _DropoutNd
+
+from node.catalogue.datasets import Shape
+from node.learning.aggregation import State
+from node.learning.devices import as_array
+from node.learning.errors import ModelError
+from node.learning.local_training import LocalTraining
+from node.learning.models import Model
+from node.learning.optimizers import optimizer
+from node.learning.training import ExtraLoss, Learner, TrainResult, batches
+
+Stacked = dict[str, Tensor]  # by name, each with the clients in its first dimension
+
+
+@runtime_checkable
+class WeightsTerm(Protocol):
+    """A term of the loss that depends on the weights alone, and differs from client to client by its ``arrays`` only.
+    ``form`` is equal for the terms of clients that may train together."""
+
+    @property
+    def arrays(self) -> State: ...
+
+    @property
+    def form(self) -> Hashable: ...
+
+    def of_weights(self, model: Model, arrays: Mapping[str, Tensor]) -> Tensor:
+        """The term at the model's weights, with a client's arrays as tensors."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """The arguments of one client's `Learner.train`."""
+
+    weights: Mapping[str, NDArray[Any]]
+    params: LocalTraining
+    round: int
+    extra: ExtraLoss | None = None
+    own: float = 1.0
+
+
+def form(learner: Learner, training: Training) -> Hashable | None:
+    """Equal for clients that can train together. None for a client that trains alone: one without samples, and one
+    whose loss has a term that is no `WeightsTerm`."""
+    term = training.extra
+    if not learner.samples or not (term is None or isinstance(term, WeightsTerm)):
+        return None
+    own_term = None if term is None else (type(term), term.form)
+    equal_samples = learner.samples if learner.normalises_batches else 0
+    return learner.kind, training.params, training.own, own_term, equal_samples
+
+
+def hindrance(model: Model, shape: Shape, classes: int) -> str | None:
+    """Why clients of a model cannot train together; None if they can. Tries it with two, on the model's device."""
+    if any(isinstance(each, _DropoutNd) and each.p > 0 for each in model.modules()):
+        return "its dropout draws other numbers for clients that train together than for one"
+    device = next(iter(model.tensors.values())).device
+    x = torch.zeros(2, 2, *shape, device=device)
+    y, weight = torch.zeros(2, 2, dtype=torch.long, device=device), torch.ones(2, 2, device=device)
+    stacked = {name: torch.stack([each, each]) for name, each in model.tensors.items()}
+    try:
+        _losses(model.train(), None, 1.0)(stacked, {}, x, y, weight)
+    except Exception as error:
+        return f"torch cannot compute it for several clients at once ({str(error).strip().splitlines()[0]})"
+    return None
+
+
+class Crew:
+    """The learners of clients that train together. They share a model and a device."""
+
+    def __init__(self, learners: Sequence[Learner]) -> None:
+        self.learners = list(learners)
+
+    @property
+    def nodes(self) -> list[str]:
+        return [learner.node for learner in self.learners]
+
+    def train(self, trainings: Sequence[Training]) -> list[TrainResult]:
+        """What `Learner.train` gives for each learner and its training. All have one `form`."""
+        first, params = self.learners[0], trainings[0].params
+        model = first.model.train()
+        plans = [_plan(*each) for each in zip(self.learners, trainings, strict=True)]
+        steps = [len(plan.chosen) for plan in plans]
+        x, y, chosen, weights = _joined(self.learners, plans)
+        stacked = _stacked([training.weights for training in trainings], model)
+        constants = _constants(trainings, first.device)
+        parameters = [stacked[name].requires_grad_() for name in first.trained]
+        losses_of = _losses(model, cast(WeightsTerm | None, trainings[0].extra), trainings[0].own)
+        step = optimizer(parameters, params)
+        total = torch.zeros(len(plans), device=first.device)
+        results: dict[int, TrainResult] = {}
+        for number in range(max(steps)):
+            largest = max(len(plan.batch(number)) for plan in plans)
+            taken, weight = chosen[:, number, :largest], weights[:, number, :largest]
+            losses = losses_of(stacked, constants, first.normalise(x[taken]), y[taken], weight)
+            step(losses.sum())
+            total = total + losses.detach()
+            if done := [client for client, last in enumerate(steps) if last == number + 1]:
+                states, summed = _unstacked(stacked, done), as_array(total).tolist()
+                for client, state in zip(done, states, strict=True):
+                    loss = summed[client] / steps[client]
+                    results[client] = TrainResult(state, self.learners[client].samples, steps[client], loss)
+        return [results[client] for client in range(len(plans))]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The mini-batches of one client, as indices of its samples."""
+
+    chosen: list[NDArray[np.int64]]
+
+    def batch(self, number: int) -> NDArray[np.int64]:
+        """The mini-batch of a step; of a step after the client's last, that one again."""
+        return self.chosen[min(number, len(self.chosen) - 1)]
+
+
+def _plan(learner: Learner, training: Training) -> _Plan:
+    _check(learner, training)
+    made = batches(learner.samples, training.params, learner.random("batches", training.round))
+    return _Plan([chosen.numpy() for _, _, chosen in made])
+
+
+def _check(learner: Learner, training: Training) -> None:
+    shapes = {name: values.shape for name, values in training.weights.items()}
+    if shapes != learner.model.shapes:
+        raise ModelError(f"{learner.node}: weights are not of this model")
+
+
+def _joined(learners: Sequence[Learner], plans: Sequence[_Plan]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The samples and labels of all clients one after the other; the places of each client's mini-batches in them,
+    (clients, steps, B); and the weight of each, which is 0 for what fills a mini-batch up."""
+    device = learners[0].device
+    x, y = (torch.cat(each) for each in zip(*(learner.train_data for learner in learners), strict=True))
+    steps = max(len(plan.chosen) for plan in plans)
+    largest = max(len(batch) for plan in plans for batch in plan.chosen)
+    places = np.zeros((len(plans), steps, largest), np.int64)
+    weights = np.zeros((len(plans), steps, largest), np.float32)
+    start = 0
+    for client, (learner, plan) in enumerate(zip(learners, plans, strict=True)):
+        for number in range(steps):
+            batch = plan.batch(number)
+            places[client, number] = start + batch[0]
+            places[client, number, : len(batch)] = start + batch
+            weights[client, number, : len(batch)] = 1 / len(batch)
+        start += learner.samples
+    return x, y, torch.from_numpy(places).to(device), torch.from_numpy(weights).to(device)
+
+
+def _stacked(states: Sequence[Mapping[str, NDArray[Any]]], model: Model) -> Stacked:
+    device = next(iter(model.tensors.values())).device
+    return {name: torch.from_numpy(np.stack([state[name] for state in states])).to(device) for name in model.tensors}
+
+
+def _unstacked(stacked: Stacked, clients: Sequence[int]) -> list[State]:
+    """The states of some clients. What is on an accelerator is moved once for all of them."""
+    arrays = {name: as_array(each) for name, each in stacked.items()}
+    return [{name: np.array(each[client]) for name, each in arrays.items()} for client in clients]
+
+
+def _constants(trainings: Sequence[Training], device: torch.device) -> Stacked:
+    """The arrays of the clients' terms."""
+    terms = [cast(WeightsTerm, each.extra) for each in trainings if each.extra is not None]
+    if not terms:
+        return {}
+    arrays = [term.arrays for term in terms]
+    return {name: torch.from_numpy(np.stack([each[name] for each in arrays])).to(device) for name in arrays[0]}
+
+
+class _ClientLoss(nn.Module):
+    """The loss of a mini-batch of one client."""
+
+    def __init__(self, model: Model, term: WeightsTerm | None, own: float) -> None:
+        super().__init__()
+        self.model, self.term, self.own = model, term, own
+
+    def forward(self, constants: Stacked, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        logits = self.model(x)
+        loss = self.own * (cross_entropy(logits, y, reduction="none") * weight).sum()
+        return loss if self.term is None else loss + self.term.of_weights(self.model, constants)
+
+
+def _losses(model: Model, term: WeightsTerm | None, own: float) -> Any:
+    """A function of stacked states, constants, inputs, labels and weights that gives the loss of each client."""
+    module = _ClientLoss(model, term, own)
+
+    def of_one(state: Stacked, constants: Stacked, x: Tensor, y: Tensor, weight: Tensor) -> Any:
+        named = {f"model.{name}": each for name, each in state.items()}
+        return functional_call(module, named, (constants, x, y, weight))
+
+    return torch.vmap(of_one)

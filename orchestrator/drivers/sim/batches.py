@@ -1,0 +1,86 @@
+"""Local trainings of simulated clients that train as one batch (`node.learning.together`).
+
+A training waits until its result is needed, at its virtual end, or until as many wait as may train at once. Then all
+that fit together are one step for one worker. Which trainings these are follows from virtual times only. It depends
+neither on the number of workers nor on the speed of the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from node.learning.together import Crew, Training, form
+from node.learning.training import Learner, TrainResult
+from orchestrator.drivers.sim.virtual_compute import Pool, Work
+
+
+class Member:
+    """One client's training, of a batch that has begun or of one that still gathers."""
+
+    def __init__(self, batch: Batch, learner: Learner, training: Training) -> None:
+        self.learner, self.training = learner, training
+        self._batch = batch
+
+    def result(self) -> Any:
+        return self._batch.result(self)
+
+    def cancel(self) -> bool:
+        self._batch.leave(self)
+        return True
+
+
+class Batch:
+    """Trainings that are one step of ``pool``. ``begins`` is called before it begins, when nobody can join any more."""
+
+    def __init__(self, pool: Pool, begins: Callable[[], object]) -> None:
+        self.members: list[Member] = []
+        self._pool, self._begins = pool, begins
+        self._work: Work | None = None
+        self._results: list[TrainResult] | None = None
+
+    def join(self, learner: Learner, training: Training) -> Member:
+        self.members.append(Member(self, learner, training))
+        return self.members[-1]
+
+    def leave(self, member: Member) -> None:
+        """Forget a training whose result is not needed, if the batch has not begun."""
+        if self._work is None:
+            self.members.remove(member)
+            if not self.members:
+                self._begins()
+
+    def begin(self) -> Work:
+        if self._work is None:
+            self._begins()
+            crew = Crew([each.learner for each in self.members])
+            self._work = self._pool.submit(crew.train, [each.training for each in self.members])
+        return self._work
+
+    def result(self, member: Member) -> Any:
+        if self._results is None:
+            self._results = self.begin().result()
+        return self._results[self.members.index(member)]
+
+
+class Batches:
+    """See `Pool`. Gathers the local trainings of up to ``most`` clients; every other step goes to ``pool`` at once."""
+
+    def __init__(self, pool: Pool, most: int) -> None:
+        self._pool, self._most = pool, most
+        self._gathering: dict[Hashable, Batch] = {}
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any) -> Work:
+        learner = getattr(fn, "__self__", None)
+        if not isinstance(learner, Learner) or fn.__name__ != Learner.train.__name__:
+            return self._pool.submit(fn, *args)
+        training = Training(*args)
+        if (key := form(learner, training)) is None:
+            return self._pool.submit(fn, *args)
+        if key not in self._gathering:
+            self._gathering[key] = Batch(self._pool, lambda: self._gathering.pop(key))
+        batch = self._gathering[key]
+        member = batch.join(learner, training)
+        if len(batch.members) == self._most:
+            batch.begin()
+        return member

@@ -1,0 +1,77 @@
+"""Whether nodes can train on the accelerators that a plan names: a trial, by a process of its own."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator import text
+from orchestrator.errors import HostError
+from orchestrator.host import python
+
+TRIAL = "node.learning.trial"
+PATIENCE = 120.0  # s; the first import of torch from a cold disk is slow
+
+REMEDY = (
+    "use a host with an NVIDIA GPU, its driver and torch's build for CUDA (docs/accelerators.md), or train on the"
+    " processor: compute.device: cpu"
+)
+
+
+@functools.cache
+def tried_here(device: str) -> Mapping[str, str]:
+    """What the trial tells of a device of this host: its ``name``, or the ``problem``."""
+    try:
+        done = subprocess.run(
+            python.module(TRIAL, device), capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"problem": f"a trial did not end within {PATIENCE:.0f} s"}
+    found: Mapping[str, str] = told(done.stdout, done.stderr)[device]
+    return found
+
+
+def told(output: str, errors: str) -> dict[str, Any]:
+    """What a trial has said. Raises HostError if it has said nothing."""
+    try:
+        found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
+        return found
+    except (IndexError, ValueError):
+        last = (errors.strip().splitlines() or ["it said nothing"])[-1]
+        raise HostError(f"whether nodes can train on an accelerator could not be tried: {last}") from None
+
+
+def refusals(devices: Mapping[str, Sequence[str]], found: Mapping[str, Mapping[str, str]]) -> list[HostError]:
+    """An error for each device that does not work. ``devices``: the nodes of each. ``found``: what trials told."""
+    return [
+        HostError(f"{text.some(nodes)} {_train(nodes)} on {device}, and {found[device]['problem']}", REMEDY)
+        for device, nodes in devices.items()
+        if "problem" in found[device]
+    ]
+
+
+def notes(devices: Mapping[str, Sequence[str]], found: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Which nodes train on which accelerator, for the record."""
+    return [
+        f"{text.some(nodes)} {_train(nodes)} on {device}, {found[device]['name']}" for device, nodes in devices.items()
+    ]
+
+
+def missing_here(devices: Mapping[str, Sequence[str]]) -> list[HostError]:
+    """An error for each of these devices that does not work on this host. Tries them."""
+    try:
+        return refusals(devices, {device: tried_here(device) for device in devices})
+    except HostError as error:
+        return [error]
+
+
+def notes_here(devices: Mapping[str, Sequence[str]]) -> list[str]:
+    """The notes on this host's devices, which have been tried."""
+    return notes(devices, {device: tried_here(device) for device in devices})
+
+
+def _train(nodes: Sequence[str]) -> str:
+    return "trains" if len(nodes) == 1 else "train"

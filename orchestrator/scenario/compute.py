@@ -1,0 +1,42 @@
+"""What nodes train on: the processor of the host, or an accelerator of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+
+from orchestrator.scenario.strict import Strict
+from orchestrator.scenario.words import describe
+
+PROCESSOR = "cpu"
+_DEVICE = r"^(cpu|cuda(:\d{1,2})?)$"
+
+
+def _device(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(_DEVICE, value):
+        raise ValueError(f"write cpu, cuda, or cuda:1 for the second of several, not {describe(value)}")
+    return value
+
+
+Device = Annotated[
+    str,
+    PlainValidator(_device),
+    WithJsonSchema({"type": "string", "pattern": _DEVICE, "examples": [PROCESSOR, "cuda", "cuda:1"]}),
+]
+"""A part of the host, as torch names it."""
+
+
+class ComputeSpec(Strict):
+    """How the host computes what nodes do. It does not change what hardware they emulate."""
+
+    device: Device = Field(
+        default=PROCESSOR, description="what nodes train on: cpu, cuda, cuda:1; `accelerator` in `hardware` overrides"
+    )
+    clients_at_once: int | None = Field(
+        default=None,
+        ge=1,
+        le=1024,
+        description="under sim: how many clients train as one batch; default 1 on cpu, 64 on an accelerator",
+    )

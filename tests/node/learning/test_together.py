@@ -1,0 +1,193 @@
+"""Many clients as one batch, held against `Learner.train` of each client.
+
+Tolerances: sums have another order, so SGD's weights differ by a few units of the last place of a float32 (1.2e-7)
+after a dozen steps. Adam divides a gradient by its own size. Where a gradient is nothing but rounding, as that of a
+bias before batch normalisation, Adam makes a step of it as long as of any other: there only the loss can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from node.algorithms.fedprox import ProximalTerm
+from node.learning.datasets import Prepared
+from node.learning.devices import seeded
+from node.learning.errors import ModelError
+from node.learning.local_training import LocalTraining
+from node.learning.models import Model, ModelPool, build
+from node.learning.together import Crew, Training, form, hindrance
+from node.learning.training import ExtraLoss, Learner, MiniBatch, TrainResult
+from tests.toy_device import TOY
+
+SGD = LocalTraining(learning_rate=0.05, momentum=0.9, weight_decay=0.001, epochs=2, batch_size=16)
+ADAM = LocalTraining(optimizer="adam", learning_rate=0.01, epochs=2, batch_size=16)
+STEPS = LocalTraining(learning_rate=0.05, steps=4, batch_size=16)
+UNEQUAL = (50, 33, 32, 16, 7, 1)  # 4, 3, 2, 1, 1 and 1 mini-batches, some of them not full
+TOLERANCE = 2e-6
+
+
+def learners(data: Prepared, model: str, samples: Sequence[int]) -> list[Learner]:
+    pool = ModelPool(lambda: build(model, data.shape, data.classes, 1))
+    ends = np.cumsum(samples)
+    return [
+        Learner(pool, data, 7, f"device-{k}", np.arange(end - count, end))
+        for k, (count, end) in enumerate(zip(samples, ends, strict=True))
+    ]
+
+
+def both(
+    clients: list[Learner], params: LocalTraining, extra: ExtraLoss | None = None, own: float = 1.0
+) -> tuple[list[TrainResult], list[TrainResult]]:
+    """The results one by one and together. Clients begin with different weights."""
+    random = np.random.default_rng(3)
+    starts = []
+    for learner in clients:
+        w = learner.initial()
+        factor = np.float32(random.uniform(0.9, 1.1))
+        starts.append({n: each * factor if each.dtype.kind == "f" else each for n, each in w.items()})
+    trainings = [Training(w, params, 5, extra, own) for w in starts]
+    assert len({form(*each) for each in zip(clients, trainings, strict=True)}) == 1
+    alone = [learner.train(w, params, 5, extra, own) for learner, w in zip(clients, starts, strict=True)]
+    return alone, Crew(clients).train(trainings)
+
+
+def apart(alone: TrainResult, together: TrainResult) -> float:
+    """The largest difference of two entries, counters and running statistics too."""
+    assert {n: (w.shape, w.dtype) for n, w in alone.weights.items()} == {
+        n: (w.shape, w.dtype) for n, w in together.weights.items()
+    }
+    differences = [np.abs(alone.weights[n].astype(np.float64) - together.weights[n]) for n in alone.weights]
+    return max(float(each.max()) for each in differences)
+
+
+@pytest.mark.parametrize("params", [SGD, STEPS])
+@pytest.mark.parametrize(
+    ("model", "samples"),
+    [("mlp", UNEQUAL), ("lenet", UNEQUAL), ("tiny-resnet", (20, 9)), ("cnn", (48,) * 4), ("separable-cnn", (32,) * 3)],
+)
+def test_clients_learn_together_what_they_learn_alone(
+    digits: Prepared, model: str, samples: tuple[int, ...], params: LocalTraining
+) -> None:
+    alone, together = both(learners(digits, model, samples), params)
+    for one, other in zip(alone, together, strict=True):
+        assert apart(one, other) < TOLERANCE
+        assert (one.steps, one.samples) == (other.steps, other.samples)
+        assert other.loss == pytest.approx(one.loss, abs=TOLERANCE)
+    assert len({each.loss for each in together}) == len(samples)
+
+
+def test_by_adam_too(digits: Prepared) -> None:
+    alone, together = both(learners(digits, "mlp", UNEQUAL), ADAM)
+    assert max(apart(*each) for each in zip(alone, together, strict=True)) < 1e-5
+    alone, together = both(learners(digits, "cnn", (48, 48)), ADAM)
+    assert [each.loss for each in together] == pytest.approx([each.loss for each in alone], abs=1e-4)
+
+
+def test_with_fedproxs_term_and_a_weight_of_the_own_loss(digits: Prepared) -> None:
+    clients = learners(digits, "mlp", UNEQUAL)
+    plain, _ = both(clients, SGD)
+    alone, together = both(clients, SGD, ProximalTerm(clients[0].initial(), 0.5), own=0.7)
+    assert max(apart(*each) for each in zip(alone, together, strict=True)) < TOLERANCE
+    assert apart(plain[0], together[0]) > 1e-3  # the term acts
+
+
+def test_each_client_has_the_arrays_of_its_own_term(digits: Prepared) -> None:
+    clients = learners(digits, "mlp", (20, 20))
+    w = clients[0].initial()
+    far = {name: values + 1 for name, values in w.items()}
+    trainings = [Training(w, SGD, 5, ProximalTerm(anchor, 1.0)) for anchor in (w, far)]
+    alone = [each.train(w, SGD, 5, t.extra) for each, t in zip(clients, trainings, strict=True)]
+    together = Crew(clients).train(trainings)
+    assert max(apart(*each) for each in zip(alone, together, strict=True)) < TOLERANCE
+
+
+def test_a_batch_of_one_sample_keeps_the_statistics_of_batch_normalisation(digits: Prepared) -> None:
+    def made() -> Model:
+        with seeded(1):
+            return Model(nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.BatchNorm1d(4)), nn.Linear(4, 10))
+
+    pool = ModelPool(made)
+    clients = [Learner(pool, digits, 7, f"device-{k}", np.arange(17 * k, 17 * k + 17)) for k in range(2)]
+    alone, together = both(clients, SGD)  # every second mini-batch has one sample
+    assert max(apart(*each) for each in zip(alone, together, strict=True)) < TOLERANCE
+    assert int(together[0].weights["extractor.2.num_batches_tracked"]) == 2  # of four
+
+
+@dataclass(frozen=True)
+class OfItsOwn:
+    """A term that no other client can share."""
+
+    def __call__(self, model: Model, batch: MiniBatch) -> Tensor:
+        return batch.logits.sum() * 0
+
+
+def test_who_trains_together(digits: Prepared) -> None:
+    first, second, empty = learners(digits, "mlp", (20, 30, 0))
+    w = first.initial()
+    alike = form(first, Training(w, SGD, 1))
+    assert alike is not None
+    assert form(second, Training(w, SGD, 2)) == alike
+    near, nearer = (ProximalTerm(w, mu) for mu in (0.1, 0.2))
+    others = [
+        form(second, Training(w, STEPS, 1)),
+        form(second, Training(w, SGD, 1, near)),
+        form(second, Training(w, SGD, 1, nearer)),
+        form(second, Training(w, SGD, 1, None, 0.5)),
+        form(learners(digits, "mlp", (20,))[0], Training(w, SGD, 1)),  # another pool: another model, or device
+    ]
+    assert len({alike, *others}) == 6
+    assert form(empty, Training(w, SGD, 1)) is None
+    assert form(first, Training(w, SGD, 1, OfItsOwn())) is None
+    small, large, equal = learners(digits, "cnn", (20, 30, 20))
+    w = small.initial()
+    kinds = [form(each, Training(w, SGD, 1)) for each in (small, large, equal)]
+    assert kinds[0] == kinds[2] != kinds[1]  # batch normalisation
+
+
+def test_clients_together_follow_their_device(digits: Prepared) -> None:
+    pool = ModelPool(lambda: build("mlp", digits.shape, 10, 1), TOY)
+    clients = [Learner(pool, digits, 7, f"device-{k}", np.arange(20 * k, 20 * k + 20)) for k in range(2)]
+    w = pool.initial()
+    term = ProximalTerm(w, 0.1)
+    found = Crew(clients).train([Training(w, SGD, 1, term)] * 2)
+    expected = Crew(learners(digits, "mlp", (20, 20))).train([Training(w, SGD, 1, term)] * 2)
+    assert [apart(*each) for each in zip(found, expected, strict=True)] == [0, 0]  # the same kernels
+
+
+class Branching(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x if x.sum() > 0 else -x
+
+
+@pytest.mark.parametrize(
+    ("middle", "reason"),
+    [
+        (nn.Dropout(0.5), "its dropout draws other numbers"),
+        (nn.Dropout(0.0), None),
+        (Branching(), "torch cannot compute it for several clients at once"),
+    ],
+)
+def test_models_that_are_refused_with_a_reason(digits: Prepared, middle: nn.Module, reason: str | None) -> None:
+    model = Model(nn.Sequential(nn.Flatten(), middle), nn.Linear(64, 10))
+    before = {name: each.clone() for name, each in model.tensors.items()}
+    found = hindrance(model, digits.shape, digits.classes)
+    assert (found is None) == (reason is None)
+    assert found is None or (reason is not None and found.startswith(reason))
+    assert all(torch.equal(each, model.tensors[name]) for name, each in before.items())
+
+
+def test_every_small_model_of_the_catalogue_can(digits: Prepared) -> None:
+    for name in ("mlp", "cnn", "lenet", "phefl-cnn", "separable-cnn", "tiny-resnet"):
+        assert hindrance(build(name, digits.shape, 10, 1), digits.shape, 10) is None
+
+
+def test_weights_of_another_model_are_refused(digits: Prepared) -> None:
+    (learner,) = learners(digits, "mlp", (20,))
+    with pytest.raises(ModelError, match="device-0: weights are not of this model"):
+        Crew([learner]).train([Training({"w": np.zeros(3)}, SGD, 1)])

@@ -21,6 +21,7 @@ from orchestrator.planning.placement import Placement
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.planning.shards import Shards
 from orchestrator.planning.timeline import Fault, FaultTime
+from orchestrator.population.population import Population
 from orchestrator.scenario.hardware import HardwareClass
 
 
@@ -134,7 +135,8 @@ class Plan:
     """All decisions for a run. plan.json leaves out ``shards``, the index arrays, ``data_directory``, the folder of
     the prepared data set on this host, where the source of ``plugins`` is, and the ``placement``, some of which is
     measured. ``folder``: of the scenario, where programs run. ``hosts``: those that nodes live on, by name; none if
-    all nodes live on this host. ``placement``: who lives where and why, None as well."""
+    all nodes live on this host. ``placement``: who lives where and why, None as well. ``population``: the clients that
+    one node stands for, if there are such."""
 
     name: str
     plugins: tuple[PluginSource, ...]
@@ -161,6 +163,7 @@ class Plan:
     folder: str = field(default="", compare=False)
     hosts: tuple[HostFacts, ...] = ()
     placement: Placement | None = field(default=None, compare=False, repr=False)
+    population: Population | None = field(default=None, compare=False, repr=False)
 
     def node(self, name: str) -> NodePlan:
         """The node of this name. Raises KeyError."""
@@ -193,10 +196,11 @@ class Plan:
             "plugins": [{"name": each.name, "sha256": each.sha256} for each in self.plugins],
             "programs": [asdict(each) for each in self.programs],
             "hosts": [host.to_json() for host in self.hosts],
+            "population": None if self.population is None else self.population.to_json(),
         }
         data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}
         left_out = {"params", "shards", "data_directory", "folder", "placement"}
-        left_out |= {name for name in ("programs", "hosts") if not data[name]}
+        left_out |= {name for name in ("programs", "hosts", "population") if not data[name]}
         return {key: value for key, value in data.items() if key not in left_out}
 
     @property

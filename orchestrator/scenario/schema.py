@@ -26,6 +26,7 @@ from orchestrator.scenario.catalogue import (
     PartitionField,
     PartitionSpec,
 )
+from orchestrator.scenario.clients import ClientsSpec
 from orchestrator.scenario.drivers import DriverName
 from orchestrator.scenario.engines import EngineName
 from orchestrator.scenario.expectations import ExpectSpec
@@ -42,6 +43,7 @@ from orchestrator.scenario.topology import LINK_CLASSES, Topology
 from orchestrator.scenario.words import shortened
 
 DEFAULT_ROUNDS = 10
+OF_POPULATIONS = ("population", "selected")  # keys of `topology`
 DEFAULT_PERSONALISATION = 0.15  # PHE-FL, section IV-B3
 
 
@@ -142,6 +144,7 @@ class Scenario(Strict):
     data: DataSpec = DataSpec()
     model: ModelSpec = ModelSpec(name="cnn")
     topology: Topology = Topology()
+    clients: ClientsSpec | None = Field(default=None, description="of a population: who they are, and who takes part")
     hardware: dict[str, HardwareSpec] = Field(default={}, description="by tier (device, edge, cloud) or name of a node")
     hosts: dict[str, HostField] = Field(
         default={}, description="by tier or name of a node: the name of a host, or a label of hosts, like rack=2"
@@ -171,6 +174,11 @@ class Scenario(Strict):
         return min(given, default=DEFAULT_ROUNDS)
 
     @property
+    def population(self) -> ClientsSpec | None:
+        """The settings of the population's clients; None without a population."""
+        return None if self.topology.population is None else self.clients or ClientsSpec()
+
+    @property
     def personalisation(self) -> float:
         """The share of each edge's own test set that is set apart for personalisation."""
         if self.data.personalisation is not None:
@@ -197,6 +205,11 @@ def effective(scenario: Scenario) -> dict[str, Any]:
     if scenario.algorithm is not None:
         data["algorithm"]["rounds"] = scenario.rounds
     data["data"]["personalisation"] = format_fraction(scenario.personalisation)
+    if scenario.population is None:
+        data.pop("clients")
+        data["topology"] = {key: data["topology"][key] for key in data["topology"] if key not in OF_POPULATIONS}
+    else:
+        data["clients"] = scenario.population.model_dump(mode="json")
     used = {pair.link_class for pair in scenario.topology.pairs(scenario.mesh)}
     missing = [link_class for link_class in LINK_CLASSES if link_class in used - scenario.links.keys()]
     data["links"] |= {link_class: scenario.link(link_class).model_dump(mode="json") for link_class in missing}

@@ -210,7 +210,8 @@ def effective(scenario: Scenario) -> dict[str, Any]:
         data["topology"] = {key: data["topology"][key] for key in data["topology"] if key not in OF_POPULATIONS}
     else:
         data["clients"] = scenario.population.model_dump(mode="json")
-    used = {pair.link_class for pair in scenario.topology.pairs(scenario.mesh)}
+    drawn = scenario.population is not None and scenario.population.links  # then clients have no link in common
+    used = set() if drawn else {pair.link_class for pair in scenario.topology.pairs(scenario.mesh)}
     missing = [link_class for link_class in LINK_CLASSES if link_class in used - scenario.links.keys()]
     data["links"] |= {link_class: scenario.link(link_class).model_dump(mode="json") for link_class in missing}
     return data

@@ -22,6 +22,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
 from netem.library import PROFILES
+from netem.units import format_fraction
 from orchestrator.population.selection import SELECTIONS
 from orchestrator.population.table import AvailabilityTable
 from orchestrator.scenario.catalogue import Named
@@ -84,7 +85,7 @@ class DistributionSpec(Strict):
 
 def _shares(value: dict[str, float]) -> dict[str, float]:
     if value and not math.isclose(sum(value.values()), 1.0, abs_tol=1e-9):
-        raise ValueError(f"the shares add up to {sum(value.values()):.6%}, not to 100%")
+        raise ValueError(f"the shares add up to {format_fraction(round(sum(value.values()), 9))}, not to 100%")
     return value
 
 

@@ -24,7 +24,9 @@ def check_population(scenario: Scenario) -> Iterator[Mistake]:
     if not DRIVERS[scenario.driver].simulated:
         why = f"the driver {scenario.driver} makes every node before the run, and clients of a population come and go"
         yield ("topology", "population"), f"{why}: use the driver {listed(simulated=True)}"
-    if scenario.algorithm is not None and not scenario.scheme.population:
+    scheme = scenario.scheme
+    fits = scheme.problem(cloud=True, edges=0, devices=1) is None
+    if scenario.algorithm is not None and fits and not scheme.population:
         able = ", ".join(each.name for each in ALGORITHMS.values() if each.population)
         why = f"{scenario.algorithm.name} needs the same clients from round to round"
         yield ("topology", "population"), f"{why}; for clients that come and go take one of {able}"

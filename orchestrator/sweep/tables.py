@@ -97,7 +97,7 @@ def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> N
 
 def columns_of(target: Target | None) -> list[Column]:
     """All columns of a sweep's table."""
-    return [*columns_of_learning(target), *COSTS]
+    return [*columns_of_learning(target), *CLIENTS, *COSTS]
 
 
 def columns_of_learning(target: Target | None) -> list[Column]:
@@ -130,6 +130,7 @@ def _size(count: float) -> str:
     return text.size(round(count))
 
 
+CLIENTS = (Column("clients seen", "population.share_seen", text.percent),)
 COSTS = (
     Column("bytes per round", "bytes_per_round.", _size),
     Column("rounds", "rounds", text.number),

@@ -38,8 +38,8 @@ BAD = [
     (
         "tоpology: {edges: 2}",  # the second letter is Cyrillic
         "tоpology: unknown key; did you mean 'topology'? (allowed here: name, plugins, seed, algorithm, programs, "
-        "data, model, topology, clients, hardware, hosts, links, faults, gathering, timeouts, restart, stop, expect, driver, "
-        "engine, probe)",
+        "data, model, topology, clients, hardware, hosts, links, faults, gathering, timeouts, restart, stop, expect, "
+        "driver, engine, probe)",
     ),
     ("hardware: {device: {speed: .inf}}", "hardware.device.speed: write a finite number, not the number inf"),
     ("hardware: {device: {speed: 1e-308}}", "hardware.device.speed: must be at least 0.0001, not 1e-308"),

@@ -25,7 +25,7 @@ from orchestrator.planning.inventory import Inventory
 from orchestrator.planning.model_size import MODEL, model_size
 from orchestrator.planning.on_hosts import on_hosts
 from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
-from orchestrator.planning.population import plan_population
+from orchestrator.planning.population import plan_population, with_commonest
 from orchestrator.planning.programs import plan_programs
 from orchestrator.planning.shards import PreparedLabels, Shards, by_class, make_shards
 from orchestrator.planning.timeline import FaultTime, expand, joins
@@ -80,6 +80,8 @@ def make_plan(
     )
     nodes = _nodes(scenario, shards, joins(faults))
     population = plan_population(scenario, data, links)
+    if population is not None:
+        links = with_commonest(links, population)
     plan = Plan(
         name=scenario.name,
         plugins=scenario.plugins,

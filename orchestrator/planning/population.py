@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from node.catalogue.partitions import Dirichlet
 from node.parameters import read_parameters
@@ -46,6 +47,12 @@ def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequ
         where = ("data", "samples_per_client") if spec.samples is None else ("clients", "samples")
         raise PlanError(where, f"a client would draw {most} samples of {len(data.train)}: lower it, or set `high`")
     return population
+
+
+def with_commonest(links: Sequence[LinkPlan], population: Population) -> tuple[LinkPlan, ...]:
+    """The links of the node that stands for all clients, with the profiles that most clients have."""
+    most = max(population.links, key=lambda each: each.share)
+    return tuple(replace(each, profile=most.up if each.source == POPULATION else most.down) for each in links)
 
 
 def _distribution(spec: DistributionSpec) -> Distribution:

@@ -59,6 +59,11 @@ class Seen:
         self.utility = np.zeros(self.clients)
         self.duration = np.zeros(self.clients)
 
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The facts about each client, by name; to be changed in place."""
+        return {name: getattr(self, name) for name in ("there", "asked", "latest", "utility", "duration")}
+
     def look(self, there: NDArray[np.bool_]) -> None:
         """Note who is there when clients are selected."""
         self.looks += 1

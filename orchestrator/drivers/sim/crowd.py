@@ -24,13 +24,14 @@ from node.messaging.pair import InFlight
 from node.messaging.wire import LIMITS, Message
 from node.process.main import described, load_role
 from node.role import Role
-from node.runtime.checkpoint import checkpoint_path, load
+from node.runtime import checkpoint as checkpoints
+from node.runtime.checkpoint import Checkpoint, checkpoint_path, load
 from orchestrator.drivers.sim.virtual_compute import CostFunction, ModelledCompute, Pool
 from orchestrator.drivers.sim.virtual_control import MemoryReporter
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.errors import RunError
 from orchestrator.population.population import Population, client_name
-from orchestrator.population.selection import Seen, select
+from orchestrator.population.selection import Seen, Uniform, select
 
 EVENT = "client"
 COUNTED, SLOW, AWAY, UNUSED = "counted", "slow", "away", "unused"
@@ -42,7 +43,8 @@ _OWN = PRESENCE | {"round", "resumed"}
 
 @dataclass(eq=False)
 class Part:
-    """One client's part in a round. Times are in seconds of training; ``arrived``: when the cloud had its answer."""
+    """One client's part in a round. Times are in seconds of training; ``arrived``: when the cloud had its answer,
+    ``left``: when it went away."""
 
     client: int
     name: str
@@ -52,6 +54,7 @@ class Part:
     task: asyncio.Task[None] = field(init=False)
     leaving: asyncio.TimerHandle | None = None
     arrived: float | None = None
+    left: float | None = None
     loss: float | None = None
     outcome: str | None = None
 
@@ -81,7 +84,10 @@ class Crowd:
         self._workers, self._cost, self._params = workers, cost, params
         self._parts: dict[str, Part] = {}
         self._moved: list[Traffic] = []  # of all clients so far
-        self._began: float | None = None  # when training began, on the loop's clock
+        self._began: float | None = None  # when training began here, on the loop's clock
+        self._passed = 0.0  # s of training before that, in a run that is continued
+        self._kept = checkpoint_path(template.checkpoint_directory, template.node)
+        self._restore(load(self._kept, template.stop.rounds))
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reporter: MemoryReporter | None = None
         self._role: Role | None = None
@@ -126,6 +132,7 @@ class Crowd:
         """See `node.role.Selector`. If nobody is there, wait."""
         await self._end_round()
         population, began = self._population, self._now()
+        self._keep(round - 1)
         there = population.availability.there(began)
         while not there.any():
             if self._now() - began > LONGEST_NIGHT:
@@ -141,6 +148,21 @@ class Crowd:
         assert self._role is not None
         self._role.admit(list(self._parts))
         return list(self._parts)
+
+    def _keep(self, round: int) -> None:
+        """Write down what was seen until after ``round``, for a run that is continued."""
+        uniform = isinstance(self._population.selection, Uniform)  # then selection does not depend on it
+        arrays = {} if uniform else self.seen.arrays
+        fields = {"t": self._now(), "looks": self.seen.looks, "gained": self.seen.gained, "first": self.seen.first}
+        checkpoints.write(self._kept, checkpoints.packed(self._template.node, round, arrays, fields))
+
+    def _restore(self, kept: Checkpoint | None) -> None:
+        if kept is not None:
+            self._passed = float(kept.fields["t"])
+            self.seen.looks, self.seen.gained = int(kept.fields["looks"]), list(kept.fields["gained"])
+            self.seen.first = list(kept.fields["first"])
+            for name, array in kept.tensors.items():
+                self.seen.arrays[name][:] = array
 
     def counted(self, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -183,7 +205,7 @@ class Crowd:
         """Let a client go away. The cloud notices it as with any node that vanishes."""
         if part.arrived is not None:
             return
-        part.outcome = AWAY
+        part.outcome, part.left = AWAY, self._now()
         part.task.cancel()
         assert self._role is not None
         if part.name not in self._role.present:
@@ -221,7 +243,7 @@ class Crowd:
     def _conclude(self, part: Part) -> tuple[int, float, float | None]:
         """Record a client's part. Returns its number, its seconds, and the utility of its answer if it counted."""
         population, client = self._population, part.client
-        ended = part.arrived if part.arrived is not None else self._now()
+        ended = next((t for t in (part.left, part.arrived) if t is not None), self._now())
         outcome = part.outcome or (SLOW if part.arrived is None else UNUSED)
         moved: Counter[str] = Counter()
         rows = part.transport.traffic()
@@ -253,7 +275,7 @@ class Crowd:
         now = asyncio.get_running_loop().time()
         if self._began is None:
             self._began = now
-        return now - self._began
+        return self._passed + now - self._began
 
 
 class _CloudTransport(MemoryTransport):

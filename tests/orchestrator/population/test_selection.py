@@ -100,6 +100,7 @@ def test_a_client_that_did_not_answer_was_asked_and_keeps_its_utility() -> None:
 
 def test_the_pacer_raises_the_preferred_duration_when_less_is_gained() -> None:
     p = Oort(window=2, pace=3.0)
+    rounds: dict[int, list[tuple[int, float, float | None]]]
     rounds = {round: [(0, 1.0, utility)] for round, utility in enumerate([5.0, 5.0, 4.0, 4.0, 9.0, 9.0], start=1)}
     assert preferred_duration(p, seen_of({})) == 3.0
     assert preferred_duration(p, seen_of({r: rounds[r] for r in (1, 2, 3)})) == 3.0

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from node.algorithms.common import average
+from orchestrator.cli import cli
 from orchestrator.results.rows import Event
 from tests.orchestrator.drivers.sim.harness import Simulated, simulate
 
@@ -111,6 +114,113 @@ def test_clients_differ_in_speed_and_link(varied: Simulated) -> None:
     found = [each.data for each in parts(varied)]
     assert {(each["hardware"], each["speed"]) for each in found} == {("phone", 0.28), ("raspberry-pi-3", 0.05)}
     assert {each["link"] for each in found} == {"wifi", "3g"}
+
+
+def asked(run: Simulated, round: int) -> list[str]:
+    return [each.data["client"] for each in parts(run) if each.round == round]
+
+
+def test_a_continued_run_selects_as_if_it_had_not_ended(
+    tmp_path: Path, varied: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr("node.algorithms.fedavg.average", fails_in_round(2, average))
+        failed = simulate(tmp_path, VARIED)
+    assert (failed.code, failed.summary["rounds"]) == (1, 1)
+    words = ["resume", failed.directory.name, "--runs", str(tmp_path / "runs"), "--json"]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 3, done.output  # the record has the end of the cloud that nobody planned
+    assert failed.history().rounds_done() == 3
+    assert asked(failed, 2)[-9:] == asked(varied, 2)
+    assert asked(failed, 3) == asked(varied, 3)
+
+
+def fails_in_round(round: int, average: Any) -> Any:
+    async def broken(role: Any, updates: Any, w: Any) -> Any:
+        if updates[0].round == round:
+            raise ArithmeticError("an odd number")
+        return await average(role, updates, w)
+
+    return broken
+
+
+def test_a_cloud_that_crashes_selects_anew(tmp_path: Path) -> None:
+    faults = "faults: [{round: 2, node: cloud, action: crash, for: 1s}]\n"
+    run = simulate(tmp_path, SCENARIO + faults)
+    assert (run.code, run.summary["rounds"]) == (0, 3), run.errors
+    assert outcomes(run, 1) == outcomes(run, 3) == {"counted": 6}
+    assert outcomes(run, 2)["counted"] == 6
+
+
+def test_clients_that_go_away_are_lost_and_the_round_goes_on(tmp_path: Path) -> None:
+    # Clients take 3 to 6 s for their samples. Those that behave as devices a and b go away after 0.5 s.
+    stays = ("a,0,0.5", "a,90,600", "c,0,600", "b,0,0.5", "b,90,600", "d,0,600")
+    (tmp_path / "stays.csv").write_text("\n".join(("device,from,until", *stays)))
+    clients = "clients: {availability: {trace: stays.csv}, speed: {uniform: {low: 0.00005, high: 0.0001}}}\n"
+    run = simulate(tmp_path, SCENARIO + clients)
+    assert run.code == 0, run.errors
+    first = outcomes(run, 1)
+    assert first["away"] > 0
+    assert first["counted"] > 0
+    assert first["away"] + first["counted"] == 6
+    gone = [each.data["seconds"] for each in parts(run) if each.data["outcome"] == "away" and each.round == 1]
+    assert gone == pytest.approx([0.5] * len(gone))
+
+
+def test_the_cloud_waits_while_nobody_is_there(tmp_path: Path) -> None:
+    (tmp_path / "stays.csv").write_text("device,from,until\na,3600,7200\n")
+    run = simulate(tmp_path, SCENARIO + "clients: {availability: {trace: stays.csv}}\n")
+    assert run.code == 0, run.errors
+    assert min(each.data["began"] for each in parts(run)) == 3600.0
+
+
+def test_a_week_without_any_client_ends_the_run(tmp_path: Path) -> None:
+    (tmp_path / "stays.csv").write_text("device,from,until\na,900000,900001\n")
+    run = simulate(tmp_path, SCENARIO + "clients: {availability: {trace: stays.csv}}\n")
+    assert run.code == 1
+    assert "no client was there for 7 days: see clients.availability" in run.summary["error"]
+
+
+def test_a_defect_of_a_client_ends_the_run_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object) -> None:
+        raise ArithmeticError("an odd number")
+
+    monkeypatch.setattr("node.algorithms.fedavg.Client.train", broken)
+    run = simulate(tmp_path, SCENARIO)
+    assert run.code == 1
+    assert "ArithmeticError: an odd number" in run.summary["error"]
+    assert "device-" in run.summary["error"]
+
+
+def test_a_client_that_is_selected_again_has_its_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "counting.py").write_text(PLUGIN)
+    scenario = SCENARIO.replace("fedavg", "counting").replace("population: 500", "population: 6")
+    run = simulate(tmp_path, "plugins: [counting.py]\n" + scenario)
+    assert run.code == 0, run.errors
+    told = [(each.round, each.data["times"]) for each in run.history().events("counted")]
+    assert sorted(told) == [(round, round) for round in (1, 2, 3) for _ in range(6)]
+
+
+PLUGIN = """\
+import edgebed
+from node.algorithms import fedavg
+
+
+class Client(fedavg.Client):
+    \"\"\"Counts its rounds.\"\"\"
+
+    async def answer(self, w, t):
+        times = 1 + (self.restored.fields["times"] if self.restored else 0)
+        self.note("counted", round=t, times=times)
+        await self.checkpoint(t, {}, times=times)
+        await super().answer(w, t)
+
+
+ROLES = {"cloud": fedavg.Cloud, "device": Client}
+PLUGIN = edgebed.Plugin(algorithms=[
+    edgebed.Algorithm("counting", devices="optional", flat=True, population=True)
+])
+"""
 
 
 @pytest.mark.parametrize("algorithm", ["fedprox", "fednova"])

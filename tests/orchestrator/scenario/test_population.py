@@ -27,7 +27,7 @@ MISTAKES = [
     ),
     (
         SIM + "topology: {population: 10, selected: 11}\n" + DATA,
-        "topology: selected: 11 is more than the population, 10",
+        "topology.selected: 11 is more than the population, 10",
     ),
     (
         SIM + "topology: {population: 10, selected: 1, devices: 3}\n" + DATA,

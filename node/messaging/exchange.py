@@ -155,13 +155,13 @@ class Exchange:
 
     def dismiss(self, peers: Iterable[str]) -> None:
         """Forget these peers. They have no part in what comes, unless they are admitted again."""
-        for peer in peers:
+        gone = frozenset(peers)
+        for peer in gone:
             self.membership.forget(peer)
-            self._mailbox.forget(peer)
-            for audience in self._standing.values():
-                audience.pop(peer, None)
-            for told in [each for each in self._told if each[1] == peer]:
-                del self._told[told]
+        self._mailbox.forget(gone)
+        for kind, audience in self._standing.items():
+            self._standing[kind] = {peer: message for peer, message in audience.items() if peer not in gone}
+        self._told = {told: allowance for told, allowance in self._told.items() if told[1] not in gone}
 
     async def wait_for_peers(self, patience: float) -> None:
         """Wait until every expected peer was present once, for ``patience`` s at most."""

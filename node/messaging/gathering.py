@@ -135,10 +135,10 @@ class Mailbox:
             if stand_in is not None:
                 gather.answers.setdefault(stand_in.sender, stand_in)
 
-    def forget(self, peer: str) -> None:
-        """Forget all messages of a peer, and which of its rounds have been gathered."""
+    def forget(self, peers: Collection[str]) -> None:
+        """Forget all messages of these peers, and which of their rounds have been gathered."""
         for held in (self._waiting, self._least_round, self._stand_ins):
-            for slot in [slot for slot in held if slot[1] == peer]:
+            for slot in [slot for slot in held if slot[1] in peers]:
                 held.pop(slot)
 
     def _put_late(self, message: Message) -> list[Remark]:

@@ -25,7 +25,7 @@ from orchestrator.planning.inventory import Inventory
 from orchestrator.planning.model_size import MODEL, model_size
 from orchestrator.planning.on_hosts import on_hosts
 from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
-from orchestrator.planning.population import plan_population, with_commonest
+from orchestrator.planning.population import plan_population, typical
 from orchestrator.planning.programs import plan_programs
 from orchestrator.planning.shards import PreparedLabels, Shards, by_class, make_shards
 from orchestrator.planning.timeline import FaultTime, expand, joins
@@ -81,7 +81,7 @@ def make_plan(
     nodes = _nodes(scenario, shards, joins(faults))
     population = plan_population(scenario, data, links)
     if population is not None:
-        links = with_commonest(links, population)
+        nodes, links = typical(nodes, links, population)
     plan = Plan(
         name=scenario.name,
         plugins=scenario.plugins,
@@ -234,7 +234,7 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
         sha256=data.sha256 if data is not None else "",
         classes=data.classes if data is not None else 0,
         partition=scheme.name,
-        partition_params=asdict(read_parameters(scheme.params, partition_params(scenario))),
+        partition_params=_partition_params(scenario),
         test=scenario.data.test,
         train_samples=len(data.train) if data is not None else 0,
         used_samples=sum(len(part) for part in shards.train.values()),
@@ -244,6 +244,13 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
         moves=shards.moves,
         unheld=_unheld(data, shards) if data is not None else (),
     )
+
+
+def _partition_params(scenario: Scenario) -> dict[str, Any]:
+    """The partition's parameters. Of a population, those that were given: the others are for a division of the data."""
+    if scenario.population is not None:
+        return dict(scenario.data.partition.params)
+    return asdict(read_parameters(PARTITIONS[scenario.data.partition.name].params, partition_params(scenario)))
 
 
 def _unheld(data: PreparedLabels, shards: Shards) -> tuple[int, ...]:

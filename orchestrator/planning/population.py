@@ -6,17 +6,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from node.catalogue.partitions import Dirichlet
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
-from orchestrator.planning.plan import LinkPlan
+from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.planning.shards import PreparedLabels
 from orchestrator.population.availability import HOUR, Always, Availability, DayAndNight, FromTrace
 from orchestrator.population.distributions import Distribution, Fixed, Lognormal, Uniform
 from orchestrator.population.population import HardwareShare, LinkShare, Population
 from orchestrator.population.selection import SELECTIONS
 from orchestrator.scenario.clients import AvailabilitySpec, ClientsSpec, DistributionSpec
-from orchestrator.scenario.hardware import HARDWARE
+from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.links import LinkSpec
 from orchestrator.scenario.schema import HardwareSpec, Scenario
 from orchestrator.scenario.topology import POPULATION
@@ -49,10 +51,21 @@ def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequ
     return population
 
 
-def with_commonest(links: Sequence[LinkPlan], population: Population) -> tuple[LinkPlan, ...]:
-    """The links of the node that stands for all clients, with the profiles that most clients have."""
-    most = max(population.links, key=lambda each: each.share)
-    return tuple(replace(each, profile=most.up if each.source == POPULATION else most.down) for each in links)
+def typical(
+    nodes: Sequence[NodePlan], links: Sequence[LinkPlan], population: Population
+) -> tuple[tuple[NodePlan, ...], tuple[LinkPlan, ...]]:
+    """The nodes and links of a plan, where the node that stands for all clients has what most of them have: their
+    hardware, or their median speed, and their link."""
+    link = max(population.links, key=lambda each: each.share)
+    if population.speed is not None:
+        hardware = HardwareClass(CUSTOM, speed=float(np.median(population.speeds)))
+    else:
+        name = max(population.hardware, key=lambda each: each.share).name
+        hardware = HARDWARE.get(name, next(node.hardware for node in nodes if node.name == POPULATION))
+    return (
+        tuple(replace(node, hardware=hardware) if node.name == POPULATION else node for node in nodes),
+        tuple(replace(each, profile=link.up if each.source == POPULATION else link.down) for each in links),
+    )
 
 
 def _distribution(spec: DistributionSpec) -> Distribution:

@@ -288,6 +288,6 @@ def test_a_forgotten_peer_begins_anew() -> None:
     mailbox.end(begun(mailbox, round=5))
     assert fates(mailbox.put(message("a", round=3))) == [("late", "a")]
     mailbox.put(message("a", round=7))
-    mailbox.forget("a")
+    mailbox.forget({"a"})
     assert mailbox.take(["update"]) == (None, [])
     assert mailbox.put(message("a", round=3)) == []  # not late: nothing is known of it

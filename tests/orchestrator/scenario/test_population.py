@@ -169,6 +169,16 @@ def test_the_deadline_reckons_with_the_slowest_client() -> None:
     assert make_plan(parse(slow, "f.yaml"), None).gathering.deadlines["cloud"] > fast
 
 
+def test_the_node_for_all_clients_has_what_most_of_them_have() -> None:
+    text = GOOD + "clients: {hardware: {host: 40%, phone: 60%}, links: {wifi: 30%, lte: 70%}}\n"
+    plan = make_plan(parse(text, "f.yaml"), None)
+    assert plan.node("population").hardware.name == "phone"
+    up, down = (link.profile.rate for link in plan.links)
+    assert (up, down) == (7.6e6, 29.5e6)  # lte-up and lte
+    drawn = make_plan(parse(GOOD + "clients: {speed: {uniform: {low: 0.2, high: 0.4}}}\n", "f.yaml"), None)
+    assert drawn.node("population").hardware.speed == pytest.approx(0.3, abs=0.02)
+
+
 def test_faults_by_hand_obey_the_same_rule() -> None:
     plan = make_plan(parse(GOOD, "f.yaml"), None)
     with pytest.raises(ValueError, match="come and go"):

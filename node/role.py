@@ -71,7 +71,8 @@ class Role:
     checkpoint of a restarted node, else None.
 
     ``clients`` is the number of clients below this node. It is that of ``children``, unless clients are nodes only
-    while they take part (a population): then ``children`` are those of the present round.
+    while they take part (a population): then ``children`` are those of the present round. ``lasting`` is False for such
+    a client: nothing of it is left after the round but its checkpoint.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Role:
         self.leaving = False
         self.selector: Selector | None = None  # of a population
         self.clients = len(self.children)
+        self.lasting = True
         expected = [peer.name for peer in assignment.peers if not peer.late]
         self._exchange = Exchange(
             transport, expected, self.parent, assignment.gathering, reporter, EdgeRounds.of(assignment, params)

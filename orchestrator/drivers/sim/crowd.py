@@ -190,6 +190,7 @@ class Crowd:
             learner=self._learner_of(name),
             restored=load(checkpoint_path(assignment.checkpoint_directory, name), assignment.stop.rounds),
         )
+        role.lasting = False
         part.task = asyncio.create_task(role.perform(), name=name)
         part.task.add_done_callback(lambda task: self._ended(name, task))
         until = population.availability.until(client, now)

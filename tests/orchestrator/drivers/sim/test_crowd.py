@@ -228,3 +228,14 @@ def test_averaging_algorithms_run_unchanged(tmp_path: Path, algorithm: str) -> N
     run = simulate(tmp_path, SCENARIO.replace("fedavg", algorithm))
     assert run.code == 0, run.errors
     assert outcomes(run) == {"counted": 18}
+
+
+def test_scaffold_with_a_single_client_is_fedavg(tmp_path: Path) -> None:
+    """Its client's control variate is then the server's, so nothing is corrected, if the client has it back."""
+    single = SCENARIO.replace("population: 500, selected: 6", "population: 1, selected: 1")
+    scaffold = "plugins: [edgebed.baselines.scaffold]\n" + single.replace("fedavg", "scaffold")
+    runs = [simulate(tmp_path, text) for text in (single, scaffold)]
+    one, other = ([metric.value for metric in run.history().metrics("loss", "global")] for run in runs)
+    assert len(one) == 3
+    assert other == pytest.approx(one, rel=1e-4)
+    assert (runs[1].directory / "checkpoints" / "population" / "device-0.checkpoint").exists()

@@ -97,7 +97,7 @@ def print_tables(sweep: Sweep, results: Sequence[Result], console: Console) -> N
 
 def columns_of(target: Target | None) -> list[Column]:
     """All columns of a sweep's table."""
-    return [*columns_of_learning(target), *CLIENTS, *COSTS]
+    return [*columns_of_learning(target), *COSTS]
 
 
 def columns_of_learning(target: Target | None) -> list[Column]:
@@ -130,8 +130,8 @@ def _size(count: float) -> str:
     return text.size(round(count))
 
 
-CLIENTS = (Column("clients seen", "population.share_seen", text.percent),)
 COSTS = (
+    Column("clients seen", "population.share_seen", text.percent),
     Column("bytes per round", "bytes_per_round.", _size),
     Column("rounds", "rounds", text.number),
     Column("wall", "wall_seconds", text.duration),

@@ -4,11 +4,13 @@
                                     [--repeat 1] [--data fashion-mnist digits] [--twice]
 
 Prints one JSON object. Both programs train the small CNN on the samples that a client draws, with the same selection of
-clients, and evaluate the mean model on 1,000 test samples after each round. The plain loop takes its steps by hand, in
-as many processes as the simulation has workers. Programs are separate processes, timed from start to end, with imports
-and data, and run in turns. `ratios`: the simulation's wall time by the plain loop's, within a turn. `memory`: the peak
-of the memory (PSS) of all processes of the simulation, in bytes, in one more run. `--twice`: whether one more run of
-the simulation, in a fresh process, gives the same record.
+clients and the same first weights, and evaluate the mean model on the same 1,000 test samples after each round. Only
+the order of mini-batches differs. The plain loop takes its steps by hand, in as many processes as the simulation has
+workers. Programs are separate processes, timed from start to end, with imports and data, and run in turns.
+
+ratios       the simulation's wall time by the plain loop's, within a turn
+memory       the peak of the memory (PSS) of all processes of the simulation, in bytes, in one more run
+same_record  with --twice: whether one more run of the simulation, in a fresh process, gives the same record
 
     python -m benchmarks.population plain ...           # the plain loop alone: one JSON object
 """
@@ -31,6 +33,7 @@ import torch
 from benchmarks.plain import SEED, Helpers, Update, Work, average, evaluate, found, train_locally
 from benchmarks.plain import Workload as Test
 from benchmarks.simulation import Program, most_memory, run
+from node.assignment import derive_seed
 from node.learning.aggregation import State
 from node.learning.models import build
 from orchestrator.population.selection import Seen, Uniform, select
@@ -114,8 +117,8 @@ def plain(options: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(1)
     data = found(options.data)
     test = Test(data, (), ())
-    chosen = np.sort(np.random.default_rng(SEED).permutation(len(data.test_labels))[:TESTED])
-    model = build("cnn", data.shape, data.classes, seed=SEED)
+    chosen = np.sort(np.random.default_rng(derive_seed(SEED, "evaluation")).permutation(len(data.test_labels))[:TESTED])
+    model = build("cnn", data.shape, data.classes, seed=derive_seed(SEED, "model"))
     weights: State = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
     shards = ClientShards(SEED, np.array(data.train_labels), 0.5)
     everybody, alike, seen = np.ones(options.clients, bool), np.ones(options.clients), Seen(options.clients)

@@ -28,7 +28,7 @@ import contextlib
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -50,6 +50,19 @@ _LAST_WORDS = 0.5  # s to send the queued messages when a node is told to stop
 RESERVED_KINDS = RUNTIME_KINDS | {FINISH}
 
 
+class Selector(Protocol):
+    """Selects the clients of each round, where clients are nodes only while they take part."""
+
+    enough: int
+    """The number of answers that end a round."""
+
+    async def convene(self, round: int) -> Sequence[str]:
+        """End the part of the last round's clients, and begin that of this round's clients. Returns their names."""
+
+    def counted(self, messages: Sequence[Message]) -> None:
+        """Note the answers that were gathered in time."""
+
+
 class Role:
     """One node's part in an algorithm.
 
@@ -58,6 +71,10 @@ class Role:
     name in the catalogue, and ``model_params`` are its parameters. ``device`` is what the node trains on, as torch
     names it (cpu, cuda). ``rng`` is a generator seeded from (scenario seed, node). ``last_round`` is the number of the
     run's last round, if nothing ends it earlier. ``restored`` is the last checkpoint of a restarted node, else None.
+
+    ``clients`` is the number of clients below this node. It is that of ``children``, unless clients are nodes only
+    while they take part (a population): then ``children`` are those of the present round. ``lasting`` is False for such
+    a client: nothing of it is left after the round but its checkpoint.
     """
 
     def __init__(
@@ -93,6 +110,9 @@ class Role:
         self._finished = False
         self._keeping: asyncio.Future[None] | None = None  # the checkpoint that is being written
         self.leaving = False
+        self.selector: Selector | None = None  # of a population
+        self.clients = len(self.children)
+        self.lasting = True
         expected = [peer.name for peer in assignment.peers if not peer.late]
         self._exchange = Exchange(
             transport, expected, self.parent, assignment.gathering, reporter, EdgeRounds.of(assignment, params)
@@ -115,6 +135,8 @@ class Role:
             if self._finished:
                 return
             with self.in_round(t):
+                if self.selector is not None:
+                    self.children = tuple(await self._exchange.unless_stopped(self.selector.convene(t)))
                 yield t
 
     @contextlib.contextmanager
@@ -182,7 +204,11 @@ class Role:
         tensors that are not finite are left out (event not_finite). ``quorum`` (a fraction; 0: any number of answers)
         and ``deadline`` in seconds (infinity: none) override the scenario's.
         """
-        return await self._exchange.gather(kind, peers, round, quorum, deadline)
+        if self.selector is None:
+            return await self._exchange.gather(kind, peers, round, quorum, deadline)
+        messages = await self._exchange.gather(kind, peers, round, quorum, deadline, self.selector.enough)
+        self.selector.counted(messages)
+        return messages
 
     def abandon(self, messages: Sequence[Message]) -> None:
         """Report that the gathered messages were of no use (event round_abandoned)."""
@@ -272,6 +298,18 @@ class Role:
             await self._exchange.publish(self.children, Message(FINISH, self.name))
 
     # For the runtime
+
+    def admit(self, peers: Sequence[str]) -> None:
+        """Wait for these clients, which have been asked to come, in the gatherings that follow."""
+        self._exchange.admit(peers)
+
+    def lose(self, peer: str) -> None:
+        """Do not wait for a client that will not come."""
+        self._exchange.lose(peer)
+
+    def dismiss(self, peers: Sequence[str]) -> None:
+        """Forget clients that have no part in what comes."""
+        self._exchange.dismiss(peers)
 
     async def perform(self) -> None:
         """Connect, wait up to ``lost_after`` s for the peers, run, and tell the children that the run is over."""

@@ -14,8 +14,8 @@ Departures: every client is asked in every round, and S are those that answered.
 the gradient c − c_i. Only trained parameters have control variates. Batch normalisation's statistics are averaged, and
 its counters take the maximum. Option II supposes plain SGD: momentum, Adam and weight decay are refused.
 
-A client's c_i lives in its memory and is 0 again after a crash. The server's c goes into its checkpoint. If an update
-does not reach the server, c lacks the change of that client's c_i.
+A client's c_i lives in its memory and is 0 again after a crash. In a population it is in the client's checkpoint. The
+server's c goes into its checkpoint. If an update does not reach the server, c lacks the change of that client's c_i.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Cloud(edgebed.Role):
                 states = [edgebed.parted(each, "model") for each in updates]
                 changes = [edgebed.parted(each, "control") for each in updates]
                 x = await self.compute(advanced, x, states, p.server_learning_rate, trained, mode="other")
-                c = await self.compute(controlled, c, changes, len(self.children), mode="other")
+                c = await self.compute(controlled, c, changes, self.clients, mode="other")
             await edgebed.evaluate(self, x, t)
             await self.checkpoint(t, edgebed.joined(model=x, control=c))
 
@@ -119,9 +119,11 @@ class Client(edgebed.Role):
 
     async def run(self) -> None:
         assert self.parent is not None
-        c_i = {
-            name: np.zeros_like(each) for name, each in self.learner.initial().items() if name in self.learner.trained
-        }
+        if self.restored is None:
+            initial = self.learner.initial()
+            c_i = {name: np.zeros_like(initial[name]) for name in self.learner.trained}
+        else:
+            c_i = self.restored.tensors
         while True:
             message = await self.receive("model", sender=self.parent)
             t = edgebed.round_of(message)
@@ -131,6 +133,8 @@ class Client(edgebed.Role):
             c_i, change = await self.compute(renewed, x, y, c, c_i, rate, mode="other")
             self.report(round=t, scope="train", loss=result.loss)
             await edgebed.evaluate(self, y, t)
+            if not self.lasting:
+                await self.checkpoint(t, c_i)
             update = edgebed.joined(model=y, control=change)
             await self.send(self.parent, "update", update, round=t, samples=result.samples)
 
@@ -145,6 +149,7 @@ PLUGIN = edgebed.Plugin(
             edges="optional",
             devices="optional",
             flat=True,
+            population=True,
         )
     ]
 )

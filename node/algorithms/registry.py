@@ -33,6 +33,8 @@ class Algorithm:
     `levels`: each edge gathers the answers of all other edges.
     `featured`: works on features, so it needs a model of an extractor and a classifier.
     `aligned`: the features of all clients' models are compared, so they need one size.
+    `population`: other clients may take part in each round. A client keeps nothing from round to round, except in its
+    checkpoints, and the leader uses `children` within a round only.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Algorithm:
     levels: bool = False
     featured: bool = False
     aligned: bool = False
+    population: bool = False
 
     @property
     def roles(self) -> Mapping[str, type[Role]]:
@@ -88,6 +91,7 @@ PROGRAMS = Algorithm(
 
 # The kinds of topology: one layer of clients; devices below edges below a cloud; edges that need no cloud.
 _flat = partial(Algorithm, cloud="required", edges="optional", devices="optional", leader="cloud", flat=True)
+_averaging = partial(_flat, population=True)
 _tree = partial(Algorithm, cloud="required", edges="required", devices="required", leader="cloud")
 _mesh = partial(
     Algorithm, cloud="none", edges="required", devices="required", leader="edge", meshed=True, featured=True
@@ -96,9 +100,11 @@ _mesh = partial(
 ALGORITHMS: dict[str, Algorithm] = {
     each.name: each
     for each in (
-        _flat("fedavg", "node.algorithms.fedavg", FedAvg, "the cloud averages the models its clients trained"),
-        _flat("fedprox", "node.algorithms.fedprox", FedProx, "FedAvg whose clients are held near the global model"),
-        _flat(
+        _averaging("fedavg", "node.algorithms.fedavg", FedAvg, "the cloud averages the models its clients trained"),
+        _averaging(
+            "fedprox", "node.algorithms.fedprox", FedProx, "FedAvg whose clients are held near the global model"
+        ),
+        _averaging(
             "fednova",
             "node.algorithms.fednova",
             FedNova,

@@ -185,14 +185,22 @@ def _dirichlet_by_client(alpha: float, task: _Task, random: np.random.Generator)
     parts = []
     for size in (len(piece) for piece in np.array_split(task.labels, task.clients)):
         mix = random.dirichlet(np.full(task.classes, alpha))
-        taken = np.zeros(task.classes, dtype=np.int64)
-        while (missing := size - taken.sum()) > 0:  # each pass fills the client or uses up a class
-            weights = np.where(left - taken > 0, mix, 0)
-            weights = weights if weights.sum() > 0 else (left - taken).astype(float)
-            taken += np.minimum(random.multinomial(missing, weights / weights.sum()), left - taken)
+        taken = taken_by_mix(mix, size, left, random)
         parts.append(np.concatenate([pools[c][left[c] - taken[c] : left[c]] for c in range(task.classes)]))
         left -= taken
     return parts
+
+
+def taken_by_mix(
+    mix: NDArray[np.float64], size: int, left: NDArray[np.int64], random: np.random.Generator
+) -> NDArray[np.int64]:
+    """How many samples of each class make ``size`` samples of this ``mix`` (classes,), of those that are ``left``."""
+    taken = np.zeros(len(mix), dtype=np.int64)
+    while (missing := size - taken.sum()) > 0:  # each pass fills the client or uses up a class
+        weights = np.where(left - taken > 0, mix, 0)
+        weights = weights if weights.sum() > 0 else (left - taken).astype(float)
+        taken += np.minimum(random.multinomial(missing, weights / weights.sum()), left - taken)
+    return taken
 
 
 def _shards(scheme: LabelShards, task: _Task, random: np.random.Generator) -> Parts:

@@ -75,16 +75,22 @@ class Exchange:
         self._standing.pop(kind, None)
 
     async def gather(
-        self, kind: str, peers: Iterable[str], round: int, quorum: float | None = None, deadline: float | None = None
+        self,
+        kind: str,
+        peers: Iterable[str],
+        round: int,
+        quorum: float | None = None,
+        deadline: float | None = None,
+        enough: int | None = None,
     ) -> list[Message]:
-        enough = (self._rule.quorum, self._rule.count) if quorum is None else (quorum, None)
-        gather = Gather(kind, round, frozenset(peers), *enough)
+        needed = (self._rule.quorum, self._rule.count) if quorum is None else (quorum, None)
+        gather = Gather(kind, round, frozenset(peers), *needed, enough)
         patience = self._rule.deadline if deadline is None else deadline
         self._report_remarks(self._mailbox.begin(gather))
         membership = self.membership
         try:
             async with asyncio.timeout(None if patience == math.inf else patience):
-                await self._until(lambda: gather.complete(membership.present, membership.left))
+                await self._until(lambda: gather.complete(membership.reachable, membership.left))
         except TimeoutError:
             pass
         finally:
@@ -138,6 +144,25 @@ class Exchange:
             self._tell_news()
 
     # For the runtime
+
+    def admit(self, peers: Iterable[str]) -> None:
+        """Wait for these peers, which have been asked to come, in the gatherings that follow."""
+        self.membership.awaited.update(peers)
+
+    def lose(self, peer: str) -> None:
+        """Do not wait for a peer that will not come."""
+        self.membership.lose(peer)
+        self._tell_news()
+
+    def dismiss(self, peers: Iterable[str]) -> None:
+        """Forget these peers. They have no part in what comes, unless they are admitted again."""
+        gone = frozenset(peers)
+        for peer in gone:
+            self.membership.forget(peer)
+        self._mailbox.forget(gone)
+        for kind, audience in self._standing.items():
+            self._standing[kind] = {peer: message for peer, message in audience.items() if peer not in gone}
+        self._told = {told: allowance for told, allowance in self._told.items() if told[1] not in gone}
 
     async def wait_for_peers(self, patience: float) -> None:
         """Wait until every expected peer was present once, for ``patience`` s at most."""

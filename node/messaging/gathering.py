@@ -31,13 +31,15 @@ def needed(quorum: float, members: int) -> int:
 
 @dataclass
 class Gather:
-    """One gathering: messages of ``kind`` and ``round`` from ``peers``."""
+    """One gathering: messages of ``kind`` and ``round`` from ``peers``. ``enough``: the number of answers that end the
+    wait, whoever else may answer; later answers are left out."""
 
     kind: str
     round: int
     peers: frozenset[str]
     quorum: float | None
     count: int | None = None  # in place of the quorum
+    enough: int | None = None
     answers: dict[str, Message] = field(default_factory=dict)
     missing: set[str] = field(init=False)
     left_out: set[str] = field(default_factory=set)  # peers whose answer is not finite
@@ -65,6 +67,8 @@ class Gather:
 
     def complete(self, present: Set[str], left: Set[str]) -> bool:
         """Whether the wait is over: all present peers have answered, and the answers are enough."""
+        if self.enough is not None and len(self.answers) >= self.enough:
+            return True
         if not self.missing.isdisjoint(present):
             return False
         return len(self.answers) + len(self.left_out - self.answers.keys()) >= self.need(left)
@@ -73,7 +77,7 @@ class Gather:
         """The answers, sorted by sender, if they are enough; else none."""
         if len(self.answers) < self.need(left):
             return []
-        return [self.answers[sender] for sender in sorted(self.answers)]
+        return [self.answers[sender] for sender in sorted(list(self.answers)[: self.enough])]
 
 
 class Mailbox:
@@ -131,6 +135,12 @@ class Mailbox:
             stand_in = self._stand_ins.pop(slot, None)
             if stand_in is not None:
                 gather.answers.setdefault(stand_in.sender, stand_in)
+
+    def forget(self, peers: Collection[str]) -> None:
+        """Forget all messages of these peers, and which of their rounds have been gathered."""
+        for held in (self._waiting, self._least_round, self._stand_ins):
+            for slot in [slot for slot in held if slot[1] in peers]:
+                held.pop(slot)
 
     def _put_late(self, message: Message) -> list[Remark]:
         if message.not_finite is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -21,6 +22,13 @@ class Inbox(Generic[T]):
         reader, self._reader = self._reader, None
         if reader is not None and not reader.done():  # it is done if it was cancelled
             reader.set_result(None)
+
+    def keep(self, wanted: Callable[[T], bool]) -> None:
+        """Drop all other items."""
+        self._items = deque(filter(wanted, self._items))
+
+    def __len__(self) -> int:
+        return len(self._items)
 
     async def get(self) -> T:
         """Remove and return the first item. Waits until there is one."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import Any, Literal
 
 from node.assignment import Timeouts
@@ -71,6 +71,12 @@ class MemoryNetwork:
             }
             self._pairs[key] = NodePair(lines)
         return self._pairs[key]
+
+    def forget(self, one: str, other: str) -> None:
+        """Forget a pair of nodes of which one has ended, with all that is in flight between them."""
+        pair = self._pairs.pop(frozenset((one, other)), None)
+        if pair is not None:
+            pair.close()
 
     def _deliver(self, source: str, target: str) -> Callable[[InFlight], None]:
         def deliver(in_flight: InFlight) -> None:
@@ -137,6 +143,23 @@ class MemoryTransport:
             farewell = None if flush is None else InFlight(Message(FAREWELL, self.node), 0)
             for pair in self._pairs.values():
                 pair.end(self.node, farewell)
+
+    # For nodes whose peers come and go by design
+
+    def admit(self, peer: str) -> None:
+        """Take one more peer. It is present as soon as both have started and can connect."""
+        self._states[peer] = "unknown"
+        self._pairs[peer] = pair = self._network.pair(self.node, peer)
+        pair.ends[self.node] = self
+        pair.update()
+
+    def forget(self, peers: Collection[str]) -> None:
+        """Forget peers that have ended, and events of them, but not the traffic with them."""
+        for peer in peers:
+            for states in (self._states, self._pairs, self._waiting):
+                states.pop(peer, None)
+            self._network.forget(self.node, peer)
+        self._events.keep(lambda event: event.peer not in peers)
 
     # For the network
 

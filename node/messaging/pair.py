@@ -126,6 +126,11 @@ class Line:
         if self._in_flight:
             self.open()
 
+    def close(self) -> None:
+        """Drop the messages in flight for good."""
+        self._stop_timers()
+        self._in_flight.clear()
+
     def _timer(self, arrival: float) -> asyncio.TimerHandle | None:
         if self.down or arrival == math.inf:
             return None
@@ -215,6 +220,12 @@ class NodePair:
         """End the association of the two: a farewell has arrived."""
         self._joined = False
         self._stop_timer()
+
+    def close(self) -> None:
+        """Stop all timers, and drop what is in flight."""
+        self._stop_timer()
+        for line in self.line_to.values():
+            line.close()
 
     def _can_hear(self) -> bool:
         one, other = self.ends.values()

@@ -24,7 +24,7 @@ from orchestrator.scenario.document import Document
 from orchestrator.scenario.fault_validation import SLOW_PROGRAM, check_target
 from orchestrator.scenario.faults import FaultSpec
 from orchestrator.scenario.strict import problems
-from orchestrator.scenario.topology import Topology
+from orchestrator.scenario.topology import POPULATION, Topology
 
 _WHEN = ("at", "round", "every_round", "random")
 _WHOM = ("node", "nodes", "of", "fraction", "count")
@@ -67,6 +67,8 @@ def faults_by_hand(written: Mapping[str, Any], plan: Plan, at: float, first: int
 def topology_of(nodes: Iterable[NodePlan]) -> Topology:
     """The topology of planned nodes."""
     nodes = list(nodes)
+    if any(node.name == POPULATION for node in nodes):
+        return Topology(population=1, selected=1)
     devices = Counter(node.parent for node in nodes if node.tier == "device")
     edges = [node.name for node in nodes if node.tier == "edge"]
     cloud = any(node.tier == "cloud" for node in nodes)

@@ -26,6 +26,7 @@ from orchestrator.planning.inventory import Inventory
 from orchestrator.planning.model_size import MODEL, model_size
 from orchestrator.planning.on_hosts import on_hosts
 from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
+from orchestrator.planning.population import plan_population, typical
 from orchestrator.planning.programs import plan_programs
 from orchestrator.planning.shards import PreparedLabels, Shards, by_class, make_shards
 from orchestrator.planning.timeline import FaultTime, expand, joins
@@ -79,6 +80,9 @@ def make_plan(
         after=scenario.stop.after,
     )
     nodes = _nodes(scenario, shards, joins(faults))
+    population = plan_population(scenario, data, links)
+    if population is not None:
+        nodes, links = typical(nodes, links, population)
     plan = Plan(
         name=scenario.name,
         plugins=scenario.plugins,
@@ -103,6 +107,7 @@ def make_plan(
         data_directory=data.directory if data is not None else "",
         programs=plan_programs(scenario, {node.name: node.address for node in nodes}),
         folder=folder,
+        population=population,
     )
     if inventory is not None and DRIVERS[scenario.driver].several_hosts:
         plan = on_hosts(plan, scenario, inventory)
@@ -124,7 +129,7 @@ def _with_algorithm(plan: Plan, scenario: Scenario, data: PreparedLabels | None)
         model_params=asdict(read_parameters(model.params, scenario.model.params)),
         model_bytes=size.bytes,
         data=_data(scenario, data, plan.shards),
-        gathering=_gathering(scenario, params, size, plan.nodes, plan.links),
+        gathering=_gathering(scenario, params, size, plan),
     )
 
 
@@ -234,7 +239,7 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
         sha256=data.sha256 if data is not None else "",
         classes=data.classes if data is not None else 0,
         partition=scheme.name,
-        partition_params=asdict(read_parameters(scheme.params, partition_params(scenario))),
+        partition_params=_partition_params(scenario),
         test=scenario.data.test,
         train_samples=len(data.train) if data is not None else 0,
         used_samples=sum(len(part) for part in shards.train.values()),
@@ -246,15 +251,23 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
     )
 
 
+def _partition_params(scenario: Scenario) -> dict[str, Any]:
+    """The partition's parameters. Of a population, those that were given: the others are for a division of the data."""
+    if scenario.population is not None:
+        return dict(scenario.data.partition.params)
+    return asdict(read_parameters(PARTITIONS[scenario.data.partition.name].params, partition_params(scenario)))
+
+
 def _unheld(data: PreparedLabels, shards: Shards) -> tuple[int, ...]:
-    """The test classes of which no node holds a training sample."""
+    """The test classes of which no node holds a training sample. A population has samples of all classes to draw."""
+    if not shards.train:
+        return tuple(sorted(set(data.test.tolist()) - set(data.train.tolist())))
     held = [sum(column) for column in zip(*(shards.counts[node] for node in shards.train), strict=True)]
     return tuple(sorted(label for label in set(data.test.tolist()) if not held[label]))
 
 
-def _gathering(
-    scenario: Scenario, params: LocalTraining, size: Size, nodes: tuple[NodePlan, ...], links: tuple[LinkPlan, ...]
-) -> GatheringPlan:
+def _gathering(scenario: Scenario, params: LocalTraining, size: Size, plan: Plan) -> GatheringPlan:
+    nodes, links, population = plan.nodes, plan.links, plan.population
     devices = [node for node in nodes if node.tier == "device"]
     clients = devices or [node for node in nodes if node.tier == "edge"]
     work = RoundWork(
@@ -266,12 +279,17 @@ def _gathering(
         samples=max(node.samples for node in clients),
         speed=min(min(node.hardware.expected_speed, 1.0) for node in clients),
     )
+    if population is not None:
+        slowest, largest = float(population.speeds.min()), int(population.sample_counts.max())
+        work = replace(work, clients=population.asked, samples=largest, speed=min(slowest, 1.0))
     tiers = []
     for tier in ("edge", "cloud"):
         below = {child: node.name for node in nodes if node.tier == tier for child in node.children}
         if below:
             down = [each for link in links if below.get(link.target) == link.source for each in link.extremes]
             up = [each for link in links if below.get(link.source) == link.target for each in link.extremes]
+            if population is not None:
+                down, up = [each.down for each in population.links], [each.up for each in population.links]
             tiers.append((tier, down, up))
     if not tiers:  # edges without cloud and devices
         level = [each for link in links for each in link.extremes]

@@ -21,6 +21,7 @@ from orchestrator.planning.placement import Placement
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.planning.shards import Shards
 from orchestrator.planning.timeline import Fault, FaultTime
+from orchestrator.population.population import Population
 from orchestrator.scenario.compute import PROCESSOR
 from orchestrator.scenario.hardware import HardwareClass
 
@@ -147,7 +148,8 @@ class Plan:
     the prepared data set on this host, where the source of ``plugins`` is, and the ``placement``, some of which is
     measured. ``folder``: of the scenario, where programs run. ``hosts``: those that nodes live on, by name; none if
     all nodes live on this host. ``clients_at_once``: how many simulated clients train as one
-    batch. ``placement``: who lives where and why, None as well."""
+    batch. ``placement``: who lives where and why, None as well. ``population``: the clients that one node stands for,
+    if there are such."""
 
     name: str
     plugins: tuple[PluginSource, ...]
@@ -175,6 +177,7 @@ class Plan:
     hosts: tuple[HostFacts, ...] = ()
     clients_at_once: int = 1
     placement: Placement | None = field(default=None, compare=False, repr=False)
+    population: Population | None = field(default=None, compare=False, repr=False)
 
     def node(self, name: str) -> NodePlan:
         """The node of this name. Raises KeyError."""
@@ -222,10 +225,11 @@ class Plan:
             "plugins": [{"name": each.name, "sha256": each.sha256} for each in self.plugins],
             "programs": [asdict(each) for each in self.programs],
             "hosts": [host.to_json() for host in self.hosts],
+            "population": None if self.population is None else self.population.to_json(),
         }
         data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}
         left_out = {"params", "shards", "data_directory", "folder", "placement"}
-        left_out |= {name for name in ("programs", "hosts") if not data[name]}
+        left_out |= {name for name in ("programs", "hosts", "population") if not data[name]}
         left_out |= {"clients_at_once"} if self.clients_at_once == 1 else set()
         return {key: value for key, value in data.items() if key not in left_out}
 

@@ -104,6 +104,8 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
 
     Raises PlanError if the data does not suffice for the partition.
     """
+    if scenario.population is not None:
+        return Shards()  # each client draws its own when it takes part: `orchestrator.population.shards`
     members = scenario.topology.members()
     holders = [member for member in members if member.tier == "device"]
     holders = holders or [member for member in members if member.tier == "edge"]

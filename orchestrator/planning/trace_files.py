@@ -14,14 +14,20 @@ from typing import Any
 from netem.traces import Table, Trace
 from orchestrator.errors import RunError
 from orchestrator.planning.plan import LinkPlan
+from orchestrator.population.availability import FromTrace
+from orchestrator.population.population import Population
 
 FOLDER = "files"
 
 
-def keep_files(links: Iterable[LinkPlan], base: Path, directory: Path) -> None:
-    """Copy the files of the links' schedules into a run's directory. Their paths are relative to ``base``."""
+def keep_files(links: Iterable[LinkPlan], base: Path, directory: Path, population: Population | None = None) -> None:
+    """Copy the files of the links' schedules, and the trace of the population's clients, into a run's directory. Their
+    paths are relative to ``base``."""
     schedules = [link.schedule for link in links if isinstance(link.schedule, Trace | Table)]
-    for name, sha256 in dict.fromkeys((schedule.name, schedule.sha256) for schedule in schedules):
+    named = [(schedule.name, schedule.sha256) for schedule in schedules]
+    if population is not None and isinstance(population.availability, FromTrace):
+        named.append((population.availability.table.name, population.availability.table.sha256))
+    for name, sha256 in dict.fromkeys(named):
         try:
             text = (base / name).read_text(encoding="utf-8")
             if _hash(text) != sha256:
@@ -45,6 +51,8 @@ def find_file(directory: Path, name: str, sha256: str) -> str | None:
 def kept_files(plan: Mapping[str, Any], directory: Path) -> dict[str, str]:
     """The texts of the files that a plan.json names, by their names in the scenario; files not kept are left out."""
     schedules = [link["schedule"] for link in plan["links"] if link.get("schedule")]
+    if (population := plan.get("population")) is not None:
+        schedules.append(population["availability"])
     named = {each[key]: each["sha256"] for each in schedules for key in ("trace", "csv") if key in each}
     found = {name: find_file(directory, name, sha256) for name, sha256 in named.items()}
     return {name: text for name, text in found.items() if text is not None}

@@ -15,6 +15,7 @@ from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.report import fidelity, figures
 from orchestrator.report.activity import CUT_OFF, IN_ROUND, course
 from orchestrator.report.calibration import calibration_figures
+from orchestrator.report.clients import client_figures, client_rows
 from orchestrator.report.courses import course_figures
 from orchestrator.report.host import host_figures, host_rows, placement_rows
 from orchestrator.report.inversion import inversion
@@ -98,9 +99,11 @@ def context(history: History) -> dict[str, Any]:
             **over_time,
             **calibration,
             **host,
+            **client_figures(history),
             "peers": peers(history),
             "own-accuracy": own_accuracy(history),
         },
+        "clients": client_rows(history),
         "personalisation": _personalisation(history),
         "privacy": _privacy(history),
         "inversion": inversion(history),

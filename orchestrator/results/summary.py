@@ -18,6 +18,7 @@ from orchestrator.results.history import History
 from orchestrator.results.hosts import hosts, sentences
 from orchestrator.results.inversion import inversion
 from orchestrator.results.personalisation import personalisation
+from orchestrator.results.population import population
 from orchestrator.results.privacy import privacy
 from orchestrator.results.real_links import real_links
 from orchestrator.results.real_links import sentences as real_sentences
@@ -33,13 +34,15 @@ def summary(history: History) -> dict[str, Any]:
     accuracy {global, edge}, bytes {link class: delivered in training}, probe_bytes {link class: delivered before it},
     link_kinds {link class: ["emulated", "modelled" or "real"]},
     messages {kind: sent}, faults, nodes, overruns, overloads, ended, error; if they apply to the run,
-    personalisation, privacy, inversion, real_links, hosts, and accelerators {device: [nodes that train on it]}.
+    population, personalisation, privacy, inversion, real_links, hosts, and
+    accelerators {device: [nodes that train on it]}.
     """
     results = checks(history)
     outcome = history.outcome
     edges = {name: series[-1].value for name, series in history.edge_series("accuracy").items()}
     overall_accuracy = history.global_series("accuracy")
     about = {
+        "population": population(history),
         "personalisation": personalisation(history),
         "privacy": privacy(history),
         "inversion": inversion(history),
@@ -119,6 +122,9 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
         rows.append(("accuracy", text.percent(accuracy)))
     rows.append(("links", f"{summary['links']}: {delivered}" if delivered else summary["links"]))
     rows += [("real", sentence) for sentence in real_sentences(summary.get("real_links") or {"before": ()})]
+    if (clients := summary.get("population")) is not None:
+        share = text.percent(clients["share_seen"])
+        rows.append(("clients", f"{clients['seen']:,} of {clients['clients']:,} ({share}) answered in time"))
     made = [fault for fault in summary["faults"] if fault["at"] is not None]
     by_hand = sum("by" in fault for fault in made)
     rows.append(("faults", f"{len(made)}, {by_hand} of them by hand" if by_hand else str(len(made))))

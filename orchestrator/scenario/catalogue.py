@@ -68,7 +68,7 @@ def _allowed_schema(allowed: Between | OneOf) -> JsonSchemaValue:
     return schema
 
 
-class _Named(Strict):
+class Named(Strict):
     """A catalogue entry by name, with its parameters beside the name: ``{name: hierfavg, kappa2: 3}``."""
 
     model_config = ConfigDict(extra="allow")
@@ -86,7 +86,7 @@ class _Named(Strict):
         return value
 
     @model_validator(mode="after")
-    def _check_parameters(self) -> _Named:
+    def _check_parameters(self) -> Named:
         beside = [name for name in type(self).model_fields if name != "params"]
         check_parameters(self.entries[self.name].params, self.params, beside)
         return self
@@ -113,7 +113,7 @@ class _Named(Strict):
         return {"anyOf": [{"enum": list(cls.entries)}, *forms]}
 
 
-class AlgorithmSpec(_Named):
+class AlgorithmSpec(Named):
     """The algorithm, its rounds and its own parameters."""
 
     what: ClassVar[str] = "algorithm"
@@ -122,7 +122,7 @@ class AlgorithmSpec(_Named):
     rounds: int | None = Field(default=None, ge=1, le=MAX_ROUNDS)
 
 
-class ModelSpec(_Named):
+class ModelSpec(Named):
     """The model and its own parameters, or a group of models for clients that differ."""
 
     what: ClassVar[str] = "model"

@@ -12,9 +12,14 @@ from orchestrator.scenario.links import Mistake, Resolved
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.syntax import KeyPath
 from orchestrator.scenario.targets import affected, candidates, links_between
-from orchestrator.scenario.topology import GROUPS, Ends, Topology, unknown_node
+from orchestrator.scenario.topology import GROUPS, POPULATION, Ends, Topology, unknown_node
 
 MAX_FAULTS = 100_000
+OF_CLOUDS = ("crash", "pause", "slow")  # actions, where clients come and go
+OF_POPULATION = (
+    "the clients of a population come and go by clients.availability, and their links last for a round: a fault can "
+    f"only have node: cloud, and the action {', '.join(OF_CLOUDS[:-1])} or {OF_CLOUDS[-1]}"
+)
 SLOW_PROGRAM = "a program cannot be slowed: give its node a slower hardware, or pause it"
 
 
@@ -38,6 +43,8 @@ def check_target(
 ) -> list[tuple[str, str]]:
     """The key and the message of every mistake in what a fault does to whom. ``profiles``: those to reckon with, of
     every direction."""
+    if POPULATION in topology.names and (fault.node != "cloud" or fault.action not in OF_CLOUDS):
+        return [("", OF_POPULATION)]
     mistakes = [*_targets(topology, fault, profiles.keys()), *_leader(topology, fault, leading)]
     if not mistakes and fault.action == "degrade":
         mistakes += _degraded(topology, fault, profiles)

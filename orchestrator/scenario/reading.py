@@ -82,7 +82,7 @@ def parse(
 def shorthand(path: KeyPath) -> str | None:
     """The key that a plain text at ``path`` abbreviates, so that an override can set a key below it."""
     match path:
-        case ("algorithm",) | ("model",):
+        case ("algorithm",) | ("model",) | ("clients", "selection"):
             return "name"
         case ("links", _):
             return "profile"

@@ -27,6 +27,7 @@ from orchestrator.scenario.catalogue import (
     PartitionField,
     PartitionSpec,
 )
+from orchestrator.scenario.clients import ClientsSpec
 from orchestrator.scenario.compute import ComputeSpec, Device
 from orchestrator.scenario.drivers import DriverName
 from orchestrator.scenario.engines import EngineName
@@ -44,6 +45,7 @@ from orchestrator.scenario.topology import LINK_CLASSES, Topology
 from orchestrator.scenario.words import shortened
 
 DEFAULT_ROUNDS = 10
+OF_POPULATIONS = ("population", "selected")  # keys of `topology`
 DEFAULT_PERSONALISATION = 0.15  # PHE-FL, section IV-B3
 
 
@@ -148,6 +150,7 @@ class Scenario(Strict):
     data: DataSpec = DataSpec()
     model: ModelSpec = ModelSpec(name="cnn")
     topology: Topology = Topology()
+    clients: ClientsSpec | None = Field(default=None, description="of a population: who they are, and who takes part")
     hardware: dict[str, HardwareSpec] = Field(default={}, description="by tier (device, edge, cloud) or name of a node")
     hosts: dict[str, HostField] = Field(
         default={}, description="by tier or name of a node: the name of a host, or a label of hosts, like rack=2"
@@ -176,6 +179,11 @@ class Scenario(Strict):
             return self.stop.rounds
         given = [rounds for rounds in (self.algorithm.rounds, self.stop.rounds) if rounds is not None]
         return min(given, default=DEFAULT_ROUNDS)
+
+    @property
+    def population(self) -> ClientsSpec | None:
+        """The settings of the population's clients; None without a population."""
+        return None if self.topology.population is None else self.clients or ClientsSpec()
 
     @property
     def personalisation(self) -> float:
@@ -212,7 +220,13 @@ def effective(scenario: Scenario) -> dict[str, Any]:
     if scenario.algorithm is not None:
         data["algorithm"]["rounds"] = scenario.rounds
     data["data"]["personalisation"] = format_fraction(scenario.personalisation)
-    used = {pair.link_class for pair in scenario.topology.pairs(scenario.mesh)}
+    if scenario.population is None:
+        data.pop("clients")
+        data["topology"] = {key: data["topology"][key] for key in data["topology"] if key not in OF_POPULATIONS}
+    else:
+        data["clients"] = scenario.population.model_dump(mode="json")
+    drawn = scenario.population is not None and scenario.population.links  # then clients have no link in common
+    used = set() if drawn else {pair.link_class for pair in scenario.topology.pairs(scenario.mesh)}
     missing = [link_class for link_class in LINK_CLASSES if link_class in used - scenario.links.keys()]
     data["links"] |= {link_class: scenario.link(link_class).model_dump(mode="json") for link_class in missing}
     return data

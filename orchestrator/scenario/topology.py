@@ -1,7 +1,8 @@
 """The topology: the number of nodes, their names, and which pairs of nodes may communicate.
 
 Names count from 0: ``cloud``, ``edge-1``, ``device-1-2`` (the third device of edge-1), or ``device-2`` below the cloud
-if there are no edges.
+if there are no edges. A population of clients is one node, ``population``: its clients are nodes while they take part
+in a round (`orchestrator.population`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ LINK_CLASSES = ("device-edge", "edge-cloud", "edge-edge", "device-cloud")
 GROUPS = {"devices": "device", "edges": "edge"}
 MAX_NODES = 65_000  # addresses come from a /16, which has 65,534
 MAX_PAIRS = 100_000  # a mesh of 447 edges
+POPULATION = "population"  # the node that stands for all clients of a population
+MAX_POPULATION = 10_000_000  # clients; a few arrays of this length take 200 MB
+MAX_SELECTED = 10_000  # clients of one round
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,8 @@ def _per_edge(value: Any) -> int | list[int] | None:
 
 
 class Topology(Strict):
-    """Device, edge and cloud tiers. ``devices`` attaches devices to the cloud and requires that there are no edges."""
+    """Device, edge and cloud tiers. ``devices`` attaches devices to the cloud and requires that there are no edges. So
+    does ``population``, of which ``selected`` clients take part in each round."""
 
     cloud: bool = True
     edges: int = Field(default=2, ge=0, le=MAX_NODES)
@@ -81,22 +86,29 @@ class Topology(Strict):
     ] = Field(default=None, description="one number for all edges, or a list; default 2")
     devices: int | None = Field(default=None, ge=1, le=MAX_NODES)
     mesh: bool | None = Field(default=None, description="edges talk to one another; default: as the algorithm needs")
+    population: int | None = Field(
+        default=None, ge=1, le=MAX_POPULATION, description="clients of the cloud of which a few take part in each round"
+    )
+    selected: int | None = Field(
+        default=None, ge=1, le=MAX_SELECTED, description="clients of the population whose answers end a round"
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        if value.get("devices") is not None:
+        if value.get("devices") is not None or value.get("population") is not None:
             return {"edges": 0} | value
         return value if value.get("edges") == 0 else {"devices_per_edge": 2} | value
 
     @model_validator(mode="after")
     def _check_sense(self) -> Topology:
+        self._check_population()
         if self.edges == 0:
             if self.devices_per_edge:
                 raise ValueError("devices_per_edge: there are no edges; give devices to attach devices to the cloud")
-            if self.devices is None:
+            if self.devices is None and self.population is None:
                 raise ValueError("edges: without edges give devices, the number of devices below the cloud")
             if not self.cloud:
                 raise ValueError("cloud: without edges and without a cloud nothing connects the devices")
@@ -111,6 +123,17 @@ class Topology(Strict):
             raise ValueError(f"edges: {total} nodes are more than the addresses of a run, {MAX_NODES}")
         return self
 
+    def _check_population(self) -> None:
+        if (self.population is None) != (self.selected is None):
+            missing = "selected" if self.selected is None else "population"
+            raise ValueError(f"{missing}: write both, like {{population: 100000, selected: 100}}")
+        if self.population is None or self.selected is None:
+            return
+        if self.edges or self.devices is not None:
+            raise ValueError("population: its clients are below the cloud: leave out edges and devices")
+        if self.selected > self.population:
+            raise ValueError(f"selected: {self.selected} is more than the population, {self.population}")
+
     @property
     def per_edge(self) -> list[int]:
         """The number of devices of each edge."""
@@ -120,7 +143,7 @@ class Topology(Strict):
 
     @property
     def device_count(self) -> int:
-        return self.devices or sum(self.per_edge)
+        return 1 if self.population is not None else self.devices or sum(self.per_edge)
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -144,7 +167,7 @@ class Topology(Strict):
             for device in range(count)
         ]
         members += [Member(f"device-{device}", "device", cloud) for device in range(self.devices or 0)]
-        return members
+        return members + [Member(POPULATION, "device", cloud)] * (self.population is not None)
 
     def group(self, name: str) -> list[str]:
         """The nodes of a group (``devices``, ``edges``), or the one node of that name; empty for an unknown name."""

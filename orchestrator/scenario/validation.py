@@ -20,7 +20,8 @@ from orchestrator.scenario.catalogue import AlgorithmSpec
 from orchestrator.scenario.drivers import DRIVERS, listed, one_host
 from orchestrator.scenario.fault_validation import SLOW_PROGRAM, check_faults
 from orchestrator.scenario.hardware import HARDWARE
-from orchestrator.scenario.links import Mistake, Resolved, resolve
+from orchestrator.scenario.links import LinkSpec, Mistake, Resolved, resolve
+from orchestrator.scenario.population_validation import check_population
 from orchestrator.scenario.programs import check_programs
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import unknown
@@ -37,6 +38,7 @@ def check(scenario: Scenario) -> list[Mistake]:
     links = resolve(scenario.links, scenario.topology.pairs(scenario.mesh))
     return [
         *(_programs(scenario) if scenario.algorithm is None else _algorithm(scenario, scenario.algorithm)),
+        *check_population(scenario),
         *_hardware(scenario),
         *_hosts(scenario),
         *links.mistakes,
@@ -175,7 +177,10 @@ def _mesh(scenario: Scenario) -> Iterator[Mistake]:
 def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
     timeouts = scenario.timeouts
     slowest = {direction: max(profile.latency for profile in found) for direction, found in links.extremes.items()}
-    round_trip = max((slowest[a, b] + slowest[b, a] for a, b in slowest), default=0.0)
+    round_trips = [slowest[a, b] + slowest[b, a] for a, b in slowest]
+    for name in scenario.population.links if scenario.population is not None else ():
+        round_trips.append(sum(profile.latency for profile in LinkSpec(profile=name).directions(level=False)))
+    round_trip = max(round_trips, default=0.0)
     if timeouts.lost_after <= 4 * round_trip:
         least = format_duration(round(4 * round_trip, 6))
         yield ("timeouts", "lost_after"), f"must be above four round trips of the slowest link, {least}"
@@ -195,6 +200,10 @@ def _quorum(scenario: Scenario) -> Iterator[Mistake]:
     count, topology = scenario.gathering.quorum.count, scenario.topology
     algorithm = scenario.scheme
     if count is None:
+        return
+    if topology.selected is not None and count > topology.selected:
+        yield ("gathering", "quorum"), f"cloud cannot wait for {count} answers: a round ends with {topology.selected}"
+    if topology.selected is not None:
         return
     share = float(getattr(algorithm_params(scenario), "participation", 1.0))
     below: dict[str, list[Tier]] = {}

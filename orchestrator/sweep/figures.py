@@ -12,6 +12,7 @@ from typing import Any, get_args
 from orchestrator.results.history import History
 from orchestrator.results.inversion import inversion
 from orchestrator.results.personalisation import personalisation
+from orchestrator.results.population import population
 from orchestrator.results.privacy import privacy
 from orchestrator.results.targets import Judged, accuracy_series, bytes_between, reached
 from orchestrator.sweep.reading import Combination, Target
@@ -59,7 +60,8 @@ def figures(history: History, target: Target | None) -> Figures:
     ``final.``, ``best.``: accuracy of global, clients, edges. ``best.target``: best accuracy in the target's scope.
     ``rounds``; ``seconds`` of training; ``wall_seconds`` of the host. ``bytes_per_round.``: by link class.
     ``to_target.``: rounds, seconds, bytes.link class, if the target was reached.
-    ``personalisation.``, ``privacy.``, ``inversion.``: the numbers under these names in the run's summary, if any.
+    ``population.``, ``personalisation.``, ``privacy.``, ``inversion.``: the numbers under these names in the run's
+    summary, if any.
     """
     found: dict[str, float] = {}
     for judged in get_args(Judged):
@@ -75,7 +77,12 @@ def figures(history: History, target: Target | None) -> Figures:
         found |= {f"bytes_per_round.{name}": count / rounds for name, count in delivered.items()}
     if target is not None:
         found |= _to_target(history, target)
-    about = {"personalisation": personalisation(history), "privacy": privacy(history), "inversion": inversion(history)}
+    about = {
+        "population": population(history),
+        "personalisation": personalisation(history),
+        "privacy": privacy(history),
+        "inversion": inversion(history),
+    }
     return found | _numbers(about)
 
 

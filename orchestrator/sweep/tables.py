@@ -131,6 +131,7 @@ def _size(count: float) -> str:
 
 
 COSTS = (
+    Column("clients seen", "population.share_seen", text.percent),
     Column("bytes per round", "bytes_per_round.", _size),
     Column("rounds", "rounds", text.number),
     Column("wall", "wall_seconds", text.duration),

@@ -30,6 +30,7 @@ from orchestrator.scenario.compute import PROCESSOR
 from orchestrator.scenario.drivers import link_kind
 from orchestrator.scenario.engines import ENGINES
 from orchestrator.scenario.quantities import Quorum
+from orchestrator.verbs.show_population import population_entries
 
 T = TypeVar("T")
 FEW_NODES = 30  # up to this number, nodes are shown one by one
@@ -48,6 +49,10 @@ def print_plan(plan: Plan, console: Console) -> None:
         _print_placement(console, plan, plan.placement, few)
     if plan.programs:
         _print_programs(console, plan)
+    elif plan.population is not None:
+        _title(console, _data_title(plan))
+        _title(console, f"Population ({plan.population.size:,} clients)")
+        write_entries(console, population_entries(plan.population))
     else:
         _print_data(console, plan, few)
     for note in (*plan.notes(), *(plan.placement.crossing_notes() if plan.placement is not None else ())):
@@ -175,7 +180,9 @@ def _crossing_row(crossing: Crossing) -> list[str]:
 def _data_title(plan: Plan) -> str:
     data = plan.data
     given = ", ".join(f"{key} {value}" for key, value in data.partition_params.items() if value is not None)
-    title = f"Data: {data.dataset}, {data.partition} ({given})"
+    title = f"Data: {data.dataset}, {data.partition}" + (f" ({given})" if given else "")
+    if plan.population is not None:
+        return f"{title}; each client draws its own of {data.train_samples:,} training samples"
     if not data.sha256:
         return f"{title}; not on this host, so not divided"
     used = f"{data.used_samples:,} of {data.train_samples:,} training samples"

@@ -7,28 +7,35 @@ import contextlib
 import json
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from node.algorithms.registry import ALGORITHMS
 from node.assignment import Assignment
-from node.learning.datasets import open_prepared
+from node.learning.datasets import Prepared, open_prepared
 from node.learning.devices import make_deterministic
 from node.learning.models import ModelPool
 from node.learning.together import hindrance
 from node.learning.training import Learner, model_pool_of
-from node.messaging.memory import MemoryNetwork
 from node.process.main import EXIT_DONE, EXIT_FAILED, described, load_role
 from node.process.orders import UnderOrders
 from node.role import Role
 from node.runtime.checkpoint import checkpoint_path, load
 from orchestrator.drivers.sim.batches import Batches
 from orchestrator.drivers.sim.cost import Cost, cost_of
+from orchestrator.drivers.sim.crowd import CloudReporter, Crowd, summed
 from orchestrator.drivers.sim.virtual_compute import ModelledCompute, Pool
 from orchestrator.drivers.sim.virtual_control import MemoryControl, MemoryReporter
+from orchestrator.drivers.sim.virtual_fabric import ModelFabric
 from orchestrator.drivers.sim.workers import SLOT_BYTES, Workers
 from orchestrator.planning.plan import Plan
+from orchestrator.population.population import Population, client_number
+from orchestrator.population.shards import ClientShards
+from orchestrator.scenario.topology import POPULATION
 
 TrafficRows = Callable[[], list[dict[str, Any]]]
 
@@ -40,11 +47,11 @@ class Nodes:
         self,
         plan: Plan,
         assignments: Mapping[str, Assignment],
-        network: MemoryNetwork,
+        fabric: ModelFabric,
         control: MemoryControl,
         workers: int,
     ) -> None:
-        self._plan, self._assignments, self._network, self._control = plan, assignments, network, control
+        self._plan, self._assignments, self._network, self._control = plan, assignments, fabric.network, control
         self._data = open_prepared(Path(plan.data_directory))
         self._params = ALGORITHMS[plan.algorithm].params(**plan.params)
         self._model_pools: dict[str, ModelPool] = {}
@@ -59,8 +66,10 @@ class Nodes:
             make_deterministic()
         self.notes: list[str] = []
         most = self._at_once(plan)
+        self._shards = None if plan.population is None else _client_shards(plan.population, self._data)
         self.workers = Workers(workers, self.learner)
         self._pool: Pool = Batches(self.workers, most) if most > 1 else self.workers
+        self._crowd = None if plan.population is None else self._make_crowd(plan.population, fabric)
 
     def _at_once(self, plan: Plan) -> int:
         """How many clients train as one batch: as asked, fewer if their models do not fit in the memory shared with
@@ -79,7 +88,9 @@ class Nodes:
         return min(asked, fitting)
 
     def learner(self, name: str) -> Learner:
-        """The learner of a node, the same for all its incarnations."""
+        """The learner of a node, the same for all its incarnations. A client of a population gets another each time."""
+        if self._shards is not None and name not in self._assignments:
+            return self._learner_of_client(name)
         if name not in self._learners:
             shards, assignment = self._plan.shards, self._assignments[name]
             self._learners[name] = Learner(
@@ -96,11 +107,19 @@ class Nodes:
 
     def make(self, name: str) -> SimulatedNode:
         """Make an incarnation of a node that has not begun."""
-        assignment = self._assignments[name]
-        reporter = self._control.open(name)
-        peers = [peer.name for peer in assignment.peers]
-        transport = self._network.transport(name, peers, timeouts=assignment.timeouts)
+        assignment, crowd = self._assignments[name], self._crowd
         compute = ModelledCompute(self._pool, self._costs[_model_of(assignment)], assignment.hardware.speed)
+        if crowd is not None and name == POPULATION:
+            reporter = self._control.open(name)
+            crowd.report_to(reporter)
+            return SimulatedNode(crowd, compute, reporter, crowd.traffic)
+        reporter = self._control.open(name, CloudReporter if crowd is not None else MemoryReporter)
+        if crowd is not None:
+            assignment = replace(assignment, peers=())
+            transport = crowd.transport(assignment)
+        else:
+            peers = [peer.name for peer in assignment.peers]
+            transport = self._network.transport(name, peers, timeouts=assignment.timeouts)
         role = load_role(assignment)(
             assignment,
             transport,
@@ -110,7 +129,24 @@ class Nodes:
             learner=self.learner(name),
             restored=load(checkpoint_path(assignment.checkpoint_directory, name), assignment.stop.rounds),
         )
-        return SimulatedNode(role, compute, reporter, lambda: [asdict(row) for row in transport.traffic()])
+        if crowd is None:
+            return SimulatedNode(role, compute, reporter, lambda: [asdict(row) for row in transport.traffic()])
+        crowd.serve(role, transport)
+        rows = partial(summed, peer=POPULATION)
+        return SimulatedNode(role, compute, reporter, lambda: [asdict(row) for row in rows(transport.traffic())])
+
+    def _make_crowd(self, population: Population, fabric: ModelFabric) -> Crowd:
+        template = self._assignments[POPULATION]
+        (cloud,) = template.related("parent")
+        cost = self._costs[_model_of(template)]
+        return Crowd(population, template, cloud, fabric, self.learner, self._pool, cost, self._params)
+
+    def _learner_of_client(self, name: str) -> Learner:
+        assert self._shards is not None
+        assert self._plan.population is not None
+        client, template = client_number(name), self._assignments[POPULATION]
+        held = self._shards.of(client, int(self._plan.population.sample_counts[client]))
+        return Learner(self._model_pools[_model_of(template)], self._data, template.seed, name, held, None, False)
 
 
 class SimulatedNode:
@@ -118,7 +154,7 @@ class SimulatedNode:
 
     def __init__(
         self,
-        role: Role,
+        role: Role | Crowd,
         compute: ModelledCompute,
         reporter: MemoryReporter,
         traffic: TrafficRows,
@@ -155,6 +191,13 @@ def note_failure(log: Path, error: Exception) -> None:
     """Append the traceback of an error to a node's log."""
     with contextlib.suppress(OSError), log.open("a") as file:  # the error may be a full disk
         file.writelines(traceback.format_exception(error))
+
+
+def _client_shards(population: Population, data: Prepared) -> ClientShards:
+    """The data of all clients, ready before processes are forked that will share it."""
+    shards = ClientShards(population.seed, np.array(data.train_labels), population.alpha)
+    shards.of(0, int(population.sample_counts[0]))
+    return shards
 
 
 def _model_of(assignment: Assignment) -> str:

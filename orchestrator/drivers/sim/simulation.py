@@ -23,5 +23,5 @@ class Simulation:
         keep_freed_memory()
         self.fabric = ModelFabric()
         self.control = MemoryControl()
-        nodes = Nodes(plan, assignments, self.fabric.network, self.control, workers)
+        nodes = Nodes(plan, assignments, self.fabric, self.control, workers)
         self.driver = SimDriver(nodes, self.fabric.network, self.control)

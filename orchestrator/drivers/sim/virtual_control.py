@@ -27,10 +27,10 @@ class MemoryControl:
     async def close(self) -> None:
         """Do nothing: nothing is open."""
 
-    def open(self, node: str) -> MemoryReporter:
+    def open(self, node: str, side: type[MemoryReporter] | None = None) -> MemoryReporter:
         """Open the plane for a node that begins, and return the node's side."""
         self._inboxes[node] = asyncio.Queue()
-        return MemoryReporter(node, self._said, self._inboxes[node])
+        return (side or MemoryReporter)(node, self._said, self._inboxes[node])
 
     def leave(self, node: str) -> None:
         """Close the plane for a node that has ended."""

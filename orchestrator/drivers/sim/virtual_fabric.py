@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 
 from netem.flow import Flow
+from netem.impair import Counters
 from netem.profile import LinkProfile
+from node.assignment import derive_seed
 from node.messaging.memory import MemoryNetwork
 from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
 from orchestrator.planning.plan import LinkPlan, NodePlan
-from orchestrator.scenario.topology import Ends
+from orchestrator.scenario.topology import POPULATION, Ends
 
 
 class ModelFabric:
@@ -21,7 +23,9 @@ class ModelFabric:
 
     def __init__(self) -> None:
         self.network = MemoryNetwork(self._flow)
-        self._links: dict[Ends, LinkPlan] = {}
+        self._seeds: dict[Ends, int] = {}
+        self._clients: dict[Ends, Flow] = {}  # of clients of a population
+        self._passed: dict[Ends, Counters] = {}  # of the clients that have ended
         self._profiles: dict[Ends, LinkProfile] = {}
         self._flows: dict[Ends, Flow] = {}
         self._offered: dict[Ends, int] = {}  # packets offered at the last count
@@ -37,7 +41,7 @@ class ModelFabric:
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
         for link in links:
-            self._links[link.source, link.target] = link
+            self._seeds[link.source, link.target] = link.seed
             self._profiles[link.source, link.target] = link.profile
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
@@ -67,6 +71,7 @@ class ModelFabric:
             if self._offered.get(ends) != flow.counters.offered:
                 self._offered[ends] = flow.counters.offered
                 rows.append({"source": ends[0], "target": ends[1], **asdict(flow.counters)})
+        rows += [{"source": ends[0], "target": ends[1], **asdict(counted)} for ends, counted in self._passed.items()]
         return Counted(links=rows)
 
     async def watch(self) -> None:
@@ -76,8 +81,23 @@ class ModelFabric:
     async def close(self) -> None:
         """Do nothing: nothing is open."""
 
+    def admit(self, client: str, cloud: str, up: LinkProfile, down: LinkProfile, seed: int, round: int) -> None:
+        """Give a client of a population its link for one round."""
+        for ends, forward, backward in (((client, cloud), up, down), ((cloud, client), down, up)):
+            self._clients[ends] = Flow(forward, backward, seed=derive_seed(seed, "link", *ends, str(round)))
+
+    def dismiss(self, client: str, cloud: str) -> None:
+        """Take the link of a client away. Its counters are added to those of the links of the population."""
+        for ends, total in (((client, cloud), (POPULATION, cloud)), ((cloud, client), (cloud, POPULATION))):
+            counted, before = self._clients.pop(ends).counters, self._passed.get(total, Counters())
+            self._passed[total] = Counters(
+                *(one + other for one, other in zip(astuple(before), astuple(counted), strict=True))
+            )
+
     def _flow(self, source: str, target: str) -> Flow:
-        flow = Flow(*self._both_ways((source, target)), seed=self._links[source, target].seed)
+        if (source, target) in self._clients:
+            return self._clients[source, target]
+        flow = Flow(*self._both_ways((source, target)), seed=self._seeds[source, target])
         self._flows[source, target] = flow
         return flow
 

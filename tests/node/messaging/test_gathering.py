@@ -263,3 +263,31 @@ def test_what_one_sender_alone_may_say_is_not_taken_from_another() -> None:
     taken, _ = mailbox.take(["model"], "parent")
     assert taken is not None
     assert taken.sender == "parent"
+
+
+def test_enough_answers_end_the_wait_whoever_else_is_there() -> None:
+    mailbox = Mailbox("discard")
+    gather = Gather("update", 1, PEERS, 0.5, enough=2)
+    mailbox.begin(gather)
+    for sender in ("c", "a", "b"):  # b answers at the same instant, before anybody looks
+        assert gather.complete(PEERS, set()) is (sender == "b")
+        mailbox.put(message(sender))
+    assert [each.sender for each in gather.result(set())] == ["a", "c"]  # the first two, sorted
+
+
+def test_fewer_than_enough_are_waited_for_like_any() -> None:
+    gather = Gather("update", 1, PEERS, 0.5, enough=4)
+    gather.answer(message("a"))
+    gather.answer(message("b"))
+    assert not gather.complete({"a", "b", "c"}, set())
+    assert gather.complete({"a", "b"}, set())
+
+
+def test_a_forgotten_peer_begins_anew() -> None:
+    mailbox = Mailbox("keep")
+    mailbox.end(begun(mailbox, round=5))
+    assert fates(mailbox.put(message("a", round=3))) == [("late", "a")]
+    mailbox.put(message("a", round=7))
+    mailbox.forget({"a"})
+    assert mailbox.take(["update"]) == (None, [])
+    assert mailbox.put(message("a", round=3)) == []  # not late: nothing is known of it

@@ -27,3 +27,16 @@ def test_complete_when_every_expected_peer_was_seen_or_will_not_come() -> None:
     membership.leave("c")
     assert membership.complete
     assert Membership([]).complete
+
+
+def test_awaited_peers_may_still_answer_until_they_are_lost_or_leave() -> None:
+    members = Membership([])
+    members.awaited |= {"a", "b", "c", "d"}
+    members.join("a")
+    members.lose("b")
+    members.leave("c")
+    assert members.reachable == {"a", "d"}
+    assert members.present == {"a"}
+    for peer in ("a", "c", "d"):
+        members.forget(peer)
+    assert (members.reachable, members.left) == (set(), set())

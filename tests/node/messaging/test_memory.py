@@ -319,3 +319,45 @@ def test_a_node_that_was_ended_while_it_was_frozen_begins_thawed() -> None:
         assert await again.receive() == Joined("a")
 
     run(work())
+
+
+def test_peers_may_be_admitted_and_forgotten_while_a_node_runs() -> None:
+    async def main() -> None:
+        network = MemoryNetwork(lambda *_: Delay(1.0))
+        cloud = network.transport("cloud", [])
+        await cloud.start()
+        for number in range(2):  # the same client twice, as two incarnations
+            cloud.admit("client")
+            client = network.transport("client", ["cloud"])
+            await client.start()
+            assert await cloud.receive() == Joined("client")
+            assert await client.receive() == Joined("cloud")
+            await client.send(["cloud"], Message("update", "client", number))
+            assert (await message(cloud)).round == number
+            await client.send(["cloud"], Message("update", "client", 7))  # in flight when it ends
+            await client.close()
+            cloud.forget(["client"])
+        await asyncio.sleep(60)
+        assert not len(cloud._events)  # neither the message in flight nor a loss
+        with pytest.raises(TransportError, match="has no peer 'client'"):
+            await cloud.send(["client"], Message("model", "cloud", 1))
+        assert [(row.peer, row.messages) for row in cloud.traffic()] == [("client", 2)]
+
+    run(main())
+
+
+def test_events_of_a_forgotten_peer_are_dropped() -> None:
+    async def main() -> None:
+        network = MemoryNetwork()
+        cloud = network.transport("cloud", ["other"])
+        await cloud.start()
+        cloud.admit("client")
+        client, other = network.transport("client", ["cloud"]), network.transport("other", ["cloud"])
+        await client.start()
+        await other.start()
+        await asyncio.sleep(1)
+        cloud.forget(["client"])
+        assert await cloud.receive() == Joined("other")
+        assert not len(cloud._events)
+
+    run(main())

@@ -101,6 +101,40 @@ expect: {bytes: {device-cloud: 20mb}}
 """
 
 
+POPULATION = """\
+algorithm: fedavg
+driver: sim
+topology: {population: 1000, selected: 10}
+clients:
+  selection: {name: oort, alpha: 1}
+  over: 30%
+  availability:
+    day-and-night:
+      start: 20h
+      time_zones: {-6h: 50%, 8h: 50%}
+      wifi: 90%
+      nights: 80%
+      bedtime: 23h
+      sleep: 7h
+      spread: 1h
+      day_charges: 30%
+      day_charge: 40min
+  hardware: {phone: 60%, raspberry-pi-3: 40%}
+  links: {wifi: 60%, lte: 40%}
+  samples: {lognormal: {median: 40, sigma: 0.5, low: 5, high: 200}}
+"""
+
+TRACED = """\
+algorithm: fedavg
+driver: sim
+data: {samples_per_client: 20}
+topology: {population: 1000, selected: 10}
+clients:
+  availability: {trace: stays.csv, repeat: 24h}
+  speed: {uniform: {low: 0.1, high: 0.4}}
+"""
+FILES = {"stays.csv": "device,from,until\n0,0,3600\n"}
+
 PROGRAMS = """\
 programs:
   cloud: {command: "serve --on {self}", ready: {port: 8000, within: 5s}, environment: {COLOUR: blue}, image: "serve:1"}
@@ -129,8 +163,8 @@ def models(value: Any) -> Iterator[BaseModel]:
 
 def test_the_samples_here_have_every_key() -> None:
     given: defaultdict[type[BaseModel], set[str]] = defaultdict(set)
-    for text in (EDGES, DEVICES, PROGRAMS):
-        for model in models(parse(text, "f.yaml")):
+    for text in (EDGES, DEVICES, POPULATION, TRACED, PROGRAMS):
+        for model in models(parse(text, "f.yaml", files=FILES)):
             given[type(model)] |= model.model_fields_set
     for kind, names in given.items():
         if kind.__name__ not in ("LinkKeys", "DirectionSpec"):  # whose keys are a link's
@@ -180,7 +214,7 @@ def test_rounds_are_those_of_the_algorithm_unless_stop_has_fewer() -> None:
     assert parse(EDGES, "f.yaml").rounds == 20
 
 
-@pytest.mark.parametrize("text", [EDGES, DEVICES, "algorithm: onlyedge"])
+@pytest.mark.parametrize("text", [EDGES, DEVICES, POPULATION, "algorithm: onlyedge"])
 def test_the_effective_scenario_reads_back(text: str) -> None:
     scenario = parse(text, "f.yaml")
     written = json.dumps(effective(scenario))
@@ -236,8 +270,8 @@ LINK_KEYS = (
     "profile, latency, jitter, distribution, loss, rate, buffer, duplicate, corrupt, reorder, schedule, up, down"
 )
 SECTIONS = (
-    "name, plugins, seed, algorithm, programs, data, model, topology, hardware, hosts, compute, links, faults, "
-    "gathering, timeouts, restart, stop, expect, driver, engine, probe"
+    "name, plugins, seed, algorithm, programs, data, model, topology, clients, hardware, hosts, compute, links, "
+    "faults, gathering, timeouts, restart, stop, expect, driver, engine, probe"
 )
 
 MISTAKES = [

@@ -50,6 +50,14 @@ def test_markdown() -> None:
     assert other == ["b\\|c", "60.0 ± 28.3%", "3 (1 of 2)", "device-edge 1 MB (1 of 2)", "2 pass"]
 
 
+def test_of_a_population_the_share_of_clients_that_were_seen_is_told() -> None:
+    asked = sweep("a", target=None)
+    runs: list[Figures] = [{"population.share_seen": 0.08}, {"population.share_seen": 0.12}]
+    headings, _, row = cells(markdown(asked, made(asked, *runs)))
+    assert headings == ["case", "clients seen", "verdicts"]
+    assert row == ["a", "10.0 ± 2.8%", "2 pass"]  # a deviation of 0.02 √2
+
+
 def test_what_failed_is_told_and_not_averaged() -> None:
     asked = sweep("a")
     text = markdown(asked, made(asked, GOOD, "cloud ended (exit code 1)"))

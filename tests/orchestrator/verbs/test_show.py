@@ -84,6 +84,24 @@ def test_the_labels_of_every_shard_are_shown() -> None:
     assert ["device-0-0", str(made.node("device-0-0").samples), *counts] in rows
 
 
+def test_a_population_is_told_by_what_its_clients_draw() -> None:
+    lines = printed(
+        plan(
+            "algorithm: fedavg\ndriver: sim\ntopology: {population: 2000, selected: 20}\n"
+            "data: {samples_per_client: 40}\n"
+            "clients: {over: 25%, selection: {name: oort, alpha: 1}, hardware: {phone: 100%}, links: {lte: 100%}}\n"
+        )
+    )
+    place = lines.index("Population (2,000 clients)")
+    assert lines[place - 2].endswith("iid; each client draws its own of 1,000 training samples")
+    assert lines[place + 1].startswith("selected  20 of 25 that are asked, in each round: oort (exploration 0.9,")
+    rest = [line.split(maxsplit=1) for line in lines[place + 2 : place + 10] if line and not line.startswith(" ")]
+    assert ["there", "always"] in rest
+    assert ["hardware", "phone 100%"] in rest
+    assert ["links", "lte 100%"] in rest
+    assert ["samples", "0% 40, 5% 40, 50% 40, 95% 40, 100% 40 (quantiles)"] in rest
+
+
 def test_links_alike_are_one_row() -> None:
     rows = after(printed(plan(DOZEN)), "Links (30 directions)")[1:]
     assert [" ".join(row.split()) for row in rows] == [

@@ -1,0 +1,120 @@
+"""From a scenario to its population: the distributions that its clients draw from, and who is selected how."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from node.catalogue.partitions import Dirichlet
+from node.parameters import read_parameters
+from orchestrator.errors import PlanError
+from orchestrator.planning.plan import LinkPlan, NodePlan
+from orchestrator.planning.shards import PreparedLabels
+from orchestrator.population.availability import HOUR, Always, Availability, DayAndNight, FromTrace
+from orchestrator.population.distributions import Distribution, Fixed, Lognormal, Uniform
+from orchestrator.population.population import HardwareShare, LinkShare, Population
+from orchestrator.population.selection import SELECTIONS
+from orchestrator.scenario.clients import AvailabilitySpec, ClientsSpec, DistributionSpec
+from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
+from orchestrator.scenario.links import LinkSpec
+from orchestrator.scenario.schema import HardwareSpec, Scenario
+from orchestrator.scenario.topology import POPULATION
+
+LINK = "device-cloud"
+
+
+def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequence[LinkPlan]) -> Population | None:
+    """The population of a scenario; None if it has none. PlanError if a client asks for more samples than there are."""
+    spec, topology = scenario.population, scenario.topology
+    if spec is None or topology.population is None or topology.selected is None:
+        return None
+    kind = SELECTIONS[spec.selection.name]
+    population = Population(
+        seed=scenario.seed,
+        size=topology.population,
+        selected=topology.selected,
+        asked=min(topology.population, math.ceil(topology.selected * (1 + spec.over) - 1e-9)),
+        selection=read_parameters(kind.params, spec.selection.params),
+        availability=_availability(spec.availability, topology.population, scenario.seed),
+        hardware=_hardware(scenario, spec),
+        speed=None if spec.speed is None else _distribution(spec.speed),
+        links=_links(spec, links),
+        samples=_samples(scenario, spec),
+        alpha=_alpha(scenario),
+    )
+    if data is not None and (most := int(population.sample_counts.max())) > len(data.train):
+        where = ("data", "samples_per_client") if spec.samples is None else ("clients", "samples")
+        raise PlanError(where, f"a client would draw {most} samples of {len(data.train)}: lower it, or set `high`")
+    return population
+
+
+def typical(
+    nodes: Sequence[NodePlan], links: Sequence[LinkPlan], population: Population
+) -> tuple[tuple[NodePlan, ...], tuple[LinkPlan, ...]]:
+    """The nodes and links of a plan, where the node that stands for all clients has what most of them have: their
+    hardware, or their median speed, and their link."""
+    link = max(population.links, key=lambda each: each.share)
+    if population.speed is not None:
+        hardware = HardwareClass(CUSTOM, speed=float(np.median(population.speeds)))
+    else:
+        name = max(population.hardware, key=lambda each: each.share).name
+        hardware = HARDWARE.get(name, next(node.hardware for node in nodes if node.name == POPULATION))
+    return (
+        tuple(replace(node, hardware=hardware) if node.name == POPULATION else node for node in nodes),
+        tuple(replace(each, profile=link.up if each.source == POPULATION else link.down) for each in links),
+    )
+
+
+def _distribution(spec: DistributionSpec) -> Distribution:
+    if spec.lognormal is not None:
+        return Lognormal(**dict(spec.lognormal))
+    assert spec.uniform is not None
+    return Uniform(**dict(spec.uniform))
+
+
+def _samples(scenario: Scenario, spec: ClientsSpec) -> Distribution:
+    if spec.samples is not None:
+        return _distribution(spec.samples)
+    assert scenario.data.samples_per_client is not None, "load() has checked it"
+    return Fixed(float(scenario.data.samples_per_client))
+
+
+def _alpha(scenario: Scenario) -> float | None:
+    partition = scenario.data.partition
+    if partition.name == "iid":
+        return None
+    return read_parameters(Dirichlet, partition.params).alpha
+
+
+def _hardware(scenario: Scenario, spec: ClientsSpec) -> list[HardwareShare]:
+    if spec.hardware:
+        return [HardwareShare(name, share, HARDWARE[name].expected_speed) for name, share in spec.hardware.items()]
+    given = scenario.hardware.get(POPULATION) or scenario.hardware.get("device") or HardwareSpec()
+    chosen = given.resolve()
+    return [HardwareShare(chosen.name, 1.0, chosen.expected_speed)]
+
+
+def _links(spec: ClientsSpec, links: Sequence[LinkPlan]) -> list[LinkShare]:
+    found = []
+    for name, share in spec.links.items():
+        up, down = LinkSpec(profile=name).directions(level=False)
+        found.append(LinkShare(name, share, up, down))
+    if found:
+        return found
+    up = next(each.profile for each in links if each.source == POPULATION)
+    down = next(each.profile for each in links if each.target == POPULATION)
+    return [LinkShare(LINK, 1.0, up, down)]
+
+
+def _availability(spec: AvailabilitySpec | None, clients: int, seed: int) -> Availability:
+    if spec is None:
+        return Always(clients)
+    if spec.table is not None:
+        return FromTrace(clients, seed, spec.table)
+    assert spec.day_and_night is not None
+    settings = dict(spec.day_and_night)
+    zones = {float(hours.removesuffix("h")) * HOUR: share for hours, share in settings.pop("time_zones").items()}
+    return DayAndNight(clients=clients, seed=seed, time_zones=zones, **settings)

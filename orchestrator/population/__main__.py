@@ -1,0 +1,79 @@
+"""Make a trace of when devices are there: from a model, or from a trace of FedScale or FLASH. It is printed as CSV.
+
+python -m orchestrator.population day-and-night --devices 300 --days 7 --seed 1 > scenarios/traces/availability.csv
+python -m orchestrator.population fedscale client_behave_trace > stays.csv
+python -m orchestrator.population flash state_traces.json > stays.csv
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from orchestrator.population.availability import DAY, HOUR, DayAndNight
+from orchestrator.population.importing import Stay, from_fedscale, from_flash, to_csv
+
+LARGEST_FILE = 1 << 30  # bytes
+STEP = 300.0  # s between two looks at a model
+
+
+def stays_of(model: DayAndNight, seconds: float) -> Iterator[Stay]:
+    """When each client of a model is there, to `STEP` seconds, ordered by client."""
+    looks = np.array([model.there(t) for t in np.arange(0, seconds, STEP)])
+    for client, there in enumerate(looks.T):
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], there, [False]]).astype(np.int8)))
+        for begin, end in zip(edges[::2], edges[1::2], strict=True):
+            yield Stay(str(client), float(begin) * STEP, float(end) * STEP)
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    model = kinds.add_parser("day-and-night", help="the model of `clients.availability: day-and-night`")
+    model.add_argument("--devices", type=int, default=300)
+    model.add_argument("--days", type=int, default=7)
+    model.add_argument("--seed", type=int, default=1)
+    for name in ("fedscale", "flash"):
+        kinds.add_parser(name).add_argument("file", type=Path)
+    options = parser.parse_args(words)
+    try:
+        print(_made(options), end="")
+    except (OSError, ValueError) as error:
+        print(f"error: {getattr(options, 'file', options.kind)}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _made(options: argparse.Namespace) -> str:
+    if options.kind == "day-and-night":
+        model = DayAndNight(
+            clients=options.devices,
+            seed=options.seed,
+            start=20 * HOUR,
+            time_zones={-6 * HOUR: 0.25, HOUR: 0.35, 8 * HOUR: 0.4},
+            wifi=0.9,
+            nights=0.8,
+            bedtime=23 * HOUR,
+            sleep=7 * HOUR,
+            spread=1.5 * HOUR,
+            day_charges=0.3,
+            day_charge=HOUR * 2 / 3,
+        )
+        command = " ".join(f"--{name} {getattr(options, name)}" for name in ("devices", "days", "seed"))
+        origin = f"made by: python -m orchestrator.population day-and-night {command}"
+        return to_csv(stays_of(model, options.days * DAY), origin)
+    size = options.file.stat().st_size
+    if size > LARGEST_FILE:
+        raise ValueError(f"is larger than {LARGEST_FILE >> 30} GiB")
+    name = options.file.name
+    if options.kind == "fedscale":
+        return to_csv(from_fedscale(options.file.read_bytes()), f"from {name} of FedScale")
+    return to_csv(from_flash(options.file.read_text(encoding="utf-8")), f"from {name} of FLASH")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""Who takes part in a round: a function of the seed, the round, who is there, and what was seen of each client.
+
+Oort. F. Lai, X. Zhu, H. V. Madhyastha, M. Chowdhury, "Oort: Efficient Federated Learning via Guided Participant
+Selection", OSDI 2021, Algorithm 1, and equation 1 of section 4.
+
+B_i samples of client i, D(i) seconds of its last round, L(i) the round of its last answer, R this round, K clients to
+select, T preferred duration, ε share of exploration, E clients that were asked before.
+
+    U(i)     |B_i| √(1/|B_i| Σ loss²)                                       statistical utility
+    Util(i)  U(i) + √(0.1 log R / L(i)),  times (T / D(i))^α if T < D(i)    of clients in E
+    exploit  (1 − ε) K of E with Util above c of the (1 − ε) K-th, in proportion to Util
+    explore  ε K of the others, in proportion to their speed
+    pacer    T ← T + Δ if ΣU(R−2W : R−W) > ΣU(R−W : R)
+
+ε decays by a factor in each round down to a least value, and utilities above a quantile are cut, both as in the paper.
+
+Departures: the root mean square of a client's losses is replaced by its mean loss over the steps of its training, which
+is what a client reports. The pacer looks once in W rounds, as the authors' code does; the first T is Δ, and if no Δ is
+given, both are the median duration of the first round that has answers. A client that was asked and did not answer
+counts as asked: D(i) is the time that it was given, and its U(i) stays, 0 if it never answered. Then its L(i) is the
+round in which it was asked. The authors' code scales utilities to 0..1 before it adds the temporal uncertainty; the
+paper and this module do not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from node.assignment import derive_seed
+from node.parameters import Parameters, number, whole
+
+Clients = NDArray[np.int64]  # their numbers
+
+
+@dataclass(eq=False)
+class Seen:
+    """What the cloud has seen of the ``clients``, as one array for each fact.
+
+    ``looks`` counts the times that it looked who is there, ``there`` those at which each client was. ``asked``: rounds
+    for which each was selected. ``latest``: round in which it was asked last. ``utility`` and ``duration``: of its last
+    answer. ``gained``: the utilities of all answers, by round. ``first``: durations in the first round with answers.
+    """
+
+    clients: int
+    looks: int = 0
+    gained: list[float] = field(default_factory=list)
+    first: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.there = np.zeros(self.clients, np.int32)
+        self.asked = np.zeros(self.clients, np.int32)
+        self.latest = np.zeros(self.clients, np.int32)
+        self.utility = np.zeros(self.clients)
+        self.duration = np.zeros(self.clients)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The facts about each client, by name; to be changed in place."""
+        return {name: getattr(self, name) for name in ("there", "asked", "latest", "utility", "duration")}
+
+    def look(self, there: NDArray[np.bool_]) -> None:
+        """Note who is there when clients are selected."""
+        self.looks += 1
+        self.there += there
+
+    def end_round(self, round: int, outcomes: list[tuple[int, float, float | None]]) -> None:
+        """Note the outcome of each client of a round: its number, its seconds, and its utility (None: no answer)."""
+        for client, seconds, utility in outcomes:
+            self.asked[client] += 1
+            self.latest[client] = round
+            self.duration[client] = seconds
+            if utility is not None and math.isfinite(utility):
+                self.utility[client] = utility
+        answered = [(seconds, utility) for _, seconds, utility in outcomes if utility is not None]
+        self.gained.append(sum(utility for _, utility in answered if math.isfinite(utility)))
+        if answered and not self.first:
+            self.first = [seconds for seconds, _ in answered]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uniform(Parameters):
+    """Every client that is there has the same chance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeastAvailable(Parameters):
+    """Clients come first that were there least often, of the times when the cloud looked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Oort(Parameters):
+    """exploration ε in the first round, which is multiplied by exploration_decay in each round down to
+    exploration_least; alpha: exponent of the penalty of slow clients; cutoff c: clients with c of the utility of the
+    last one that fits are drawn among; clip: quantile of utilities above which they are cut; window W: rounds between
+    two looks of the pacer; pace Δ: seconds by which the pacer raises T, or nothing; most: rounds after which a client
+    is not selected again, or nothing."""
+
+    exploration: float = number(0.9, low=0, high=1)
+    exploration_decay: float = number(0.98, low=0, above=True, high=1)
+    exploration_least: float = number(0.2, low=0, high=1)
+    alpha: float = number(2.0, low=0)
+    cutoff: float = number(0.95, low=0, high=1)
+    clip: float = number(0.95, low=0, above=True, high=1)
+    window: int = whole(20, low=1)
+    pace: float | None = number(None, low=0, above=True, none=True)
+    most: int | None = whole(None, low=1, none=True)
+
+
+@dataclass(frozen=True)
+class Question:
+    """``count`` clients are to be selected for ``round``, of those that are ``there`` (N,). ``speed`` (N,) is that of
+    their hardware. ``random`` is seeded by the scenario and the round."""
+
+    round: int
+    count: int
+    there: NDArray[np.bool_]
+    speed: NDArray[np.float64]
+    seen: Seen
+    random: np.random.Generator
+
+
+def uniform(_: Uniform, question: Question) -> Clients:
+    """A draw without replacement."""
+    candidates = np.flatnonzero(question.there)
+    return question.random.permutation(candidates)[: question.count]
+
+
+def least_available(_: LeastAvailable, question: Question) -> Clients:
+    """Clients with the least share of times when they were there; equal shares in random order."""
+    candidates = question.random.permutation(np.flatnonzero(question.there))
+    return candidates[np.argsort(question.seen.there[candidates], kind="stable")][: question.count]
+
+
+def oort(p: Oort, question: Question) -> Clients:
+    """Oort's Algorithm 1, see the module."""
+    seen, round, count = question.seen, question.round, question.count
+    allowed = question.there if p.most is None else question.there & (seen.asked < p.most)
+    if int(allowed.sum()) < count:  # too few are left of those that were not selected too often
+        allowed = question.there
+    known, others = (np.flatnonzero(allowed & which) for which in (seen.asked > 0, seen.asked == 0))
+    epsilon = exploration(p, round)
+    exploring = min(len(others), max(math.floor(epsilon * count + 1e-9), count - len(known)))
+    exploiting = min(len(known), count - exploring)
+    chosen = [np.empty(0, np.int64)]
+    if exploiting:
+        found = utilities(p, seen, known, round)
+        last = np.sort(found)[-exploiting]
+        admitted = found >= p.cutoff * last
+        chosen.append(drawn(question.random, known[admitted], found[admitted], exploiting))
+    if exploring:
+        chosen.append(drawn(question.random, others, question.speed[others], exploring))
+    return np.concatenate(chosen)
+
+
+def exploration(p: Oort, round: int) -> float:
+    """ε of a round, which counts from 1."""
+    return max(min(p.exploration, p.exploration_least), p.exploration * p.exploration_decay ** (round - 1))
+
+
+def utilities(p: Oort, seen: Seen, clients: Clients, round: int) -> NDArray[np.float64]:
+    """Util(i) of clients that were asked before."""
+    found = seen.utility[clients]
+    found = np.minimum(found, np.quantile(found, p.clip))
+    found = found + np.sqrt(0.1 * math.log(max(round, 1)) / np.maximum(seen.latest[clients], 1))
+    preferred, durations = preferred_duration(p, seen), seen.duration[clients]
+    late = durations > preferred
+    found[late] *= (preferred / durations[late]) ** p.alpha
+    return found
+
+
+def preferred_duration(p: Oort, seen: Seen) -> float:
+    """T after all rounds so far; infinity while nothing is known."""
+    step = p.pace if p.pace is not None else float(np.median(seen.first)) if seen.first else math.inf
+    duration = step
+    for end in range(2 * p.window, len(seen.gained) + 1, p.window):
+        before, after = seen.gained[end - 2 * p.window : end - p.window], seen.gained[end - p.window : end]
+        duration += step if sum(before) > sum(after) else 0.0
+    return duration
+
+
+def drawn(random: np.random.Generator, clients: Clients, weights: NDArray[np.float64], count: int) -> Clients:
+    """Draw clients one after the other without replacement, each in proportion to its weight. Clients without weight
+    come last. By exponential keys: P. Efraimidis, P. Spirakis, Information Processing Letters 97 (2006)."""
+    waiting = random.exponential(size=len(clients))
+    keys = np.where(weights > 0, waiting / np.where(weights > 0, weights, 1.0), 1e300 * (1 + waiting))
+    return clients[np.argsort(keys, kind="stable")[:count]]
+
+
+Select = Callable[[Any, Question], Clients]
+
+
+@dataclass(frozen=True)
+class SelectionKind:
+    """A way to select clients: its parameters, and the function of them and a question."""
+
+    name: str
+    params: type[Parameters]
+    select: Select
+    summary: str
+
+
+SELECTIONS: dict[str, SelectionKind] = {
+    kind.name: kind
+    for kind in (
+        SelectionKind("uniform", Uniform, uniform, "every client that is there has the same chance"),
+        SelectionKind("least-available", LeastAvailable, least_available, "clients that are seldom there come first"),
+        SelectionKind("oort", Oort, oort, "clients with much to learn from that are fast enough (Oort)"),
+    )
+}
+
+
+def select(
+    params: Parameters,
+    seed: int,
+    round: int,
+    count: int,
+    there: NDArray[np.bool_],
+    speed: NDArray[np.float64],
+    seen: Seen,
+) -> list[int]:
+    """The clients of a round, in ascending order: ``count`` of them, or as many as are ``there``."""
+    kind = next(each for each in SELECTIONS.values() if each.params is type(params))
+    random = np.random.default_rng(derive_seed(seed, "selection", str(round)))
+    chosen = kind.select(params, Question(round, min(count, int(there.sum())), there, speed, seen, random))
+    return sorted(chosen.tolist())

@@ -1,0 +1,53 @@
+"""The training samples of a client, as a function of the seed and the client.
+
+A population is larger than the data set, so clients share samples: each draws its own from the whole training part,
+without replacement. What one client draws does not depend on the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from node.assignment import derive_seed
+from node.learning.partition import taken_by_mix
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ClientShards:
+    """``labels`` (N,) are those of all training samples. ``alpha``: each client draws its mix of classes from
+    Dir(alpha, ..., alpha), as T.-M. H. Hsu, H. Qi, M. Brown, arXiv 1909.06335 (2019), section 3; None: samples are
+    drawn at random."""
+
+    seed: int
+    labels: NDArray[np.int64]
+    alpha: float | None = None
+
+    def of(self, client: int, samples: int) -> Indices:
+        """The ascending indices of a client's samples."""
+        random = np.random.default_rng(derive_seed(self.seed, "shard", str(client)))
+        if self.alpha is None:
+            return np.sort(random.choice(len(self.labels), samples, replace=False, shuffle=False))
+        mix = random.dirichlet(np.full(len(self._pools), self.alpha))
+        counts = taken_by_mix(mix, samples, self._sizes, random)
+        chosen = [
+            pool[random.choice(len(pool), count, replace=False, shuffle=False)]
+            for pool, count in zip(self._pools, counts.tolist(), strict=True)
+            if count
+        ]
+        return np.sort(np.concatenate(chosen))
+
+    @cached_property
+    def _pools(self) -> list[Indices]:
+        """The samples of each class."""
+        return [np.flatnonzero(self.labels == label) for label in range(int(self.labels.max()) + 1)]
+
+    @cached_property
+    def _sizes(self) -> NDArray[Any]:
+        return np.array([len(pool) for pool in self._pools])

@@ -1,0 +1,68 @@
+"""The clients of a population in the report: who was seen, and how their parts ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from orchestrator import text
+from orchestrator.report.marks import Figure, axis, figure, line
+from orchestrator.results.history import History
+from orchestrator.results.population import OUTCOMES, kinds, parts, population, seen_by_round
+
+COLOURS = {
+    "counted": "var(--series-1)",
+    "slow": "var(--series-2)",
+    "away": "var(--series-3)",
+    "unused": "var(--series-4)",
+}
+
+
+def client_figures(history: History) -> dict[str, Figure]:
+    """The share of clients that were seen, and the outcomes of each round. Without a population they have no marks."""
+    found, planned = parts(history), history.plan.get("population")
+    seen = seen_by_round(found)
+    rounds = list(seen)
+    tally = Counter((part.round, part.outcome) for part in found)
+    shares = [count / planned["size"] for count in seen.values()] if planned else []
+    of_share = [line("clients seen", rounds, shares, "var(--series-1)")] if shares else []
+    of_outcome = [
+        line(said, rounds, [tally[round, outcome] for round in rounds], COLOURS[outcome])
+        for outcome, said in OUTCOMES.items()
+        if any(tally[round, outcome] for round in rounds)
+    ]
+    return {
+        "clients-seen": figure(
+            "Clients that answered in time at least once",
+            axis("round"),
+            axis(format="percent", zero=True),
+            of_share,
+            230,
+        ),
+        "clients-outcomes": figure(
+            "Clients of each round, by how it ended",
+            axis("round"),
+            axis("clients", zero=True),
+            of_outcome,
+            230,
+            hover="x",
+        ),
+    }
+
+
+def client_rows(history: History) -> dict[str, Any] | None:
+    """The section on clients; None without a population."""
+    told = population(history)
+    if told is None:
+        return None
+    found = parts(history)
+    outcomes = [(said, told["outcomes"][outcome]) for outcome, said in OUTCOMES.items() if told["outcomes"][outcome]]
+    saying = (
+        f"Of {told['clients']:,} clients, {told['seen']:,} ({text.percent(told['share_seen'])}) answered in time at "
+        f"least once. Selection: {told['selection']}, {told['selected']} for each round."
+    )
+    tables = [
+        (what, [(kind.name, kind.asked, kind.counted, text.duration(kind.seconds)) for kind in kinds(found, what)])
+        for what in ("hardware", "link")
+    ]
+    return {"saying": saying, "outcomes": outcomes, "tables": tables}

@@ -1,0 +1,100 @@
+"""The clients of a population in a run: who took part, and how it ended for them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from statistics import median
+from typing import Any, NamedTuple
+
+from orchestrator.results.history import History
+from orchestrator.scenario.topology import POPULATION
+
+EVENT = "client"
+OUTCOMES = {
+    "counted": "answered in time",
+    "slow": "dropped as slow",
+    "away": "went away",
+    "unused": "answered, not used",
+}
+
+
+class Part(NamedTuple):
+    """A client's part in a round. ``began`` is in seconds of training."""
+
+    client: str
+    round: int
+    outcome: str
+    began: float
+    seconds: float
+    hardware: str
+    link: str
+
+
+class Kind(NamedTuple):
+    """The parts of clients with the same hardware or link. ``seconds``: the median of those that counted."""
+
+    name: str
+    asked: int
+    counted: int
+    seconds: float | None
+
+
+def parts(history: History) -> list[Part]:
+    """Every part of every client, in the order of the record. Empty without a population."""
+    found = []
+    for event in history.events(EVENT):
+        if event.node == POPULATION and event.round is not None:
+            data = event.data
+            kind = "" if data.get("hardware") is None else str(data["hardware"])
+            times = float(data["began"]), float(data["seconds"])
+            found.append(Part(str(data["client"]), event.round, str(data["outcome"]), *times, kind, str(data["link"])))
+    return found
+
+
+def population(history: History) -> dict[str, Any] | None:
+    """For the summary; None without a population.
+
+    ``seen`` counts the clients that answered in time at least once, ``share_seen`` is their share of all. ``asked``
+    counts the parts, ``outcomes`` by how they ended. ``seconds``: median duration of parts that counted.
+    """
+    planned = history.plan.get(POPULATION)
+    if not planned:
+        return None
+    found = parts(history)
+    counted = [part for part in found if part.outcome == "counted"]
+    seen = len({part.client for part in counted})
+    tally = Counter(part.outcome for part in found)
+    return {
+        "clients": planned["size"],
+        "selected": planned["selected"],
+        "selection": planned["selection"]["name"],
+        "seen": seen,
+        "share_seen": seen / planned["size"],
+        "asked": len(found),
+        "outcomes": {outcome: tally[outcome] for outcome in OUTCOMES},
+        "seconds": median(part.seconds for part in counted) if counted else None,
+    }
+
+
+def seen_by_round(found: Iterable[Part]) -> dict[int, int]:
+    """The number of clients that have answered in time at least once, after each round."""
+    counts: dict[int, int] = {}
+    seen: set[str] = set()
+    for part in found:
+        if part.outcome == "counted":
+            seen.add(part.client)
+        counts[part.round] = len(seen)
+    return counts
+
+
+def kinds(found: Iterable[Part], what: str) -> list[Kind]:
+    """The parts by ``what``, "hardware" or "link"."""
+    by_kind: defaultdict[str, list[Part]] = defaultdict(list)
+    for part in found:
+        by_kind[getattr(part, what)].append(part)
+    rows = []
+    for name, own in sorted(by_kind.items()):
+        seconds = [part.seconds for part in own if part.outcome == "counted"]
+        rows.append(Kind(name or "drawn", len(own), len(seconds), median(seconds) if seconds else None))
+    return rows

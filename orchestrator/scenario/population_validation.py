@@ -1,0 +1,66 @@
+"""Validation of a scenario with a population: what its driver, algorithm, data, links and faults can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from node.algorithms.registry import ALGORITHMS
+from orchestrator.scenario.clients import ClientsSpec
+from orchestrator.scenario.drivers import DRIVERS, listed
+from orchestrator.scenario.links import Mistake
+from orchestrator.scenario.schema import Scenario
+from orchestrator.scenario.topology import LINK_CLASSES, POPULATION
+
+LINK_CLASS = "device-cloud"
+
+
+def check_population(scenario: Scenario) -> Iterator[Mistake]:
+    """Yield every mistake of a population; of a scenario without one, that it has settings of one."""
+    spec = scenario.population
+    if spec is None:
+        if scenario.clients is not None:
+            yield ("clients",), "are those of a population: write topology: {population: 1000, selected: 10}, or remove"
+        return
+    if not DRIVERS[scenario.driver].simulated:
+        why = f"the driver {scenario.driver} makes every node before the run, and clients of a population come and go"
+        yield ("topology", "population"), f"{why}: use the driver {listed(simulated=True)}"
+    scheme = scenario.scheme
+    fits = scheme.problem(cloud=True, edges=0, devices=1) is None
+    if scenario.algorithm is not None and fits and not scheme.population:
+        able = ", ".join(each.name for each in ALGORITHMS.values() if each.population)
+        why = f"{scenario.algorithm.name} needs the same clients from round to round"
+        yield ("topology", "population"), f"{why}; for clients that come and go take one of {able}"
+    yield from _data(scenario, spec)
+    yield from _hardware_and_links(scenario, spec)
+
+
+def _data(scenario: Scenario, spec: ClientsSpec) -> Iterator[Mistake]:
+    data = scenario.data
+    given = (data.samples_per_client is not None) + (spec.samples is not None)
+    if given == 0:
+        why = "the clients of a population share the data set, so it does not say how many samples each has"
+        yield ("data", "samples_per_client"), f"is missing: {why}; or write clients.samples"
+    if given == 2:
+        yield ("clients", "samples"), "data.samples_per_client gives a number already: leave out one of them"
+    partition = data.partition
+    if partition.name not in ("iid", "dirichlet"):
+        why = "divides the data set once, and each client of a population draws its own samples"
+        yield ("data", "partition"), f"{partition.name} {why}: take iid or dirichlet"
+    elif stray := [key for key in partition.params if key != "alpha"]:
+        why = "is for a data set that is divided once; of a population, each client draws its own samples"
+        yield ("data", "partition"), f"{partition.name}: {stray[0]} {why}: leave it out"
+
+
+def _hardware_and_links(scenario: Scenario, spec: ClientsSpec) -> Iterator[Mistake]:
+    twice = [key for key in ("device", POPULATION) if key in scenario.hardware]
+    if twice and (spec.hardware or spec.speed is not None):
+        key = "hardware" if spec.hardware else "speed"
+        yield ("hardware", twice[0]), f"clients.{key} says how fast the clients are already: leave out one of them"
+    link = scenario.links.get(LINK_CLASS)
+    if link is not None and spec.links:
+        yield ("links", LINK_CLASS), "clients.links gives the clients their links already: leave out one of them"
+    if link is not None and any(each is not None and each.schedule for each in (link, link.up, link.down)):
+        yield ("links", LINK_CLASS), "the links of a population's clients last for a round: leave out the schedule"
+    for key in scenario.links:
+        if key not in LINK_CLASSES:
+            yield ("links", key), f"clients of a population have no links of their own here: write {LINK_CLASS}"

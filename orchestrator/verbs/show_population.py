@@ -1,0 +1,28 @@
+"""A population in words, for `plan`: what each of its clients draws, and who is selected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from netem.units import format_fraction
+from orchestrator.population.population import HardwareShare, LinkShare, Population
+
+
+def population_entries(population: Population) -> Iterator[tuple[str, str]]:
+    """Labels with their texts."""
+    told = population.to_json()
+    params = ", ".join(f"{key} {value}" for key, value in told["selection"]["params"].items() if value is not None)
+    how = told["selection"]["name"] + (f" ({params})" if params else "")
+    asked = f" of {population.asked} that are asked" if population.asked > population.selected else ""
+    yield "selected", f"{population.selected}{asked}, in each round: {how}"
+    kind, settings = next(iter(told["availability"].items()))
+    yield "there", f"by the trace {settings}" if kind == "trace" else kind
+    if population.speed is None:
+        yield "hardware", _shares(population.hardware)
+    yield "links", _shares(population.links)
+    for what, quantiles in told["quantiles"].items():
+        yield what, ", ".join(f"{part} {value:g}" for part, value in quantiles.items()) + " (quantiles)"
+
+
+def _shares(shares: Sequence[HardwareShare | LinkShare]) -> str:
+    return ", ".join(f"{each.name} {format_fraction(each.share)}" for each in shares)

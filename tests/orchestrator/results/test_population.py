@@ -1,0 +1,82 @@
+"""What the summary, the report and sweeps say of the clients of a population."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.report.clients import client_figures, client_rows
+from orchestrator.results.history import History
+from orchestrator.results.population import kinds, parts, population, seen_by_round
+from orchestrator.results.record import Record
+
+PLAN = '{"population": {"size": 10, "selected": 2, "selection": {"name": "oort", "params": {}}}, "nodes": []}'
+
+
+def part(client: int, outcome: str = "counted", seconds: float = 2.0, **more: Any) -> Mapping[str, Any]:
+    own = {"client": f"device-{client}", "outcome": outcome, "began": 0.0, "seconds": seconds}
+    return {**own, "hardware": "phone", "link": "wifi"} | more
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    record = Record.create(tmp_path / "run", PLAN, {})
+    first = part(1), part(2, seconds=4.0, link="lte"), part(3, "slow", link="lte")
+    second = part(1, seconds=3.0), part(4, "away", hardware=None), part(5, "unused")
+    for round, found in ((1, first), (2, second)):
+        for each in found:
+            record.event(10.0 * round, "population", "client", round, each)
+    record.event(20.0, "cloud", "client", 2, {"of": "an algorithm of somebody else"})
+    record.close()
+    return History.open(tmp_path / "run")
+
+
+def test_the_summary_counts_clients_and_parts(history: History) -> None:
+    assert population(history) == {
+        "clients": 10,
+        "selected": 2,
+        "selection": "oort",
+        "seen": 2,  # clients 1 and 2
+        "share_seen": 0.2,
+        "asked": 6,
+        "outcomes": {"counted": 3, "slow": 1, "away": 1, "unused": 1},
+        "seconds": 3.0,  # the median of 2, 4 and 3
+    }
+
+
+def test_clients_seen_after_each_round(history: History) -> None:
+    assert seen_by_round(parts(history)) == {1: 2, 2: 2}
+
+
+def test_parts_by_link_and_hardware(history: History) -> None:
+    assert kinds(parts(history), "link") == [("lte", 2, 1, 4.0), ("wifi", 4, 2, 2.5)]
+    assert [(kind.name, kind.asked) for kind in kinds(parts(history), "hardware")] == [("drawn", 1), ("phone", 5)]
+
+
+def test_the_report_has_a_section_on_clients(history: History) -> None:
+    told = client_rows(history)
+    assert told is not None
+    assert told["saying"] == (
+        "Of 10 clients, 2 (20.0%) answered in time at least once. Selection: oort, 2 for each round."
+    )
+    assert told["outcomes"] == [
+        ("answered in time", 3),
+        ("dropped as slow", 1),
+        ("went away", 1),
+        ("answered, not used", 1),
+    ]
+    figures = client_figures(history)
+    (seen,) = figures["clients-seen"]["marks"]
+    assert (seen["x"], seen["y"]) == ([1, 2], [0.2, 0.2])
+    assert [mark["y"] for mark in figures["clients-outcomes"]["marks"]] == [[2, 1], [1, 0], [0, 1], [0, 1]]
+
+
+def test_a_run_without_a_population_says_nothing_of_it(tmp_path: Path) -> None:
+    Record.create(tmp_path / "run", '{"nodes": []}', {}).close()
+    with History.open(tmp_path / "run") as other:
+        assert population(other) is None
+        assert client_rows(other) is None
+        assert not any(figure["marks"] for figure in client_figures(other).values())

@@ -1,0 +1,187 @@
+"""What a scenario with a population may say, and the one message for each thing that makes no sense with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.errors import ScenarioError
+from orchestrator.planning.by_hand import faults_by_hand
+from orchestrator.planning.making import make_plan
+from orchestrator.scenario.reading import parse
+
+HEAD = "algorithm: {name: fedavg, rounds: 5}\n"
+SIM = HEAD + "driver: sim\n"
+TOPOLOGY = "topology: {population: 1000, selected: 10}\n"
+DATA = "data: {samples_per_client: 20}\n"
+GOOD = SIM + TOPOLOGY + DATA
+
+OF_FAULTS = (
+    "the clients of a population come and go by clients.availability, and their links last for a round: a fault can "
+    "only have node: cloud, and the action crash, pause or slow"
+)
+
+MISTAKES = [
+    (
+        SIM + "topology: {population: 1000}\n" + DATA,
+        "topology: selected: write both, like {population: 100000, selected: 100}",
+    ),
+    (
+        SIM + "topology: {population: 10, selected: 11}\n" + DATA,
+        "topology.selected: 11 is more than the population, 10",
+    ),
+    (
+        SIM + "topology: {population: 10, selected: 1, devices: 3}\n" + DATA,
+        "topology.population: its clients are below the cloud: leave out edges and devices",
+    ),
+    (
+        HEAD + TOPOLOGY + DATA,
+        "topology.population: the driver namespaces makes every node before the run, and clients of a population come "
+        "and go: use the driver sim",
+    ),
+    (
+        "algorithm: phe-fl\ndriver: sim\n" + TOPOLOGY + DATA,
+        "topology: phe-fl needs edges: the topology has none",
+    ),
+    (
+        SIM + TOPOLOGY,
+        "data.samples_per_client: is missing: the clients of a population share the data set, so it does not say how "
+        "many samples each has; or write clients.samples",
+    ),
+    (
+        GOOD + "clients: {samples: {uniform: {low: 1, high: 9}}}\n",
+        "clients.samples: data.samples_per_client gives a number already: leave out one of them",
+    ),
+    (
+        SIM + TOPOLOGY + "data: {samples_per_client: 20, partition: shards}\n",
+        "data.partition: shards divides the data set once, and each client of a population draws its own samples: take "
+        "iid or dirichlet",
+    ),
+    (
+        SIM + TOPOLOGY + "data: {samples_per_client: 20, partition: {dirichlet: {alpha: 0.1, over: edges}}}\n",
+        "data.partition: dirichlet: over is for a data set that is divided once; of a population, each client draws "
+        "its own samples: leave it out",
+    ),
+    (
+        SIM + "topology: {devices: 3}\nclients: {over: 30%}\n",
+        "clients: are those of a population: write topology: {population: 1000, selected: 10}, or remove",
+    ),
+    (
+        GOOD + "hardware: {device: phone}\nclients: {hardware: {phone: 100%}}\n",
+        "hardware.device: clients.hardware says how fast the clients are already: leave out one of them",
+    ),
+    (
+        GOOD + "links: {device-cloud: lte}\nclients: {links: {wifi: 100%}}\n",
+        "links.device-cloud: clients.links gives the clients their links already: leave out one of them",
+    ),
+    (
+        GOOD + "links: {device-cloud: {schedule: {steps: [{at: 1s, loss: 5%}]}}}\n",
+        "links.device-cloud: the links of a population's clients last for a round: leave out the schedule",
+    ),
+    (
+        GOOD + "links: {population <-> cloud: lte}\n",
+        "links.population <-> cloud: clients of a population have no links of their own here: write device-cloud",
+    ),
+    (GOOD + "faults: [{every_round: 30%, of: devices, action: disconnect}]\n", f"faults.0: {OF_FAULTS}"),
+    (GOOD + "faults: [{at: 1s, node: population, action: crash}]\n", f"faults.0: {OF_FAULTS}"),
+    (GOOD + "faults: [{at: 1s, node: cloud, action: disconnect}]\n", f"faults.0: {OF_FAULTS}"),
+    (GOOD + "faults: [{at: 1s, between: [population, cloud], action: partition}]\n", f"faults.0: {OF_FAULTS}"),
+    (
+        GOOD + "gathering: {quorum: 11}\n",
+        "gathering.quorum: cloud cannot wait for 11 answers: a round ends with 10",
+    ),
+    (
+        GOOD + "clients: {links: {satellite: 100%}}\ntimeouts: {lost_after: 2s}\n",
+        "timeouts.lost_after: must be above four round trips of the slowest link, 2.52s",
+    ),
+    (GOOD + "clients: {links: {wifi: 60%, lte: 30%}}\n", "clients.links: the shares add up to 90%, not to 100%"),
+    (
+        GOOD + "clients: {hardware: {phon: 100%}}\n",
+        "clients.hardware: 'phon' is no hardware class; did you mean 'phone'?",
+    ),
+    (GOOD + "clients: {selection: ort}\n", "clients.selection.name: 'ort' is no selection; did you mean 'oort'?"),
+    (
+        GOOD + "clients: {selection: {name: oort, alpa: 1}}\n",
+        "clients.selection.alpa: unknown parameter 'alpa'; did you mean 'alpha'?",
+    ),
+    (
+        GOOD + "clients: {speed: {lognormal: {median: 1, sigma: 0.5}, uniform: {low: 1, high: 2}}}\n",
+        "clients.speed: write one distribution: {lognormal: {median: 1, sigma: 0.5}} or {uniform: {low, high}}",
+    ),
+    (GOOD + "clients: {availability: {}}\n", "clients.availability: write day-and-night, or {trace: FILE}"),
+    (
+        GOOD + "clients: {availability: {day-and-night: {time_zones: {east: 100%}}}}\n",
+        "clients.availability.day-and-night.time_zones",
+    ),
+    (
+        GOOD + "clients: {availability: {trace: nowhere.csv}}\n",
+        "clients.availability.trace: nowhere.csv cannot be read: No such file or directory",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), MISTAKES, ids=[expected[:50] for _, expected in MISTAKES])
+def test_what_makes_no_sense_is_refused_with_a_reason(text: str, expected: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        parse(text, "f.yaml")
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 1, lines
+    assert expected in lines[0]
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedprox", "fednova"])
+def test_averaging_algorithms_are_for_populations(algorithm: str) -> None:
+    assert parse(GOOD.replace("fedavg", algorithm), "f.yaml").scheme.population
+
+
+def test_other_flat_algorithms_are_refused_with_a_reason() -> None:
+    text = "plugins: [edgebed.baselines.fedbuff]\n" + GOOD.replace("fedavg", "fedbuff")
+    with pytest.raises(ScenarioError) as caught:
+        parse(text, "f.yaml")
+    assert "fedbuff needs the same clients from round to round; for clients that come and go take one of fedavg" in str(
+        caught.value
+    )
+
+
+def test_a_plan_has_one_node_for_all_clients() -> None:
+    plan = make_plan(parse(GOOD, "f.yaml"), None)
+    assert [(node.name, node.tier, node.parent) for node in plan.nodes] == [
+        ("cloud", "cloud", None),
+        ("population", "device", "cloud"),
+    ]
+    assert plan.population is not None
+    assert plan.to_json()["population"]["size"] == 1000
+    assert len(plan.shards.train) == 0
+
+
+def test_a_plan_without_a_population_does_not_mention_one() -> None:
+    assert "population" not in make_plan(parse(HEAD + "topology: {devices: 2}\n", "f.yaml"), None).to_json()
+
+
+def test_more_clients_are_asked_than_are_waited_for() -> None:
+    plan = make_plan(parse(GOOD + "clients: {over: 25%}\n", "f.yaml"), None)
+    assert plan.population is not None
+    assert (plan.population.selected, plan.population.asked) == (10, 13)  # 12.5, rounded up
+
+
+def test_the_deadline_reckons_with_the_slowest_client() -> None:
+    fast = make_plan(parse(GOOD, "f.yaml"), None).gathering.deadlines["cloud"]
+    slow = GOOD + "clients: {hardware: {host: 90%, raspberry-pi-3: 10%}, links: {lan: 50%, satellite: 50%}}\n"
+    assert make_plan(parse(slow, "f.yaml"), None).gathering.deadlines["cloud"] > fast
+
+
+def test_the_node_for_all_clients_has_what_most_of_them_have() -> None:
+    text = GOOD + "clients: {hardware: {host: 40%, phone: 60%}, links: {wifi: 30%, lte: 70%}}\n"
+    plan = make_plan(parse(text, "f.yaml"), None)
+    assert plan.node("population").hardware.name == "phone"
+    up, down = (link.profile.rate for link in plan.links)
+    assert (up, down) == (7.6e6, 29.5e6)  # lte-up and lte
+    drawn = make_plan(parse(GOOD + "clients: {speed: {uniform: {low: 0.2, high: 0.4}}}\n", "f.yaml"), None)
+    assert drawn.node("population").hardware.speed == pytest.approx(0.3, abs=0.02)
+
+
+def test_faults_by_hand_obey_the_same_rule() -> None:
+    plan = make_plan(parse(GOOD, "f.yaml"), None)
+    with pytest.raises(ValueError, match="come and go"):
+        faults_by_hand({"action": "crash", "node": "population"}, plan, 1.0, 0)
+    (made,) = faults_by_hand({"action": "crash", "node": "cloud", "for": "1s"}, plan, 1.0, 0)
+    assert made.fault.target == "cloud"

@@ -120,19 +120,19 @@ def loaded(state: edgebed.State) -> Generator:
 
 def arrays(generator: Generator) -> edgebed.State:
     """The weights of G as arrays of their own."""
-    return {name: each.numpy().copy() for name, each in generator.state_dict().items()}
+    return {name: each.cpu().numpy().copy() for name, each in generator.state_dict().items()}
 
 
 def initial_generator(learner: edgebed.Learner, hidden: int, seed: int) -> edgebed.State:
     """The first state of G for the features of the node's model."""
     with torch.no_grad():
-        features = learner.model.eval().extractor(torch.zeros(1, *learner.data.shape)).shape[1]
+        features = learner.model.eval().extractor(torch.zeros(1, *learner.data.shape, device=learner.device)).shape[1]
     return arrays(new_generator(learner.data.classes, features, hidden, seed))
 
 
 def label_counts(learner: edgebed.Learner) -> NDArray[np.int64]:
     """c_k (classes,)."""
-    labels = learner.train_data[1].numpy() if learner.samples else np.zeros(0, np.int64)
+    labels = learner.train_data[1].cpu().numpy() if learner.samples else np.zeros(0, np.int64)
     return np.bincount(labels, minlength=learner.data.classes).astype(np.int64)
 
 
@@ -174,13 +174,14 @@ def train_generator(
 ) -> edgebed.State:
     """G after the steps of round t against the classifiers of the clients' `models`, of K, with their c_k (K, classes).
     The classifiers are in evaluation mode."""
-    generator, heads = loaded(state).train(), [head_of(learner, model) for model in models]
-    p, shares = torch.tensor(distribution(counts)), torch.tensor(shares_of_clients(counts))
+    device = learner.device
+    generator, heads = loaded(state).to(device).train(), [head_of(learner, model) for model in models]
+    p, shares = torch.tensor(distribution(counts)), torch.tensor(shares_of_clients(counts), device=device)
     random = torch.Generator().manual_seed(int(learner.random("generator", t).integers(2**63)))
     step = edgebed.optimizer(list(generator.parameters()), params.of_generator(t))
     for _ in range(params.generator_steps):
-        y = torch.multinomial(p, params.generated_batch, replacement=True, generator=random)
-        noise = torch.rand(len(y), NOISE, generator=random)
+        y = torch.multinomial(p, params.generated_batch, replacement=True, generator=random).to(device)
+        noise = torch.rand(len(y), NOISE, generator=random).to(device)
         z = generator(noise, y)
         logits = torch.stack([head(z) for head in heads])
         loss = ensemble_loss(logits, y, shares if params.generator_teacher == "losses" else None)
@@ -211,7 +212,7 @@ class Distilled:
     seed: int
 
     def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
-        drawn = torch.multinomial(self._p, self.batch, replacement=True, generator=self._random)
+        drawn = torch.multinomial(self._p, self.batch, replacement=True, generator=self._random).to(batch.y.device)
         z = self.features(torch.cat([drawn, batch.y]))
         loss = self.weight * cross_entropy(model.classifier(z[: self.batch]), drawn)
         if not self.agreement:
@@ -223,7 +224,8 @@ class Distilled:
     def features(self, y: Tensor) -> Tensor:
         """Generated features for the labels y (b,), with new noise."""
         with torch.no_grad():
-            z: Tensor = self._generator(torch.rand(len(y), NOISE, generator=self._random), y)
+            noise = torch.rand(len(y), NOISE, generator=self._random).to(y.device)
+            z: Tensor = self._generator.to(y.device)(noise, y)
         return z
 
     @cached_property

@@ -22,6 +22,7 @@ CASES: dict[str, Case] = {  # module, tree, model, parameters of the model and o
     "fedasync": ("fedasync", star(2), "mlp", {}, {}),
     "fedbuff": ("fedbuff", star(2), "mlp", {}, {}),
     "feddistill": ("feddistill", star(2), "small", FEATURES, {}),
+    "fedgen": ("fedgen", star(2), "mlp", {}, {"generator_steps": 3}),
     "fedgh": ("fedgh", star(2), "small", FEATURES, {}),
     "fedkd": ("fedkd", star(2), "small", FEATURES, {}),
     "fedproto": ("fedproto", star(2), "small", FEATURES, {}),

@@ -53,6 +53,13 @@ def head(weight: list[list[float]]) -> Model:
     return Model(nn.Identity(), linear)
 
 
+def cloud_learner() -> Any:
+    """What `train_generator` needs of a learner. The weights of its model do not matter."""
+    return SimpleNamespace(
+        model=head([[0, 0], [0, 0]]), random=lambda *_: np.random.default_rng(1), device=torch.device("cpu")
+    )
+
+
 def test_weights_by_hand() -> None:
     """Of label 0 the clients have 3 and 1, of label 1 none and 2: p̂ = (4, 2) / 6. Nobody has label 2."""
     counts = np.array([[3, 0, 0], [1, 2, 0]])
@@ -113,7 +120,7 @@ def test_a_step_of_the_generator_by_hand(teacher: str, sign: int) -> None:
     samples, −½ of the other. Weighted losses: ¼ (−½, ½) + ¾ (¼, −¼) = (1/16, −1/16). Mean logits, with W = ¼:
     (−⅛, ⅛). Adam's first step is the learning rate against the sign."""
     models = [{"classifier.weight": (scale * np.eye(2)).astype(np.float32)} for scale in (1, -0.5)]
-    learner: Any = SimpleNamespace(model=head([[0, 0], [0, 0]]), random=lambda *_: np.random.default_rng(1))
+    learner = cloud_learner()
     params = FedGen(generator_steps=1, generator_learning_rate=0.5, generator_decay=0.1, generator_teacher=teacher)
     found = train_generator(learner, constant(0, 0), models, np.array([[1, 0], [3, 0]]), params, 2)
     np.testing.assert_allclose(found["layers.3.bias"], [sign * 0.05, -sign * 0.05], rtol=1e-5)
@@ -122,7 +129,7 @@ def test_a_step_of_the_generator_by_hand(teacher: str, sign: int) -> None:
 def test_a_generator_learns_from_those_who_have_a_label() -> None:
     """Each client's classifier is right about the label that it has, and takes everything for it."""
     models = [{"classifier.weight": np.array(each, np.float32)} for each in ([[2, 0], [-2, 0]], [[0, -2], [0, 2]])]
-    learner: Any = SimpleNamespace(model=head([[0, 0], [0, 0]]), random=lambda *_: np.random.default_rng(1))
+    learner = cloud_learner()
     params = FedGen(generator_steps=60, generator_learning_rate=0.02, generated_batch=16)
     first = fedgen.arrays(new_generator(2, 2, 8, seed=1))
     state = train_generator(learner, first, models, np.array([[5, 0], [0, 5]]), params, 1)

@@ -165,13 +165,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         told(self._who_waits())
 
     def _who_waits(self) -> str:
-        lines = []
+        """What each task waits for. Tasks of nodes have names, which come before those that asyncio gave."""
+        lines: list[str] = []
         for task in asyncio.all_tasks(self):
             frames = task.get_stack(limit=1)
             where = f"{frames[0].f_code.co_qualname} (line {frames[0].f_lineno})" if frames else "?"
             lines.append(f"  {task.get_name()} waits in {where}")
         more = f"\n  and {len(lines) - NAMED} more" if len(lines) > NAMED else ""
-        return "nothing is ready and no timer is set:\n" + "\n".join(sorted(lines)[:NAMED]) + more
+        return "nothing is ready and no timer is set:\n" + "\n".join(sorted(lines, key=_named_first)[:NAMED]) + more
+
+
+def _named_first(line: str) -> tuple[bool, str]:
+    return line.lstrip().startswith("Task-"), line
 
 
 def run_virtual(main: Coroutine[Any, Any, T], loop: VirtualLoop | None = None) -> T:

@@ -20,8 +20,8 @@ from orchestrator.host import signals, streams  # noqa: E402
 def main() -> NoReturn:
     """Carry out the command line. An error raised on purpose becomes one message and an exit code, not a traceback."""
     streams.survive_readers()
-    signals.raise_on_signals()
     try:
+        signals.raise_on_signals()
         code = _command()
     except BaseException:
         if not signals.interrupted():  # an interrupted import, for example, may raise another error

@@ -51,13 +51,13 @@ class NodeState:
 
 
 class Lives:
-    """The nodes of a run by name, and what begins and ends their processes. ``training``: whether training began."""
+    """The nodes of a run by name, and what begins and ends their processes."""
 
     def __init__(self, run: RunContext, environment: Environment, works: Works) -> None:
-        self.plan, self.past = run.plan, run.past
+        self._plan, self._past = run.plan, run.past
         gone = run.past.left
         self.nodes = {node.name: NodeState(node, "left" if node.name in gone else "planned") for node in run.plan.nodes}
-        self.training = False
+        self._training = False  # whether training has begun
         self._works = works
         self._directory = run.directory
         self._record, self._clock, self._say = run.record, run.clock, run.view.line
@@ -74,9 +74,9 @@ class Lives:
 
     async def bring_up_all(self) -> None:
         """Start, attach and register every node that is present from the beginning. Waits for restarts as well."""
-        left, joined = self.past.left, self.past.joined
-        there = {node.name for node in self.plan.nodes if node.joins is None or node.name in joined} - left
-        tasks = [asyncio.ensure_future(self.bring_up(node)) for node in self.plan.nodes if node.name in there]
+        left, joined = self._past.left, self._past.joined
+        there = {node.name for node in self._plan.nodes if node.joins is None or node.name in joined} - left
+        tasks = [asyncio.ensure_future(self.bring_up(node)) for node in self._plan.nodes if node.name in there]
         try:
             await asyncio.gather(*tasks)
             while any(self.nodes[name].state in ("restarting", "starting") for name in there):
@@ -89,7 +89,7 @@ class Lives:
 
     async def train(self) -> None:
         """Tell every registered node to start training. Nodes that register later start at once."""
-        self.training = True
+        self._training = True
         for state in self.nodes.values():
             if state.state == "registered":
                 await self._go(state)
@@ -131,7 +131,7 @@ class Lives:
                 )
             if state.handle is not None and not state.expected_end and state.state == "starting":
                 self._set(state, "registered")
-        if self.training and state.state == "registered":
+        if self._training and state.state == "registered":
             await self._go(state)
 
     @contextlib.asynccontextmanager
@@ -237,7 +237,7 @@ class Lives:
 
     def _apply_restart_policy(self, state: NodeState, detail: str) -> None:
         name = state.plan.name
-        if self.plan.restart == "on-failure" and state.restarts < RESTART_LIMIT:
+        if self._plan.restart == "on-failure" and state.restarts < RESTART_LIMIT:
             state.restarts += 1
             self._set(state, "restarting", f"restart {state.restarts}")
             self._works.spawn(self._restart(state))
@@ -245,7 +245,7 @@ class Lives:
             self._give_up(state, f"{name} ended ({detail}) and is not restarted again: see `logs {name}`")
 
     def _give_up(self, state: NodeState, why: str) -> None:
-        if state.plan.leads or not self.training:
+        if state.plan.leads or not self._training:
             self._works.finish("failed", why)
         else:
             self._say(f"{state.plan.name} stays away")

@@ -29,9 +29,9 @@ quick-orchestrator: setup
 	$(BIN)/python -m pytest -q $(QUICK) tests/orchestrator
 quick-others: setup
 	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator
-# All tests, three processes at a time in the order of `ALL`: runs on three Docker Engines and the guests of the kernel lab,
-# which wait much, beside what computes, then other runs. At last what measures this host, with nothing beside it.
-ALL := hosts computing lint engines others computing-orchestrator
+# All tests, three processes at a time. What takes longest begins first, so that all three end at about the same time. At
+# last what measures this host, with nothing beside it.
+ALL := hosts others engines computing computing-orchestrator lint
 COMPUTING := not (e2e or slow or engine or netns or alone)
 computing: setup
 	@$(call at-its-end,-m "lab or $(COMPUTING)" --ignore tests/orchestrator)

@@ -4,14 +4,9 @@ A link from source to target is shaped at the egress of the hub toward the targe
 per source. Both directions are shaped in this way, never at the sender: there TCP's small queues would count packets in
 netem as not yet sent (tc-netem(8), LIMITATIONS).
 
-The bridge has a static forwarding table and does not learn. A learning bridge floods packets for a silent or absent
-node, and such packets would use the rate and the buffer of other links.
-
 If the run spans several hosts, the trunk is one more port of the bridge. Links to nodes of other hosts are shaped at
 its egress. Packets from other hosts pass the interface of their target unshaped if the run has the link, by the
-source's IP address. Filters at the trunk's ingress count them all by their source. The bridge drops packets from the
-trunk whose source MAC is not that of a node of another host (`locked` in bridge(8), since Linux 5.18). It does not
-count them.
+source's IP address. Filters at the trunk's ingress count them all by their source.
 
 When a node moves to this host, its links leave the trunk or come to it. Then the qdiscs of the interfaces concerned are
 made anew, which drops the packets in flight there.
@@ -30,11 +25,10 @@ from netem import tc
 from netem.batch import Reply
 from netem.errors import NetemError
 from netem.filters import count_commands, parse_counts, show_counts_command
-from netem.losses import AskedLosses
 from netem.profile import LinkProfile
 from netem.tables import distribution_tables
 from orchestrator.errors import FabricError, HostError
-from orchestrator.fabric import kernel_counters, wiring
+from orchestrator.fabric import bridge, kernel_counters, wiring
 from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.fabric.hub import Hub
@@ -43,7 +37,6 @@ from orchestrator.fabric.trunk import DEVICE, Trunk, remote_nodes
 from orchestrator.host.processes import labels
 from orchestrator.planning.plan import LinkPlan, NodePlan
 
-BRIDGE = "br0"
 NOTHING = "[]"  # what tc shows of no interface
 
 ShapedLinks = defaultdict[str, dict[str, tc.KernelLink]]
@@ -130,12 +123,10 @@ class KernelFabric(Coalescing):
         self._interfaces = dict.fromkeys(self._remote, DEVICE)
         self._single_packets = wires.single_packets
         self._attachments = count(1)
-        self._gone: dict[tuple[str, str], dict[str, int]] = {}  # counters of removed qdiscs
-        self._asked: dict[tuple[str, str], AskedLosses] = {}
+        self._ledger = kernel_counters.Ledger()
         self._notes = notes
         self._counts = counts
         self._late_rates: list[str] = []
-        self._limited: set[tuple[str, str]] = set()  # links with a rate, now or earlier: a full buffer drops packets
 
     @classmethod
     async def open(
@@ -157,14 +148,10 @@ class KernelFabric(Coalescing):
         tables.mkdir(exist_ok=True)  # exists already in a continued run
         for name, text in distribution_tables().items():
             (tables / name).write_text(text)
-        await hub.run(["ip", "link", "add", BRIDGE, "type", "bridge", "mcast_snooping", "0"])
-        await hub.run(["ip", "link", "set", BRIDGE, "addrgenmode", "none", "up"])
+        await bridge.make(hub)
         notes, counts = [], False
         if trunk is not None:
-            await hub.run(["ip", "link", "set", DEVICE, "master", BRIDGE])
-            await hub.run(["bridge", "-batch", "-"], stdin=_bridge_lines(DEVICE, list(trunk.remotes)))
-            refused, _, _ = await hub.attempt(["bridge", "link", "set", "dev", DEVICE, "locked", "on"])
-            notes = [_UNLOCKED] if refused else []
+            notes = await bridge.add_trunk(hub, list(trunk.remotes))
             counting = tc.batch(count_commands(DEVICE, [node.address for node in wires.nodes]))
             uncounted, _, _ = await hub.attempt(["tc", "-batch", "-"], stdin=counting)
             counts = uncounted == 0
@@ -189,9 +176,9 @@ class KernelFabric(Coalescing):
         interface, commands = attach_commands(
             self._links, node, next(self._attachments), self._capabilities, sorted(self._passing[node.name])
         )
-        lines = wiring.hub_lines(node, handle.pid, interface, bridge=BRIDGE, mtu=self._mtu)
+        lines = wiring.hub_lines(node, handle.pid, interface, bridge=bridge.NAME, mtu=self._mtu)
         await self._hub.run(["ip", "-batch", "-"], stdin=lines)
-        await self._hub.run(["bridge", "-batch", "-"], stdin=_bridge_lines(interface, [node.mac]))
+        await bridge.place(self._hub, interface, [node.mac])
         self._interfaces[node.name] = interface
         await self._make(interface, [node.name], commands)
         lines = wiring.node_lines(
@@ -207,15 +194,14 @@ class KernelFabric(Coalescing):
         now = kernel_counters.read(await self._show(DEVICE)) if self._on_trunk() else {}
         before, self._trunk = self._trunk, replace(self._trunk, remotes=remotes)
         here = self._remote.keys() - (remaining := remote_nodes(self._nodes.values(), self._trunk)).keys()
-        gone = [f"fdb del {mac} dev {DEVICE} master static" for mac in before.remotes if mac not in remotes]
-        await self._hub.run(["bridge", "-batch", "-"], stdin="".join(f"{line}\n" for line in gone))
+        await bridge.remove(self._hub, DEVICE, [mac for mac in before.remotes if mac not in remotes])
         self._remote = remaining
         for name in here:
             del self._interfaces[name]
             for addresses in self._passing.values():
                 addresses.discard(self._nodes[name].address)
             for index, (source, link) in enumerate(self._links[name].items(), start=1):
-                self._keep(source, name, now.get(link.index, {}))
+                self._ledger.keep((source, name), now.get(link.index, {}))
                 self._links[name][source] = replace(link, index=index, target=None)
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
@@ -236,8 +222,7 @@ class KernelFabric(Coalescing):
                 add_link(self._links, link, source)
             if len({profile.rate for profile in link.extremes}) > 1 and not self._late_rates:
                 self._late_rates = [_LATE_RATE]
-            self._asked[link.source, link.target] = AskedLosses(link.profile)
-            self._note_rate((link.source, link.target), link.profile)
+            self._ledger.begin((link.source, link.target), link.profile)
         for name, interface in self._interfaces.items():
             if name not in self._remote:
                 await self._make_anew(interface, [name])
@@ -260,7 +245,7 @@ class KernelFabric(Coalescing):
             now = kernel_counters.read(shown)
             for source, target, index in before.links:
                 if (link := self._links[target].get(source)) is not None and target in targets:
-                    self._keep(source, target, now.get(index, {}))
+                    self._ledger.keep((source, target), now.get(index, {}))
                     self._links[target][source] = replace(link, seed=tc.next_seed(link.seed))
             await self._tc.run([["tc", "qdisc", "del", "dev", interface, "root"]])
         links, passing = [link for target in targets for link in self._links[target].values()], self._passed_to(targets)
@@ -317,7 +302,7 @@ class KernelFabric(Coalescing):
                 if interface is not None and pair not in self._cut:
                     alteration.command = self._leaf(tc.change_command, interface, alteration.link, change.target)
                 else:
-                    self._asked[pair].change(self._gone.get(pair, {}).get("drawn", 0), change.profile)
+                    self._ledger.change(pair, change.profile, {})
             elif change.cut and pair not in self._cut:
                 self._cut.add(pair)
                 self._add_cut(alteration)
@@ -362,27 +347,24 @@ class KernelFabric(Coalescing):
 
     def _finish(self, done: _Alteration, reply: Reply, shown: Reply) -> Exception | None:
         """Check a change against the kernel, and keep the counters of before or during a cut; returns the error."""
-        source, target = done.change.source, done.change.target
+        pair = source, target = done.change.source, done.change.target
         if complaint := reply.error or shown.error:
             if done.change.cut is not None:
-                (self._cut.discard if done.change.cut else self._cut.add)((source, target))
+                (self._cut.discard if done.change.cut else self._cut.add)(pair)
             return FabricError(f"link {source} -> {target}: {complaint}")
         try:
             if done.change.profile is not None:
                 states = tc.parse_qdiscs(shown.shown)
                 self._check(target, {source: done.link}, states)
-                drawn = kernel_counters.added(
-                    self._gone.get((source, target), {}), kernel_counters.counts(states[done.link.index])
-                )["drawn"]
-                self._asked[source, target].change(drawn, done.change.profile)
+                self._ledger.change(pair, done.change.profile, kernel_counters.counts(states[done.link.index]))
             elif done.change.cut:
                 state = tc.parse_qdiscs(shown.shown)[done.link.index]
                 stopped = tc.parse_stops(shown.shown).get(done.link.index, 0)
                 counts = kernel_counters.counts(state)
                 counts["lost"] -= stopped  # netem let them pass; the blackhole below it dropped them
-                self._keep(source, target, {**counts, "cut_dropped": state.backlog_packets + stopped})
+                self._ledger.keep(pair, {**counts, "cut_dropped": state.backlog_packets + stopped})
             else:
-                self._keep(source, target, kernel_counters.cut_off(tc.parse_cuts(shown.shown)[done.link.index]))
+                self._ledger.keep(pair, kernel_counters.cut_off(tc.parse_cuts(shown.shown)[done.link.index]))
         except (NetemError, FabricError) as error:
             return error
         except LookupError:
@@ -395,12 +377,7 @@ class KernelFabric(Coalescing):
         readings = {interface: kernel_counters.read(text) for interface, text in shown.items()}
         for target, links in self._links.items():
             now = readings.get(self._interfaces.get(target, ""), {})
-            for source, link in links.items():
-                row = kernel_counters.added(self._gone.get((source, target), {}), now.get(link.index, {}))
-                asked, variance = self._asked[source, target].of(row["drawn"])
-                losses = {"asked_lost": asked, "asked_variance": variance}
-                losses["others_too"] = int((source, target) in self._limited)
-                rows.append({"source": source, "target": target, **row, **losses})
+            rows += [self._ledger.row((source, target), now.get(link.index, {})) for source, link in links.items()]
         passed = self._passed + sum(tc.parse_passed(each) for each in shown.values())
         return Counted(rows, from_trunk=passed, sent_to=self._sent_to(rows), came_from=await self._came_from())
 
@@ -436,23 +413,16 @@ class KernelFabric(Coalescing):
         self._passed += tc.parse_passed(shown)
         now = kernel_counters.read(shown)
         for source, link in self._links[node].items():
-            self._keep(source, node, now.get(link.index, {}))
+            self._ledger.keep((source, node), now.get(link.index, {}))
 
     async def _show(self, interface: str) -> str:
         return await self._tc.run([tc.show_command(interface)])
 
-    def _keep(self, source: str, target: str, counted: Mapping[str, int]) -> None:
-        self._gone[source, target] = kernel_counters.added(self._gone.get((source, target), {}), counted)
-
     def _renew(self, source: str, target: str, profile: LinkProfile) -> tc.KernelLink:
         old = self._links[target][source]
         self._links[target][source] = replace(old, profile=profile, seed=tc.next_seed(old.seed))
-        self._note_rate((source, target), profile)
+        self._ledger.note_rate((source, target), profile)
         return self._links[target][source]
-
-    def _note_rate(self, pair: tuple[str, str], profile: LinkProfile) -> None:
-        if profile.rate is not None:
-            self._limited.add(pair)
 
     def _leaf(self, make: Callable[..., list[str]], interface: str, link: tc.KernelLink, target: str) -> list[str]:
         return make(interface, link, self._capabilities, alone=self._alone(target))
@@ -483,11 +453,3 @@ _UNCOUNTED = (
     "the trunk: this host's kernel cannot count what comes from other hosts (sch_ingress and act_gact do), so that"
     " packets that the network between the hosts loses are not missed"
 )
-_UNLOCKED = "the trunk: this host's bridge cannot drop packets by their source (Linux 5.18 and iproute2 5.19 can)"
-
-
-def _bridge_lines(interface: str, macs: Sequence[str]) -> str:
-    """Lines of `bridge -batch`: the nodes behind an interface of the bridge."""
-    quiet = "flood off mcast_flood off bcast_flood off learning off"
-    nodes = [f"fdb replace {mac} dev {interface} master static" for mac in macs]
-    return "\n".join([f"link set dev {interface} {quiet}", *nodes]) + "\n"

@@ -157,7 +157,7 @@ def test_an_image_that_is_brought_in_part_is_none_and_whole_it_is_the_same(
     image, b = "edgebed-test:large", engines.hosts[1]
     monkeypatch.setenv("EDGEBED_IMAGE", image)
     with closing(engines.manager.daemon.client()) as client:
-        import_commands(client, image, ["sleep", "dockerd"], [f"LABEL {PROTOCOL_LABEL}={PROTOCOL}", *SLEEPS])
+        import_commands(client, image, ["sleep", "ctr"], [f"LABEL {PROTOCOL_LABEL}={PROTOCOL}", *SLEEPS])
     before = images_of(b)
     engines.underlay.shape("a", "b", {"rate": "50mbit"})
     with Background(tmp_path, FIVE, prefix=manager) as run:

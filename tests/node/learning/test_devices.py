@@ -70,6 +70,7 @@ def test_a_seed_acts_and_leaves_the_global_generator_alone() -> None:
     assert torch.equal(torch.rand(1), expected)
 
 
+@pytest.mark.slow  # torch loads its compiler for it
 def test_accelerators_are_made_deterministic_without_a_warning() -> None:
     program = (
         "from node.learning.devices import make_deterministic; make_deterministic(); import os, torch; "

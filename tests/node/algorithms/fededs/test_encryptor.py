@@ -61,6 +61,7 @@ def test_only_who_has_the_layer_recognises_the_pictures(
     assert accuracy(trained, pictures, None) < 0.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["near-identity", "noise", "none"])
 def test_with_the_other_layers_pictures_resemble_what_they_were(
     trained: Trained, made: EncryptedSet, kind: str

@@ -17,6 +17,8 @@ import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from importlib.metadata import EntryPoints
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -84,16 +86,33 @@ def digest(contents: Mapping[str, bytes]) -> str:
 
 def advertised() -> dict[str, str]:
     """The installed packages that advertise plug-ins, by the name of the plug-in."""
-    points = sorted(importlib.metadata.entry_points(group=GROUP), key=lambda each: each.name)
+    points = sorted(_entry_points(), key=lambda each: each.name)
     return {each.name: each.dist.name if each.dist is not None else each.value for each in points}
 
 
 def _advertised(name: str) -> str | None:
     """The module of an installed package's entry point in the group ``edgebed``. PluginError if two have the name."""
-    found = sorted({each.value for each in importlib.metadata.entry_points(group=GROUP, name=name)})
+    found = sorted({each.value for each in _entry_points() if each.name == name})
     if len(found) > 1:
         raise PluginError(f"{name}: several installed packages advertise it: {', '.join(found)}; name the module")
     return found[0] if found else None
+
+
+def _entry_points() -> EntryPoints:
+    """Those of plug-ins. Reading them takes long, so they are kept until a package is installed or removed."""
+    return _read_entry_points(tuple((place, _changed(place)) for place in sys.path))
+
+
+@lru_cache(maxsize=1)
+def _read_entry_points(places: Sequence[tuple[str, int]]) -> EntryPoints:
+    return importlib.metadata.entry_points(group=GROUP)
+
+
+def _changed(place: str) -> int:
+    try:
+        return Path(place).stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _root_of(module: str) -> Path:

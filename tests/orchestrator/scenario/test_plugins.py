@@ -124,17 +124,19 @@ def test_mistakes_in_a_link_profile(tmp_path: Path, name: str, latency: str, mes
 
 
 def test_a_package_advertises_its_plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def install(package: str) -> None:
+        about = tmp_path / f"{package}-1.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Name: {package}\nVersion: 1\n")
+        (about / "entry_points.txt").write_text(f"[edgebed]\nlinks-of-radiolab = {package}\n")
+
     (tmp_path / "radiolab.py").write_text(PROFILE.format(name="microwave", latency="300ms"))
-    for package in ("radiolab", "other"):
-        (tmp_path / f"{package}-1.dist-info").mkdir()
-        (tmp_path / f"{package}-1.dist-info" / "METADATA").write_text(f"Name: {package}\nVersion: 1\n")
-    entries = tmp_path / "radiolab-1.dist-info" / "entry_points.txt"
-    entries.write_text("[edgebed]\nlinks-of-radiolab = radiolab\n")
+    install("radiolab")
     monkeypatch.syspath_prepend(tmp_path)
     text = "plugins: [links-of-radiolab]\nalgorithm: hierfavg\nlinks: {edge-cloud: microwave}\n"
     (source,) = parse(text, str(tmp_path / "f.yaml")).plugins
     assert (source.name, source.module) == ("links-of-radiolab", "radiolab")
-    (tmp_path / "other-1.dist-info" / "entry_points.txt").write_text("[edgebed]\nlinks-of-radiolab = other\n")
+    install("other")  # while this process lives
     with pytest.raises(
         ScenarioError, match="several installed packages advertise it: other, radiolab; name the module"
     ):

@@ -107,9 +107,11 @@ class Server(edgebed.Role):
         raise NotImplementedError
 
     async def fill_vacancies(self) -> None:
-        """Of a population: give the newest model to a client for each place that is free."""
+        """Of a population: give the newest model, but not the last one, to a client for each place that is free."""
         while self.selector is not None:
             count = await self.selector.vacancy()
+            if self.version > self.last_round:
+                return
             await self.hand_out(self.selector.select(count, self.version), self.version)
 
     async def next_update(self, t: int, waiting: Collection[str] = ()) -> edgebed.Message:

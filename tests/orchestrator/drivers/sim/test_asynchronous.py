@@ -91,28 +91,31 @@ def test_who_gets_which_version_as_in_the_paper(tmp_path: Path) -> None:
     by_begin = sorted(parts(done), key=lambda each: each.data["began"])
     counted = [each for each in by_begin if each.data["outcome"] == "counted"]
     assert [each.round for each in by_begin[:4]] == [1] * 4
-    version, buffer = 1, 0
+    version, buffer, others = 1, 0, iter(by_begin[4:])
     answers = sorted(counted, key=lambda each: each.data["began"] + each.data["seconds"])
     assert len(answers) == 30
-    for answer, following in zip(answers, by_begin[4:], strict=True):
+    for answer in answers:
         assert answer.data["staleness"] == version - (answer.round or 0)
         buffer += 1
         if buffer == 2:
             version, buffer = version + 1, 0
-        assert following.round == version
-        assert following.data["began"] == pytest.approx(answer.data["began"] + answer.data["seconds"], abs=1e-3)
+        if version <= 15:  # nobody gets the last version
+            other = next(others)
+            assert other.round == version
+            assert other.data["began"] == pytest.approx(answer.data["began"] + answer.data["seconds"], abs=1e-3)
+    assert next(others, None) is None
     assert {each.data["staleness"] for each in answers} >= {0, 1, 2}
 
 
 def test_as_many_clients_as_asked_take_part_at_a_time(buffered: Simulated) -> None:
     found = parts(buffered)
     assert most_at_a_time(buffered) == 4
-    assert outcomes(buffered) == {"counted": 12, "unfinished": 4}
+    assert outcomes(buffered) == {"counted": 12, "unfinished": 2}  # the others are not replaced after the last version
     begins = sorted(each.data["began"] for each in found)
     answers = sorted(each.data["began"] + each.data["seconds"] for each in found if each.data["outcome"] == "counted")
     assert begins[:4] == [0.0] * 4
     # As soon as one has answered, another one begins: a version takes the cloud less than a millisecond.
-    assert begins[4:] == pytest.approx(answers, abs=1e-3)
+    assert begins[4:] == pytest.approx(answers[:10], abs=1e-3)
 
 
 def test_the_record_has_the_loss_of_each_version_and_the_summary_who_took_part(buffered: Simulated) -> None:
@@ -121,7 +124,7 @@ def test_the_record_has_the_loss_of_each_version_and_the_summary_who_took_part(b
     assert first.round == 1
     assert first.value == pytest.approx(sum(losses.values()) / 2)
     told = buffered.summary["population"]
-    assert (told["asynchronous"], told["selected"], told["asked"]) == (True, 4, 16)
+    assert (told["asynchronous"], told["selected"], told["asked"]) == (True, 4, 14)
     assert told["seen"] == len({each.data["client"] for each in parts(buffered) if each.data["outcome"] == "counted"})
     assert buffered.summary["messages"]["update"] == 12
 
@@ -157,7 +160,7 @@ def test_one_at_a_time_is_a_sequential_loop(tmp_path: Path, algorithm: str, tole
     assert selected(done) == selected(loop)
     assert len(losses(loop)) == 6
     assert losses(done) == pytest.approx(losses(loop), rel=tolerance, abs=0)
-    assert set(outcomes(done)) == {"counted", "unfinished"}
+    assert outcomes(done) == {"counted": 6}
 
 
 def test_a_client_that_takes_part_is_not_selected_again(tmp_path: Path) -> None:

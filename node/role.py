@@ -51,16 +51,31 @@ RESERVED_KINDS = RUNTIME_KINDS | {FINISH}
 
 
 class Selector(Protocol):
-    """Selects the clients of each round, where clients are nodes only while they take part."""
+    """Selects the clients of a population, which are nodes only while they take part.
+
+    An algorithm with rounds does not call it: ``rounds`` selects clients for each round and releases them after it, and
+    ``gather`` notes whose answers counted. The leader of an asynchronous algorithm selects a client for each vacancy,
+    and releases the clients that have answered. A client that goes away is released without a word of the leader.
+    """
 
     enough: int
-    """The number of answers that end a round."""
+    """The number of answers that end a gathering."""
 
-    async def convene(self, round: int) -> Sequence[str]:
-        """End the part of the last round's clients, and begin that of this round's clients. Returns their names."""
+    async def begin_round(self, round: int) -> None:
+        """Record the parts that ended in the last round. Where rounds select clients, select those of this one."""
 
-    def counted(self, messages: Sequence[Message]) -> None:
-        """Note the answers that were gathered in time."""
+    async def vacancy(self) -> int:
+        """Wait until a client can be selected: a place is free, and a client is there that has no part yet, nor an
+        answer that may still count. Return for how many clients this is true."""
+
+    def select(self, count: int, round: int) -> Sequence[str]:
+        """Begin the part of up to ``count`` clients, and return their names. They will get the model of ``round``."""
+
+    def release(self, clients: Iterable[str]) -> None:
+        """End the part of these clients. Their places are free. Their answers may count until the round ends."""
+
+    def counted(self, messages: Sequence[Message], round: int) -> None:
+        """Note the answers that made the model of ``round``."""
 
 
 class Role:
@@ -73,8 +88,8 @@ class Role:
     run's last round, if nothing ends it earlier. ``restored`` is the last checkpoint of a restarted node, else None.
 
     ``clients`` is the number of clients below this node. It is that of ``children``, unless clients are nodes only
-    while they take part (a population): then ``children`` are those of the present round. ``lasting`` is False for such
-    a client: nothing of it is left after the round but its checkpoint.
+    while they take part (a population): then ``children`` are those that take part, and ``selector`` selects them.
+    ``lasting`` is False for such a client: nothing of it is left after its part but its checkpoint.
     """
 
     def __init__(
@@ -110,7 +125,7 @@ class Role:
         self._finished = False
         self._keeping: asyncio.Future[None] | None = None  # the checkpoint that is being written
         self.leaving = False
-        self.selector: Selector | None = None  # of a population
+        self.selector: Selector | None = None
         self.clients = len(self.children)
         self.lasting = True
         expected = [peer.name for peer in assignment.peers if not peer.late]
@@ -136,7 +151,7 @@ class Role:
                 return
             with self.in_round(t):
                 if self.selector is not None:
-                    self.children = tuple(await self._exchange.unless_stopped(self.selector.convene(t)))
+                    await self._exchange.unless_stopped(self.selector.begin_round(t))
                 yield t
 
     @contextlib.contextmanager
@@ -207,7 +222,7 @@ class Role:
         if self.selector is None:
             return await self._exchange.gather(kind, peers, round, quorum, deadline)
         messages = await self._exchange.gather(kind, peers, round, quorum, deadline, self.selector.enough)
-        self.selector.counted(messages)
+        self.selector.counted(messages, round)
         return messages
 
     def abandon(self, messages: Sequence[Message]) -> None:
@@ -220,9 +235,10 @@ class Role:
 
         Name the ``sender`` for a message that only the parent may send. Of several messages from one sender only the
         newest is returned (event superseded). Messages with tensors that are not finite are left out (event
-        not_finite), except the parent's.
+        not_finite), except the parent's. A population's client that sends one is released.
         """
-        return await self._exchange.receive(kinds, sender)
+        release = None if self.selector is None else self.selector.release
+        return await self._exchange.receive(kinds, sender, release)
 
     @property
     def present(self) -> frozenset[str]:
@@ -301,15 +317,18 @@ class Role:
 
     def admit(self, peers: Sequence[str]) -> None:
         """Wait for these clients, which have been asked to come, in the gatherings that follow."""
+        self.children = (*self.children, *peers)
         self._exchange.admit(peers)
 
     def lose(self, peer: str) -> None:
         """Do not wait for a client that will not come."""
         self._exchange.lose(peer)
 
-    def dismiss(self, peers: Sequence[str]) -> None:
+    def dismiss(self, peers: Iterable[str]) -> None:
         """Forget clients that have no part in what comes."""
-        self._exchange.dismiss(peers)
+        gone = frozenset(peers)
+        self.children = tuple(child for child in self.children if child not in gone)
+        self._exchange.dismiss(gone)
 
     async def perform(self) -> None:
         """Connect, wait up to ``lost_after`` s for the peers, run, and tell the children that the run is over."""

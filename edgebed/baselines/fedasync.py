@@ -11,13 +11,15 @@ weight, s(·) staleness function, γ learning rate, H local iterations, ρ weigh
 
 A round of the run is one new version. α = 1, ρ = 0 and one worker are FedAvg with one client.
 
-Departures: the scheduler gives a worker the newest model as soon as its update has been mixed, so all workers train all
-the time; the paper's triggers workers at random. Staleness is the number of versions made since the worker got its
-model, which is 0 for a worker that nobody overtook. The paper counts the new version too. Its α is divided by two at
-fixed times; here α stays.
+Departures: staleness is the number of versions made since the worker got its model, which is 0 for a worker that nobody
+overtook. The paper counts the new version too. Its α is divided by two at fixed times; here α stays.
+
+In a population the scheduler triggers workers at random, as in the paper: as soon as an update has been mixed, a client
+that is there and does not train gets the newest model. Without a population the scheduler gives it to the worker that
+sent the update, so all workers train all the time; that is one more departure.
 
 The server waits for updates without a deadline. If all workers are gone, it waits until one comes back. A worker whose
-update is not finite gets no other model.
+update is not finite gets no other model; of a population, another client is triggered.
 """
 
 from __future__ import annotations
@@ -87,13 +89,30 @@ class Server(edgebed.Role):
 
     The round of a model, and of the update that answers it, is the round in which the model was handed out. A worker
     asks for its first model by an update without a round. A worker that comes back sends its last update again: it may
-    have missed the answer.
+    have missed the answer. A client of a population asks for nothing. It gets the newest model when it is selected, and
+    answers once.
     """
 
-    def begin(self) -> None:
+    async def run(self) -> None:
         self.w: edgebed.State = self.restored.tensors if self.restored else self.learner.initial()
         self.used: dict[str, int] = dict(self.restored.fields["used"]) if self.restored else {}
         self.given: dict[str, int] = {}
+        self.version = self.restored.round + 1 if self.restored else 1  # the round that begins from self.w
+        async with self.beside(self.fill_vacancies()):
+            async for t in self.rounds():
+                await self.make_version(t)
+
+    async def make_version(self, t: int) -> None:
+        """Make a model of the updates that come, and `conclude` the round."""
+        raise NotImplementedError
+
+    async def fill_vacancies(self) -> None:
+        """Of a population: give the newest model, but not the last one, to a client for each place that is free."""
+        while self.selector is not None:
+            count = await self.selector.vacancy()
+            if self.version > self.last_round:
+                return
+            await self.hand_out(self.selector.select(count, self.version), self.version)
 
     async def next_update(self, t: int, waiting: Collection[str] = ()) -> edgebed.Message:
         """The next update that was not used before. Workers that ask get the present model, unless they are waiting."""
@@ -104,6 +123,7 @@ class Server(edgebed.Role):
                 self.used[worker] = min(update.round, t)  # a server that lost rounds in a crash counts them again
                 if edgebed.with_samples(self, edgebed.fitting(self, [update], self.w)):
                     return update
+                self.release([worker])
             elif worker not in waiting:
                 await self.hand_out([worker], t)
 
@@ -112,11 +132,23 @@ class Server(edgebed.Role):
         self.given |= dict.fromkeys(workers, t)
         await self.send(workers, "model", self.w, round=t)
 
+    def release(self, workers: Sequence[str]) -> None:
+        """Of a population: let others take the places of these clients."""
+        if self.selector is not None:
+            self.selector.release(workers)
+            for worker in workers:
+                self.used.pop(worker, None)
+
     async def conclude(self, t: int, updates: Sequence[edgebed.Message], ages: Sequence[int]) -> None:
-        """Hand out version t to the workers whose updates it has, unless they have a newer model than they answered.
-        Report staleness, evaluate, and keep the version."""
-        free = [each.sender for each in updates if self.given.get(each.sender, 0) <= edgebed.round_of(each)]
-        await self.hand_out(free, t + 1)
+        """Hand out version t to the workers whose updates it has, unless they have a newer model than they answered; of
+        a population, to other clients. Report staleness, evaluate, and keep the version."""
+        self.version = t + 1
+        if self.selector is None:
+            free = [each.sender for each in updates if self.given.get(each.sender, 0) <= edgebed.round_of(each)]
+            await self.hand_out(free, t + 1)
+        else:
+            self.selector.counted(updates, t)
+            self.release([each.sender for each in updates])
         self.report(round=t, scope="updates", staleness=sum(ages) / len(ages), staleness_highest=max(ages))
         self.note("updates", round=t, staleness=dict(zip([each.sender for each in updates], ages, strict=True)))
         if t % self.params.evaluate_every == 0:
@@ -132,13 +164,11 @@ def age(update: edgebed.Message, t: int) -> int:
 class Cloud(Server):
     """The updater. Its model has the final accuracy on the global test set."""
 
-    async def run(self) -> None:
-        self.begin()
-        async for t in self.rounds():
-            update = await self.next_update(t)
-            d = age(update, t)
-            self.w = await self.compute(mixed, self.w, update.tensors, weight(d, self.params), mode="other")
-            await self.conclude(t, [update], [d])
+    async def make_version(self, t: int) -> None:
+        update = await self.next_update(t)
+        d = age(update, t)
+        self.w = await self.compute(mixed, self.w, update.tensors, weight(d, self.params), mode="other")
+        await self.conclude(t, [update], [d])
 
 
 class Worker(edgebed.Role):
@@ -146,7 +176,8 @@ class Worker(edgebed.Role):
 
     async def run(self) -> None:
         assert self.parent is not None
-        await self.publish(self.parent, "update")
+        if self.lasting:
+            await self.publish(self.parent, "update")
         while True:
             model = await self.receive("model", sender=self.parent)
             x, t = model.tensors, edgebed.round_of(model)
@@ -174,6 +205,8 @@ PLUGIN = edgebed.Plugin(
             edges="optional",
             devices="optional",
             flat=True,
+            population=True,
+            asynchronous=True,
         )
     ]
 )

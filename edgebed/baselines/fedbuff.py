@@ -11,11 +11,14 @@ scaling by staleness.
 
 A round of the run is one new version. A buffer of all clients, none of them stale, is FedAvg with equal weights.
 
-Departures: all clients train all the time, where the paper samples clients up to a concurrency. A client whose update
-is in the buffer waits for the version that it becomes part of. So no version has two updates of one client from one
-model. A buffer takes at most as many updates as there are clients. Clients send batch normalisation's statistics as
-they are, and the next version has the mean of the buffer's: steps added to one another would leave their range.
-Counters take the maximum.
+In a population the server samples clients up to a concurrency, ``topology.selected``, as in the paper: as soon as an
+update is in the buffer, another client that is there gets the newest model. If it was the K-th, that is the new
+version. Without a population all clients train all the time, which is a departure.
+
+Departures: a client whose update is in the buffer waits for the version that it becomes part of, or is not sampled
+until then. So no version has two updates of one client. A buffer takes at most as many updates as there are
+clients. Clients send batch normalisation's statistics as they are, and the next version has the mean of the buffer's:
+steps added to one another would leave their range. Counters take the maximum.
 
 The server waits for updates without a deadline: take K well below the number of clients if clients drop out.
 """
@@ -71,20 +74,21 @@ def stepped(
 class Cloud(fedasync.Server):
     """Collects K updates for each version."""
 
-    async def run(self) -> None:
-        self.begin()
-        async for t in self.rounds():
-            buffer: dict[str, edgebed.Message] = {}
-            while len(buffer) < min(self.params.buffer, len(self.children)):
-                update = await self.next_update(t, waiting=buffer)
-                buffer[update.sender] = update
-            updates = [buffer[client] for client in sorted(buffer)]
-            ages = [fedasync.age(update, t) for update in updates]
-            scales, rate = [scaling(tau, self.params) for tau in ages], self.params.server_learning_rate
-            states = [update.tensors for update in updates]
-            trained = self.learner.trained
-            self.w = await self.compute(stepped, self.w, states, scales, rate, trained, mode="other")
-            await self.conclude(t, updates, ages)
+    async def make_version(self, t: int) -> None:
+        buffer: dict[str, edgebed.Message] = {}
+        size = min(self.params.buffer, self.clients)
+        while len(buffer) < size:
+            update = await self.next_update(t, waiting=buffer)
+            buffer[update.sender] = update
+            if len(buffer) < size:
+                self.release([update.sender])
+        updates = [buffer[client] for client in sorted(buffer)]
+        ages = [fedasync.age(update, t) for update in updates]
+        scales, rate = [scaling(tau, self.params) for tau in ages], self.params.server_learning_rate
+        states = [update.tensors for update in updates]
+        trained = self.learner.trained
+        self.w = await self.compute(stepped, self.w, states, scales, rate, trained, mode="other")
+        await self.conclude(t, updates, ages)
 
 
 class Client(fedasync.Worker):
@@ -107,6 +111,8 @@ PLUGIN = edgebed.Plugin(
             edges="optional",
             devices="optional",
             flat=True,
+            population=True,
+            asynchronous=True,
         )
     ]
 )

@@ -35,6 +35,8 @@ class Algorithm:
     `aligned`: the features of all clients' models are compared, so they need one size.
     `population`: other clients may take part in each round. A client keeps nothing from round to round, except in its
     checkpoints, and the leader uses `children` within a round only.
+    `asynchronous`: the leader waits for no round of all its clients. Of a population it selects clients by itself
+    (`Role.selector`).
     """
 
     name: str
@@ -53,6 +55,7 @@ class Algorithm:
     featured: bool = False
     aligned: bool = False
     population: bool = False
+    asynchronous: bool = False
 
     @property
     def roles(self) -> Mapping[str, type[Role]]:

@@ -109,7 +109,13 @@ class Exchange:
         numbers = self._edge_rounds.numbers(round, peer)
         self._reporter.event("round_abandoned", **numbers, kind=kind, have=have, need=need)
 
-    async def receive(self, kinds: Collection[str], sender: str | None = None) -> Message:
+    async def receive(
+        self,
+        kinds: Collection[str],
+        sender: str | None = None,
+        left_out: Callable[[Iterable[str]], None] | None = None,
+    ) -> Message:
+        """``left_out`` is told whose message was left out."""
         while True:
             message, remarks = self._mailbox.take(kinds, sender)
             self._report_remarks(remarks)
@@ -117,6 +123,8 @@ class Exchange:
                 await self._next_news()
             elif message.sender != self._parent and message.not_finite is not None:
                 self._report_remarks([("not_finite", message)])
+                if left_out is not None:
+                    left_out([message.sender])
             else:
                 return message  # also the parent's with values not finite, or this node would wait for ever
 

@@ -44,6 +44,7 @@ def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequ
         links=_links(spec, links),
         samples=_samples(scenario, spec),
         alpha=_alpha(scenario),
+        asynchronous=scenario.scheme.asynchronous,
     )
     if data is not None and (most := int(population.sample_counts.max())) > len(data.train):
         where = ("data", "samples_per_client") if spec.samples is None else ("clients", "samples")

@@ -41,7 +41,8 @@ class LinkShare:
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """``size`` clients, of which ``asked`` are selected for a round that ends when ``selected`` have answered.
+    """``size`` clients, of which ``asked`` are selected for a round that ends when ``selected`` have answered. If the
+    algorithm is ``asynchronous``, both are the number of clients that take part at a time.
 
     Either ``hardware`` or ``speed`` says how fast they are. ``alpha`` is that of the data's Dirichlet distribution, or
     None if samples are drawn at random.
@@ -58,6 +59,7 @@ class Population:
     links: Sequence[LinkShare]
     samples: Distribution
     alpha: float | None
+    asynchronous: bool = False
 
     @cached_property
     def speeds(self) -> NDArray[np.float64]:
@@ -91,6 +93,7 @@ class Population:
         drawn = {"speed": self.speeds, "samples": self.sample_counts}
         return {
             "size": self.size,
+            "asynchronous": self.asynchronous,
             "selected": self.selected,
             "asked": self.asked,
             "selection": {"name": name, "params": asdict(self.selection)},

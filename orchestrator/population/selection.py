@@ -1,4 +1,4 @@
-"""Who takes part in a round: a function of the seed, the round, who is there, and what was seen of each client.
+"""Who takes part: a function of the seed, the round, who is there, and what was seen of each client.
 
 Oort. F. Lai, X. Zhu, H. V. Madhyastha, M. Chowdhury, "Oort: Efficient Federated Learning via Guided Participant
 Selection", OSDI 2021, Algorithm 1, and equation 1 of section 4.
@@ -223,9 +223,12 @@ def select(
     there: NDArray[np.bool_],
     speed: NDArray[np.float64],
     seen: Seen,
+    draw: int = 0,
 ) -> list[int]:
-    """The clients of a round, in ascending order: ``count`` of them, or as many as are ``there``."""
+    """The clients of a round, in ascending order: ``count`` of them, or as many as are ``there``. ``draw`` counts the
+    selections of one round from 0."""
     kind = next(each for each in SELECTIONS.values() if each.params is type(params))
-    random = np.random.default_rng(derive_seed(seed, "selection", str(round)))
+    purpose = ("selection", str(round)) if draw == 0 else ("selection", str(round), str(draw))
+    random = np.random.default_rng(derive_seed(seed, *purpose))
     chosen = kind.select(params, Question(round, min(count, int(there.sum())), there, speed, seen, random))
     return sorted(chosen.tolist())

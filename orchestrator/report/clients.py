@@ -15,6 +15,7 @@ COLOURS = {
     "slow": "var(--series-2)",
     "away": "var(--series-3)",
     "unused": "var(--series-4)",
+    "unfinished": "var(--series-5)",
 }
 
 
@@ -59,7 +60,8 @@ def client_rows(history: History) -> dict[str, Any] | None:
     outcomes = [(said, told["outcomes"][outcome]) for outcome, said in OUTCOMES.items() if told["outcomes"][outcome]]
     saying = (
         f"Of {told['clients']:,} clients, {told['seen']:,} ({text.percent(told['share_seen'])}) answered in time at "
-        f"least once. Selection: {told['selection']}, {told['selected']} for each round."
+        f"least once. Selection: {told['selection']}, {told['selected']} "
+        f"{'at a time' if told['asynchronous'] else 'for each round'}."
     )
     tables = [
         (what, [(kind.name, kind.asked, kind.counted, text.duration(kind.seconds)) for kind in kinds(found, what)])

@@ -16,11 +16,13 @@ OUTCOMES = {
     "slow": "dropped as slow",
     "away": "went away",
     "unused": "answered, not used",
+    "unfinished": "unfinished when the cloud ended",
 }
 
 
 class Part(NamedTuple):
-    """A client's part in a round. ``began`` is in seconds of training."""
+    """A client's part. ``round`` is the one for which its answer counted, or else the one in which it began. ``began``
+    is in seconds of training."""
 
     client: str
     round: int
@@ -48,15 +50,17 @@ def parts(history: History) -> list[Part]:
             data = event.data
             kind = "" if data.get("hardware") is None else str(data["hardware"])
             times = float(data["began"]), float(data["seconds"])
-            found.append(Part(str(data["client"]), event.round, str(data["outcome"]), *times, kind, str(data["link"])))
+            round = event.round + int(data.get("staleness") or 0)
+            found.append(Part(str(data["client"]), round, str(data["outcome"]), *times, kind, str(data["link"])))
     return found
 
 
 def population(history: History) -> dict[str, Any] | None:
     """For the summary; None without a population.
 
-    ``seen`` counts the clients that answered in time at least once, ``share_seen`` is their share of all. ``asked``
-    counts the parts, ``outcomes`` by how they ended. ``seconds``: median duration of parts that counted.
+    ``selected`` clients answer for each round, or take part at a time if the algorithm is ``asynchronous``. ``seen``
+    counts the clients that answered in time at least once, ``share_seen`` is their share of all. ``asked`` counts the
+    parts, ``outcomes`` by how they ended. ``seconds``: median duration of parts that counted.
     """
     planned = history.plan.get(POPULATION)
     if not planned:
@@ -67,6 +71,7 @@ def population(history: History) -> dict[str, Any] | None:
     tally = Counter(part.outcome for part in found)
     return {
         "clients": planned["size"],
+        "asynchronous": planned["asynchronous"],
         "selected": planned["selected"],
         "selection": planned["selection"]["name"],
         "seen": seen,
@@ -81,7 +86,7 @@ def seen_by_round(found: Iterable[Part]) -> dict[int, int]:
     """The number of clients that have answered in time at least once, after each round."""
     counts: dict[int, int] = {}
     seen: set[str] = set()
-    for part in found:
+    for part in sorted(found, key=lambda part: part.round):
         if part.outcome == "counted":
             seen.add(part.client)
         counts[part.round] = len(seen)

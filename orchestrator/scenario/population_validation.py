@@ -30,8 +30,19 @@ def check_population(scenario: Scenario) -> Iterator[Mistake]:
         able = ", ".join(each.name for each in ALGORITHMS.values() if each.population)
         why = f"{scenario.algorithm.name} needs the same clients from round to round"
         yield ("topology", "population"), f"{why}; for clients that come and go take one of {able}"
+    if fits and scheme.asynchronous:
+        yield from _asynchronous(scheme.name, spec)
     yield from _data(scenario, spec)
     yield from _hardware_and_links(scenario, spec)
+
+
+def _asynchronous(algorithm: str, spec: ClientsSpec) -> Iterator[Mistake]:
+    if spec.over:
+        why = f"{algorithm} has no rounds that end with the first answers, so it drops no slow clients"
+        yield ("clients", "over"), f"{why}: leave it out, or let topology.selected be larger"
+    if spec.selection.name == "oort":
+        why = f"oort divides the clients of a round into known and new ones, and {algorithm} selects them one by one"
+        yield ("clients", "selection"), f"{why}: take uniform or least-available"
 
 
 def _data(scenario: Scenario, spec: ClientsSpec) -> Iterator[Mistake]:

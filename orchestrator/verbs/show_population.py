@@ -14,7 +14,8 @@ def population_entries(population: Population) -> Iterator[tuple[str, str]]:
     params = ", ".join(f"{key} {value}" for key, value in told["selection"]["params"].items() if value is not None)
     how = told["selection"]["name"] + (f" ({params})" if params else "")
     asked = f" of {population.asked} that are asked" if population.asked > population.selected else ""
-    yield "selected", f"{population.selected}{asked}, in each round: {how}"
+    when = "at a time" if population.asynchronous else "in each round"
+    yield "selected", f"{population.selected}{asked}, {when}: {how}"
     kind, settings = next(iter(told["availability"].items()))
     yield "there", f"by the trace {settings}" if kind == "trace" else kind
     if population.speed is None:

@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 import json
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,16 @@ from node.learning.devices import make_deterministic
 from node.learning.models import ModelPool
 from node.learning.together import hindrance
 from node.learning.training import Learner, model_pool_of
+from node.messaging.association import Traffic
+from node.messaging.memory import MemoryTransport
 from node.process.main import EXIT_DONE, EXIT_FAILED, described, load_role
 from node.process.orders import UnderOrders
 from node.role import Role
 from node.runtime.checkpoint import checkpoint_path, load
 from orchestrator.drivers.sim.batches import Batches
 from orchestrator.drivers.sim.cost import Cost, cost_of
-from orchestrator.drivers.sim.crowd import CloudReporter, Crowd, summed
+from orchestrator.drivers.sim.crowd import Crowd
+from orchestrator.drivers.sim.part import CloudReporter, summed
 from orchestrator.drivers.sim.virtual_compute import ModelledCompute, Pool
 from orchestrator.drivers.sim.virtual_control import MemoryControl, MemoryReporter
 from orchestrator.drivers.sim.virtual_fabric import ModelFabric
@@ -107,33 +109,46 @@ class Nodes:
 
     def make(self, name: str) -> SimulatedNode:
         """Make an incarnation of a node that has not begun."""
-        assignment, crowd = self._assignments[name], self._crowd
+        assignment = self._assignments[name]
         compute = ModelledCompute(self._pool, self._costs[_model_of(assignment)], assignment.hardware.speed)
-        if crowd is not None and name == POPULATION:
-            reporter = self._control.open(name)
-            crowd.report_to(reporter)
-            return SimulatedNode(crowd, compute, reporter, crowd.traffic)
-        reporter = self._control.open(name, CloudReporter if crowd is not None else MemoryReporter)
-        if crowd is not None:
-            assignment = replace(assignment, peers=())
-            transport = crowd.transport(assignment)
-        else:
-            peers = [peer.name for peer in assignment.peers]
-            transport = self._network.transport(name, peers, timeouts=assignment.timeouts)
-        role = load_role(assignment)(
+        if self._crowd is None:
+            return self._make_node(assignment, compute)
+        return (self._stand_in if name == POPULATION else self._make_cloud)(assignment, compute, self._crowd)
+
+    def _make_node(self, assignment: Assignment, compute: ModelledCompute) -> SimulatedNode:
+        reporter = self._control.open(assignment.node)
+        peers = [peer.name for peer in assignment.peers]
+        transport = self._network.transport(assignment.node, peers, timeouts=assignment.timeouts)
+        role = self._role(assignment, transport, compute, reporter)
+        return SimulatedNode(role, compute, reporter, lambda: _rows(transport.traffic()))
+
+    def _make_cloud(self, assignment: Assignment, compute: ModelledCompute, crowd: Crowd) -> SimulatedNode:
+        """Make the cloud of a population: its peers are the clients that take part."""
+        reporter = self._control.open(assignment.node, CloudReporter)
+        alone = replace(assignment, peers=())
+        transport = crowd.transport(alone)
+        role = self._role(alone, transport, compute, reporter)
+        crowd.serve(role, transport)
+        return SimulatedNode(role, compute, reporter, lambda: _rows(summed(transport.traffic(), POPULATION)))
+
+    def _stand_in(self, assignment: Assignment, compute: ModelledCompute, crowd: Crowd) -> SimulatedNode:
+        """Make the node that stands for a population."""
+        reporter = self._control.open(assignment.node)
+        crowd.report_to(reporter)
+        return SimulatedNode(crowd, compute, reporter, lambda: _rows(crowd.traffic()))
+
+    def _role(
+        self, assignment: Assignment, transport: MemoryTransport, compute: ModelledCompute, reporter: MemoryReporter
+    ) -> Role:
+        return load_role(assignment)(
             assignment,
             transport,
             compute,
             reporter,
             params=self._params,
-            learner=self.learner(name),
-            restored=load(checkpoint_path(assignment.checkpoint_directory, name), assignment.stop.rounds),
+            learner=self.learner(assignment.node),
+            restored=load(checkpoint_path(assignment.checkpoint_directory, assignment.node), assignment.stop.rounds),
         )
-        if crowd is None:
-            return SimulatedNode(role, compute, reporter, lambda: [asdict(row) for row in transport.traffic()])
-        crowd.serve(role, transport)
-        rows = partial(summed, peer=POPULATION)
-        return SimulatedNode(role, compute, reporter, lambda: [asdict(row) for row in rows(transport.traffic())])
 
     def _make_crowd(self, population: Population, fabric: ModelFabric) -> Crowd:
         template = self._assignments[POPULATION]
@@ -191,6 +206,10 @@ def note_failure(log: Path, error: Exception) -> None:
     """Append the traceback of an error to a node's log."""
     with contextlib.suppress(OSError), log.open("a") as file:  # the error may be a full disk
         file.writelines(traceback.format_exception(error))
+
+
+def _rows(traffic: Sequence[Traffic]) -> list[dict[str, Any]]:
+    return [asdict(row) for row in traffic]
 
 
 def _client_shards(population: Population, data: Prepared) -> ClientShards:

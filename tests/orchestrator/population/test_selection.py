@@ -47,6 +47,20 @@ def test_uniform_selection_gives_every_client_that_is_there_the_same_chance() ->
     assert all(abs(counts[client] - 1000) < 110 for client in (0, 1, 3, 4))
 
 
+def test_clients_of_one_round_may_be_selected_one_by_one() -> None:
+    """Each draw of a round is another one, and equal for an equal seed. The first is that of the round as a whole."""
+
+    def drawn_in(round: int) -> list[list[int]]:
+        return [
+            select(Uniform(), 1, round, 3, np.ones(1000, bool), np.ones(1000), Seen(1000), draw) for draw in range(3)
+        ]
+
+    found = drawn_in(4)
+    assert found == drawn_in(4)
+    assert len({tuple(each) for each in found + drawn_in(5)}) == 6
+    assert found[0] == select(Uniform(), 1, 4, 3, np.ones(1000, bool), np.ones(1000), Seen(1000))
+
+
 def test_a_round_gets_as_many_clients_as_are_there() -> None:
     there = np.array([False, True, False])
     assert select(Uniform(), 1, 1, 2, there, np.ones(3), Seen(3)) == [1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from orchestrator.results.history import History
 from orchestrator.results.population import kinds, parts, population, seen_by_round
 from orchestrator.results.record import Record
 
-PLAN = '{"population": {"size": 10, "selected": 2, "selection": {"name": "oort", "params": {}}}, "nodes": []}'
+POPULATION = {"size": 10, "asynchronous": False, "selected": 2, "selection": {"name": "oort", "params": {}}}
+PLAN = json.dumps({"population": POPULATION, "nodes": []})
 
 
 def part(client: int, outcome: str = "counted", seconds: float = 2.0, **more: Any) -> Mapping[str, Any]:
@@ -37,12 +39,13 @@ def history(tmp_path: Path) -> History:
 def test_the_summary_counts_clients_and_parts(history: History) -> None:
     assert population(history) == {
         "clients": 10,
+        "asynchronous": False,
         "selected": 2,
         "selection": "oort",
         "seen": 2,  # clients 1 and 2
         "share_seen": 0.2,
         "asked": 6,
-        "outcomes": {"counted": 3, "slow": 1, "away": 1, "unused": 1},
+        "outcomes": {"counted": 3, "slow": 1, "away": 1, "unused": 1, "unfinished": 0},
         "seconds": 3.0,  # the median of 2, 4 and 3
     }
 
@@ -72,6 +75,26 @@ def test_the_report_has_a_section_on_clients(history: History) -> None:
     (seen,) = figures["clients-seen"]["marks"]
     assert (seen["x"], seen["y"]) == ([1, 2], [0.2, 0.2])
     assert [mark["y"] for mark in figures["clients-outcomes"]["marks"]] == [[2, 1], [1, 0], [0, 1], [0, 1]]
+
+
+def test_an_asynchronous_answer_belongs_to_the_version_that_it_made(tmp_path: Path) -> None:
+    """Of the parts that began from version 1, one counted two versions later."""
+    plan = json.dumps({"population": POPULATION | {"asynchronous": True}, "nodes": []})
+    record = Record.create(tmp_path / "run", plan, {})
+    for t, round, each in (
+        (1.0, 1, part(1, staleness=0)),
+        (2.0, 2, part(2, staleness=0)),
+        (3.0, 1, part(3, staleness=2)),
+        (4.0, 2, part(4, "unfinished", staleness=None)),
+    ):
+        record.event(t, "population", "client", round, each)
+    record.close()
+    history = History.open(tmp_path / "run")
+    assert seen_by_round(parts(history)) == {1: 1, 2: 2, 3: 3}
+    told = client_rows(history)
+    assert told is not None
+    assert told["saying"].endswith("Selection: oort, 2 at a time.")
+    assert told["outcomes"] == [("answered in time", 3), ("unfinished when the cloud ended", 1)]
 
 
 def test_a_run_without_a_population_says_nothing_of_it(tmp_path: Path) -> None:

@@ -134,12 +134,28 @@ def test_averaging_algorithms_are_for_populations(algorithm: str) -> None:
 
 
 def test_other_flat_algorithms_are_refused_with_a_reason() -> None:
-    text = "plugins: [edgebed.baselines.fedbuff]\n" + GOOD.replace("fedavg", "fedbuff")
+    text = "plugins: [edgebed.baselines.fedala]\n" + GOOD.replace("fedavg", "fedala")
     with pytest.raises(ScenarioError) as caught:
         parse(text, "f.yaml")
-    assert "fedbuff needs the same clients from round to round; for clients that come and go take one of fedavg" in str(
+    assert "fedala needs the same clients from round to round; for clients that come and go take one of fedavg" in str(
         caught.value
     )
+
+
+@pytest.mark.parametrize("algorithm", ["fedbuff", "fedasync"])
+def test_asynchronous_algorithms_select_one_by_one(algorithm: str) -> None:
+    text = f"plugins: [edgebed.baselines.{algorithm}]\n" + GOOD.replace("fedavg", algorithm)
+    plan = make_plan(parse(text + "clients: {selection: least-available}\n", "f.yaml"), None)
+    assert plan.population is not None
+    assert (plan.population.asynchronous, plan.population.asked) == (True, 10)
+    with pytest.raises(ScenarioError) as caught:
+        parse(text + "clients: {over: 30%, selection: oort}\n", "f.yaml")
+    assert [line.partition("clients.")[2] for line in str(caught.value).splitlines()] == [
+        f"over: {algorithm} has no rounds that end with the first answers, so it drops no slow clients: leave it out, "
+        "or let topology.selected be larger",
+        f"selection: oort divides the clients of a round into known and new ones, and {algorithm} selects them one by "
+        "one: take uniform or least-available",
+    ]
 
 
 def test_a_plan_has_one_node_for_all_clients() -> None:

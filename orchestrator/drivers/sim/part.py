@@ -1,0 +1,148 @@
+"""A client's part in a round or, of an asynchronous algorithm, from a model to its answer; and who observes it.
+
+The record has an event ``client`` for each part. Messages and bytes of clients are those of the node ``population``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from node.assignment import Assignment
+from node.messaging.association import Direction, Traffic
+from node.messaging.memory import FAREWELL, MemoryNetwork, MemoryTransport
+from node.messaging.pair import InFlight
+from node.messaging.wire import LIMITS
+from orchestrator.drivers.sim.virtual_control import MemoryReporter
+from orchestrator.population.population import Population
+
+COUNTED, SLOW, AWAY, UNUSED, UNFINISHED = "counted", "slow", "away", "unused", "unfinished"
+PRESENCE = frozenset({"joined", "lost", "left"})  # events of the cloud that each client would cause in each round
+_OWN = PRESENCE | {"round", "resumed"}
+
+
+@dataclass(eq=False)
+class Part:
+    """One client's part, from the model of ``round``. Times are in seconds of training; ``arrived``: when the cloud had
+    its answer, ``left``: when it went away. ``used``: the round for which its answer counted. ``over``: its place is
+    free. ``ended``: it is no node any more."""
+
+    client: int
+    name: str
+    round: int
+    began: float
+    transport: MemoryTransport
+    task: asyncio.Task[None] = field(init=False)
+    leaving: asyncio.TimerHandle | None = None
+    arrived: float | None = None
+    left: float | None = None
+    loss: float | None = None
+    outcome: str | None = None
+    used: int | None = None
+    over: bool = False
+    ended: bool = False
+
+    def stop(self) -> None:
+        """Stop the client and its timer. Its task still has to be waited for."""
+        if self.leaving is not None:
+            self.leaving.cancel()
+        self.task.cancel()
+
+    def told(self, population: Population, now: float) -> dict[str, Any]:
+        """The fields of its event, at the latest ``now``."""
+        moved: Counter[str] = Counter()
+        for row in self.transport.traffic():
+            moved[row.direction] += row.bytes
+        staleness = {} if not population.asynchronous else {"staleness": self.staleness}
+        return {
+            "client": self.name,
+            "outcome": self.outcome,
+            "began": round(self.began, 6),
+            "seconds": round(self.seconds(now), 6),
+            "speed": round(float(population.speeds[self.client]), 6),
+            "hardware": population.hardware_name(self.client),
+            "link": population.links[int(population.link_numbers[self.client])].name,
+            "samples": int(population.sample_counts[self.client]),
+            "loss": self.loss,
+            "sent": moved["sent"],
+            "received": moved["received"],
+            **staleness,
+        }
+
+    def seconds(self, now: float) -> float:
+        """How long it took until it went away or its answer arrived, or has taken until ``now``."""
+        return next((t for t in (self.left, self.arrived) if t is not None), now) - self.began
+
+    @property
+    def staleness(self) -> int | None:
+        """The number of rounds that its answer came late; None if it did not count."""
+        return None if self.used is None else self.used - self.round
+
+
+class Watcher(Protocol):
+    """Learns what the cloud's transport notices of clients."""
+
+    def answered(self, name: str) -> None: ...
+
+    def lost(self, name: str) -> None: ...
+
+
+class CloudTransport(MemoryTransport):
+    """The cloud's transport. It tells when the answer of a client arrives, and when a client is lost or has left."""
+
+    def __init__(self, network: MemoryNetwork, assignment: Assignment, watcher: Watcher) -> None:
+        super().__init__(network, assignment.node, (), assignment.timeouts, LIMITS)
+        network.frozen.discard(assignment.node)
+        self._watcher = watcher
+
+    def arrive(self, peer: str, in_flight: InFlight) -> None:
+        if in_flight.message.kind == FAREWELL:
+            self._watcher.lost(peer)
+        else:
+            self._watcher.answered(peer)
+        super().arrive(peer, in_flight)
+
+    def meet(self, peer: str, reason: str) -> None:
+        if self._states[peer] == "present":  # the two had lost each other, and this node was frozen
+            self._watcher.lost(peer)
+        super().meet(peer, reason)
+
+    def lose(self, peer: str, reason: str) -> None:
+        self._watcher.lost(peer)
+        super().lose(peer, reason)
+
+
+class CloudReporter(MemoryReporter):
+    """The cloud's side of the control plane. That clients come and go is told by the events of their parts."""
+
+    def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
+        if name not in PRESENCE:
+            super().event(name, round=round, **fields)
+
+
+@dataclass(frozen=True)
+class ClientReporter:
+    """Keeps the loss of a client's training, and hands on what its algorithm notes."""
+
+    part: Part
+    population: MemoryReporter | None
+
+    def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
+        if name not in _OWN and self.population is not None:
+            self.population.event(name, round=round, **{"client": self.part.name} | fields)
+
+    def metric(self, round: int | None, values: Mapping[str, Any]) -> None:
+        if values.get("scope", "train") == "train" and "loss" in values:
+            self.part.loss = float(values["loss"])
+
+
+def summed(rows: Sequence[Traffic], peer: str) -> list[Traffic]:
+    """Traffic with any peers as traffic with ``peer``."""
+    sums: dict[tuple[str, Direction], tuple[int, int]] = {}
+    for row in rows:
+        messages, size = sums.get((row.kind, row.direction), (0, 0))
+        sums[row.kind, row.direction] = messages + row.messages, size + row.bytes
+    return [Traffic(peer, kind, way, *sums[kind, way]) for kind, way in sorted(sums)]

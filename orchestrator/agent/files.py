@@ -1,0 +1,31 @@
+"""The files that nodes, or the runs of a sweep, have written on an agent's host: the orchestrator fetches them.
+
+Whoever writes there may also make links to other places. No link leads out of the folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.drivers.swarm.channel import PIECE
+from orchestrator.errors import DriverError
+
+
+def files_below(folder: Path) -> list[str]:
+    """The files in a folder and below it, relative to it, without links. Empty if there is no such folder."""
+    found = sorted(each for each in folder.rglob("*") if each.is_file() and not each.is_symlink())
+    return [each.relative_to(folder).as_posix() for each in found]
+
+
+def piece_of(folder: Path, path: str, start: int) -> bytes:
+    """A piece of a file in a folder or below it. It is shorter than `PIECE` bytes at the end of the file. DriverError
+    if there is no such file."""
+    file = (folder / path).resolve()
+    if not file.is_relative_to(folder.resolve()):
+        raise DriverError(f"no file of the run: {path}")
+    try:
+        with file.open("rb") as stream:
+            stream.seek(start)
+            return stream.read(PIECE)
+    except OSError as error:
+        raise DriverError(f"{path} cannot be read ({error.strerror})") from None

@@ -1,7 +1,7 @@
 """The folder of a scenario, as an archive that goes to the hosts on which the scenario's programs run.
 
-What no program reads, and is often large, stays: folders of runs, `__pycache__`, and folders whose names begin with a
-dot, such as `.git`.
+What no program reads, and is often large, stays: directories of runs, `__pycache__`, and folders whose names begin
+with a dot, such as `.git`.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from pathlib import Path
 
 from orchestrator import text
 from orchestrator.errors import HostError, PlanError
-from orchestrator.host.directory import known_runs
+from orchestrator.host.directory import is_run
 
 LARGEST = 100_000_000  # bytes of an archive
+_BROUGHT = "each host is brought the folder of the scenario"
 _BLOCK = 512  # bytes; an archive has a header of one for each entry, and whole ones (tar(5))
 
 
-def refuse_large(folder: Path, largest: int = LARGEST) -> None:
+def refuse_large(folder: Path) -> None:
     """PlanError if the folder has more than a host is brought, or cannot be read."""
     size = 0
     try:
         for path in _entries(folder):
             size += _BLOCK + (path.lstat().st_size if path.is_file() and not path.is_symlink() else 0)
-            if size > largest:
+            if size > LARGEST:
                 raise PlanError(
                     ("programs",),
-                    f"their hosts are brought the folder of the scenario, {folder}, and it has more than"
-                    f" {text.size(largest)}: keep the scenario in a folder that has what the programs read and"
-                    " nothing else",
+                    f"{_BROUGHT}, and {folder} has more than {text.size(LARGEST)}: move the scenario to a folder that"
+                    " has nothing but what the programs read",
                 )
     except OSError as error:
         raise PlanError(("programs",), _unreadable(error)) from None
@@ -62,7 +62,7 @@ def _entries(folder: Path) -> Iterator[Path]:
 
 
 def _goes(folder: Path) -> bool:
-    return not folder.name.startswith(".") and folder.name != "__pycache__" and not known_runs(folder)
+    return not folder.name.startswith(".") and folder.name != "__pycache__" and not is_run(folder)
 
 
 def _for_all(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -80,4 +80,4 @@ def _raise(error: OSError) -> None:
 
 
 def _unreadable(error: OSError) -> str:
-    return f"their hosts are brought the folder of the scenario, and {error.filename} cannot be read ({error.strerror})"
+    return f"{_BROUGHT}, and {error.filename} cannot be read ({error.strerror})"

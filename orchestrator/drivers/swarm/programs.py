@@ -95,4 +95,7 @@ class SwarmProgramsDriver(SwarmDriver):
         await super()._finish(host)
         for node in self._on(host):
             kept = self._directory.checkpoints_of(node)
-            await fetch(self._agents, host, kept.relative_to(self._directory.path), kept)
+            try:
+                await fetch(self._agents, host, kept.relative_to(self._directory.path), kept)
+            except (DriverError, OSError) as error:
+                raise DriverError(f"the files of {node} were not fetched from {host}: {error}") from None

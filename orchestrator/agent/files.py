@@ -5,6 +5,8 @@ Whoever writes there may also make links to other places. No link leads out of t
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 from orchestrator.drivers.swarm.channel import PIECE
@@ -13,8 +15,8 @@ from orchestrator.errors import DriverError
 
 def files_below(folder: Path) -> list[str]:
     """The files in a folder and below it, relative to it, without links. Empty if there is no such folder."""
-    found = sorted(each for each in folder.rglob("*") if each.is_file() and not each.is_symlink())
-    return [each.relative_to(folder).as_posix() for each in found]
+    found = [Path(place, name) for place, _, names in os.walk(folder) for name in names]
+    return sorted(each.relative_to(folder).as_posix() for each in found if stat.S_ISREG(each.lstat().st_mode))
 
 
 def piece_of(folder: Path, path: str, start: int) -> bytes:

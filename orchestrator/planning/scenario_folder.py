@@ -7,6 +7,7 @@ with a dot, such as `.git`.
 from __future__ import annotations
 
 import os
+import stat
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,8 @@ def refuse_large(folder: Path) -> None:
     size = 0
     try:
         for path in _entries(folder):
-            size += _BLOCK + (path.lstat().st_size if path.is_file() and not path.is_symlink() else 0)
+            found = path.lstat()
+            size += _BLOCK + (found.st_size if stat.S_ISREG(found.st_mode) else 0)
             if size > LARGEST:
                 raise PlanError(
                     ("programs",),

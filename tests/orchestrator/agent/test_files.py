@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,8 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("key")
     (own / "link").symlink_to(tmp_path / "secret")
     (own / "up").symlink_to(tmp_path)
+    (own / "nowhere").symlink_to("x" * 300)  # to look where it leads is an error
+    os.mkfifo(own / "pipe")
     assert files_below(own) == []
     for path in ("link", "up/secret", "../secret", str(tmp_path / "secret")):
         with pytest.raises(DriverError, match="no file of the run"):

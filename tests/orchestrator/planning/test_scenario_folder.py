@@ -19,6 +19,7 @@ def folder(tmp_path: Path) -> Path:
     (found / "app" / "run.sh").write_text("#!/bin/sh\n")
     (found / "app" / "run.sh").chmod(0o700)
     (found / "app" / "latest").symlink_to("run.sh")
+    (found / "app" / "nowhere").symlink_to("x" * 300)  # to look where it leads is an error
     (found / ".env").write_text("COLOUR=blue\n")
     (found / ".env").chmod(0o600)
     for left_out in (".git", "__pycache__", "runs/mine-1"):
@@ -37,6 +38,7 @@ def test_a_folder_arrives_with_its_links_and_everybody_may_read_it(folder: Path,
         "app": 0o755,
         "app/empty": 0o755,
         "app/latest": 0o777,  # as every link
+        "app/nowhere": 0o777,
         "app/run.sh": 0o755,
         "runs": 0o755,
     }
@@ -45,7 +47,7 @@ def test_a_folder_arrives_with_its_links_and_everybody_may_read_it(folder: Path,
 
 def test_a_large_folder_is_refused_with_what_to_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scenario_folder, "LARGEST", 4000)
-    refuse_large(folder)  # six entries with a header of 512 bytes each; what stays does not count
+    refuse_large(folder)  # seven entries with a header of 512 bytes each; what stays does not count
     monkeypatch.setattr(scenario_folder, "LARGEST", 3000)
     with pytest.raises(PlanError) as caught:
         refuse_large(folder)

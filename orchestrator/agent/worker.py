@@ -30,7 +30,7 @@ from typing import Any
 from orchestrator.agent.carriers import start_carrier
 from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.echoes import Responder, ask
-from orchestrator.agent.files import files_below, piece_of
+from orchestrator.agent.files import Files
 from orchestrator.agent.images import Images
 from orchestrator.agent.news import NewCheckpoints, NewOutput
 from orchestrator.agent.programs import Programs
@@ -124,12 +124,14 @@ class Worker:
         self._echoes: Responder | None = None
         carrier = carrier or partial(start_carrier, kept.folder)
         self._runs = runs = Runs(tell, self._break, carrier, lambda: self._run)
+        files = Files(lambda: self._run)
         programs = Programs(lambda: self._there.driver, lambda: self._run)
         self._verbs: dict[str, Callable[..., Awaitable[Any]]] = {
             verb.__name__: verb
             for verb in (
                 *(images.images, images.load, images.loaded, images.pull, images.pulled),
-                *(self.begin, self.put, self.files, self.get, self.open),
+                *(self.begin, self.open),
+                *(files.put, files.files, files.get),
                 *(kept.has_data, kept.put_data, kept.keep_data),
                 *(self.start, self.forget, self.kill, self.pause, self.resume),
                 *(programs.run, programs.terminate, programs.release, programs.listens, programs.usage),
@@ -161,7 +163,7 @@ class Worker:
             if self._directory is not None:
                 self._directory.remove()
 
-    # Files
+    # The run
 
     async def begin(self, run: str) -> None:
         """Make the directory of the run."""
@@ -170,22 +172,6 @@ class Worker:
         path.mkdir()
         self._directory = RunDirectory(path)
         self._directory.furnish()
-
-    async def put(self, path: str, data: bytes, first: bool) -> None:
-        """Add bytes to a file in the directory of the run."""
-        file = self._inside(path)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("wb" if first else "ab") as stream:
-            stream.write(data)
-        file.chmod(0o644)
-
-    async def files(self, folder: str) -> list[str]:
-        """The files of a folder in the directory of the run, and of those below it, relative to it."""
-        return await asyncio.to_thread(files_below, self._inside(folder))
-
-    async def get(self, folder: str, path: str, start: int) -> bytes:
-        """A piece of a file of such a folder. It is shorter than `PIECE` bytes at the end of the file."""
-        return await asyncio.to_thread(piece_of, self._inside(folder), path, start)
 
     # The driver
 
@@ -334,14 +320,6 @@ class Worker:
         if self._directory is None:
             raise DriverError("no run has begun here")
         return self._directory
-
-    def _inside(self, path: str) -> Path:
-        """A path in the directory of the run. DriverError if it leads elsewhere."""
-        base = self._run.path
-        found = base / path
-        if ".." in found.parts or not found.is_relative_to(base):
-            raise DriverError(f"no file of the run: {path}")
-        return found
 
     def _assignment(self, node: str) -> Path:
         return self._run.nodes / f"{node}.json"

@@ -82,4 +82,5 @@ def _raise(error: OSError) -> None:
 
 
 def _unreadable(error: OSError) -> str:
-    return f"{_BROUGHT}, and {error.filename} cannot be read ({error.strerror})"
+    file, why = error.filename or "a file that changes", error.strerror or error
+    return f"{_BROUGHT}, and {file} cannot be read ({why})"

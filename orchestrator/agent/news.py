@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -38,7 +39,8 @@ class Piece(NamedTuple):
 
 class NewCheckpoints:
     """The checkpoints below ``folder``, in a folder for each node. Each call of ``read`` yields those that were
-    replaced since the call before. A file that is being replaced is read as it was: its name is given anew."""
+    replaced since the call before. A file that is being replaced is read as it was: its name is given anew. A node may
+    put anything there: what is not a file is left out."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -47,7 +49,9 @@ class NewCheckpoints:
     def read(self) -> Iterator[Piece]:
         """Yield the pieces of each new checkpoint in order."""
         for path in sorted(self._folder.glob("*/*.checkpoint")):
-            with path.open("rb") as file:
+            if (descriptor := _opened(path)) is None:
+                continue
+            with open(descriptor, "rb") as file:
                 state = os.fstat(file.fileno())
                 version = state.st_ino, state.st_mtime_ns
                 if self._read.get(path) == version:
@@ -55,3 +59,15 @@ class NewCheckpoints:
                 self._read[path] = version
                 for start in range(0, state.st_size, PIECE):
                     yield Piece(path.parent.name, file.read(PIECE), start == 0, start + PIECE >= state.st_size)
+
+
+def _opened(path: Path) -> int | None:
+    """A descriptor of a file; None for anything else. No link is followed, and nobody is waited for."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # it is a link or a socket, or has gone
+        return None
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    return None

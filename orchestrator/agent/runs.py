@@ -1,4 +1,4 @@
-"""The runs of a sweep on an agent's host: their files, and what carries them out (`orchestrator.sweep.carrier`)."""
+"""The runs of a sweep on an agent's host, and what carries them out (`orchestrator.sweep.carrier`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.drivers.swarm.channel import PIECE
 from orchestrator.drivers.swarm.settings import MARK, RUNS
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.directory import RunDirectory
@@ -71,22 +70,6 @@ class Runs:
             os.chown(path, *self._carrier.user, follow_symlinks=False)
         line = json.dumps({"run": run, "data": data, "plugins": list(plugins)})
         await asyncio.to_thread(self._carrier.send, line)
-
-    async def files(self, run: str) -> list[str]:
-        """The files of a run, relative to its directory."""
-        own = self._path(run)
-        found = sorted(each for each in own.rglob("*") if each.is_file() and not each.is_symlink())
-        return [each.relative_to(own).as_posix() for each in found]
-
-    async def get(self, run: str, path: str, start: int) -> bytes:
-        """A piece of a file of a run. It is shorter than `PIECE` bytes at the end of the file."""
-        own = self._path(run)
-        file = (own / path).resolve()  # the run may have made links to other places
-        if not file.is_relative_to(own.resolve()):
-            raise DriverError(f"no file of the run: {path}")
-        with file.open("rb") as stream:
-            stream.seek(start)
-            return stream.read(PIECE)
 
     async def drop(self, run: str) -> None:
         """Remove the files of a run."""

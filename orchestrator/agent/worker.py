@@ -1,10 +1,11 @@
 """What an agent does for a run on its host: the verbs of the driver, of the fabric and of the prober. For
 `hosts doctor` it tells the facts of its host instead.
 
-A request names a verb, which is a method of `Worker`, or of `orchestrator.agent.images`, with these arguments.
+A request names a verb, which is a method of `Worker`, or of another module of this package, with these arguments.
 Dataclasses travel as plain data (`orchestrator.drivers.swarm.plain`). Events to the orchestrator:
 
     exit {node, pid, code}          a node's container has ended
+    program {label, code}           a program of a node has ended
     log {log, data}                 bytes that were added to the log of this name
     checkpoint {node, data, first, last}    a piece of a node's new checkpoint
     relay {connection, data}        see orchestrator.drivers.swarm.relay
@@ -29,10 +30,12 @@ from typing import Any
 from orchestrator.agent.carriers import start_carrier
 from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.echoes import Responder, ask
+from orchestrator.agent.files import Files
 from orchestrator.agent.images import Images
 from orchestrator.agent.news import NewCheckpoints, NewOutput
+from orchestrator.agent.programs import Programs
 from orchestrator.agent.runs import Runs, Start
-from orchestrator.drivers.base import CanPause, Driver
+from orchestrator.drivers.base import CanPause, Driver, RunsPrograms
 from orchestrator.drivers.swarm.channel import Message
 from orchestrator.drivers.swarm.plain import change_of, counted_to, link_of, node_of, reading_to
 from orchestrator.drivers.swarm.relay import NodesEnd
@@ -121,17 +124,21 @@ class Worker:
         self._echoes: Responder | None = None
         carrier = carrier or partial(start_carrier, kept.folder)
         self._runs = runs = Runs(tell, self._break, carrier, lambda: self._run)
+        files = Files(lambda: self._run)
+        programs = Programs(lambda: self._there.driver, lambda: self._run)
         self._verbs: dict[str, Callable[..., Awaitable[Any]]] = {
             verb.__name__: verb
             for verb in (
                 *(images.images, images.load, images.loaded, images.pull, images.pulled),
-                *(self.begin, self.put, self.open),
+                *(self.begin, self.open),
+                *(files.put, files.files, files.get),
                 *(kept.has_data, kept.put_data, kept.keep_data),
                 *(self.start, self.forget, self.kill, self.pause, self.resume),
+                *(programs.run, programs.terminate, programs.release, programs.listens, programs.usage),
                 *(self.attach, self.detach, self.redirect, self.shape, self.alter, self.counters),
                 *(self.respond, self.dismiss, self.probe, self.listen, self.echo),
                 *(self.facts, self.sense, self.finish, self.leave),
-                *(runs.employ, runs.carry, runs.files, runs.get, runs.drop),
+                *(runs.employ, runs.carry, runs.drop),
             )
         }
 
@@ -156,7 +163,7 @@ class Worker:
             if self._directory is not None:
                 self._directory.remove()
 
-    # Files
+    # The run
 
     async def begin(self, run: str) -> None:
         """Make the directory of the run."""
@@ -166,42 +173,38 @@ class Worker:
         self._directory = RunDirectory(path)
         self._directory.furnish()
 
-    async def put(self, path: str, data: bytes, first: bool) -> None:
-        """Add bytes to a file in the directory of the run."""
-        base = self._run.path
-        file = base / path
-        if ".." in file.parts or not file.is_relative_to(base):
-            raise DriverError(f"no file of the run: {path}")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("wb" if first else "ab") as stream:
-            stream.write(data)
-        file.chmod(0o644)
-
     # The driver
 
-    async def open(self, data: str, **arguments: Any) -> dict[str, Any]:
-        """Open the driver, the hub and the links of this host. ``data``: the hash of the data set, which is in use.
-        Returns the link engine and the driver's notes."""
+    async def open(self, data: str | None, **arguments: Any) -> dict[str, Any]:
+        """Open the driver, the hub and the links of this host. ``data``: the hash of the data set, which is in use;
+        None for nodes that run programs. Returns the link engine and the driver's notes."""
         directory = self._run
         self._relay = NodesEnd(directory.socket, self._send_relayed)
         self._stack.push_async_callback(self._relay.close)
         await self._relay.listen()
         self._output = NewOutput(directory.logs)
-        self._checkpoints = NewCheckpoints(directory.checkpoints)
+        if data is not None:  # the files of programs are their own affair
+            self._checkpoints = NewCheckpoints(directory.checkpoints)
         tellers: list[asyncio.Task[None]] = []
         self._stack.push_async_callback(_end, tellers)  # when the nodes have ended, whose exits they tell
-        place = self._place = await self._make(arguments, directory, self._datasets.path(data), self._stack)
+        prepared = Path() if data is None else self._datasets.path(data)
+        place = self._place = await self._make(arguments, directory, prepared, self._stack)
         self._prober = place.prober
         tellers += _begun(self._tell_exits(place.driver), self._tell_news())
+        if isinstance(place.driver, RunsPrograms):
+            tellers += _begun(self._tell_ends(place.driver))
         watched: list[Fabric | Carrier] = [place.fabric, *([] if place.carrier is None else [place.carrier])]
         watchers = _begun(self._tell_breakdown(place.driver.lost, place.driver.breakdown), *map(self._watch, watched))
         self._stack.push_async_callback(_end, watchers)  # first: what ends in order has not failed
         notes = [*place.driver.notes(), *([] if place.carrier is None else place.carrier.notes())]
         return {"engine": place.fabric.engine, "notes": notes}
 
-    async def start(self, node: Message, assignment: bytes) -> int:
+    async def start(self, node: Message, assignment: bytes | None) -> int:
+        """Start a node. One that runs programs has no assignment."""
         planned = node_of(node)
-        file = _secret(self._assignment(planned.name), assignment)
+        file = self._assignment(planned.name)
+        if assignment is not None:
+            _secret(file, assignment)
         return (await self._there.driver.start(planned, file, self._run.logs / f"{planned.name}.log")).pid
 
     async def forget(self, node: str) -> None:
@@ -357,6 +360,12 @@ class Worker:
             ended = await driver.exits.get()
             self._tell_new()
             self._tell("exit", node=ended.node, pid=ended.handle.pid, code=ended.code)
+
+    async def _tell_ends(self, driver: RunsPrograms) -> None:
+        while True:
+            ended = await driver.ends.get()
+            self._tell_new()
+            self._tell("program", label=ended.program.label, code=ended.code)
 
     async def _tell_news(self) -> None:
         while True:

@@ -21,6 +21,7 @@ from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.sensors.sensor import Reading
+from orchestrator.host.usage import Usage
 from orchestrator.planning.inventory import Inventory
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
@@ -155,11 +156,11 @@ class ProgramEnd:
 class RunsPrograms(Protocol):
     """The power to run programs in a node that is held (`Driver.start`): in its network and under its limits.
 
-    ``held`` delivers each node whose programs can start, with a process in its network namespace. ``ends`` delivers the
-    end of each program, except when the whole node is killed.
+    ``held`` delivers each node whose programs can start, with its handle, and later None when the node has ended.
+    ``ends`` delivers the end of each program, except when the whole node is killed.
     """
 
-    held: asyncio.Queue[tuple[str, int]]
+    held: asyncio.Queue[tuple[str, Handle | None]]
     ends: asyncio.Queue[ProgramEnd]
 
     async def run(self, program: ProgramPlan, log: Path) -> None:
@@ -170,6 +171,12 @@ class RunsPrograms(Protocol):
 
     async def release(self, node: str, code: int = 0) -> None:
         """End a node and all its programs. Its Exit has this code."""
+
+    async def listens(self, node: Handle, port: int) -> bool:
+        """Whether a program of a node listens on a TCP port. False if the node has ended, or if its host is lost."""
+
+    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, Usage]:
+        """What the processes of each node use, by its name. Nodes of hosts that do not tell are left out."""
 
 
 class Control(Protocol):

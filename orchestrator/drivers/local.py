@@ -41,11 +41,16 @@ async def connected(
     fabric = await open_fabric(wires_of(plan), hub, directory)
     stack.push_async_callback(fabric.close)
     if isinstance(driver, RunsPrograms):
-        programs = Programs(plan, directory, driver)
-        stack.push_async_callback(programs.close)
-        return Environment(driver, fabric, programs, HubProber(hub))
+        return Environment(driver, fabric, open_programs(plan, directory, driver, stack), HubProber(hub))
     control, told = await open_control(plan, directory, stack)
     return Environment(driver, fabric, control, HubProber(hub), told)
+
+
+def open_programs(plan: Plan, directory: RunDirectory, driver: RunsPrograms, stack: AsyncExitStack) -> Programs:
+    """Open the control plane of nodes that run programs."""
+    programs = Programs(plan, directory, driver)
+    stack.push_async_callback(programs.close)
+    return programs
 
 
 async def open_control(

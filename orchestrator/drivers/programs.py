@@ -21,10 +21,11 @@ from orchestrator import text
 from orchestrator.drivers.base import SIGNALLED, ProgramEnd, RunsPrograms
 from orchestrator.drivers.printed import Lines, Printed
 from orchestrator.errors import HostError, OrchestratorError
+from orchestrator.fabric.base import Handle
 from orchestrator.host import tail
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.ports import listens
-from orchestrator.host.usage import usage
+from orchestrator.host.usage import Usage, usage
 from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
 
@@ -48,7 +49,7 @@ def quota(node: NodePlan) -> float | None:
 
 
 def quota_notes(plan: Plan) -> list[str]:
-    """Notes for the record on nodes that are slower than this host."""
+    """Notes for the record on nodes that are slower than their host."""
     slow = {node.hardware.name: quota(node) for node in plan.nodes if node.hardware.speed is not None}
     return [
         f"the speed of {name} is a quota of processor time: its programs get {share:.2g} s of a core in each second, in"
@@ -61,6 +62,16 @@ def quota_notes(plan: Plan) -> list[str]:
 def _decoder() -> codecs.IncrementalDecoder:
     """A reader of UTF-8 in pieces, which may end within a character."""
     return codecs.getincrementaldecoder("utf-8")("replace")
+
+
+class NodesHere:
+    """The part of `RunsPrograms` by which a driver looks at nodes that live on its own host."""
+
+    async def listens(self, node: Handle, port: int) -> bool:
+        return listens(node.pid, port)
+
+    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, Usage]:
+        return await asyncio.to_thread(usage, {name: handle.pid for name, handle in nodes.items()})
 
 
 class Phase(Enum):
@@ -98,7 +109,7 @@ class Programs:
         self._stop = plan.stop
         self._by_rounds = plan.stop.rounds is not None or any(fault.round is not None for fault in plan.faults)
         self._leads = {node.name for node in plan.nodes if node.leads}
-        self._processes: dict[str, int] = {}  # of each held node, in its network namespace
+        self._nodes: dict[str, Handle] = {}  # those that are held
         self._started: set[str] = set()  # nodes whose programs may start
         self._stopping: set[str] = set()
         self._heard: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
@@ -136,8 +147,11 @@ class Programs:
 
     async def _hear_held(self) -> None:
         while True:
-            node, process = await self._driver.held.get()
-            self._processes[node], self._used[node] = process, 0.0
+            node, handle = await self._driver.held.get()
+            if handle is None:
+                self._nodes.pop(node, None)
+                continue
+            self._nodes[node], self._used[node] = handle, 0.0
             self._started.discard(node)
             self._stopping.discard(node)
             for program in self._of(node):
@@ -148,8 +162,9 @@ class Programs:
         """Tell what the processes of each node use, for ever."""
         while True:
             await asyncio.sleep(self._beat)
-            for node, used in (await asyncio.to_thread(usage, dict(self._processes))).items():
-                if used.rss:
+            asked = dict(self._nodes)
+            for node, used in (await self._driver.usage(asked)).items():
+                if used.rss and self._nodes.get(node) == asked[node]:
                     self._used[node] = max(self._used[node], used.cpu)  # that of a program leaves with it
                     self._tell(node, {"type": "beat", "cpu": self._used[node], "rss": used.rss})
 
@@ -200,18 +215,19 @@ class Programs:
             lines = self._new_lines(program)
             passed = asyncio.get_running_loop().time() - began
             if program.phase is Phase.RUNNING:
-                if self._has_come_up(program, lines, passed):
+                if await self._has_come_up(program, lines, passed):
                     program.phase = Phase.READY
                     self._start_what_can()
-                elif passed > ready.within:
+                elif passed > ready.within and plan.node in self._nodes:
                     self._give_up(program, f"{_awaited(program)} within {text.duration(ready.within)}")
                     return
             await asyncio.sleep(LOOK_EVERY)
 
-    def _has_come_up(self, program: _Program, lines: list[str], passed: float) -> bool:
+    async def _has_come_up(self, program: _Program, lines: list[str], passed: float) -> bool:
         ready = program.plan.ready
         if ready.port is not None:
-            return listens(self._processes[program.plan.node], ready.port)
+            handle = self._nodes.get(program.plan.node)
+            return handle is not None and await self._driver.listens(handle, ready.port)
         if ready.line is not None:
             return any(ready.line in line for line in lines)
         return passed >= (ready.delay or 0)

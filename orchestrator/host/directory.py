@@ -269,11 +269,16 @@ def _locked(descriptor: int, kind: int) -> bool:
     return True
 
 
+def is_run(path: Path) -> bool:
+    """Whether a directory is that of a run that has begun."""
+    return (path / "run.db").exists()
+
+
 def known_runs(runs: Path) -> list[RunDirectory]:
     """The runs in a folder, oldest first."""
     if not runs.is_dir():
         return []
-    found = [RunDirectory(path.resolve()) for path in runs.iterdir() if (path / "run.db").exists()]
+    found = [RunDirectory(path.resolve()) for path in runs.iterdir() if is_run(path)]
     return sorted(found, key=_begun)
 
 
@@ -296,7 +301,7 @@ def find_run(name: str | None, runs: Path) -> RunDirectory:
             raise RunError(f"there is no run in {runs}: start one with `up SCENARIO`")
         return known[-1]
     for candidate in (runs / name, Path(name)):
-        if (candidate / "run.db").exists():
+        if is_run(candidate):
             return RunDirectory(candidate.resolve())
     names = ", ".join(each.run for each in known[-5:]) or "none"
     raise RunError(f"there is no run '{name}' in {runs}; the latest are: {names}")

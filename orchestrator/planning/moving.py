@@ -7,7 +7,7 @@ live there keep what they need. A node does not move
 - if one of its links is real: the network of its host is the link, and that of another host is another one;
 - if the scenario's `hosts` allows no other host;
 - to where a link of it would be faster than the network between the hosts;
-- with an image of its own, to a host that has no node of this image in the plan.
+- with an image of its own, or of its programs, to a host that has no node of this image in the plan.
 """
 
 from __future__ import annotations
@@ -100,9 +100,10 @@ def _allowed(plan: Plan, node: NodePlan, candidates: Sequence[Candidate]) -> tup
     allowed = [each for each in candidates if each.host.name in plan.placement.allowed[node.name]]
     if not allowed:
         return (), f"`hosts` allows none of {text.some(each.host.name for each in candidates)}"
-    with_image = {each.host for each in plan.nodes if each.image == node.image}
-    found = tuple(each for each in allowed if node.image is None or each.host.name in with_image)
-    return found, f"no node of the image {node.image} lives on {text.some(each.host.name for each in allowed)}"
+    images = plan.images_of([node])
+    found = tuple(each for each in allowed if images <= plan.images_of(plan.nodes_on(each.host.name)))
+    hosts = text.some(each.host.name for each in allowed)
+    return found, f"no node of the image {' and '.join(sorted(images))} lives on {hosts}"
 
 
 def _request(plan: Plan, node: NodePlan, candidates: tuple[Candidate, ...]) -> Request:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -206,6 +206,17 @@ class Plan:
     def images(self) -> list[str]:
         """The images that are set for single nodes, without the run's image."""
         return sorted({node.image for node in self.nodes if node.image is not None})
+
+    def nodes_on(self, host: str) -> list[NodePlan]:
+        """The nodes that live on a host."""
+        return [node for node in self.nodes if node.host == host]
+
+    def images_of(self, nodes: Iterable[NodePlan]) -> set[str]:
+        """The images that these nodes, or their programs, are made from, without the run's image."""
+        if not self.programs:
+            return {node.image for node in nodes if node.image is not None}
+        names = {node.name for node in nodes}
+        return {each.image for each in self.programs if each.node in names and each.image is not None}
 
     def notes(self) -> list[str]:
         """Notes for the record: facts about the plan that a reader of the results must know."""

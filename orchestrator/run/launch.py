@@ -17,6 +17,7 @@ from orchestrator.host.signals import interruptible
 from orchestrator.planning.data import prepare_data
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
+from orchestrator.planning.scenario_folder import refuse_large
 from orchestrator.planning.shards import PreparedLabels
 from orchestrator.planning.trace_files import kept_files
 from orchestrator.results.history import History
@@ -49,6 +50,8 @@ def prepared_plan(scenario: Scenario, file: Path) -> Plan:
     data = PreparedLabels.read(prepare_data(scenario.data, file.parent)) if scenario.algorithm is not None else None
     entry = entry_of(scenario.driver)
     inventory = entry.inventory() if isinstance(entry, KnowsHosts) else None
+    if scenario.programs and inventory is not None:
+        refuse_large(file.parent.absolute())
     return make_plan(scenario, data, str(file.parent.absolute()), inventory)
 
 

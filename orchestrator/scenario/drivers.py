@@ -32,7 +32,7 @@ DRIVERS: dict[str, DriverKind] = {
     for kind in (
         DriverKind("namespaces", "orchestrator.drivers.namespaces.entry", programs=True),
         DriverKind("docker", "orchestrator.drivers.docker.entry", images=True, programs=True),
-        DriverKind("swarm", "orchestrator.drivers.swarm.entry", images=True, several_hosts=True),
+        DriverKind("swarm", "orchestrator.drivers.swarm.entry", images=True, programs=True, several_hosts=True),
         DriverKind("sim", "orchestrator.drivers.sim.entry", simulated=True),
     )
 }

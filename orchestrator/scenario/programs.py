@@ -20,6 +20,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
+from orchestrator.scenario.drivers import DriverKind
 from orchestrator.scenario.links import Mistake
 from orchestrator.scenario.names import Name
 from orchestrator.scenario.quantities import Duration
@@ -97,7 +98,7 @@ class ProgramSpec(Strict):
     ready: ReadySpec = ReadySpec()
     ends_the_run: bool = Field(default=False, description="the run is over when this program ends")
     environment: dict[str, str] = Field(default={}, description="variables that the program gets besides")
-    image: str | None = Field(default=None, pattern=r"^\S+$", description="under docker: the image with the program")
+    image: str | None = Field(default=None, pattern=r"^\S+$", description="under docker or swarm: its image")
 
 
 @dataclass(frozen=True)
@@ -138,14 +139,14 @@ def filled(text: str, program: Placed, addresses: Mapping[str, str]) -> str:
 
 
 def check_programs(
-    programs: Mapping[str, ProgramSpec], members: Sequence[Member], *, images: bool
+    programs: Mapping[str, ProgramSpec], members: Sequence[Member], driver: DriverKind
 ) -> Iterator[Mistake]:
-    """Yield every mistake. ``images``: the driver makes nodes from images."""
+    """Yield every mistake."""
     for key, spec in programs.items():
         for place, message in _of_one(key, spec, programs, members):
             yield ("programs", key, *place), message
-        if images and spec.image is None:
-            yield ("programs", key, "image"), "the driver docker needs the image that has the program"
+        if driver.images and spec.image is None:
+            yield ("programs", key, "image"), f"the driver {driver.name} needs the image that has the program"
     there = placed(programs, members)
     idle = [member.name for member in members if member.name not in {each.node for each in there}]
     if idle:

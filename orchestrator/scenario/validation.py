@@ -60,7 +60,7 @@ def _programs(scenario: Scenario) -> Iterator[Mistake]:
     if not kind.programs:
         why = "computes what nodes do and starts no process" if kind.simulated else "makes no nodes of programs"
         yield ("driver",), f"{scenario.driver} {why}: programs need {listed(programs=True)}"
-    yield from check_programs(scenario.programs, scenario.topology.members(), images=kind.images)
+    yield from check_programs(scenario.programs, scenario.topology.members(), kind)
     for key in ("data", "model", "gathering", "compute"):
         if getattr(scenario, key) != Scenario.model_fields[key].default:
             yield (key,), "is for an algorithm: programs bring their own"

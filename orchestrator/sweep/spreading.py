@@ -22,8 +22,9 @@ from typing import Any, Protocol, TypeVar
 from node.assignment import PluginSource
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.swarm.bringing import bring_images
-from orchestrator.drivers.swarm.channel import PIECE, Agents, Message, bring, bring_data
+from orchestrator.drivers.swarm.channel import Agents, Message
 from orchestrator.drivers.swarm.cluster import Cluster, Member
+from orchestrator.drivers.swarm.files import bring, bring_data, fetch
 from orchestrator.drivers.swarm.registry import image_of_agents
 from orchestrator.drivers.swarm.settings import CODE, LEASE, RUNS
 from orchestrator.drivers.swarm.standing import access
@@ -299,23 +300,11 @@ class _Spreading:
         """Fetch the files of a run. They take their places when all are here. RunError if there is no room for them."""
         try:
             with tempfile.TemporaryDirectory(dir=job.directory.path, prefix=".arriving-") as arriving:
-                await self._fetch_by(job, host, arriving)
+                own = job.directory
+                for path in await fetch(self.agents, host, Path(RUNS, own.run), Path(arriving), STAYS):
+                    _move(Path(arriving, path), own.path / path)
         except OSError as error:
             raise RunError(f"its files cannot be written to {job.directory.path} ({error.strerror})") from None
-
-    async def _fetch_by(self, job: Job, host: str, arriving: str) -> None:
-        own, run = job.directory.path, job.directory.run
-        paths = [Path(each) for each in await self.agents.call(host, "files", run=run) if each not in STAYS]
-        if outside := [each for each in paths if each.is_absolute() or ".." in each.parts]:
-            raise DriverError(f"{host}: no file of the run: {outside[0]}")
-        for path in paths:
-            start, more = 0, True
-            while more:
-                data = await self.agents.call(host, "get", run=run, path=str(path), start=start)
-                _append(Path(arriving, path), data)
-                start, more = start + len(data), len(data) == PIECE
-        for path in paths:
-            _move(Path(arriving, path), own / path)
 
     # Helpers
 
@@ -338,12 +327,6 @@ class _Spreading:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def _append(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
-        file.write(data)
 
 
 def _move(path: Path, place: Path) -> None:

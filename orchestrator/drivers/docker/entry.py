@@ -15,6 +15,7 @@ from pathlib import Path
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.docker import node_image
 from orchestrator.drivers.local import FIRST, connected, files_of_peers, sweep
+from orchestrator.drivers.programs import addresses, quota_notes
 from orchestrator.errors import HostError
 from orchestrator.fabric.helper import HelperHub, without_client
 from orchestrator.fabric.hub import Hub
@@ -49,7 +50,10 @@ async def open_environment(
     stack.push_async_callback(sweep, directory.run)
     engine = await asyncio.to_thread(Engine.connect)
     driver = (
-        PodsDriver(engine, directory, plan)
+        PodsDriver(
+            *(engine, directory, plan.programs, plan.images_of(plan.nodes), addresses(plan), Path(plan.folder)),
+            notes=quota_notes(plan),
+        )
         if plan.programs
         else DockerDriver(engine, directory, Path(plan.data_directory), plan.images, accelerated=plan.accelerated())
     )

@@ -80,4 +80,4 @@ def user_of(image: Mapping[str, Any], user: int, group: int) -> tuple[int, int]:
 
 def labels_of(image: Mapping[str, Any]) -> Mapping[str, str]:
     """The labels of an image, from its attributes."""
-    return image["Config"].get("Labels") or {}
+    return (image["Config"] or {}).get("Labels") or {}

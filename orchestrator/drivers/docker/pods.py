@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,14 +22,15 @@ from orchestrator.drivers.docker.driver import DockerDriver, exit_code
 from orchestrator.drivers.docker.engine import Closeable, Engine, plain_words
 from orchestrator.drivers.docker.log import copy_output
 from orchestrator.drivers.docker.node_image import ARCHITECTURES
-from orchestrator.drivers.programs import addresses, quota, quota_notes
+from orchestrator.drivers.programs import NodesHere
 from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import DIRECTORY, NODE, RUN
 from orchestrator.host.processes import labels
-from orchestrator.planning.plan import NodePlan, Plan
+from orchestrator.planning.plan import NodePlan
 from orchestrator.planning.programs import ProgramPlan
+from orchestrator.scenario.hardware import HardwareClass
 
 SCENARIO = "/scenario"
 """Where each program finds the folder of the scenario, and where it starts."""
@@ -45,23 +47,38 @@ class _Running(NamedTuple):
     copier: threading.Thread
 
 
-class PodsDriver(DockerDriver):
-    """See `Driver`, `CanPause` and `RunsPrograms` for the methods."""
+class PodsDriver(NodesHere, DockerDriver):
+    """See `Driver`, `CanPause` and `RunsPrograms` for the methods.
 
-    def __init__(self, engine: Engine, directory: RunDirectory, plan: Plan) -> None:
-        super().__init__(engine, directory, Path())
-        self.held: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+    ``programs``: of all nodes that may live here. ``images``: of the nodes that do. ``names``: the address of each name
+    that resolves in a node. ``folder``: of the scenario. ``notes``: for the record.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        directory: RunDirectory,
+        programs: Sequence[ProgramPlan],
+        images: Iterable[str],
+        names: Mapping[str, str],
+        folder: Path,
+        notes: Iterable[str] = (),
+    ) -> None:
+        super().__init__(engine, directory, Path(), images)
+        self.held: asyncio.Queue[tuple[str, Handle | None]] = asyncio.Queue()
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
-        self._plan = plan
+        self._programs, self._names, self._folder = programs, names, folder
+        self._hardware: dict[str, HardwareClass] = {}  # of each node that was started
         self._running: dict[str, _Running] = {}  # by container
         self._codes: dict[str, int] = {}  # of nodes that are released
         self._inputs: dict[str, Closeable] = {}  # of each node's holder, which ends with its input
-        self._notes += quota_notes(plan)
+        self._notes += notes
         holder.write(directory.nodes / "holder")
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+        self._hardware[node.name] = node.hardware
         handle = await super().start(node, assignment, log)
-        self.held.put_nowait((node.name, handle.pid))
+        self.held.put_nowait((node.name, handle))
         return handle
 
     async def run(self, program: ProgramPlan, log: Path) -> None:
@@ -109,7 +126,7 @@ class PodsDriver(DockerDriver):
 
     async def _admit_images(self, machine: str) -> None:
         """Check that the Engine has the programs' images, for this host's processor. HostError with the remedy."""
-        for name in sorted({program.image for program in self._plan.programs if program.image is not None}):
+        for name in sorted(self._images):
             image = await asyncio.to_thread(self._engine.image, name)
             if image is None:
                 raise HostError(
@@ -122,13 +139,13 @@ class PodsDriver(DockerDriver):
 
     def _make(self, node: NodePlan, incarnation: int, assignment: Path) -> Container:
         """The holder of a node, in the image of its first program."""
-        first = next(program for program in self._plan.programs if program.node == node.name)
+        first = next(program for program in self._programs if program.node == node.name)
         options = self._common(node.name, f"{self._directory.run}-{node.name}-{incarnation}") | {
             "entrypoint": [HOLDER],
             "hostname": node.name,
             "user": "65534:65534",
             "network_mode": "none",  # the fabric attaches data0
-            "extra_hosts": addresses(self._plan),
+            "extra_hosts": dict(self._names),
             "mounts": [_mount(self._directory.nodes / "holder", HOLDER)],
             "read_only": True,
             "stdin_open": True,
@@ -139,7 +156,7 @@ class PodsDriver(DockerDriver):
         return container
 
     def _start_program(self, program: ProgramPlan, held: Container, log: Path) -> _Running:
-        node = self._plan.node(program.node)
+        hardware = self._hardware[program.node]
         name = f"{self._directory.run}-{program.label}-{self._started[program.node]}-program"
         placed = program.with_files(FILES)
         files = self._directory.checkpoints_of(program.node)
@@ -151,9 +168,9 @@ class PodsDriver(DockerDriver):
             "environment": environment,
             "network_mode": f"container:{held.id}",
             "pid_mode": f"container:{held.id}",
-            "mounts": [_mount(Path(self._plan.folder), SCENARIO), _mount(files, FILES, read_only=False)],
+            "mounts": [_mount(self._folder, SCENARIO), _mount(files, FILES, read_only=False)],
             "working_dir": SCENARIO,
-            **self._limits.of_hardware(replace(node.hardware, cores=quota(node))),
+            **self._limits.of_hardware(replace(hardware, cores=hardware.quota)),
         }
         try:
             container = self._engine.create(str(program.image), list(placed.command), options)
@@ -185,9 +202,11 @@ class PodsDriver(DockerDriver):
         if container in self._running:
             asyncio.get_running_loop().create_task(self._program_ended(self._running.pop(container), code))
             return
-        if container in self._processes:
-            code = self._codes.pop(self._processes[container][0], code)
+        if node := self._processes.get(container, ("", 0))[0]:
+            code = self._codes.pop(node, code)
         super()._ended(container, code)
+        if node:
+            self.held.put_nowait((node, None))
 
     async def _program_ended(self, running: _Running, code: int) -> None:
         await asyncio.to_thread(running.copier.join)  # its last output comes first

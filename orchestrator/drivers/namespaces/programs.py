@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.drivers.base import ProgramEnd
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
-from orchestrator.drivers.programs import hosts_file, quota, quota_notes
+from orchestrator.drivers.programs import NodesHere, hosts_file, quota, quota_notes
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Handle
 from orchestrator.fabric.hub import Hub
@@ -20,12 +20,12 @@ from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
 
 
-class HoldersDriver(NamespacesDriver):
+class HoldersDriver(NodesHere, NamespacesDriver):
     """See `Driver`, `CanPause` and `RunsPrograms` for the methods."""
 
     def __init__(self, hub: Hub, directory: RunDirectory, plan: Plan) -> None:
         super().__init__(hub, directory, Path())
-        self.held: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+        self.held: asyncio.Queue[tuple[str, Handle | None]] = asyncio.Queue()
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
         self._programs = {program.label: program for program in plan.programs}
         self._folder = plan.folder
@@ -35,7 +35,7 @@ class HoldersDriver(NamespacesDriver):
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
         handle = await super().start(node, assignment, log)
-        self.held.put_nowait((node.name, handle.pid))
+        self.held.put_nowait((node.name, handle))
         return handle
 
     async def run(self, program: ProgramPlan, log: Path) -> None:
@@ -87,5 +87,7 @@ class HoldersDriver(NamespacesDriver):
     def _heard(self, event: dict[str, Any]) -> None:
         if event["event"] == "program":
             self.ends.put_nowait(ProgramEnd(self._programs[event["program"]], event["code"]))
-        else:
-            super()._heard(event)
+            return
+        super()._heard(event)
+        if event["event"] == "exit":
+            self.held.put_nowait((event["node"], None))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from contextlib import closing
+from functools import partial
 
 from orchestrator import text
 from orchestrator.drivers.base import Tell
@@ -18,6 +19,7 @@ from orchestrator.drivers.swarm.images import (
     Pinned,
     Source,
     archive,
+    archive_of_program,
     deliveries,
     is_in_registry,
     names_of,
@@ -33,11 +35,8 @@ STEPS = 10  # of the progress that is told
 
 def images_of(plan: Plan) -> dict[str, set[str]]:
     """The images that each host of the plan needs."""
-    wanted = {host.name: {node_image.image_name()} for host in plan.hosts}
-    for node in plan.nodes:
-        if node.image is not None:
-            wanted[node.host].add(node.image)
-    return wanted
+    of_run = set() if plan.programs else {node_image.image_name()}
+    return {host.name: of_run | plan.images_of(plan.nodes_on(host.name)) for host in plan.hosts}
 
 
 async def bring_images(
@@ -46,10 +45,12 @@ async def bring_images(
     agents: Agents,
     tell: Tell,
     given: Collection[str] = (),
+    *,
+    programs: bool = False,
 ) -> list[str]:
-    """Bring each host the images that it lacks. ``wanted`` and ``architectures`` are by host, ``given`` as in
-    `find_sources`. ``tell`` receives the progress, in words. Returns notes for the record. HostError, before anything
-    is brought, if a host cannot get an image."""
+    """Bring each host the images that it lacks. ``wanted`` and ``architectures`` are by host, ``given`` and
+    ``programs`` as in `find_sources`. ``tell`` receives the progress, in words. Returns notes for the record.
+    HostError, before anything is brought, if a host cannot get an image."""
 
     async def ask(host: str) -> tuple[str, Mapping[str, Mapping[str, object]]]:
         return host, await agents.call(host, "images", names=sorted(wanted[host]))
@@ -57,7 +58,7 @@ async def bring_images(
     told = dict(await asyncio.gather(*map(ask, sorted(wanted))))
     with closing(await asyncio.to_thread(Engine.connect)) as engine:
         pairs = {(name, architectures[host]) for host, names in wanted.items() for name in names}
-        sources = await asyncio.to_thread(find_sources, engine, pairs, given)
+        sources = await asyncio.to_thread(partial(find_sources, engine, pairs, given, programs=programs))
         works = []
         for each in deliveries(told, architectures, sources):
             if isinstance(each.source, Archive):
@@ -71,18 +72,22 @@ async def bring_images(
 
 
 def find_sources(
-    engine: Engine, pairs: Collection[tuple[str, str]], given: Collection[str]
+    engine: Engine, pairs: Collection[tuple[str, str]], given: Collection[str], *, programs: bool = False
 ) -> dict[tuple[str, str], Source]:
     """The source of each image for each architecture, see `images.deliveries`. ``given``: the images that the scenario
-    gives to some nodes. Each registry is asked once for an image. HostError if it does not answer."""
+    gives to some nodes. ``programs``: they are images of programs, not of nodes. Each registry is asked once for an
+    image. HostError if it does not answer."""
     pins = {name: pin(engine, name) for name in sorted({name for name, _ in pairs}) if is_in_registry(name)}
     local = {each for pair in pairs if pair[0] not in pins for each in names_of(*pair)}
     found = {name: engine.image(name) for name in sorted(local)}
     run = node_image.image_name()
-    return {
-        (name, architecture): pins.get(name) or archive(name, architecture, found, given=name in given and name != run)
-        for name, architecture in pairs
-    }
+
+    def brought(name: str, architecture: str) -> Source:
+        if programs:
+            return archive_of_program(name, architecture, found)
+        return archive(name, architecture, found, given=name in given and name != run)
+
+    return {pair: pins.get(pair[0]) or brought(*pair) for pair in pairs}
 
 
 async def _bring(delivery: Delivery, source: Archive, agents: Agents, tell: Tell) -> None:

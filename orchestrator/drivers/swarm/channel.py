@@ -20,16 +20,14 @@ orchestrator has given up its host in the meantime, and may have started its nod
 from __future__ import annotations
 
 import asyncio
-import io
 import itertools
 import logging
 import math
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgpack
 import zmq
@@ -41,11 +39,10 @@ from node.messaging.sockets import Authenticator, set_client_keys, set_server_ke
 from node.messaging.wire import quoted, unpack
 from orchestrator import errors
 from orchestrator.errors import DriverError, HostError, LostError, OrchestratorError
-from orchestrator.host.hashes import files_in
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = 4
+PROTOCOL = 5
 BEAT = 1.0  # s
 PIECE = 1 << 20  # bytes of a file in one message
 PATIENCE = 120.0  # s for one answer; an Engine that starts many containers is slow
@@ -369,33 +366,6 @@ class Agents:
                 agent.heard += stood
                 if loop.time() - agent.heard > self._lease:
                     self._lose(host, f"nothing was heard of its agent for {self._lease:g} s")
-
-
-async def bring(agents: Agents, host: str, file: Path | bytes, path: Path) -> None:
-    """Bring a file, or what is to be its content, to the place ``path`` in a host's directory of the run."""
-    with io.BytesIO(file) if isinstance(file, bytes) else file.open("rb") as stream:
-        for data, first in _pieces(stream):
-            await agents.call(host, "put", path=str(path), data=data, first=first)
-
-
-async def bring_data(agents: Agents, host: str, folder: Path, sha256: str) -> None:
-    """Have a host take a prepared data set into use, and bring it there if the host does not keep it. ``sha256``: that
-    of its files, see `hash_of_files`. DriverError if other files than those arrive."""
-    if await agents.call(host, "has_data", sha256=sha256):
-        return
-    for file in await asyncio.to_thread(files_in, folder):
-        with file.open("rb") as stream:
-            for data, first in _pieces(stream):
-                await agents.call(host, "put_data", sha256=sha256, path=file.name, data=data, first=first)
-    await agents.call(host, "keep_data", sha256=sha256)
-
-
-def _pieces(stream: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """The pieces of a file, and whether each is the first. An empty file has one."""
-    first = True
-    while (data := stream.read(PIECE)) or first:
-        yield data, first
-        first = False
 
 
 def _now() -> float:

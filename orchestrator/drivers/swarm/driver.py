@@ -15,7 +15,8 @@ from typing import Any
 from node.runtime.checkpoint import checkpoint_path
 from orchestrator.drivers.base import Exit, HostChange, HostReadings, NodeMove
 from orchestrator.drivers.swarm.absence import Absence, Patience
-from orchestrator.drivers.swarm.channel import Agents, Message, bring, bring_data
+from orchestrator.drivers.swarm.channel import Agents, Message
+from orchestrator.drivers.swarm.files import bring, bring_data
 from orchestrator.drivers.swarm.plain import node_to, reading_of
 from orchestrator.drivers.swarm.relay import OrchestratorsEnd
 from orchestrator.errors import DriverError, LostError, OrchestratorError
@@ -55,7 +56,7 @@ class SwarmDriver:
         self.reopened: Callable[[str], Awaitable[None]] = _nothing  # is awaited with a host that was opened anew
         self.moved: Callable[[Collection[str]], Awaitable[None]] = _nothing  # with nodes that have another host now
         self._agents: Agents
-        self._data: str  # the hash of the data set's files
+        self._data: str | None = None  # the hash of the data set's files; programs have none
         self._arguments: Callable[[str], Mapping[str, Any]]
         self._away: dict[str, Absence] = {}
         self._changed = asyncio.Event()  # hosts are back, or nodes have moved
@@ -66,6 +67,7 @@ class SwarmDriver:
         self._sensing = False
         self._sensors: defaultdict[str, set[tuple[str, str, str]]] = defaultdict(set)  # those that told, by host
         self._notes: list[str] = []
+        self._logs = {*self.homes, *(program.label for program in plan.programs)}
 
     def use(self, agents: Agents) -> None:
         """The agents of this run. They are made after this driver, which hears them."""
@@ -78,8 +80,11 @@ class SwarmDriver:
 
     async def open(self) -> None:
         """Bring each host what its nodes need, and open it."""
-        self._data = await asyncio.to_thread(hash_of_files, Path(self._plan.data_directory))
+        await self._prepare()
         await together(self._open(host) for host in self.hosts)
+
+    async def _prepare(self) -> None:
+        self._data = await asyncio.to_thread(hash_of_files, Path(self._plan.data_directory))
 
     async def _open(self, host: str) -> None:
         agents, directory = self._agents, self._directory
@@ -88,9 +93,15 @@ class SwarmDriver:
             lambda connection, data: agents.tell(host, "relay", connection=connection, data=data),
         )
         await agents.call(host, "begin", run=directory.run)
+        await self._bring(host)
+
+    async def _bring(self, host: str) -> None:
+        """Bring a host the files that its nodes need."""
+        agents, directory = self._agents, self._directory
         kept = [each for node in self._on(host) for each in _files(directory.checkpoints_of(node))]
         for file in (directory.shards, *_files(directory.plugins), *kept):
             await bring(agents, host, file, file.relative_to(directory.path))
+        assert self._data is not None, "the data set was prepared"
         await bring_data(agents, host, Path(self._plan.data_directory), self._data)
 
     async def open_links(self, arguments: Callable[[str], Mapping[str, Any]]) -> None:
@@ -166,7 +177,7 @@ class SwarmDriver:
         return age
 
     async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
-        content = await asyncio.to_thread(assignment.read_bytes)
+        content = None if self._plan.programs else await asyncio.to_thread(assignment.read_bytes)
         host = self.homes[node.name]
         pid = await self._agents.call(host, "start", node=node_to(node), assignment=content)
         handle = Handle(pid, host)
@@ -251,7 +262,7 @@ class SwarmDriver:
         self.news.put_nowait(HostChange(host, "lost", reason))
         self._away.setdefault(host, Absence(host, asyncio.get_running_loop().time(), reason))
         for node, handle in self._running.pop(host, {}).items():
-            self.exits.put_nowait(Exit(node, handle, -signal.SIGKILL))
+            self._end(node, handle, -signal.SIGKILL)
 
     def find(self, host: str) -> None:
         """An agent is there. A host that was lost is opened anew."""
@@ -285,6 +296,9 @@ class SwarmDriver:
     def _ended(self, host: str, node: str, handle: Handle, code: int) -> None:
         if self._running[host].get(node) == handle:
             del self._running[host][node]
+        self._end(node, handle, code)
+
+    def _end(self, node: str, handle: Handle, code: int) -> None:
         self.exits.put_nowait(Exit(node, handle, code))
 
     def _keep(self, node: str, data: bytes, *, first: bool, last: bool) -> None:
@@ -304,7 +318,7 @@ class SwarmDriver:
         return [node for node, home in self.homes.items() if home == host]
 
     def _log(self, host: str, log: str, data: bytes) -> None:
-        name = log if log in self._plan.by_name else f"{host}.{log}"
+        name = log if log in self._logs else f"{host}.{log}"
         with (self._directory.logs / f"{Path(name).name}.log").open("ab") as file:
             file.write(data)
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from orchestrator.drivers.base import Environment, Tell
 from orchestrator.drivers.docker import node_image
-from orchestrator.drivers.local import FIRST, open_control
+from orchestrator.drivers.local import FIRST, open_control, open_programs
+from orchestrator.drivers.programs import addresses
 from orchestrator.drivers.swarm import agent_image
 from orchestrator.drivers.swarm.images import is_in_registry
 from orchestrator.errors import HostError
@@ -78,6 +79,7 @@ async def open_environment(
     from orchestrator.drivers.swarm.driver import SwarmDriver
     from orchestrator.drivers.swarm.fabric import SwarmFabric
     from orchestrator.drivers.swarm.prober import SwarmProber
+    from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
     from orchestrator.drivers.swarm.registry import image_of_agents
     from orchestrator.drivers.swarm.settings import LEASE
     from orchestrator.drivers.swarm.standing import access
@@ -86,7 +88,8 @@ async def open_environment(
 
     cluster = await asyncio.to_thread(Cluster.connect)
     stack.callback(cluster.close)
-    driver, run, image = SwarmDriver(plan, directory), directory.run, await asyncio.to_thread(image_of_agents)
+    driver = SwarmProgramsDriver(plan, directory) if plan.programs else SwarmDriver(plan, directory)
+    run, image = directory.run, await asyncio.to_thread(image_of_agents)
     found = await asyncio.to_thread(access, cluster, image, stack.enter_context(ExitStack()))
     agents = Agents(found.server, found.agents.public, LEASE, driver.hear, driver.lose, driver.find)
     stack.push_async_callback(agents.close)
@@ -98,7 +101,8 @@ async def open_environment(
     if is_in_registry(agent_image.image_name()):
         driver.note(f"agents are made from the image {image}")
     architectures = {each.name: each.architecture for each in plan.hosts}
-    driver.note(*await bring_images(images_of(plan), architectures, agents, tell, plan.images))
+    images, programs = images_of(plan), bool(plan.programs)
+    driver.note(*await bring_images(images, architectures, agents, tell, plan.images, programs=programs))
     await driver.open()
     hellos = {host: agents.hello(host) for host in driver.hosts}
     mtus = {host: int(hello["mtu"]) for host, hello in hellos.items()}
@@ -111,12 +115,14 @@ async def open_environment(
     refuse_short(plan, between)
     fabric = SwarmFabric(agents, plan, driver, partial(deduction, driver.homes, between))
     driver.reopened, driver.moved = fabric.reshape, fabric.redirect
-    control, told = await open_control(plan, directory, stack)
     network = None
     if crossed(plan.links, driver.homes):
         network = SwarmUnderlay(
             plan, agents, driver.homes, between, fabric.frames.readings, fabric.strangers, driver.has
         )
+    if isinstance(driver, SwarmProgramsDriver):
+        return Environment(driver, fabric, open_programs(plan, directory, driver, stack), prober, network=network)
+    control, told = await open_control(plan, directory, stack)
     return Environment(driver, fabric, control, prober, told, network)
 
 
@@ -124,15 +130,17 @@ def _arguments(plan: Plan, homes: Mapping[str, str], run: str, host: str, mtu: i
     """What the agent of a host needs to open its driver, hub and links, see `orchestrator.agent.place`. ``homes``: the
     present host of each node."""
     from orchestrator.drivers.swarm.fabric import remotes
-    from orchestrator.drivers.swarm.plain import wires_to
+    from orchestrator.drivers.swarm.plain import program_to, wires_to
 
     (address,) = [each.address for each in plan.hosts if each.name == host]
     elsewhere = remotes(plan, homes, host)
     trunk = Trunk(local=address, id=id_of(run), remotes=elsewhere, mtu=mtu) if len(plan.hosts) > 1 else None
     return {
         "image": node_image.image_name(),
-        "images": sorted({node.image for node in plan.nodes if node.host == host and node.image is not None}),
+        "images": sorted(plan.images_of(plan.nodes_on(host))),
         "accelerated": [list(each) for each in plan.accelerated(host)],
+        "programs": [program_to(each) for each in plan.programs] or None,
+        "names": addresses(plan),
         "wires": wires_to(wires_of(plan)),
         "trunk": None if trunk is None else asdict(trunk),
     }

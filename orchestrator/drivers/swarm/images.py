@@ -110,14 +110,45 @@ def told_of(attributes: Mapping[str, Any] | None) -> dict[str, Any] | None:
 def archive(name: str, architecture: str, found: Mapping[str, Mapping[str, Any] | None], *, given: bool) -> Source:
     """The image that the orchestrator's Engine brings to hosts of this architecture. ``found`` has the attributes of
     `names_of`. ``given``: the scenario names the image for some nodes, so that hosts may emulate its processor."""
-    there = {each: its for each in names_of(name, architecture) if (its := found[each]) is not None}
-    fitting = next((each for each, its in there.items() if its["Architecture"] == architecture), None)
-    chosen = fitting or (next(iter(there), None) if given else None)
+    there = _there(name, architecture, found)
+    chosen = _fitting(there, architecture) or (next(iter(there), None) if given else None)
     if chosen is None:
         return _absent(name, architecture)
     image = there[chosen]
     error = node_image.problem(chosen, image, architecture, {image["Architecture"]} if given else None)
-    return error or Archive(str(image["Id"]), identity(image), int(image["Size"]))
+    return error or _archive(image)
+
+
+def archive_of_program(name: str, architecture: str, found: Mapping[str, Mapping[str, Any] | None]) -> Source:
+    """The same for an image with a program, which knows nothing of edgebed and is never emulated."""
+    there = _there(name, architecture, found)
+    if (chosen := _fitting(there, architecture)) is not None:
+        return _archive(there[chosen])
+    other = names_of(name, architecture)[1]
+    return HostError(
+        _lacks(name, architecture),
+        "fetch or build it here, and `up` brings it",
+        [f"docker pull --platform linux/{architecture} {name}", f"docker tag {name} {other}"],
+    )
+
+
+def _there(name: str, architecture: str, found: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Mapping[str, Any]]:
+    return {each: its for each in names_of(name, architecture) if (its := found[each]) is not None}
+
+
+def _fitting(there: Mapping[str, Mapping[str, Any]], architecture: str) -> str | None:
+    return next((each for each, its in there.items() if its["Architecture"] == architecture), None)
+
+
+def _archive(image: Mapping[str, Any]) -> Archive:
+    return Archive(str(image["Id"]), identity(image), int(image["Size"]))
+
+
+def _lacks(name: str, architecture: str) -> str:
+    own, tagged = names_of(name, architecture)
+    return (
+        f"this host has none for {architecture} to bring: its Docker Engine has neither '{own}' for that nor '{tagged}'"
+    )
 
 
 def has(told: Mapping[str, Any] | None, source: Archive | Pinned) -> bool:
@@ -189,8 +220,7 @@ def _absent(name: str, architecture: str) -> HostError:
     own, tagged = names_of(name, architecture)
     build = f"images/build.sh {architecture}" if own == "edgebed-node" else _build(tagged, architecture)
     return HostError(
-        f"this host has none for {architecture} to bring: its Docker Engine has neither '{own}' for that nor"
-        f" '{tagged}'",
+        _lacks(name, architecture),
         "build it here (docs/images.md), and `up` brings it",
         [build],
     )

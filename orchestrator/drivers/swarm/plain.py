@@ -14,9 +14,11 @@ from orchestrator.fabric.base import Counted, LinkChange
 from orchestrator.fabric.wiring import Wires
 from orchestrator.host.sensors.sensor import Reading
 from orchestrator.planning.plan import LinkPlan, NodePlan
+from orchestrator.planning.programs import ProgramPlan
 
 _WIRES = TypeAdapter(Wires)
 _NODE = TypeAdapter(NodePlan)
+_PROGRAM = TypeAdapter(ProgramPlan)
 _COUNTED = TypeAdapter(Counted)
 _READING = TypeAdapter(Reading)
 
@@ -27,6 +29,14 @@ def node_to(node: NodePlan) -> dict[str, Any]:
 
 def node_of(data: Mapping[str, Any]) -> NodePlan:
     return _NODE.validate_python(data)
+
+
+def program_to(program: ProgramPlan) -> dict[str, Any]:
+    return asdict(program)
+
+
+def program_of(data: Mapping[str, Any]) -> ProgramPlan:
+    return _PROGRAM.validate_python(data)
 
 
 def link_to(link: LinkPlan) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from orchestrator.agent.worker import Examine, Examined, Open, Worker
 from orchestrator.drivers.swarm.absence import Patience
 from orchestrator.drivers.swarm.channel import AgentChannel, Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
+from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.sensors.sensor import Sensor
 from orchestrator.planning.inventory import HostFacts
@@ -40,7 +41,7 @@ class Stage:
     def __init__(self, plan: Plan, directory: RunDirectory, folder: Path, stack: AsyncExitStack) -> None:
         self.keys, self.agents_keys = keypair(), keypair()
         self.ended: set[str] = set()
-        self.driver = SwarmDriver(plan, directory, AWAY)
+        self.driver = (SwarmProgramsDriver if plan.programs else SwarmDriver)(plan, directory, AWAY)
         self.agents = Agents(
             self.keys, self.agents_keys.public, LEASE, self.driver.hear, self.driver.lose, self.driver.find
         )

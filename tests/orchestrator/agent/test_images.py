@@ -165,8 +165,8 @@ class World:
 
     async def bring(self) -> list[str]:
         architectures = {each.name: each.architecture for each in self.plan.hosts}
-        wanted, given = images_of(self.plan), self.plan.images
-        return await bring_images(wanted, architectures, self.stage.agents, self.told.append, given)
+        wanted, given, programs = images_of(self.plan), self.plan.images, bool(self.plan.programs)
+        return await bring_images(wanted, architectures, self.stage.agents, self.told.append, given, programs=programs)
 
     def layers(self) -> list[str | None]:
         """That of each host's image of nodes."""
@@ -204,6 +204,29 @@ async def test_hosts_get_the_image_of_the_orchestrators_engine_at_once(world: Wo
     assert len(world.told) == 2 + 9
     await world.bring()
     assert (len(SAVINGS), len(world.told)) == (1, 2 + 9)  # what is there costs nothing
+
+
+PROGRAMS = """
+driver: swarm
+programs: {cloud: {command: serve, image: edgebed-node}, device: {command: ask, image: asking}}
+topology: {edges: 0, devices: 2}
+"""
+
+
+async def test_only_hosts_that_need_it_get_the_image_of_a_program(world: World) -> None:
+    world.plan = replace(spread(make_plan(parse(PROGRAMS, "played.yaml"), None), HOSTS), hosts=world.plan.hosts)
+    program = image("p")
+    program["Config"] = {}
+    world.engines["pc-1"].images["asking"] = program
+    await world.bring()  # the cloud lives on pc-1
+    assert [engine.images.keys() - {"sha256:p"} for engine in world.engines.values()] == [
+        {"edgebed-node", "asking"},
+        {"asking"},
+        {"asking"},
+    ]
+    del world.engines["pc-1"].images["asking"], world.engines["pc-3"].images["asking"]
+    with pytest.raises(HostError, match="pc-3: no image to make nodes from, and this host has none for amd64"):
+        await world.bring()
 
 
 async def test_a_slow_engine_holds_the_image_up_and_nothing_else(world: World) -> None:

@@ -1,4 +1,4 @@
-"""The files of a sweep's runs on a host, and what it is told of their ends."""
+"""The runs of a sweep on a host, and what is told of their ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 
 from orchestrator.agent import runs
 from orchestrator.agent.runs import Carrier, Runs
-from orchestrator.drivers.swarm.channel import PIECE
 from orchestrator.drivers.swarm.settings import MARK, RUNS
 from orchestrator.errors import DriverError, HostError
 from orchestrator.host.directory import RunDirectory
@@ -49,9 +48,8 @@ class Played:
 @pytest.fixture
 def played(tmp_path: Path) -> Played:
     own = tmp_path / RUNS / "small-1"
-    (own / "logs").mkdir(parents=True)
+    own.mkdir(parents=True)
     (own / "plan.json").write_text("{}")
-    (own / "logs" / "cloud.log").write_bytes(bytes(PIECE) + b"end")
     return Played(tmp_path)
 
 
@@ -67,25 +65,12 @@ async def test_a_run_is_given_and_its_end_is_told(played: Played) -> None:
     ]
 
 
-async def test_the_files_of_a_run_are_read_piece_by_piece_and_removed(played: Played, tmp_path: Path) -> None:
-    assert await played.runs.files("small-1") == ["logs/cloud.log", "plan.json"]
-    assert await played.runs.get("small-1", "logs/cloud.log", 0) == bytes(PIECE)
-    assert await played.runs.get("small-1", "logs/cloud.log", PIECE) == b"end"
+async def test_the_files_of_a_run_are_removed(played: Played, tmp_path: Path) -> None:
     await played.runs.drop("small-1")
     assert list((tmp_path / RUNS).iterdir()) == []
-
-
-async def test_nothing_but_the_files_of_runs_is_read(played: Played, tmp_path: Path) -> None:
-    own = tmp_path / RUNS / "small-1"
-    (tmp_path / "secret").write_text("key")
-    (own / "link").symlink_to(tmp_path / "secret")
-    assert "link" not in await played.runs.files("small-1")
-    for path in ("link", "../../secret", str(tmp_path / "secret")):
-        with pytest.raises(DriverError, match="no file of the run"):
-            await played.runs.get("small-1", path, 0)
     for run in ("", "..", ".", "small-1/logs", "/etc"):
         with pytest.raises(DriverError, match="no run"):
-            await played.runs.files(run)
+            await played.runs.drop(run)
 
 
 async def test_an_end_before_it_was_ready_tells_why(played: Played) -> None:

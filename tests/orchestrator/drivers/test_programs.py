@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from orchestrator.drivers import programs as control
 from orchestrator.drivers.base import ProgramEnd
 from orchestrator.drivers.programs import Programs, hosts_file, quota, quota_notes
 from orchestrator.errors import HostError
+from orchestrator.fabric.base import Handle
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.usage import Usage
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.programs import ProgramPlan
@@ -29,12 +31,14 @@ topology: {cloud: true, edges: 0, devices: 1}
 
 
 class FakeDriver:
-    """Holds nodes and starts programs at once. ``refuses``: why it cannot start one."""
+    """Holds nodes and starts programs at once. ``refuses``: why it cannot start one. ``ports``: on which programs
+    listen."""
 
     def __init__(self, plan: Plan, refuses: str = "") -> None:
-        self.held: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+        self.held: asyncio.Queue[tuple[str, Handle | None]] = asyncio.Queue()
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
         self.asked: list[tuple[Any, ...]] = []
+        self.ports: set[int] = set()
         self._refuses = refuses
         self._programs = {program.label: program for program in plan.programs}
 
@@ -49,6 +53,13 @@ class FakeDriver:
 
     async def release(self, node: str, code: int = 0) -> None:
         self.asked.append(("release", node, code))
+
+    async def listens(self, node: Handle, port: int) -> bool:
+        self.asked.append(("listens", node.pid, port))
+        return port in self.ports
+
+    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, Usage]:
+        return {node: Usage(cpu=handle.pid, rss=1) for node, handle in nodes.items()}
 
     def end(self, label: str, code: int) -> None:
         self.ends.put_nowait(ProgramEnd(self._programs[label], code))
@@ -95,7 +106,7 @@ class Rig:
 
     async def start_all(self) -> None:
         for process, node in enumerate(("cloud", "device-0"), start=1):
-            self.driver.held.put_nowait((node, process))
+            self.driver.held.put_nowait((node, Handle(process)))
             await self.until_heard(node, type="register")
             await self.programs.send(node, {"type": "start"})
 
@@ -183,7 +194,7 @@ async def test_a_program_that_fails_takes_its_node_down_and_starts_again_with_it
         assert told["lasting"] is False
         it.driver.asked.clear()
         it.heard.clear()
-        it.driver.held.put_nowait(("device-0", 3))
+        it.driver.held.put_nowait(("device-0", Handle(3)))
         await it.until_heard("device-0", type="register")
         await it.programs.send("device-0", {"type": "start"})
         await it.until(("run", "device-0"))  # the cloud is still ready
@@ -205,6 +216,44 @@ async def test_a_program_that_is_not_ready_in_time_ends_the_run(tmp_path: Path) 
         await it.start_all()
         told = await it.until_heard("cloud", type="failed")
         assert told["error"] == "`serve` on cloud: it printed no line with 'serving' within 10 ms"
+
+
+async def test_a_program_is_ready_when_it_listens(tmp_path: Path) -> None:
+    async with rig(tmp_path, TEXT.replace("line: serving", "port: 80")) as it:
+        await it.start_all()
+        await it.until(("listens", 1, 80))
+        assert ("run", "device-0") not in it.driver.asked
+        it.driver.ports.add(80)
+        await it.until(("run", "device-0"))
+
+
+async def test_a_program_whose_node_is_away_is_given_time(tmp_path: Path) -> None:
+    """Its host may be lost: it starts anew with the node."""
+    async with rig(tmp_path, TEXT, "programs.cloud.ready.within=10ms") as it:
+        it.driver.held.put_nowait(("cloud", Handle(1)))
+        await it.until_heard("cloud", type="register")
+        it.driver.held.put_nowait(("cloud", None))
+        await it.programs.send("cloud", {"type": "start"})
+        await it.until(("run", "cloud"))
+        await asyncio.sleep(0.1)  # ten times as long as it may take
+        assert [message for _, message in it.heard if message["type"] == "failed"] == []
+        it.heard.clear()
+        it.driver.held.put_nowait(("cloud", Handle(2)))
+        await it.until_heard("cloud", type="register")
+        await it.programs.send("cloud", {"type": "start"})
+        await it.until_heard("cloud", type="failed")
+
+
+async def test_the_use_of_a_node_is_told_while_it_is_held(tmp_path: Path) -> None:
+    async with rig(tmp_path, TEXT, "timeouts.beat=10ms") as it:
+        await it.start_all()
+        await it.until_heard("device-0", type="beat", cpu=2)
+        it.driver.held.put_nowait(("device-0", None))
+        it.driver.held.put_nowait(("cloud", Handle(3)))
+        await it.until_heard("cloud", type="beat", cpu=3)
+        it.heard.clear()
+        await it.until_heard("cloud", type="beat", cpu=3)
+        assert [sender for sender, _ in it.heard] == ["cloud"]
 
 
 async def test_stopping_asks_the_programs_and_then_lets_go_of_the_node(tmp_path: Path) -> None:

@@ -160,6 +160,27 @@ def test_a_node_that_stayed_may_be_kept_apart_from_those_that_moved() -> None:
     )
 
 
+PROGRAMS = """\
+driver: swarm
+programs:
+  cloud: {command: serve, image: served}
+  watcher: {on: cloud, command: watch, image: watched}
+  device: {command: ask, image: served}
+topology: {edges: 0, devices: 2}
+links: {device-cloud: {latency: 10ms}}
+"""
+
+
+def test_a_node_moves_where_the_images_of_its_programs_are() -> None:
+    hosts = (host("a"), host("b", cores=16), host("c"))
+    pins = "hosts: {cloud: general=1, device: general=1}\n"
+    made = make_plan(parse(PROGRAMS + pins, "f.yaml"), None, inventory=Inventory(hosts))
+    homes = {"cloud": "a", "device-0": "b", "device-1": "c"}
+    plan = replace(made, nodes=tuple(replace(node, host=homes[node.name]) for node in made.nodes), hosts=hosts)
+    assert lost(plan, "c").hosts == {"device-1": "b"}  # a has its image too, and fewer free cores
+    assert lost(plan, "a").staying == {"cloud": "no node of the image served and watched lives on b, c"}
+
+
 def test_a_node_of_an_own_image_moves_where_the_image_is() -> None:
     plan = planned(host("a"), host("b"), host("c"), homes=HOMES)
     special = {"device-0-0": "mine", "device-1-0": "mine", "device-1-1": "other"}

@@ -1,4 +1,4 @@
-"""Whether a run on several hosts can be continued, with a swarm that is played."""
+"""Whether a run on several hosts can begin, or be continued, with a swarm that is played."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator.drivers.swarm import entry
-from orchestrator.errors import RunError
+from orchestrator.errors import RunError, ScenarioError
 from orchestrator.host.directory import RunDirectory
+from orchestrator.planning import scenario_folder
 from orchestrator.planning.inventory import HostFacts, Inventory
 from orchestrator.planning.plan import Plan
 from orchestrator.results.record import Record
 from orchestrator.run.launch import _plan_of, prepared_plan
-from orchestrator.scenario.reading import parse
+from orchestrator.scenario.reading import parse, placed
 
 SCENARIO = """\
 name: spread
@@ -62,3 +63,20 @@ def test_a_run_is_not_continued_without_a_host_of_its_plan(
     hosts(monkeypatch, A)
     with pytest.raises(RunError, match="continued on the hosts of its plan, and b is not among those that nodes would"):
         _plan_of(begun[0])
+
+
+def test_programs_whose_folder_is_too_large_are_refused_with_their_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts(monkeypatch, A)
+    monkeypatch.setattr(scenario_folder, "LARGEST", 1000)
+    file = tmp_path / "programs.yaml"
+    file.write_text(
+        "driver: swarm\ntopology: {edges: 0, devices: 1}\n"
+        "programs: {cloud: {command: a, image: b}, device: {command: a, image: b}}\n"
+    )
+    (tmp_path / "model").write_bytes(bytes(1000))
+    with pytest.raises(ScenarioError) as caught, placed(file):
+        prepared_plan(parse(file.read_text(), str(file)), file)
+    told = f"{file}:3: programs: each host is brought the folder of the scenario, and {tmp_path} has more than 1 kB"
+    assert str(caught.value).startswith(told)

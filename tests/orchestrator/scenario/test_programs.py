@@ -75,7 +75,8 @@ def test_an_override_reaches_a_short_form() -> None:
         ),
         (
             f"{FLAT}{TOPOLOGY}driver: sim\n",
-            "f.yaml:7: driver: sim computes what nodes do and starts no process: programs need namespaces or docker",
+            "f.yaml:7: driver: sim computes what nodes do and starts no process: programs need namespaces or docker or"
+            " swarm",
         ),
         (
             f"programs: {{cloud: serve}}\n{TOPOLOGY}",

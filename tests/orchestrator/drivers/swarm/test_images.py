@@ -14,6 +14,7 @@ from orchestrator.drivers.swarm.images import (
     Pinned,
     Source,
     archive,
+    archive_of_program,
     deliveries,
     identity,
     is_in_registry,
@@ -98,6 +99,24 @@ def test_an_image_that_the_orchestrators_engine_has_not() -> None:
     error = archive("mine:2", "amd64", alone, given=False)
     assert isinstance(error, HostError)
     assert error.commands == ("docker build --platform linux/amd64 --file images/node/Dockerfile --tag mine:2-amd64 .",)
+
+
+def test_an_image_with_a_program_needs_no_label_and_is_never_emulated() -> None:
+    bare = PC | {"Config": None}
+    both = {"broker:2": bare, "broker:2-amd64": None, "broker:2-arm64": None}
+    assert archive_of_program("broker:2", "amd64", both) == source(bare)
+    error = archive_of_program("broker:2", "arm64", both)
+    assert isinstance(error, HostError)
+    assert error.what == (
+        "this host has none for arm64 to bring: its Docker Engine has neither 'broker:2' for that nor 'broker:2-arm64'"
+    )
+    assert error.commands == ("docker pull --platform linux/arm64 broker:2", "docker tag broker:2 broker:2-arm64")
+    assert told_of(bare) == {
+        "Architecture": "amd64",
+        "Config": {"Labels": {}},
+        "RepoDigests": [],
+        "identity": identity(bare),
+    }
 
 
 def test_nodes_may_be_given_an_image_that_their_host_emulates() -> None:

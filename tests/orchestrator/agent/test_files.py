@@ -1,0 +1,41 @@
+"""What nodes have written is read in pieces, and nothing else of the host."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.agent.files import files_below, piece_of
+from orchestrator.drivers.swarm.channel import PIECE
+from orchestrator.errors import DriverError
+
+
+def test_a_file_is_read_piece_by_piece(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "cloud.log").write_bytes(bytes(PIECE) + b"end")
+    (tmp_path / "plan.json").write_text("{}")
+    assert files_below(tmp_path) == ["logs/cloud.log", "plan.json"]
+    assert piece_of(tmp_path, "logs/cloud.log", 0) == bytes(PIECE)
+    assert piece_of(tmp_path, "logs/cloud.log", PIECE) == b"end"
+
+
+def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (tmp_path / "secret").write_text("key")
+    (own / "link").symlink_to(tmp_path / "secret")
+    (own / "up").symlink_to(tmp_path)
+    (own / "nowhere").symlink_to("x" * 300)  # to look where it leads is an error
+    os.mkfifo(own / "pipe")
+    assert files_below(own) == []
+    for path in ("link", "up/secret", "../secret", str(tmp_path / "secret")):
+        with pytest.raises(DriverError, match="no file of the run"):
+            piece_of(own, path, 0)
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    assert files_below(tmp_path / "nobody") == []
+    with pytest.raises(DriverError, match="gone cannot be read"):
+        piece_of(tmp_path, "gone", 0)

@@ -1,0 +1,250 @@
+"""Programs of nodes on several hosts: what the driver asks for, and what the agents answer. The places are played."""
+
+from __future__ import annotations
+
+import asyncio
+import tarfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from orchestrator.agent.programs import Programs
+from orchestrator.agent.worker import Place
+from orchestrator.drivers.base import Driver, HostChange, HostReadings, NodeMove, ProgramEnd
+from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
+from orchestrator.errors import DriverError, LostError
+from orchestrator.fabric.base import Fabric, Handle
+from orchestrator.host.directory import RunDirectory
+from orchestrator.host.usage import Usage
+from orchestrator.planning.making import make_plan
+from orchestrator.planning.plan import NodePlan
+from orchestrator.planning.programs import ProgramPlan
+from orchestrator.scenario.reading import parse
+from tests.e2e.harness import wait_for
+from tests.orchestrator.agent.stage import PATIENCE, Stage, spread
+from tests.orchestrator.agent.test_worker import PlayedDriver, PlayedFabric, PlayedProber
+
+HOSTS = ("pc-1", "pc-2")
+SCENARIO = """
+driver: swarm
+programs:
+  cloud: {command: serve, image: served, ready: {port: 80}}
+  watcher: {on: cloud, command: watch, image: watched}
+  device: {command: "ask {files}", image: served, environment: {COLOUR: blue}}
+topology: {cloud: true, edges: 0, devices: 1}
+links: {device-cloud: {latency: 20ms}}
+"""
+
+
+class PlayedPods(PlayedDriver):
+    """Holds nodes. A program prints its label, and its label again when it is to end."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        super().__init__(directory)
+        self.held: asyncio.Queue[tuple[str, Handle | None]] = asyncio.Queue()
+        self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
+        self.asked: list[tuple[Any, ...]] = []
+        self.started: list[ProgramPlan] = []
+
+    async def start(self, node: NodePlan, assignment: Path, log: Path) -> Handle:
+        assert not await asyncio.to_thread(assignment.exists)  # a program knows nothing of edgebed
+        return Handle(100 + node.index)
+
+    async def run(self, program: ProgramPlan, log: Path) -> None:
+        self.started.append(program)
+        self._print(log, program)
+
+    async def terminate(self, program: ProgramPlan) -> None:
+        self._print(self.directory.logs / f"{program.label}.log", program)
+        self.ends.put_nowait(ProgramEnd(program, -15))
+
+    async def release(self, node: str, code: int = 0) -> None:
+        self.asked.append(("release", node, code))
+
+    async def listens(self, node: Handle, port: int) -> bool:
+        return (node.pid, port) == (101, 80)
+
+    async def usage(self, nodes: Mapping[str, Handle]) -> Mapping[str, Usage]:
+        return {name: Usage(cpu=0.5, rss=handle.pid) for name, handle in nodes.items()}
+
+    @staticmethod
+    def _print(log: Path, program: ProgramPlan) -> None:
+        with log.open("a") as file:
+            file.write(f"{program.label}\n")
+
+
+class World:
+    """The stage. The cloud lives on pc-1, the device on pc-2."""
+
+    def __init__(self, tmp_path: Path, stack: AsyncExitStack) -> None:
+        folder = tmp_path / "scenario"
+        folder.mkdir()
+        (folder / "ask.py").write_text("pass\n")
+        self.plan = replace(spread(make_plan(parse(SCENARIO, "played.yaml"), None), HOSTS), folder=str(folder))
+        self.programs = {each.label: each for each in self.plan.programs}
+        self.directory = RunDirectory.create(tmp_path / "runs", "played")
+        self.hosts = tmp_path / "hosts"
+        self.hosts.mkdir()
+        self.stage = Stage(self.plan, self.directory, self.hosts, stack)
+        self.pods: dict[str, PlayedPods] = {}
+
+    @property
+    def driver(self) -> SwarmProgramsDriver:
+        assert isinstance(self.stage.driver, SwarmProgramsDriver)
+        return self.stage.driver
+
+    def player(self, host: str) -> Callable[..., Any]:
+        async def make(
+            arguments: Mapping[str, Any], directory: RunDirectory, data: Path, stack: AsyncExitStack
+        ) -> Place:
+            pods = self.pods[host] = PlayedPods(directory)
+            return Place(cast(Driver, pods), cast(Fabric, PlayedFabric()), PlayedProber())
+
+        return make
+
+    async def open(self) -> None:
+        for host in HOSTS:
+            await self.stage.join(host, self.player(host))
+        await self.driver.open()
+        await self.driver.open_links(lambda host: {})
+
+    async def start(self, name: str) -> Handle:
+        place = self.directory.nodes / f"{name}.json"
+        return await self.driver.start(self.plan.node(name), place, self.directory.logs / f"{name}.log")
+
+    async def run(self, label: str) -> None:
+        await self.driver.run(self.programs[label], self.directory.logs / f"{label}.log")
+
+    async def held(self, number: int = 1) -> Sequence[tuple[str, Handle | None]]:
+        return [await asyncio.wait_for(self.driver.held.get(), PATIENCE) for _ in range(number)]
+
+    async def change(self) -> HostChange | NodeMove:
+        while True:
+            news = await asyncio.wait_for(self.driver.news.get(), PATIENCE)
+            if not isinstance(news, HostReadings):
+                return news
+
+    def files(self, host: str) -> Path:
+        """Those of the run there."""
+        return self.hosts / host / self.directory.run
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with AsyncExitStack() as stack:
+        made = World(tmp_path, stack)
+        await made.open()
+        yield made
+
+
+def _content(archive: Path) -> list[str]:
+    with tarfile.open(archive) as tar:
+        return tar.getnames()
+
+
+async def test_each_host_is_brought_the_folder_of_the_scenario_and_no_data(world: World) -> None:
+    for host in HOSTS:
+        assert _content(world.files(host) / "scenario.tar") == ["ask.py"]
+        assert list(world.stage.datasets_of(host).iterdir()) == []
+
+
+async def test_a_program_starts_on_the_host_of_its_node(world: World) -> None:
+    handle = await world.start("device-0")
+    assert handle == Handle(102, "pc-2")
+    assert await world.held() == [("device-0", handle)]
+    await world.run("device-0")
+    assert world.pods["pc-2"].started == [world.programs["device-0"]]
+    assert world.pods["pc-1"].started == []
+
+
+async def test_what_a_program_has_printed_arrives_before_its_end(world: World) -> None:
+    await world.start("cloud")
+    await world.run("cloud.watcher")
+    await world.driver.terminate(world.programs["cloud.watcher"])
+    ended = await asyncio.wait_for(world.driver.ends.get(), PATIENCE)
+    assert ended == ProgramEnd(world.programs["cloud.watcher"], -15)
+    assert (world.directory.logs / "cloud.watcher.log").read_text() == "cloud.watcher\n" * 2
+
+
+async def test_a_host_tells_what_its_nodes_use_and_on_which_ports_they_listen(world: World) -> None:
+    nodes = {node: await world.start(node) for node in ("cloud", "device-0")}
+    assert await world.driver.listens(nodes["cloud"], 80)
+    assert not await world.driver.listens(nodes["cloud"], 81)
+    assert await world.driver.usage(nodes) == {"cloud": Usage(0.5, 101), "device-0": Usage(0.5, 102)}
+    await world.driver.release("cloud", 3)
+    assert world.pods["pc-1"].asked == [("release", "cloud", 3)]
+
+
+async def test_a_host_is_lost_and_its_programs_start_anew_when_it_is_back(world: World) -> None:
+    nodes = {node: await world.start(node) for node in ("cloud", "device-0")}
+    await world.held(2)
+    await world.stage.leave("pc-2")
+    assert await world.held() == [("device-0", None)]
+    assert (await world.driver.exits.get()).node == "device-0"
+    assert await world.driver.usage(nodes) == {"cloud": Usage(0.5, 101)}
+    assert not await world.driver.listens(nodes["device-0"], 80)
+    with pytest.raises(LostError):
+        await world.run("device-0")
+    assert (await world.change())[:2] == ("pc-2", "lost")
+
+    waiting = asyncio.create_task(world.driver.ready("device-0"))
+    await world.stage.join("pc-2", world.player("pc-2"))
+    assert await asyncio.wait_for(waiting, PATIENCE) is None
+    assert _content(world.files("pc-2") / "scenario.tar") == ["ask.py"]
+    await world.start("device-0")
+    await world.run("device-0")
+    assert [each.label for each in world.pods["pc-2"].started] == ["device-0"]
+
+
+async def test_an_end_that_another_host_tells_is_none(world: World) -> None:
+    for host, label in (("pc-1", "device-0"), ("pc-2", "nobody")):
+        world.driver.hear(host, {"name": "program", "label": label, "code": 0})
+    assert world.driver.ends.empty()
+
+
+async def test_the_files_of_nodes_come_back_when_the_run_ends(world: World) -> None:
+    await world.start("device-0")
+    there = world.files("pc-2") / "checkpoints" / "device-0" / "models"
+    await asyncio.to_thread(there.mkdir, parents=True)
+    (there / "last.checkpoint").write_bytes(b"model")
+    (there / "secret").symlink_to(world.hosts)
+    await world.driver.close()
+    kept = world.directory.checkpoints_of("device-0")
+    assert {str(each.relative_to(kept)) for each in kept.rglob("*")} == {"models", "models/last.checkpoint"}
+    assert (kept / "models" / "last.checkpoint").read_bytes() == b"model"
+
+
+async def test_files_that_cannot_be_fetched_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = world.files("pc-2") / "checkpoints" / "device-0"
+    await asyncio.to_thread(there.mkdir, parents=True)
+    (there / "model").write_bytes(b"model")
+    (world.directory.checkpoints_of("device-0")).write_text("in the way")
+    with pytest.raises(DriverError, match="the files of device-0 were not fetched from pc-2: "):
+        await world.driver.close()
+
+
+async def test_nodes_of_an_algorithm_run_no_programs() -> None:
+    programs = Programs(lambda: cast(Driver, PlayedDriver(RunDirectory(Path()))), lambda: RunDirectory(Path()))
+    with pytest.raises(DriverError, match="the nodes of this run have roles of an algorithm"):
+        await programs.release("cloud", 0)
+
+
+@pytest.mark.slow
+async def test_programs_move_with_their_node_to_a_host_that_has_their_images(world: World) -> None:
+
+    async def moved(_: object) -> None:
+        pass
+
+    world.driver.moved = moved
+    await world.start("device-0")
+    await world.stage.leave("pc-2")
+    assert (await world.change())[:2] == ("pc-2", "lost")
+    assert await asyncio.wait_for(world.driver.ready("device-0"), PATIENCE) is None
+    assert (await world.start("device-0")).host == "pc-1"
+    await world.run("device-0")
+    assert [each.label for each in world.pods["pc-1"].started] == ["device-0"]
+    await asyncio.to_thread(wait_for, lambda: (world.directory.logs / "device-0.log").exists() or None, "its output")

@@ -10,7 +10,8 @@ whole     FedAvg with 10 and with 50 clients of 600 MNIST images (digits if MNIS
           simulation, the plain loop with `torch.optim` and with steps by hand in as many processes, and with --flower
           Flower's simulation engine, in an environment that the first use makes in the cache.
 thousand  HierFAVG with 1,000 devices at 20 edges, 5 rounds, digits (`--data mnist` for 60 images a device), against
-          the plain loop; and the peak memory of each program's processes, in an untimed run.
+          the plain loop, and against the simulation that trains 64 devices as one batch; and the peak memory of each
+          program's processes, in an untimed run.
 messages  A cloud and 10,000 devices that exchange 40 kB each way for 10 rounds without training, in one process.
 
 All programs evaluate the same: clients and edges on their own test sets, the cloud on all test samples.
@@ -27,7 +28,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -218,10 +219,12 @@ def thousand(options: argparse.Namespace) -> dict[str, Any]:
         "link": "device-edge",
     }
     with tempfile.TemporaryDirectory() as folder:
+        sim = simulation(Path(folder), options.workers, **scenario)
         programs = {
-            "sim": simulation(Path(folder), options.workers, **scenario),
+            "sim": sim,
             "plain": Program(plain),
             "plain_by_hand": Program([*plain, "--steps", "hand"]),
+            "sim_in_batches": replace(sim, command=[*sim.command, "--set", "compute.clients_at_once=64"]),
         }
         compared = figures(in_turns(programs, options.repeat))
         memory = {name: round(most_memory(program) / 1e6) for name, program in programs.items()}

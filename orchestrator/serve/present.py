@@ -15,7 +15,7 @@ from orchestrator.report.figures import link_colour
 from orchestrator.results.checks import Check, overall
 from orchestrator.results.history import History
 from orchestrator.scenario.topology import Ends
-from orchestrator.serve.fold import Flow, Fold, told_fault
+from orchestrator.serve.fold import Flow, Fold, many_devices, told_fault
 
 FRESH = 2.5  # s after which the last reading of a rate says nothing about now
 COMPUTES = 0.2  # of the speed of its hardware, from which on a node counts as computing
@@ -64,6 +64,7 @@ def planned(history: History, name: str) -> dict[str, Any]:
         "leaders": list(history.leaders),
         "profiles": list(PROFILES),
         "colours": {name: link_colour(name) for name in dict.fromkeys(history.link_classes.values())},
+        "bands": bool(many_devices(history)),
         "nodes": [_node(node) for node in history.nodes.values()],
         "links": [_link(history, link) for link in plan.get("links", [])],
         "faults": [told_fault(fault) for fault in plan.get("faults", [])],

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.fabric.underlay import EVENT, FramesReading, NetworkReading, PairReading
-from orchestrator.results.record import COUNTERS, INJECTED, Record
+from orchestrator.results.record import INJECTED, Record
+from orchestrator.results.schema import COUNTERS
 
 SETUP = 6.5  # s from the beginning of the run to the beginning of the training
 ROUND = 4.0  # s

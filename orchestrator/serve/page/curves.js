@@ -5,7 +5,6 @@ import {GLOBAL, MANY, SERIES, bars, line} from "./plots.js";
 const ACTIONS = ["crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave"];
 const FEW = 3;      // faults of an action that shade the curves
 const EACH = 100;   // faults of an action that are drawn one by one
-const DEVICES = 40; // with more devices, their curves are a mean and a band
 const LEAST = 0.004; // the width of a moment, as a share of the axis
 const TIERS = {cloud: GLOBAL, edge: SERIES[1], device: SERIES[0]};
 
@@ -32,9 +31,14 @@ export function learning(story, metric, against) {
 }
 
 function ofDevices(story, metric, byTime, points) {
-  const series = story.seriesOf(metric, "device"), group = `${series.length} device${series.length === 1 ? "" : "s"}`;
-  if (series.length <= DEVICES) return series.map(([name, each]) => line(name, points(each), MANY, {width: 0.8, group}));
+  const named = (count) => `${count} device${count === 1 ? "" : "s"}`;
+  if (!story.plan.bands) {
+    const series = story.seriesOf(metric, "device");
+    return series.map(([name, each]) => line(name, points(each), MANY, {width: 0.8, group: named(series.length)}));
+  }
   const band = story.bandOf(metric), x = band.map(({t, round}) => byTime ? t - story.began : round);
+  if (!band.length) return [];
+  const group = named(story.plan.nodes.filter((node) => node.tier === "device").length);
   return [
     {mark: "area", name: `${group}: range`, x, low: band.map((each) => each.low), high: band.map((each) => each.high), colour: MANY},
     line(`${group}: mean`, band.map((each, at) => [x[at], each.mean]), MANY),

@@ -169,10 +169,10 @@ def version(connection: sqlite3.Connection) -> int:
 
 def _totals(counted: Counted) -> str:
     """A selection of the totals, with the columns that the table of totals had until version 4."""
-    kind, *_ = [name for name in counted.facts if name == "kind"] or [None]
-    columns = [*counted.keys, *(name for name in counted.facts if name != kind)]
+    kind = [name for name in counted.facts if name == "kind"]  # the last column, as version 4 added it
+    facts = [name for name in counted.facts if name != "kind"]
     sums = [f"SUM({name}) OVER grown AS {name}" for name in counted.counts]
-    listed = ", ".join(("t", *columns, *sums, *([kind] if kind else [])))
+    listed = ", ".join(("t", *counted.keys, *facts, *sums, *kind))
     window = f"PARTITION BY {counted.each} ORDER BY {counted.growth}.id"
     return f"SELECT {listed} FROM {counted.named} WINDOW grown AS ({window})"
 

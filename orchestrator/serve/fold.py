@@ -22,8 +22,8 @@ from orchestrator.results.history import History
 from orchestrator.results.record import INJECTED
 from orchestrator.results.schema import FLOWS, LINKS
 
-PIECE = 50_000  # rows of a table that are read in one go
-SUMMED = 500_000  # rows of what was carried that SQLite sums up in one go, where more than a piece waits
+PIECE = 20_000  # rows of a table that are read in one go
+SUMMED = 200_000  # rows of what was carried that SQLite sums up in one go, where more than a piece waits
 DEVICES = 40  # with more devices, a page shows the range and the mean of what they report
 CURVES = ("accuracy", "loss")
 RUNTIME = frozenset(("hello", "beat", "goodbye", "framing"))  # kinds of messages that are not the algorithm's
@@ -118,9 +118,13 @@ class Fold:
         self._read = dict.fromkeys((*_TABLES, LINKS.growth, FLOWS.growth), 0)
 
     def read(self, history: History) -> None:
-        """Take in what was recorded since the last call, at most ``PIECE`` rows of each table. Of what links and nodes
-        have carried, a long past is summed up, and the latest ``PIECE`` rows are taken one by one."""
-        self.behind = False
+        """Take in what was recorded since the last call, at most ``PIECE`` rows of each table.
+
+        Of what was carried, a long past is summed up, and the latest ``PIECE`` rows are taken one by one. The first
+        call leaves it to the next one, so that states and faults are soon there.
+        """
+        first = not any(self._read.values())
+        self.behind = first
         if self._many is None:
             self._many = many_devices(history)
         for table, (columns, add) in _TABLES.items():
@@ -131,7 +135,7 @@ class Fold:
             if rows:
                 self._read[table] = rows[-1][0]
             self.behind |= len(rows) == PIECE
-        for counted, take, take_together in _CARRIED:
+        for counted, take, take_together in () if first else _CARRIED:
             after, last = self._read[counted.growth], growth.latest(history, counted)
             until = max(last - PIECE, after)
             if until > after:

@@ -44,7 +44,7 @@ class Reader:
         self._reading = threading.Lock()
         self._checking = threading.Lock()
         self._given: Given | None = None
-        self._plan: dict[str, Any] | None = None
+        self.plan: dict[str, Any] | None = None  # known from the first look on
         self._running = False
         self._seen: Signature | None = None
         self._again = False
@@ -70,7 +70,7 @@ class Reader:
             # SQLite shows a commit a moment after it has written it: the next look comes back for it.
             self._seen, self._again = now, changed
             try:
-                with History.open(self.directory.path, self._plan) as history:
+                with History.open(self.directory.path, self.plan) as history:
                     standing = self._look(history)
                 self._told = self.fold.cursor, standing, None
             except OrchestratorError as error:
@@ -95,7 +95,7 @@ class Reader:
             return
         try:
             began = time.thread_time()
-            with History.open(self.directory.path, self._plan) as history:
+            with History.open(self.directory.path, self.plan) as history:
                 self._results = checks(history)
             self._checked = found
             self._rest = self._clock() + max(CHECK_EVERY, (time.thread_time() - began) / SHARE)
@@ -106,7 +106,7 @@ class Reader:
 
     def _look(self, history: History) -> dict[str, Any]:
         self.fold.read(history)
-        self._plan = history.plan
+        self.plan = history.plan
         self._given = self._given or Given.of(history)
         self._running = history.status == "running"
         self._told_results = self._results
@@ -127,6 +127,11 @@ class Following:
         self._looking: dict[str, list[asyncio.Task[None]]] = {}
         self._news: dict[str, asyncio.Condition] = {}
         self._looks: Counter[str] = Counter()  # that found something new
+
+    def known_plan(self, directory: RunDirectory) -> dict[str, Any] | None:
+        """The plan of a run that is watched already: it may be long. May be called in any thread."""
+        reader = self._readers.get(str(directory.path))
+        return reader.plan if reader is not None else None
 
     async def watch(self, directory: RunDirectory, since: Cursor) -> AsyncIterator[Update | None]:
         """Updates of a run from a cursor on. None: nothing is new since ``ALIVE`` seconds."""

@@ -138,6 +138,10 @@ def test_faults_and_paces_by_the_page(tmp_path: Path, browser: Tab) -> None:
         browser.value("document.querySelector('.panel .title button').click()")
         browser.value("document.querySelector('#faults details:last-child summary').click()")
         browser.wait_for("document.querySelectorAll('#faults pre')[0].textContent.split('# by hand').length === 3")
+        again = "document.querySelector('#faults details:last-child')"
+        browser.click(f"{again}.querySelector('button')")
+        browser.wait_for(f"{again}.querySelector('[role=status]').textContent === 'copied'")
+        assert browser.clipboard() == browser.value(f"{again}.querySelector('pre').textContent")
         pace = "document.querySelector('header form')"
         browser.value(f"[...{pace}.querySelectorAll('button')].find(e => e.textContent === 'Pause').click()")
         browser.wait_for(f"{pace}.querySelector('.answer').textContent.startsWith('pause, at ')")

@@ -11,11 +11,13 @@ export class Story {
   present = {status: "", now: 0, training: null, round: 0, nodes: [], links: [], checks: [], kinds: {}, probes: 0};
   #series = new Map(); // by metric, scope and node: [[t, round, value]]
   #bands = new Map();  // by metric and scope: by round, what devices reported
+  #actions = new Map(); // how many faults of an action are planned, or were made by hand
 
   constructor(plan) {
     this.plan = plan;
     this.nodes = new Map(plan.nodes.map((node, index) => [node.name, {...node, index}]));
     this.planned = new Map(plan.faults.map((fault) => [fault.id, fault]));
+    for (const {action} of plan.faults) this.#count(action);
   }
 
   add({added, present}, cursor) {
@@ -25,6 +27,7 @@ export class Story {
     for (const each of added.by_hand) {
       this.byHand.push(each);
       this.planned.set(each[1].id, {...each[1], by: each[2], via: each[3]});
+      this.#count(each[1].action);
     }
     for (const round of added.rounds) this.rounds.push(round);
     for (const point of added.bytes) {
@@ -40,6 +43,9 @@ export class Story {
 
   stateOf(name) { return this.present.nodes[this.nodes.get(name).index] ?? ["planned", "", 0, 0, 0]; }
   flowOf(index) { return this.present.links[index] ?? ["idle", 0, 0, 0]; }
+
+  plannedOf(action) { return this.#actions.get(action) ?? 0; }
+  #count(action) { this.#actions.set(action, this.plannedOf(action) + 1); }
 
   // The points of each node of a tier, of the first scope that the node reports: [[name, [[t, round, value]]]].
   seriesOf(metric, tier) {

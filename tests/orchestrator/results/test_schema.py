@@ -79,7 +79,6 @@ def test_the_views_give_totals(present: Path) -> None:
         for name, found in (("counters", history.link_counters()), ("traffic", history.traffic())):
             keys = "source, target" if name == "counters" else "node, peer, kind, direction"
             first = "offered" if name == "counters" else "messages"
-            latest = dict.fromkeys(())
             rows = database.execute(f"SELECT {keys}, MAX({first}) FROM {name} GROUP BY {keys}")
             latest = {tuple(key): count for *key, count in rows}
             assert latest == {tuple(row[: keys.count(",") + 1]): getattr(row, first) for row in found}

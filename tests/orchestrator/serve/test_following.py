@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,24 @@ def test_checks_are_made_of_what_is_new_and_not_too_often(tmp_path: Path, monkey
     clock.now += 2 * CHECK_EVERY
     reader.check()
     assert made == [1, 1]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_run_that_was_judged_is_not_judged_again(
+    damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Example(rounds=2).build(tmp_path / "run")
+    told: list[Check] = [{"name": "finished", "verdict": "pass", "detail": "told by the summary"}]
+    made: list[Check] = [{"name": "finished", "verdict": "pass", "detail": "made anew"}]
+    monkeypatch.setattr(following, "checks", lambda history: made)
+    (path / "summary.json").write_text(json.dumps({"ended": "rounds", "checks": ["odd"] if damaged else told}))
+    reader = Reader(RunDirectory(path))
+    read_all(reader)
+    reader.check()
+    read_all(reader)
+    update = reader.update(Cursor())
+    assert update is not None
+    assert update[1]["present"]["checks"] == (made if damaged else told)
 
 
 def test_a_record_that_cannot_be_read_is_told_of(tmp_path: Path) -> None:

@@ -96,6 +96,16 @@ class History:
     def close(self) -> None:
         self._close()  # once, in the thread that reads: SQLite's connections belong to a thread
 
+    def stand_still(self) -> None:
+        """See the record as it is now until it is closed, however it goes on. Its log cannot be shortened meanwhile."""
+        try:
+            self._connection.execute("BEGIN")
+        except sqlite3.Error as error:
+            raise _unreadable(self.directory / DATABASE, error) from error
+        self.rows(
+            "SELECT COUNT(*) FROM meta"
+        )  # a transaction begins with its first query (sqlite.org/lang_transaction)
+
     def __enter__(self) -> Self:
         return self
 

@@ -98,7 +98,11 @@ class Reader:
             judged = _judged(self.directory)
             if judged is None:
                 with History.open(self.directory.path, self.plan) as history:
+                    if self._running:  # else a fault that ends meanwhile would seem to be in force still
+                        history.stand_still()
                     judged = checks(history)
+                if self._running and self.directory.holder() is None:
+                    return  # the run has ended meanwhile, which was not seen
             self._results = judged
             self._checked = found
             self._rest = self._clock() + max(CHECK_EVERY, (time.thread_time() - began) / SHARE)

@@ -254,6 +254,17 @@ def test_delivered_counts_between_samples(finished: History) -> None:
     assert (before, unknown) == (None, None)
 
 
+def test_a_reader_that_stands_still_sees_the_record_as_it_was(tmp_path: Path) -> None:
+    record = begin(tmp_path)
+    record.state(1.0, "edge-0", "running")
+    with History.open(tmp_path) as still, History.open(tmp_path) as other:
+        still.stand_still()
+        record.state(2.0, "edge-0", "done")
+        assert (still.seconds, still.current_states()["edge-0"].state) == (1.0, "running")
+        assert (other.seconds, other.current_states()["edge-0"].state) == (2.0, "done")
+    record.close()
+
+
 def test_seconds_is_the_latest_moment_of_anything(tmp_path: Path) -> None:
     record = begin(tmp_path)
     assert History.open(tmp_path).seconds == 0.0

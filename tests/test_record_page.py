@@ -19,7 +19,8 @@ from orchestrator.fidelity import loss_audit
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.trace_files import FOLDER
 from orchestrator.results.history import History
-from orchestrator.results.record import APPLICATION_ID, DATABASE, SCHEMA_VERSION, Record
+from orchestrator.results.record import DATABASE, Record
+from orchestrator.results.schema import APPLICATION_ID, COUNTERS, SCHEMA_VERSION
 from orchestrator.results.summary import summary
 from orchestrator.results.targets import reached
 from orchestrator.run.messages import _EVENTS, ORCHESTRATORS
@@ -27,7 +28,9 @@ from orchestrator.verbs.runs import up
 from tests.orchestrator.example_run import Example
 
 PAGE = (Path(__file__).parents[1] / "docs" / "record.md").read_text()
-TABLES, QUERIES = (PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0] for title in ("Tables", "Queries"))
+TABLES, VIEWS, QUERIES = (
+    PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0] for title in ("Tables", "Views", "Queries")
+)
 SQL = dict(re.findall(r"^### (.+?)\n.*?^```sql\n(.*?)^```", QUERIES, re.MULTILINE | re.DOTALL))
 
 SCENARIO: dict[str, Any] = {
@@ -101,6 +104,17 @@ def test_every_table_and_column_is_explained_in_order(example: Path) -> None:
         }
     assert told == found
     assert list(told) == tables
+
+
+def test_every_view_is_explained(example: Path) -> None:
+    with contextlib.closing(opened(example)) as database:
+        views = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'view'")]
+        assert views == re.findall(r"^\| `(\w+)` \|", VIEWS, re.MULTILINE)
+        for view in views:
+            columns = [row[1] for row in database.execute(f"PRAGMA table_info({view})")]
+            (told,) = re.findall(rf"^\| `{view}` \| (.*) \|$", VIEWS, re.MULTILINE)
+            named = told.replace("the counts of `link_growth`", ", ".join(f"`{each}`" for each in COUNTERS))
+            assert columns == re.findall(r"`(\w+)`", named)
 
 
 def test_the_versions() -> None:

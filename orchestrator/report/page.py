@@ -31,8 +31,9 @@ from orchestrator.results.inversion import EVENT as INVERTED
 from orchestrator.results.personalisation import edge_rows, personalisation
 from orchestrator.results.presence import in_words, notes
 from orchestrator.results.privacy import METRICS, measured, statement
-from orchestrator.results.record import COUNTERS, HOST, INJECTED, MOVED
+from orchestrator.results.record import HOST, INJECTED, MOVED
 from orchestrator.results.rows import FaultSpan
+from orchestrator.results.schema import COUNTERS
 from orchestrator.results.verdicts import MARKS, Verdict
 
 PICTURED = {**STATES, CUT_OFF: "var(--disconnect)", "done": "var(--state-done)"}  # states in the picture

@@ -150,7 +150,7 @@ def faults_took_effect(history: History) -> Assessment:
     if missed:
         return "fail", f"{summary}; never made: {text.some(f'{span.action} {span.target}' for span in missed)}"
     continued = [event.t for event in history.events(CONTINUED)]
-    if leaks := [leak for span in (*made, *by_hand) for leak in _leaks(history, span, continued)]:
+    if leaks := _leaks(history, (*made, *by_hand), continued):
         return "fail", f"{summary}, but packets crossed a link while it was cut: {text.some(leaks)}"
     summary += f", {len(moot)} met a node that was already away" if moot else ""
     summary += f"; the run ended before {len(not_reached)} of them" if not_reached else ""
@@ -337,22 +337,26 @@ def _missed(history: History, spans: Iterable[FaultSpan]) -> list[FaultSpan]:
     return [span for span in spans if was_due(span)]
 
 
-def _leaks(history: History, span: FaultSpan, continued: Iterable[float]) -> list[str]:
-    """The links that this fault cut and that delivered packets while it lasted. When a run is ``continued``, counters
-    restart."""
-    if span.action not in ("disconnect", "partition") or span.start is None:
-        return []
-    end = span.end if span.end is not None else history.seconds
-    again = [t for t in continued if span.start < t < end]
-    leaks = []
-    for source, target in span.planned.get("links") or ():
-        counted = [
-            history.delivered(source, target, start + SETTLING, stop - SETTLING)
-            for start, stop in pairwise((span.start, *again, end))
-        ]
-        if packets := sum(each[1] for each in counted if each is not None):
-            leaks.append(f"{source} → {target} ({text.count(packets, 'packet')} in {span.target})")
-    return leaks
+def _leaks(history: History, spans: Iterable[FaultSpan], continued: Sequence[float]) -> list[str]:
+    """The links that faults cut and that delivered packets while they were cut. When a run is ``continued``, its links
+    are made anew."""
+    windows: list[tuple[str, str, float, float]] = []
+    cut: list[tuple[str, FaultSpan]] = []  # the link and the fault of each window
+    for span in spans:
+        if span.action not in ("disconnect", "partition") or span.start is None:
+            continue
+        end = span.end if span.end is not None else history.seconds
+        parts = list(pairwise((span.start, *(t for t in continued if span.start < t < end), end)))
+        for source, target in span.planned.get("links") or ():
+            windows += [(source, target, start + SETTLING, stop - SETTLING) for start, stop in parts]
+            cut += [(f"{source} → {target}", span)] * len(parts)
+    packets: dict[tuple[str, int], tuple[int, str]] = {}
+    for (link, span), counted in zip(cut, history.delivered(windows), strict=True):
+        before, _ = packets.get((link, span.id), (0, ""))
+        packets[link, span.id] = before + (counted[1] if counted else 0), span.target
+    return [
+        f"{link} ({text.count(count, 'packet')} in {target})" for (link, _), (count, target) in packets.items() if count
+    ]
 
 
 def _takes_away(span: FaultSpan, end: float) -> bool:

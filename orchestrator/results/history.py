@@ -11,8 +11,10 @@ import math
 import sqlite3
 import traceback
 import weakref
+from array import array
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -22,18 +24,7 @@ from typing import Any, Literal, Self
 from orchestrator import text
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.record import (
-    APPLICATION_ID,
-    CONTINUED,
-    COUNTERS,
-    DATABASE,
-    INJECTED,
-    KINDS,
-    PROBED,
-    READABLE,
-    SCHEMA_VERSION,
-    SENSORS,
-)
+from orchestrator.results.record import CONTINUED, DATABASE, INJECTED, PROBED
 from orchestrator.results.rows import (
     Event,
     FaultSpan,
@@ -46,6 +37,20 @@ from orchestrator.results.rows import (
     Round,
     SensorReading,
     State,
+)
+from orchestrator.results.schema import (
+    APPLICATION_ID,
+    COUNTED,
+    FLOWS,
+    GROWTH,
+    KINDS,
+    LINKS,
+    READABLE,
+    SCHEMA_VERSION,
+    SENSORS,
+    Counted,
+    read_as_growth,
+    version,
 )
 from orchestrator.scenario.drivers import LinkKind, kind_of, link_kind
 from orchestrator.scenario.files import first_comment
@@ -75,7 +80,9 @@ class History:
         try:
             connection = sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)
             application = connection.execute("PRAGMA application_id").fetchone()[0]
-            schema = connection.execute("PRAGMA user_version").fetchone()[0]
+            schema = version(connection)
+            if schema in READABLE:
+                read_as_growth(connection)
         except sqlite3.Error as error:
             raise _unreadable(database, error) from error
         if application != APPLICATION_ID or schema not in READABLE:
@@ -88,6 +95,16 @@ class History:
 
     def close(self) -> None:
         self._close()  # once, in the thread that reads: SQLite's connections belong to a thread
+
+    def stand_still(self) -> None:
+        """See the record as it is now until it is closed, however it goes on. Its log cannot be shortened meanwhile."""
+        try:
+            self._connection.execute("BEGIN")
+        except sqlite3.Error as error:
+            raise _unreadable(self.directory / DATABASE, error) from error
+        self.rows(
+            "SELECT COUNT(*) FROM meta"
+        )  # a transaction begins with its first query (sqlite.org/lang_transaction)
 
     def __enter__(self) -> Self:
         return self
@@ -122,7 +139,7 @@ class History:
     @property
     def meta(self) -> dict[str, Any]:
         """Versions, host, command line, link engine."""
-        return {key: json.loads(value) for key, value in self._rows("SELECT key, value FROM meta")}
+        return {key: json.loads(value) for key, value in self.rows("SELECT key, value FROM meta")}
 
     @cached_property
     def question(self) -> str:
@@ -181,7 +198,7 @@ class History:
 
     @property
     def outcome(self) -> Outcome | None:
-        rows = self._rows("SELECT t, facts FROM outcome ORDER BY rowid DESC LIMIT 1")
+        rows = self.rows("SELECT t, facts FROM outcome ORDER BY rowid DESC LIMIT 1")
         if not rows:
             return None
         facts = json.loads(rows[0][1])
@@ -190,9 +207,10 @@ class History:
     @property
     def seconds(self) -> float:
         """The duration of the run; the duration so far, if it has not ended."""
-        tables = ("event", "metric", "state", "fault", "probe", "counters", "traffic", "resources", "outcome")
+        counts = (counted.growth if self._schema >= GROWTH else counted.view for counted in COUNTED)
+        tables = ("event", "metric", "state", "fault", "probe", *counts, "resources", "outcome")
         latest = " UNION ALL ".join(f"SELECT MAX(t) AS t FROM {table}" for table in tables)
-        return float(self._rows(f"SELECT COALESCE(MAX(t), 0) FROM ({latest})")[0][0])
+        return float(self.rows(f"SELECT COALESCE(MAX(t), 0) FROM ({latest})")[0][0])
 
     @property
     def training_began(self) -> float | None:
@@ -215,12 +233,12 @@ class History:
         which = f"AND name IN ({', '.join('?' * len(names))})" if names else ""
         columns = "t, node, name, round, edge_round, data"
         query = f"SELECT {columns} FROM event WHERE (?1 IS NULL OR node = ?1) {which} ORDER BY rowid"
-        rows = self._rows(query, node, *names)
+        rows = self.rows(query, node, *names)
         return [Event(t, node, name, round, json.loads(data), edge) for t, node, name, round, edge, data in rows]
 
     def metrics(self, name: str | None, scope: str | None = None, node: str | None = None) -> list[Metric]:
         """Metrics in the order of reporting; of one name, scope and node, or of all."""
-        rows = self._rows(
+        rows = self.rows(
             "SELECT t, node, round, scope, name, value FROM metric WHERE (?1 IS NULL OR name = ?1)"
             " AND (?2 IS NULL OR scope = ?2) AND (?3 IS NULL OR node = ?3)",
             *(name, scope, node),
@@ -232,11 +250,11 @@ class History:
 
     def metric_names(self) -> list[tuple[str, str]]:
         """The scope and name of every reported metric, in alphabetical order."""
-        return [(scope, name) for scope, name in self._rows("SELECT DISTINCT scope, name FROM metric ORDER BY 1, 2")]
+        return [(scope, name) for scope, name in self.rows("SELECT DISTINCT scope, name FROM metric ORDER BY 1, 2")]
 
     def states(self, node: str | None = None) -> list[State]:
         """All state changes in order; of one node, or of all."""
-        rows = self._rows("SELECT t, node, state, detail FROM state WHERE ?1 IS NULL OR node = ?1", node)
+        rows = self.rows("SELECT t, node, state, detail FROM state WHERE ?1 IS NULL OR node = ?1", node)
         return [State(*row) for row in rows]
 
     def current_states(self) -> dict[str, State]:
@@ -247,22 +265,22 @@ class History:
     def probes(self) -> list[ProbeResult]:
         columns = ", ".join(ProbeResult._fields[:-1])
         kind = "COALESCE(kind, 'emulated')" if self._schema >= KINDS else "'emulated'"
-        return [ProbeResult(*row) for row in self._rows(f"SELECT {columns}, {kind} FROM probe")]
+        return [ProbeResult(*row) for row in self.rows(f"SELECT {columns}, {kind} FROM probe")]
 
     def resources(self, node: str | None = None) -> list[Resources]:
         """What nodes used, in the order of recording; one node, or all."""
-        return [Resources(*row) for row in self._rows("SELECT * FROM resources WHERE ?1 IS NULL OR node = ?1", node)]
+        return [Resources(*row) for row in self.rows("SELECT * FROM resources WHERE ?1 IS NULL OR node = ?1", node)]
 
     def sensors(self) -> list[SensorReading]:
         """What hosts told about themselves, in the order of recording. Records of version 2 have none."""
         if self._schema < SENSORS:
             return []
-        return [SensorReading(*row) for row in self._rows("SELECT * FROM sensor")]
+        return [SensorReading(*row) for row in self.rows("SELECT * FROM sensor")]
 
     def faults(self) -> list[FaultSpan]:
         """The course of every fault: the planned ones in the plan's order, then those by hand."""
         phases: defaultdict[int, dict[str, tuple[Any, ...]]] = defaultdict(dict)
-        for t, fault, action, target, phase, round, detail in self._rows("SELECT * FROM fault"):
+        for t, fault, action, target, phase, round, detail in self.rows("SELECT * FROM fault"):
             phases[fault].setdefault(phase, (t, action, target, round, detail))
         planned = {fault["id"]: fault for fault in self.plan.get("faults", [])}
         by = {}
@@ -343,46 +361,53 @@ class History:
 
     def link_counters(self) -> list[LinkCounters]:
         """Totals of each link direction in training, summed over restarts of the link engine."""
-        rows = self._rows(_totals("counters", ("source", "target", "link_class"), COUNTERS))
         usual = link_kind(self.driver, real=False)
+        rows = self.rows(_totals(LINKS, ("source", "target", "link_class")))
         return [LinkCounters._make((*row, self.link_kinds.get((row[0], row[1]), usual))) for row in rows]
 
-    def delivered(self, source: str, target: str, start: float, end: float) -> tuple[int, int] | None:
-        """(samples, packets delivered) in one direction between the first and last sample in [start, end]; None without
-        a sample."""
-        rows = self._rows(
-            "SELECT COUNT(*), MAX(delivered) - MIN(delivered) FROM counters"
-            " WHERE source = ? AND target = ? AND t BETWEEN ? AND ?",
-            *(source, target, start, end),
-        )
-        samples, packets = rows[0]
-        return (samples, packets) if samples else None
+    def delivered(self, windows: Sequence[tuple[str, str, float, float]]) -> list[tuple[int, int] | None]:
+        """For each (source, target, start, end): (samples, packets delivered) in this direction between the first and
+        last sample in [start, end]; None without a sample. The record is read once for all."""
+        ids = {(source, target): id for id, source, target in self.rows("SELECT id, source, target FROM link")}
+        asked = {id for source, target, *_ in windows if (id := ids.get((source, target))) is not None}
+        times: dict[int, array[float]] = {id: array("d") for id in asked}
+        totals: dict[int, array[int]] = {id: array("q", (0,)) for id in asked}
+        for link, t, packets in self._each("SELECT link, t, delivered FROM link_growth ORDER BY id") if asked else ():
+            if link in asked:
+                times[link].append(t)
+                totals[link].append(totals[link][-1] + packets)
+        found: list[tuple[int, int] | None] = []
+        for source, target, start, end in windows:
+            of = ids.get((source, target), 0)
+            first, last = (side(times.get(of, ()), t) for side, t in ((bisect_left, start), (bisect_right, end)))
+            found.append((last - first, totals[of][last] - totals[of][first + 1]) if first < last else None)
+        return found
 
     def readings(self, source: str, target: str) -> list[tuple[float, int, int, int]]:
         """The counters of one direction over time: t, bytes delivered, packets delivered, packets that did not arrive.
-        They are totals; one that falls has restarted from 0."""
+        They are totals over restarts."""
         query = (
-            "SELECT t, delivered_bytes, delivered, lost + overflowed + cut_dropped FROM counters"
-            " WHERE source = ? AND target = ? ORDER BY rowid"
+            "SELECT t, delivered_bytes, delivered, lost + overflowed + cut_dropped FROM link_growth"
+            " WHERE link = (SELECT id FROM link WHERE source = ? AND target = ?) ORDER BY id"
         )
-        return [(t, size, packets, dropped) for t, size, packets, dropped in self._rows(query, source, target)]
+        times, *grown = list(zip(*self.rows(query, source, target), strict=True)) or [(), (), (), ()]
+        return list(zip(times, *map(accumulate, grown), strict=True))
 
     def fastest(self, readings: int, unsure: float) -> dict[tuple[str, str], float]:
         """A lower bound of the bit/s that each direction carried in its fastest window of ``readings`` readings. The
         length of a window may be wrong by ``unsure`` seconds."""
-        rows = self._rows(
-            "SELECT source, target, MAX(8.0 * (delivered_bytes - before) / (t - since + ?)) FROM ("
-            "SELECT *, LAG(delivered_bytes, ?) OVER w AS before, LAG(t, ?) OVER w AS since FROM counters"
-            " WINDOW w AS (PARTITION BY source, target ORDER BY rowid))"
-            " WHERE delivered_bytes > before GROUP BY source, target",
-            *(unsure, readings, readings),
-        )  # a count that fell has restarted: such a window gives too small a rate, or none
+        rows = self.rows(
+            "SELECT source, target, rate FROM (SELECT link, MAX(8.0 * carried / (t - since + ?)) AS rate FROM ("
+            "SELECT link, t, LAG(t, ?) OVER w AS since, SUM(delivered_bytes) OVER (w ROWS ? PRECEDING) AS carried"
+            " FROM link_growth WINDOW w AS (PARTITION BY link ORDER BY id))"
+            " WHERE carried > 0 AND since IS NOT NULL GROUP BY link) JOIN link ON link.id = link",
+            *(unsure, readings, readings - 1),
+        )
         return {(source, target): rate for source, target, rate in rows}
 
     def traffic(self) -> list[PeerTraffic]:
         """Totals by node, peer, kind and direction."""
-        rows = self._rows(_totals("traffic", ("node", "peer", "kind", "direction"), ("messages", "bytes")))
-        return [PeerTraffic(*row) for row in rows]
+        return [PeerTraffic(*row) for row in self.rows(_totals(FLOWS, FLOWS.keys))]
 
     def bytes_by_class(self) -> dict[str, int]:
         """The bytes that the links of each class delivered in training, headers included."""
@@ -400,11 +425,9 @@ class History:
 
     def delivered_bytes(self) -> dict[str, tuple[list[float], list[int]]]:
         """By link class: the times at which counters were read, and the bytes that its links had delivered by then."""
-        rows = self._rows(
-            "SELECT t, link_class, SUM(delivered_bytes - IIF(delivered_bytes < before, 0, before)) FROM ("
-            "SELECT *, LAG(delivered_bytes, 1, 0) OVER (PARTITION BY source, target ORDER BY rowid) AS before"
-            " FROM counters) GROUP BY t, link_class ORDER BY t"
-        )  # a count that falls has restarted from 0
+        rows = self.rows(
+            f"SELECT t, link_class, SUM(delivered_bytes) FROM {LINKS.named} GROUP BY t, link_class ORDER BY t"
+        )
         times = sorted({t for t, _, _ in rows})
         grown: defaultdict[str, dict[float, int]] = defaultdict(dict)
         for t, link_class, growth in rows:
@@ -423,15 +446,23 @@ class History:
         """The rows of a table that were recorded after ``rowid``, at most ``limit`` of them: the row's own id, then
         these columns. A reader that comes again with the last id reads each row once."""
         listed = ", ".join(("rowid", *columns))
-        return self._rows(f"SELECT {listed} FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT ?", rowid, limit)
+        return self.rows(f"SELECT {listed} FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT ?", rowid, limit)
+
+    def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """The rows of a query. Its tables of growth are there for records of older versions, too (`read_as_growth`)."""
+        try:
+            return self._connection.execute(query, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise _unreadable(self.directory / DATABASE, error) from error
 
     @property
     def _schema(self) -> int:
-        return int(self._rows("PRAGMA user_version")[0][0])
+        return version(self._connection)
 
-    def _rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    def _each(self, query: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query, without holding them all."""
         try:
-            return self._connection.execute(query, parameters).fetchall()
+            yield from self._connection.execute(query)
         except sqlite3.Error as error:
             raise _unreadable(self.directory / DATABASE, error) from error
 
@@ -472,15 +503,12 @@ def _span(
     )
 
 
-def _totals(table: str, keys: Sequence[str], counts: Sequence[str]) -> str:
-    """A query that sums cumulative counts by key. The first count only grows; if it falls, all counts restarted."""
-    before = ", ".join(f"LAG({name}, 1, 0) OVER w AS {name}_before" for name in counts)
-    sums = ", ".join(f"SUM({name} - IIF({counts[0]} < {counts[0]}_before, 0, {name}_before))" for name in counts)
-    columns = ", ".join(keys)
-    return (
-        f"SELECT {columns}, {sums} FROM (SELECT *, {before} FROM {table}"
-        f" WINDOW w AS (PARTITION BY {columns} ORDER BY rowid)) GROUP BY {columns} ORDER BY MIN(t), {columns}"
-    )
+def _totals(counted: Counted, columns: Sequence[str]) -> str:
+    """A query for what was counted altogether, after these columns of the things; the earliest thing comes first."""
+    sums = ", ".join(f"SUM({name}) AS {name}" for name in counted.counts)
+    grown = f"SELECT {counted.each} AS thing, MIN(t) AS first, {sums} FROM {counted.growth} GROUP BY {counted.each}"
+    listed = ", ".join((*columns, *counted.counts))
+    return f"SELECT {listed} FROM ({grown}) JOIN {counted.each} ON id = thing ORDER BY first, {', '.join(columns)}"
 
 
 def _unreadable(database: Path, error: sqlite3.Error) -> RecordError:

@@ -15,19 +15,17 @@ import platform
 import sqlite3
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import RecordError
+from orchestrator.results.schema import APPLICATION_ID, FLOWS, INSERT, LINKS, Counted, Totals, make_tables, upgrade
 from orchestrator.scenario.drivers import LinkKind
 
 DATABASE = "run.db"
-APPLICATION_ID = 0x65646264  # "edbd": identifies edgebed's databases (sqlite.org/pragma.html#pragma_application_id)
-SCHEMA_VERSION = 4
-READABLE = (2, 3, SCHEMA_VERSION)
-SENSORS, KINDS = 3, 4  # the versions from which on there is a table sensor, and figures of links have a kind
 # Events of the orchestrator.
 CONTINUED = "continued"  # an ended run is resumed
 PROBED = "probed"  # the bytes that the links delivered before training began: {bytes: {link class: bytes}}
@@ -37,70 +35,6 @@ INJECTED = "injected"  # a fault was made by hand: {fault, user, uid, via, writt
 GAP = "gap"  # a time in which the orchestrator did not monitor: {since, seconds, stood_still}
 
 Row = Mapping[str, Any]
-
-COUNTERS = (
-    "offered",
-    "offered_bytes",
-    "delivered",
-    "delivered_bytes",
-    "lost",
-    "overflowed",
-    "duplicated",
-    "corrupted",
-    "reordered",
-    "cut_dropped",
-)
-
-_KIND = "kind TEXT"
-"""A column of tables with figures of links: a `LinkKind`; NULL in rows from before version 4."""
-
-_SCHEMA = {
-    "meta": ("key TEXT PRIMARY KEY", "value TEXT NOT NULL"),
-    "event": (
-        "t REAL NOT NULL",
-        "node TEXT",
-        "name TEXT NOT NULL",
-        "round INTEGER",
-        "edge_round INTEGER",
-        "data TEXT NOT NULL",
-    ),
-    "metric": (
-        *("t REAL NOT NULL", "node TEXT NOT NULL", "round INTEGER"),
-        *("scope TEXT NOT NULL", "name TEXT NOT NULL", "value REAL"),
-    ),
-    "state": ("t REAL NOT NULL", "node TEXT NOT NULL", "state TEXT NOT NULL", "detail TEXT NOT NULL"),
-    "fault": (
-        *("t REAL NOT NULL", "fault INTEGER NOT NULL", "action TEXT NOT NULL", "target TEXT NOT NULL"),
-        *("phase TEXT NOT NULL", "round INTEGER", "detail TEXT NOT NULL"),
-    ),
-    "probe": (
-        *("t REAL NOT NULL", "source TEXT NOT NULL", "target TEXT NOT NULL", "link_class TEXT NOT NULL"),
-        *("quantity TEXT NOT NULL", "asked REAL", "measured REAL", "low REAL", "high REAL"),
-        *("verdict TEXT NOT NULL", "detail TEXT NOT NULL", _KIND),
-    ),
-    "counters": (
-        *("t REAL NOT NULL", "source TEXT NOT NULL", "target TEXT NOT NULL", "link_class TEXT NOT NULL"),
-        *(f"{counter} INTEGER NOT NULL" for counter in COUNTERS),
-        _KIND,
-    ),
-    "traffic": (
-        *("t REAL NOT NULL", "node TEXT NOT NULL", "peer TEXT NOT NULL", "kind TEXT NOT NULL"),
-        *("direction TEXT NOT NULL", "messages INTEGER NOT NULL", "bytes INTEGER NOT NULL"),
-    ),
-    "resources": (
-        *("t REAL NOT NULL", "node TEXT NOT NULL", "cpu_seconds REAL NOT NULL", "rss INTEGER NOT NULL", "pss INTEGER"),
-    ),
-    "sensor": (
-        *("t REAL NOT NULL", "host TEXT NOT NULL", "quantity TEXT NOT NULL", "source TEXT NOT NULL"),
-        *("scope TEXT NOT NULL", "value REAL", "detail TEXT NOT NULL"),
-    ),
-    "outcome": ("t REAL NOT NULL", "facts TEXT NOT NULL"),
-}
-_COUNTS = {"counters": COUNTERS, "traffic": ("messages", "bytes")}  # by table; they only grow, until they restart at 0
-_INSERT = {
-    table: f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(columns))})"
-    for table, columns in _SCHEMA.items()
-}
 
 
 class Record:
@@ -117,6 +51,9 @@ class Record:
         self.heard: Callable[[str, tuple[Any, ...]], None] | None = None
         self._connection = connection
         self._broken = False
+        self._ids = {counted.each: _ids(connection, counted) for counted in (LINKS, FLOWS)}
+        self._links = Totals()
+        self._flows: defaultdict[str, Totals] = defaultdict(Totals)  # by node
 
     @classmethod
     def create(cls, directory: Path, plan_json: str, meta: Mapping[str, Any]) -> Record:
@@ -135,9 +72,8 @@ class Record:
             (directory / "effective.json").write_text(effective, encoding="utf-8")
             connection = _begun(directory)  # one transaction: the whole schema, or none
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            _make_tables(connection)
-            connection.execute("CREATE INDEX counters_by_link ON counters (source, target, t)")
-            connection.executemany(_INSERT["meta"], [(key, _json(value)) for key, value in facts.items()])
+            make_tables(connection)
+            connection.executemany(INSERT["meta"], [(key, _json(value)) for key, value in facts.items()])
             connection.commit()
         except (OSError, sqlite3.Error) as error:
             raise _refused(directory, error) from error
@@ -148,16 +84,13 @@ class Record:
         """Reopen the record of a run that ended at ``t`` and continues after ``round``.
 
         The outcome is removed and kept in an event. All counters of links and nodes restart at 0. A record of an older
-        version gets the tables and columns that it lacks.
+        version becomes one of the present version.
         """
         try:
             connection = _begun(directory)
-            _add_kinds(connection)
-            _make_tables(connection)
+            upgrade(connection)
             connection.execute("DELETE FROM outcome")
-            connection.execute(_INSERT["event"], (t, None, CONTINUED, round, None, _json({"ended": ended})))
-            for table in _COUNTS:
-                connection.execute(_from_zero(table), (t,))
+            connection.execute(INSERT["event"], (t, None, CONTINUED, round, None, _json({"ended": ended})))
             connection.commit()
         except sqlite3.Error as error:
             raise _refused(directory, error) from error
@@ -171,7 +104,7 @@ class Record:
         try:
             connection = _begun(directory)
             rows = [(key, _json(value)) for key, value in {**facts, "host": host}.items()]
-            connection.executemany(_INSERT["meta"], rows)
+            connection.executemany(INSERT["meta"], rows)
             connection.commit()
         except sqlite3.Error as error:
             raise _refused(directory, error) from error
@@ -235,21 +168,29 @@ class Record:
         self._write("probe", [row])
 
     def counters(self, t: float, rows: Iterable[Row]) -> None:
-        """Record the totals of each link since it was created: source, target, link_class, all ``COUNTERS``, and
-        kind."""
-        keys = ("source", "target", "link_class", *COUNTERS)
-        self._write("counters", [(t, *(row.get(key, 0) for key in keys), row.get("kind", "emulated")) for row in rows])
+        """Record what links have carried since they were created: source, target, link_class, totals of all
+        ``COUNTERS``, and kind."""
+        grown = []
+        for row in rows:
+            ends, totals = (row["source"], row["target"]), [row.get(counter, 0) for counter in LINKS.counts]
+            link = self._id(LINKS, (*ends, row["link_class"], row.get("kind", "emulated")))
+            grown.append((None, t, link, *self._links.growth(ends, totals)))
+        self._write(LINKS.growth, grown)
 
     def traffic(self, t: float, node: str, rows: Iterable[Row]) -> None:
-        """Record a node's traffic since its process began: peer, kind, direction, messages, bytes."""
-        keys = ("peer", "kind", "direction", "messages", "bytes")
-        self._write("traffic", [(t, node, *(row[key] for key in keys)) for row in rows])
+        """Record a node's traffic since its process began: peer, kind, direction, and totals of messages and bytes.
+        What has not grown is left out."""
+        grown, flows = [], self._flows[node]
+        for row in rows:
+            key = node, row["peer"], row["kind"], row["direction"]
+            growth = flows.growth(key, [row[count] for count in FLOWS.counts])
+            if any(growth) or key not in self._ids[FLOWS.each]:
+                grown.append((None, t, self._id(FLOWS, key), *growth))
+        self._write(FLOWS.growth, grown)
 
-    def traffic_from_zero(self, t: float, node: str) -> None:
-        """Record that a node's process has started and counts its traffic from 0."""
-        if not self._broken:
-            with self._refusals():
-                self._connection.execute(_from_zero("traffic", "WHERE node = ?"), (t, node))
+    def traffic_from_zero(self, node: str) -> None:
+        """Take note that a node's process has started and counts its traffic from 0."""
+        self._flows.pop(node, None)
 
     def resources(self, t: float, node: str, cpu_seconds: float, rss: int, pss: int | None = None) -> None:
         """Record the usage of a node's process: CPU since it began, resident and proportional memory in bytes."""
@@ -290,12 +231,20 @@ class Record:
         if self._broken:
             return
         with self._refusals():
-            self._connection.executemany(_INSERT[table], [tuple(map(_storable, row)) for row in rows])
+            self._connection.executemany(INSERT[table], [tuple(map(_storable, row)) for row in rows])
             if at_once:
                 self._connection.commit()
         if self.heard is not None:
             for row in rows:
                 self.heard(table, row)
+
+    def _id(self, counted: Counted, thing: tuple[Any, ...]) -> int:
+        """The number of a thing that is counted, which is recorded with its keys and facts when it is new."""
+        ids, keys = self._ids[counted.each], thing[: len(counted.keys)]
+        if keys not in ids:
+            ids[keys] = len(ids) + 1
+            self._write(counted.each, [(ids[keys], *thing)])
+        return ids[keys]
 
     @contextlib.contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -308,13 +257,10 @@ class Record:
             raise _refused(self.directory, error) from error
 
 
-def _from_zero(table: str, which: str = "") -> str:
-    """A statement that inserts a row of zeros at a given time for each key: readers detect the restart by the fall."""
-    keys = [name for each in _SCHEMA[table] if (name := each.split()[0]) not in ("t", *_COUNTS[table])]
-    zeros = ", ".join("0" for _ in _COUNTS[table])
-    columns = ", ".join(("t", *keys, *_COUNTS[table]))
-    chosen = f"SELECT ?, {', '.join(keys)}, {zeros} FROM {table} {which} GROUP BY {', '.join(keys)}"
-    return f"INSERT INTO {table} ({columns}) {chosen}"
+def _ids(connection: sqlite3.Connection, counted: Counted) -> dict[tuple[str, ...], int]:
+    """The numbers of the things that are counted, by their keys."""
+    found = connection.execute(f"SELECT id, {', '.join(counted.keys)} FROM {counted.each}")
+    return {tuple(keys): id for id, *keys in found}
 
 
 def environment() -> dict[str, Any]:
@@ -362,21 +308,6 @@ def _begun(directory: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous = NORMAL")  # outlives a killed writer: sqlite.org/wal.html
     connection.execute("BEGIN")
     return connection
-
-
-def _make_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables that are not there, and set the version of the schema."""
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    for table, columns in _SCHEMA.items():
-        connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(columns)})")
-
-
-def _add_kinds(connection: sqlite3.Connection) -> None:
-    """Add the columns that a record from before version 4 lacks."""
-    for table, columns in _SCHEMA.items():
-        there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
-        if _KIND in columns and "kind" not in there:
-            connection.execute(f"ALTER TABLE {table} ADD COLUMN {_KIND}")
 
 
 def _json(value: Any) -> str:

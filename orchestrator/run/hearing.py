@@ -37,7 +37,7 @@ class Hearing:
         match message["type"]:
             case "register":
                 record.resources(t, node, 0.0, 0, message.get("memory_pss"))
-                record.traffic_from_zero(t, node)
+                record.traffic_from_zero(node)
             case "beat":
                 record.resources(t, node, message["cpu"], message["rss"], message.get("memory_pss"))
             case "event":

@@ -63,7 +63,7 @@ def make_app(
     def plan(request: Request) -> dict[str, Any]:
         name = request.path_params["run"]
         directory = find(folder, name)
-        with History.open(directory.path) as history:
+        with History.open(directory.path, following.known_plan(directory)) as history:
             return {**planned(history, name), "reads": reads_only(directory, acts=key is not None)}
 
     def node(request: Request) -> dict[str, Any]:

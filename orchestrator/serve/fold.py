@@ -16,13 +16,18 @@ from typing import Any, NamedTuple
 
 from orchestrator import text
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
+from orchestrator.results import growth
+from orchestrator.results.growth import ClassGrowth, LinkGrowth, SentGrowth
 from orchestrator.results.history import History
 from orchestrator.results.record import INJECTED
+from orchestrator.results.schema import FLOWS, LINKS
 
 PIECE = 20_000  # rows of a table that are read in one go
+SUMMED = 200_000  # rows of what was carried that SQLite sums up in one go, where more than a piece waits
+DEVICES = 40  # with more devices, a page shows the range and the mean of what they report
 CURVES = ("accuracy", "loss")
 RUNTIME = frozenset(("hello", "beat", "goodbye", "framing"))  # kinds of messages that are not the algorithm's
-SERIES = ("metrics", "faults", "rounds", "bytes", "by_hand")  # what only grows, by its name in a cursor
+SERIES = ("metrics", "bands", "faults", "rounds", "bytes", "by_hand")  # what only grows, by its name in a cursor
 
 Point = tuple[int, list[Any]]  # the id of a row, and the values
 
@@ -31,6 +36,7 @@ class Cursor(NamedTuple):
     """How far a reader has read: the id of the last point that it has of each of ``SERIES``."""
 
     metrics: int = 0
+    bands: int = 0
     faults: int = 0
     rounds: int = 0
     bytes: int = 0
@@ -49,23 +55,39 @@ class Cursor(NamedTuple):
 
 
 class Flow:
-    """A count that only grows, until its process begins again at 0: the total, and the rate between its last two
-    readings."""
+    """A count that only grows: the total, and the rate between its last two readings."""
 
     __slots__ = ("last", "rate", "t", "total")
 
     def __init__(self) -> None:
         self.total = self.last = self.t = self.rate = 0.0
 
-    def read(self, t: float, count: float) -> float:
-        """Take a reading at ``t``. Returns by how much the count grew."""
+    def read(self, t: float, count: float) -> None:
+        """Take a reading at ``t`` of a count that begins again at 0 with its process."""
         grown = count - self.last if count >= self.last else count
+        self.last = count
+        self.grow(t, grown)
+
+    def grow(self, t: float, grown: float) -> None:
+        """Take a reading at ``t`` of what was added."""
         if t > self.t:
             self.rate = grown / (t - self.t) if self.t else 0.0
             self.t = t
-        self.last = count
         self.total += grown
-        return grown
+
+
+class Band:
+    """What devices reported of a metric in a round: lowest, highest, sum and number."""
+
+    __slots__ = ("count", "high", "low", "sum")
+
+    def __init__(self) -> None:
+        self.low, self.high, self.sum, self.count = math.inf, -math.inf, 0.0, 0
+
+    def add(self, value: float) -> None:
+        self.low, self.high = min(self.low, value), max(self.high, value)
+        self.sum += value
+        self.count += 1
 
 
 class Fold:
@@ -89,13 +111,22 @@ class Fold:
         self.probes = self.looks = 0  # measurements of links before the training; reports of losses during it
         self.behind = True
         self._series: dict[str, list[Point]] = {name: [] for name in SERIES}
-        self._messages: defaultdict[tuple[str, str, str], tuple[Flow, Flow]] = defaultdict(lambda: (Flow(), Flow()))
+        self._bands: defaultdict[tuple[str, str, int], Band] = defaultdict(Band)  # by metric, scope, round
+        self._banded: dict[tuple[str, str, int], Point] = {}  # their points, in the order of their ids
+        self._many: frozenset[str] | None = None  # the devices, if there are many
         self._classes: defaultdict[str, float] = defaultdict(float)
-        self._read = dict.fromkeys(_TABLES, 0)
+        self._read = dict.fromkeys((*_TABLES, LINKS.growth, FLOWS.growth), 0)
 
     def read(self, history: History) -> None:
-        """Take in what was recorded since the last call, at most ``PIECE`` rows of each table."""
-        self.behind = False
+        """Take in what was recorded since the last call, at most ``PIECE`` rows of each table.
+
+        Of what was carried, a long past is summed up, and the latest ``PIECE`` rows are taken one by one. The first
+        call leaves it to the next one, so that states and faults are soon there.
+        """
+        first = not any(self._read.values())
+        self.behind = first
+        if self._many is None:
+            self._many = many_devices(history)
         for table, (columns, add) in _TABLES.items():
             rows = history.after(table, columns, self._read[table], PIECE)
             for row in rows:
@@ -104,6 +135,19 @@ class Fold:
             if rows:
                 self._read[table] = rows[-1][0]
             self.behind |= len(rows) == PIECE
+        for counted, take, take_together in () if first else _CARRIED:
+            after, last = self._read[counted.growth], growth.latest(history, counted)
+            until = max(last - PIECE, after)
+            if until > after:
+                until = min(until, after + SUMMED)
+                take_together(self, history, after, until)
+                self.behind = True
+            elif last > after:
+                until = last
+                take(self, history, after, until)
+            self._read[counted.growth] = until
+        if self._banded:
+            self._series["bands"] = list(self._banded.values())  # another list: who reads the last one has it whole
 
     @property
     def cursor(self) -> Cursor:
@@ -117,7 +161,8 @@ class Fold:
     def added(self, since: Cursor, until: Cursor) -> dict[str, list[list[Any]]]:
         """What each series has got between two cursors.
 
-        metrics: [t, node, round, scope, name, value]; faults: [t, fault, phase, round];
+        metrics: [t, node, round, scope, name, value]; bands: [t, round, scope, name, lowest, highest, mean] of many
+        devices, in place of their metrics and of an earlier band of this round; faults: [t, fault, phase, round];
         rounds: [t, node, round, edge round, "start" or "end", whether abandoned]; bytes: [t, {link class: bytes}];
         by_hand: [t, fault as of `told_fault`, who made it, with what].
         """
@@ -130,8 +175,16 @@ class Fold:
     def _add_metric(
         self, id: int, t: float, node: str, round: int | None, scope: str, name: str, value: float | None
     ) -> None:
-        if name in CURVES and value is not None and math.isfinite(value):
+        if name not in CURVES or value is None or not math.isfinite(value):
+            return
+        if self._many is None or node not in self._many:
             self._series["metrics"].append((id, [_round(t), node, round, scope, name, value]))
+        elif round is not None:
+            key = name, scope, round
+            band = self._bands[key]
+            band.add(value)
+            self._banded.pop(key, None)
+            self._banded[key] = id, [_round(t), round, scope, name, band.low, band.high, band.sum / band.count]
 
     def _add_state(self, id: int, t: float, node: str, state: str, detail: str) -> None:
         self.states[node] = t, state, detail
@@ -169,32 +222,49 @@ class Fold:
             abandoned = bool(facts.get("abandoned"))
             self._series["rounds"].append((id, [_round(t), node, round, edge_round, phase, abandoned]))
 
-    def _add_counters(
-        self, id: int, t: float, source: str, target: str, link_class: str, delivered: int, *dropped: int
-    ) -> None:
-        self._classes[link_class] += self.links[source, target].read(t, delivered)
-        self.dropped[source, target].read(t, sum(dropped))
-        points, at = self._series["bytes"], _round(t)
+    def _take_links(self, history: History, after: int, until: int) -> None:
+        for row in growth.of_links(history, after, until):
+            self._add_link(row)
+            self._add_class(ClassGrowth(row.id, row.t, row.link_class, row.delivered_bytes))
+
+    def _take_links_together(self, history: History, after: int, until: int) -> None:
+        for row in growth.of_links_together(history, after, until):
+            self._add_link(row)
+        for of_class in growth.of_classes(history, after, until):
+            self._add_class(of_class)
+
+    def _add_link(self, row: LinkGrowth) -> None:
+        ends = row.source, row.target
+        self.links[ends].grow(row.t, row.delivered_bytes)
+        self.dropped[ends].grow(row.t, row.dropped)
+
+    def _add_class(self, row: ClassGrowth) -> None:
+        self.now = max(self.now, row.t)
+        self._classes[row.link_class] += row.delivered_bytes
+        points, at = self._series["bytes"], _round(row.t)
         same = bool(points) and points[-1][1][0] == at
         before = points[-1][1][1] if points else {}
-        point = id, [at, {**before, link_class: round(self._classes[link_class])}]
+        point = row.id, [at, {**before, row.link_class: round(self._classes[row.link_class])}]
         if same:
             points[-1] = point
         else:
             points.append(point)
 
-    def _add_traffic(
-        self, id: int, t: float, node: str, peer: str, kind: str, direction: str, messages: int, size: int
-    ) -> None:
-        if direction != "sent":
-            return
-        counted, sized = self._messages[node, peer, kind]
-        grown = counted.read(t, messages)
-        of_kind = self.kinds[kind]
-        of_kind[0] += grown
-        of_kind[1] += sized.read(t, size)
-        if grown and kind not in RUNTIME:
-            self.sending[node] = t
+    def _take_sent(self, history: History, after: int, until: int) -> None:
+        for row in growth.of_sent(history, after, until):
+            self._add_sent(row)
+
+    def _take_sent_together(self, history: History, after: int, until: int) -> None:
+        for row in growth.of_sent_together(history, after, until):
+            self._add_sent(row)
+
+    def _add_sent(self, row: SentGrowth) -> None:
+        self.now = max(self.now, row.t)
+        of_kind = self.kinds[row.kind]
+        of_kind[0] += row.messages
+        of_kind[1] += row.bytes
+        if row.messages and row.kind not in RUNTIME:
+            self.sending[row.node] = max(row.t, self.sending.get(row.node, 0.0))
 
     def _add_resources(self, id: int, t: float, node: str, cpu_seconds: float, rss: int) -> None:
         self.cpu[node].read(t, cpu_seconds)
@@ -213,14 +283,20 @@ _TABLES: Mapping[str, tuple[tuple[str, ...], Callable[..., None]]] = {
     "event": (("t", "node", "name", "round", "edge_round", "data"), Fold._add_event),
     "metric": (("t", "node", "round", "scope", "name", "value"), Fold._add_metric),
     "resources": (("t", "node", "cpu_seconds", "rss"), Fold._add_resources),
-    "counters": (
-        ("t", "source", "target", "link_class", "delivered_bytes", "lost", "overflowed", "cut_dropped"),
-        Fold._add_counters,
-    ),
-    "traffic": (("t", "node", "peer", "kind", "direction", "messages", "bytes"), Fold._add_traffic),
     "probe": (("t",), Fold._add_probe),
     "outcome": (("t",), Fold._pass_time),
 }
+
+_CARRIED = (
+    (LINKS, Fold._take_links, Fold._take_links_together),
+    (FLOWS, Fold._take_sent, Fold._take_sent_together),
+)
+
+
+def many_devices(history: History) -> frozenset[str]:
+    """The devices of a run that has so many that a page shows what they report together; none if it has few."""
+    devices = frozenset(name for name, node in history.nodes.items() if node.get("tier") == "device")
+    return devices if len(devices) > DEVICES else frozenset()
 
 
 def told_fault(fault: Mapping[str, Any]) -> dict[str, Any]:

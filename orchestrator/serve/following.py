@@ -19,7 +19,7 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.results.checks import Check, checks
 from orchestrator.results.history import History
 from orchestrator.serve.fold import Cursor, Fold
-from orchestrator.serve.listing import Signature, signature
+from orchestrator.serve.listing import Signature, current_summary, signature
 from orchestrator.serve.present import Given, present
 
 EVERY = 0.25  # s between two looks at a run that goes on
@@ -44,7 +44,7 @@ class Reader:
         self._reading = threading.Lock()
         self._checking = threading.Lock()
         self._given: Given | None = None
-        self._plan: dict[str, Any] | None = None
+        self.plan: dict[str, Any] | None = None  # known from the first look on
         self._running = False
         self._seen: Signature | None = None
         self._again = False
@@ -70,7 +70,7 @@ class Reader:
             # SQLite shows a commit a moment after it has written it: the next look comes back for it.
             self._seen, self._again = now, changed
             try:
-                with History.open(self.directory.path, self._plan) as history:
+                with History.open(self.directory.path, self.plan) as history:
                     standing = self._look(history)
                 self._told = self.fold.cursor, standing, None
             except OrchestratorError as error:
@@ -95,8 +95,15 @@ class Reader:
             return
         try:
             began = time.thread_time()
-            with History.open(self.directory.path, self._plan) as history:
-                self._results = checks(history)
+            judged = _judged(self.directory)
+            if judged is None:
+                with History.open(self.directory.path, self.plan) as history:
+                    if self._running:  # else a fault that ends meanwhile would seem to be in force still
+                        history.stand_still()
+                    judged = checks(history)
+                if self._running and self.directory.holder() is None:
+                    return  # the run has ended meanwhile, which was not seen
+            self._results = judged
             self._checked = found
             self._rest = self._clock() + max(CHECK_EVERY, (time.thread_time() - began) / SHARE)
         except OrchestratorError:
@@ -106,7 +113,7 @@ class Reader:
 
     def _look(self, history: History) -> dict[str, Any]:
         self.fold.read(history)
-        self._plan = history.plan
+        self.plan = history.plan
         self._given = self._given or Given.of(history)
         self._running = history.status == "running"
         self._told_results = self._results
@@ -127,6 +134,11 @@ class Following:
         self._looking: dict[str, list[asyncio.Task[None]]] = {}
         self._news: dict[str, asyncio.Condition] = {}
         self._looks: Counter[str] = Counter()  # that found something new
+
+    def known_plan(self, directory: RunDirectory) -> dict[str, Any] | None:
+        """The plan of a run that is watched already: it may be long. May be called in any thread."""
+        reader = self._readers.get(str(directory.path))
+        return reader.plan if reader is not None else None
 
     async def watch(self, directory: RunDirectory, since: Cursor) -> AsyncIterator[Update | None]:
         """Updates of a run from a cursor on. None: nothing is new since ``ALIVE`` seconds."""
@@ -186,3 +198,12 @@ class Following:
         while True:
             await asyncio.to_thread(reader.check)
             await asyncio.sleep(GLANCE)
+
+
+def _judged(directory: RunDirectory) -> list[Check] | None:
+    """The checks of a run that has ended, from its summary; None if they must be made."""
+    found = (current_summary(directory) or {}).get("checks")
+    keys = Check.__required_keys__
+    if not isinstance(found, list) or not all(isinstance(each, dict) and keys <= each.keys() for each in found):
+        return None
+    return [Check(name=each["name"], verdict=each["verdict"], detail=each["detail"]) for each in found]

@@ -85,7 +85,7 @@ def run_row(name: str, directory: RunDirectory) -> Row:
         **{"seconds": None, "began": directory.began, "error": None},
     }
     try:
-        summary = _current_summary(directory)
+        summary = current_summary(directory)
         if summary is not None:
             return {**row, **_from_summary(summary, _document(directory.path / "effective.json") or {})}
         with History.open(directory.path) as history:
@@ -125,7 +125,7 @@ def _from_summary(summary: Row, effective: Row) -> Row:
     }
 
 
-def _current_summary(directory: RunDirectory) -> Row | None:
+def current_summary(directory: RunDirectory) -> Row | None:
     """The summary of an ended run; None if there is none, or if the record was written after it."""
     record, pending, summary = signature(directory)
     if record is None or summary is None or (pending is not None and pending[1] > 0) or summary[0] < record[0]:

@@ -15,7 +15,7 @@ from orchestrator.report.figures import link_colour
 from orchestrator.results.checks import Check, overall
 from orchestrator.results.history import History
 from orchestrator.scenario.topology import Ends
-from orchestrator.serve.fold import Flow, Fold, told_fault
+from orchestrator.serve.fold import Flow, Fold, many_devices, told_fault
 
 FRESH = 2.5  # s after which the last reading of a rate says nothing about now
 COMPUTES = 0.2  # of the speed of its hardware, from which on a node counts as computing
@@ -32,7 +32,7 @@ class Given:
 
     links_of: Mapping[str, Collection[Ends]]  # by node
     rates: Mapping[Ends, float | None]  # bit/s
-    faults: dict[int, dict[str, Any]]  # by id, each with its links as pairs
+    faults: dict[int, dict[str, Any]]  # by id
 
     @classmethod
     def of(cls, history: History) -> Given:
@@ -44,7 +44,7 @@ class Given:
         return cls(
             links_of,
             {(link["source"], link["target"]): _rate(link["profile"]) for link in history.plan.get("links", [])},
-            {fault["id"]: {**fault, "links": _pairs(fault)} for fault in history.plan.get("faults", [])},
+            {fault["id"]: fault for fault in history.plan.get("faults", [])},
         )
 
 
@@ -64,6 +64,7 @@ def planned(history: History, name: str) -> dict[str, Any]:
         "leaders": list(history.leaders),
         "profiles": list(PROFILES),
         "colours": {name: link_colour(name) for name in dict.fromkeys(history.link_classes.values())},
+        "bands": bool(many_devices(history)),
         "nodes": [_node(node) for node in history.nodes.values()],
         "links": [_link(history, link) for link in plan.get("links", [])],
         "faults": [told_fault(fault) for fault in plan.get("faults", [])],
@@ -79,11 +80,10 @@ def present(history: History, fold: Fold, results: Collection[Check], given: Giv
     """
     outcome, status = history.outcome, history.status
     running, simulated = status == "running", history.simulated  # one query each
-    made = {id: {**fault, "id": id, "links": _pairs(fault)} for id, fault in fold.by_hand.items()}
-    known = ChainMap(made, given.faults)
+    known = ChainMap({id: {**fault, "id": id} for id, fault in fold.by_hand.items()}, given.faults)
     in_force = [known[id] for id in fold.in_force if running and id in known]
-    cut = {ends for fault in in_force if fault["action"] in CUTS for ends in fault["links"]}
-    changed = {ends for fault in in_force if fault["action"] not in CUTS for ends in fault["links"]}
+    cut = {ends for fault in in_force if fault["action"] in CUTS for ends in _pairs(fault)}
+    changed = {ends for fault in in_force if fault["action"] not in CUTS for ends in _pairs(fault)}
     return {
         "status": status,
         "behind": fold.behind,

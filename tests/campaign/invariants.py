@@ -11,8 +11,9 @@ from itertools import pairwise, zip_longest
 from typing import Any
 
 from orchestrator.results.history import History
-from orchestrator.results.record import CONTINUED, COUNTERS
+from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import COMPLETE, FaultSpan, Round
+from orchestrator.results.schema import COUNTERS
 from orchestrator.verbs.compare import compare, side
 from tests.campaign.trial import Trial
 

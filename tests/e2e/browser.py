@@ -58,6 +58,21 @@ class Tab:
             time.sleep(0.02)
         return time.monotonic() - began
 
+    def click(self, element: str) -> None:
+        """Click with the mouse where an element is, which an expression of JavaScript gives: what only a user may do is
+        then allowed."""
+        self.value(f"{element}.scrollIntoView({{block: 'center'}})")
+        middle = "box => [box.x + box.width / 2, box.y + box.height / 2]"
+        x, y = self.value(f"({middle})({element}.getBoundingClientRect())")
+        for kind in ("mousePressed", "mouseReleased"):
+            self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def clipboard(self) -> str:
+        """What is in the clipboard, which the page may read from now on."""
+        self._call("Browser.grantPermissions", permissions=["clipboardReadWrite"], origin=self.value("location.origin"))
+        found: str = self.value("navigator.clipboard.readText()")
+        return found
+
     def picture(self, path: Path, *, whole: bool = False) -> None:
         """Write a picture of the window, or of the whole page."""
         found = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)

@@ -18,8 +18,10 @@ import pytest
 from orchestrator.host.directory import known_runs
 from orchestrator.host.user_socket import user_name
 from orchestrator.results.history import History
+from orchestrator.serve.server import Server
 from tests.e2e.browser import CHROMIUM, Tab, tab
 from tests.e2e.harness import ROOT, SMALL, command, write
+from tests.orchestrator.example_run import Example
 
 pytestmark = [
     pytest.mark.e2e,
@@ -138,6 +140,10 @@ def test_faults_and_paces_by_the_page(tmp_path: Path, browser: Tab) -> None:
         browser.value("document.querySelector('.panel .title button').click()")
         browser.value("document.querySelector('#faults details:last-child summary').click()")
         browser.wait_for("document.querySelectorAll('#faults pre')[0].textContent.split('# by hand').length === 3")
+        again = "document.querySelector('#faults details:last-child')"
+        browser.click(f"{again}.querySelector('button')")
+        browser.wait_for(f"{again}.querySelector('[role=status]').textContent === 'copied'")
+        assert browser.clipboard() == browser.value(f"{again}.querySelector('pre').textContent")
         pace = "document.querySelector('header form')"
         browser.value(f"[...{pace}.querySelectorAll('button')].find(e => e.textContent === 'Pause').click()")
         browser.wait_for(f"{pace}.querySelector('.answer').textContent.startsWith('pause, at ')")
@@ -153,6 +159,26 @@ def test_faults_and_paces_by_the_page(tmp_path: Path, browser: Tab) -> None:
         run.kill()
         run.wait()
         run.stderr.close()
+
+
+def test_the_page_of_many_nodes(tmp_path: Path, browser: Tab) -> None:
+    """298 nodes: devices are drawn together, and what was carried is summed up to the totals of the record."""
+    path = Example(edges=9, devices_per_edge=32, rounds=12, devices_report=True).build(tmp_path / "runs" / "many")
+    kinds = "document.querySelector('[aria-label^=\"Messages sent\"]').textContent"
+    with History.open(path) as history:
+        sent = history.messages_by_kind()
+    assert sent
+    with Server(tmp_path / "runs") as server:
+        browser.look(1400, 1000)
+        browser.open(server.address_of(f"/run/{path.name}"))
+        browser.wait_for("document.querySelectorAll('.topology .node').length === 298")
+        browser.wait_for("document.querySelectorAll('#accuracy .line').length > 0")
+        legend = browser.value("document.querySelector('#accuracy').textContent")
+        for kind, count in sent.items():
+            browser.wait_for(f"{kinds}.includes('{kind}{count:,}')")
+    assert "288 devices: range" in legend
+    assert "288 devices: mean" in legend
+    assert browser.errors == []
 
 
 def _make(browser: Tab, action: str, lasts: str | None, *, refused: bool = False) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.fabric.underlay import EVENT, FramesReading, NetworkReading, PairReading
-from orchestrator.results.record import COUNTERS, INJECTED, Record
+from orchestrator.results.record import INJECTED, Record
+from orchestrator.results.schema import COUNTERS
 
 SETUP = 6.5  # s from the beginning of the run to the beginning of the training
 ROUND = 4.0  # s
@@ -69,6 +70,7 @@ class Example:
     sensors: bool = False  # whether the host is a board that tells about itself
     hosts: int = 0  # hosts of nodes, edge by edge; the second is lost in round 4 and is back in round 6
     by_hand: bool = False  # whether somebody has made a fault
+    devices_report: bool = False  # whether devices tell the accuracy and the loss on their own samples
     real: tuple[str, ...] = ()  # classes whose links are real where they cross hosts
 
     def build(self, directory: Path) -> Path:
@@ -362,6 +364,9 @@ class _Builder:
             self.record.event(start + 3.0, edge["name"], "round_abandoned", round, {"answered": 0})
         for device in lost[:1]:
             self.record.event(start + 3.1, edge["name"], "late", round, {"peer": device, "kind": "update"})
+        if self.example.devices_report:
+            for device in edge["children"]:
+                self.evaluate(device, "own", round, start + ROUND - 0.6, 0.8)
         self.evaluate(edge["name"], "own", round, start + ROUND - 0.5, 0.84 - 0.015 * (int(edge["name"][5:]) % 5))
         ended = {"phase": "end", "gatherings": 1, "abandoned": int(abandoned)}
         self.record.event(start + ROUND - 0.4, edge["name"], "round", round, ended)

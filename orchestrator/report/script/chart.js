@@ -11,9 +11,13 @@ class Chart {
     this.pointer = null;   // where the pointer is, while it is over the drawing
     this.dragging = false; // whether a drag goes on: nothing is drawn before its end
     this.build();
-    this.update(figure);
     this.width = 0;
-    new ResizeObserver(() => this.plot.clientWidth !== this.width && this.draw()).observe(this.plot);
+    this.update(figure);
+    new ResizeObserver(() => {
+      if (this.plot.clientWidth === this.width) return;
+      this.width = this.plot.clientWidth;
+      this.draw();
+    }).observe(this.plot);
   }
 
   build() {
@@ -109,9 +113,8 @@ class Chart {
   }
 
   draw() {
-    const width = this.plot.clientWidth, figure = this.figure;
+    const width = this.width ||= this.plot.clientWidth, figure = this.figure; // asked for once: it costs a layout
     if (!width || this.dragging) return;
-    this.width = width;
     const marks = this.shown(), lanes = figure.lanes ?? [];
     const [low, high] = this.view ?? this.range(figure.x, "x", marks, 0.015);
     const [bottomY, topY] = this.range(figure.y, "y", marks, 0.05);

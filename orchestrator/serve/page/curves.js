@@ -5,7 +5,6 @@ import {GLOBAL, MANY, SERIES, bars, line} from "./plots.js";
 const ACTIONS = ["crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave"];
 const FEW = 3;      // faults of an action that shade the curves
 const EACH = 100;   // faults of an action that are drawn one by one
-const DEVICES = 40; // with more devices, their curves are a mean and a band
 const LEAST = 0.004; // the width of a moment, as a share of the axis
 const TIERS = {cloud: GLOBAL, edge: SERIES[1], device: SERIES[0]};
 
@@ -13,7 +12,7 @@ export const saidOf = (fault) => `${fault.action} ${fault.target}${fault.by ? `,
 
 // `against`: "time" or "rounds".
 export function learning(story, metric, against) {
-  const byTime = against === "time", end = byTime ? story.length : Math.max(1, story.present.round);
+  const byTime = against === "time";
   const point = ([t, round, value]) => [byTime ? t - story.began : round, value];
   const points = (each) => each.filter(([, round]) => byTime || round !== null).map(point);
   const edges = story.seriesOf(metric, "edge"), many = edges.length > SERIES.length;
@@ -22,19 +21,23 @@ export function learning(story, metric, against) {
     many ? {group: `${edges.length} edges`} : {points: each.length <= 60})));
   const global = points(story.globalOf(metric));
   if (global.length) marks.push(line("global", global, GLOBAL, {width: 3, points: global.length <= 60}));
-  const place = byTime ? (t) => t - story.began : story.roundsAt();
   return {
     title: `${metric === "accuracy" ? "Accuracy" : "Loss"} by ${byTime ? "time" : "round"}`, height: 230, hover: "x", marks,
-    x: byTime ? timeAxis(story) : {title: "round", range: [0, end]},
+    x: byTime ? timeAxis(story) : {title: "round", range: [0, endOf(story, against)]},
     y: metric === "accuracy" ? {title: metric, format: "percent"} : {title: metric, zero: true},
-    ...marked(story, place, end),
+    ...marked(story, against),
   };
 }
 
 function ofDevices(story, metric, byTime, points) {
-  const series = story.seriesOf(metric, "device"), group = `${series.length} device${series.length === 1 ? "" : "s"}`;
-  if (series.length <= DEVICES) return series.map(([name, each]) => line(name, points(each), MANY, {width: 0.8, group}));
+  const named = (count) => `${count} device${count === 1 ? "" : "s"}`;
+  if (!story.plan.bands) {
+    const series = story.seriesOf(metric, "device");
+    return series.map(([name, each]) => line(name, points(each), MANY, {width: 0.8, group: named(series.length)}));
+  }
   const band = story.bandOf(metric), x = band.map(({t, round}) => byTime ? t - story.began : round);
+  if (!band.length) return [];
+  const group = named(story.plan.nodes.filter((node) => node.tier === "device").length);
   return [
     {mark: "area", name: `${group}: range`, x, low: band.map((each) => each.low), high: band.map((each) => each.high), colour: MANY},
     line(`${group}: mean`, band.map((each, at) => [x[at], each.mean]), MANY),
@@ -46,22 +49,35 @@ function timeAxis(story) {
   return {title: story.plan.simulated ? `virtual ${what}` : what, range: [0, story.length]};
 }
 
-// The faults that took effect: a lane for each action, and shades for those that happened a few times.
-function marked(story, place, end) {
-  const spans = [...story.faults].filter(([, seen]) => "start" in seen).map(([id, seen]) => {
-    const fault = story.planned.get(id) ?? {action: "fault", target: String(id)}, from = place(seen.start);
-    const round = seen.startRound ? `, round ${seen.startRound}` : "", lasted = "end" in seen ? `, ${number(seen.end - seen.start)} s` : "";
-    return {action: fault.action, from, until: Math.max(place(seen.end ?? story.present.now), from + LEAST * end), note: `${saidOf(fault)}${round}${lasted}`};
+// The faults that took effect: a lane for each action, and shades for those that happened a few times. Several figures
+// of one drawing ask for the same.
+const drawn = new WeakMap(); // by how the run stands: by what they are drawn against
+function marked(story, against) {
+  const known = drawn.get(story.present) ?? drawn.set(story.present, {}).get(story.present);
+  return known[against] ??= lanesOf(story, against === "time" ? (t) => t - story.began : story.roundsAt(), endOf(story, against));
+}
+
+const endOf = (story, against) => against === "time" ? story.length : Math.max(1, story.present.round);
+
+function lanesOf(story, place, end) {
+  const found = Map.groupBy([...story.faults].filter(([, seen]) => "start" in seen), ([id]) => story.planned.get(id)?.action ?? "fault");
+  const ordered = [...found].sort(([a], [b]) => ACTIONS.indexOf(a) - ACTIONS.indexOf(b)).map(([action, each]) => [action, each.map(([id, seen]) => {
+    const from = place(seen.start);
+    return {id, seen, from, until: Math.max(place(seen.end ?? story.present.now), from + LEAST * end)};
+  })]);
+  const lanes = ordered.map(([name, each]) => {
+    const boxes = each.length > EACH ? merged(name, each) : each.map((span) => ({...span, note: noteOf(story, span)}));
+    return {mark: "boxes", name, colour: `var(--${name})`, x0: boxes.map((span) => span.from), x1: boxes.map((span) => span.until), notes: boxes.map((span) => span.note)};
   });
-  const found = [...Map.groupBy(spans, (span) => span.action)].sort(([a], [b]) => ACTIONS.indexOf(a) - ACTIONS.indexOf(b));
-  const lanes = found.map(([name, each]) => {
-    const drawn = each.length > EACH ? merged(name, each) : each;
-    return {mark: "boxes", name, colour: `var(--${name})`, x0: drawn.map((span) => span.from), x1: drawn.map((span) => span.until), notes: drawn.map((span) => span.note)};
-  });
-  const times = Map.groupBy(story.planned.values(), (fault) => fault.action);
-  const shades = found.filter(([action]) => (times.get(action)?.length ?? 0) <= FEW).flatMap(([action, each]) =>
+  const shades = ordered.filter(([action]) => story.plannedOf(action) <= FEW).flatMap(([action, each]) =>
     each.map((span) => ({x0: span.from, x1: span.until, colour: `var(--${action})`})));
   return {lanes, shades};
+}
+
+function noteOf(story, {id, seen}) {
+  const fault = story.planned.get(id) ?? {action: "fault", target: String(id)};
+  const round = seen.startRound ? `, round ${seen.startRound}` : "", lasted = "end" in seen ? `, ${number(seen.end - seen.start)} s` : "";
+  return `${saidOf(fault)}${round}${lasted}`;
 }
 
 function merged(action, spans) {
@@ -78,7 +94,7 @@ export function bytes(story) {
   const classes = Object.keys(story.plan.colours);
   const marks = classes.map((name) => line(name, story.bytes.map(([t, totals]) => [t - story.began, totals[name] ?? 0]), story.plan.colours[name]));
   return {title: "Bytes delivered by class of links", x: timeAxis(story), y: {title: "bytes", format: "bytes", zero: true}, marks, height: 190, hover: "x",
-    ...marked(story, (t) => t - story.began, story.length)};
+    ...marked(story, "time")};
 }
 
 export function rounds(story) {
@@ -91,7 +107,7 @@ export function rounds(story) {
     return line(name, shown, leads ? GLOBAL : SERIES[edge++ % 8], {steps: true, width: leads ? 3 : 1.5, group: all.length > 12 ? `${all.length} coordinators` : undefined});
   });
   return {title: "Rounds of each coordinator", x: timeAxis(story), y: {title: "round", zero: true}, marks, height: 190, hover: "x",
-    ...marked(story, (t) => t - story.began, story.length)};
+    ...marked(story, "time")};
 }
 
 // What each node uses now, or has used when the run is over: null under `sim`, where nodes have no process.

@@ -11,19 +11,23 @@ export class Story {
   present = {status: "", now: 0, training: null, round: 0, nodes: [], links: [], checks: [], kinds: {}, probes: 0};
   #series = new Map(); // by metric, scope and node: [[t, round, value]]
   #bands = new Map();  // by metric and scope: by round, what devices reported
+  #actions = new Map(); // how many faults of an action are planned, or were made by hand
 
   constructor(plan) {
     this.plan = plan;
     this.nodes = new Map(plan.nodes.map((node, index) => [node.name, {...node, index}]));
     this.planned = new Map(plan.faults.map((fault) => [fault.id, fault]));
+    for (const {action} of plan.faults) this.#count(action);
   }
 
   add({added, present}, cursor) {
     for (const metric of added.metrics) this.#addMetric(metric);
+    for (const band of added.bands) this.#addBand(band);
     for (const [t, id, phase, round] of added.faults) this.faults.set(id, {...this.faults.get(id), [phase]: t, [`${phase}Round`]: round});
     for (const each of added.by_hand) {
       this.byHand.push(each);
       this.planned.set(each[1].id, {...each[1], by: each[2], via: each[3]});
+      this.#count(each[1].action);
     }
     for (const round of added.rounds) this.rounds.push(round);
     for (const point of added.bytes) {
@@ -39,6 +43,9 @@ export class Story {
 
   stateOf(name) { return this.present.nodes[this.nodes.get(name).index] ?? ["planned", "", 0, 0, 0]; }
   flowOf(index) { return this.present.links[index] ?? ["idle", 0, 0, 0]; }
+
+  plannedOf(action) { return this.#actions.get(action) ?? 0; }
+  #count(action) { this.#actions.set(action, this.plannedOf(action) + 1); }
 
   // The points of each node of a tier, of the first scope that the node reports: [[name, [[t, round, value]]]].
   seriesOf(metric, tier) {
@@ -56,21 +63,22 @@ export class Story {
     return [...rounds].map(([round, each]) => [Math.max(...each.map(([t]) => t)), round, each.reduce((sum, [, , value]) => sum + value, 0) / each.length]);
   }
 
-  // Of the devices' reports, by round: {round, t, low, high, mean}.
+  // Of many devices' reports, by round: {t, round, low, high, mean}.
   bandOf(metric) {
     const found = SCOPES.device.map((scope) => this.#bands.get(`${metric} ${scope}`)).find(Boolean) ?? new Map();
-    return [...found.values()].sort((one, other) => one.round - other.round).map((each) => ({...each, mean: each.sum / each.count}));
+    return [...found.values()].sort((one, other) => one.round - other.round);
+  }
+
+  #addBand([t, round, scope, name, low, high, mean]) {
+    const key = `${name} ${scope}`;
+    if (!this.#bands.has(key)) this.#bands.set(key, new Map());
+    this.#bands.get(key).set(round, {t, round, low, high, mean});
   }
 
   #addMetric([t, node, round, scope, name, value]) {
     const key = `${name} ${scope} ${node}`;
     if (!this.#series.has(key)) this.#series.set(key, []);
     this.#series.get(key).push([t, round, value]);
-    if (round === null || this.nodes.get(node)?.tier !== "device") return;
-    const bands = `${name} ${scope}`;
-    if (!this.#bands.has(bands)) this.#bands.set(bands, new Map());
-    const of = this.#bands.get(bands), band = of.get(round) ?? {round, t, low: value, high: value, sum: 0, count: 0};
-    of.set(round, {round, t: Math.max(band.t, t), low: Math.min(band.low, value), high: Math.max(band.high, value), sum: band.sum + value, count: band.count + 1});
   }
 
   // How many rounds of the first leading node were over at a time, with the share of the current one: 2.5 is the middle

@@ -13,7 +13,8 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.results import checks as module
 from orchestrator.results.checks import Check, checks, overall
 from orchestrator.results.history import History
-from orchestrator.results.record import COUNTERS, Record
+from orchestrator.results.record import Record
+from orchestrator.results.schema import COUNTERS
 from orchestrator.results.verdicts import Verdict
 from orchestrator.scenario.expectations import CheckName
 from tests.orchestrator.example_run import Example, plan_of

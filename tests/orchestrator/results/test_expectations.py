@@ -9,7 +9,8 @@ import pytest
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.expectations import as_expected
 from orchestrator.results.history import History
-from orchestrator.results.record import COUNTERS, Record
+from orchestrator.results.record import Record
+from orchestrator.results.schema import COUNTERS
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import effective
 from tests.orchestrator.example_run import Example, plan_of

@@ -10,7 +10,8 @@ import pytest
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.history import History
-from orchestrator.results.record import COUNTERS, SCHEMA_VERSION, Record
+from orchestrator.results.record import Record
+from orchestrator.results.schema import COUNTERS, SCHEMA_VERSION
 from tests.orchestrator.example_run import ROUND, SETUP, Example, plan_of
 
 
@@ -168,7 +169,7 @@ def test_a_second_life_that_sends_more_than_the_first_counts_beside_it(tmp_path:
     row = {"peer": "cloud", "kind": "update", "direction": "sent"}
     record.traffic(1.0, "edge-0", [row | {"messages": 3, "bytes": 30}])
     record.traffic(1.0, "edge-1", [row | {"messages": 1, "bytes": 10}])
-    record.traffic_from_zero(2.0, "edge-0")
+    record.traffic_from_zero("edge-0")
     record.traffic(3.0, "edge-0", [row | {"messages": 5, "bytes": 50}])
     record.traffic(3.0, "edge-1", [row | {"messages": 2, "bytes": 20}])
     record.flush()
@@ -243,10 +244,25 @@ def test_current_states(tmp_path: Path) -> None:
 
 
 def test_delivered_counts_between_samples(finished: History) -> None:
-    first_round = finished.delivered("cloud", "edge-0", SETUP, SETUP + ROUND)
-    assert first_round is not None
-    assert first_round[0] == 4  # one sample a second
-    assert finished.delivered("cloud", "edge-0", 0.0, 1.0) is None
+    ends = "cloud", "edge-0"
+    first_round, whole, before, unknown = finished.delivered(
+        [(*ends, SETUP, SETUP + ROUND), (*ends, 0.0, 1e9), (*ends, 0.0, 1.0), ("cloud", "nobody", 0.0, 1e9)]
+    )
+    readings = [packets for _, _, packets, _ in finished.readings(*ends)]
+    assert first_round == (4, readings[3] - readings[0])  # one sample a second
+    assert whole == (len(readings), readings[-1] - readings[0])
+    assert (before, unknown) == (None, None)
+
+
+def test_a_reader_that_stands_still_sees_the_record_as_it_was(tmp_path: Path) -> None:
+    record = begin(tmp_path)
+    record.state(1.0, "edge-0", "running")
+    with History.open(tmp_path) as still, History.open(tmp_path) as other:
+        still.stand_still()
+        record.state(2.0, "edge-0", "done")
+        assert (still.seconds, still.current_states()["edge-0"].state) == (1.0, "running")
+        assert (other.seconds, other.current_states()["edge-0"].state) == (2.0, "done")
+    record.close()
 
 
 def test_seconds_is_the_latest_moment_of_anything(tmp_path: Path) -> None:

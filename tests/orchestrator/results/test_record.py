@@ -4,7 +4,6 @@ import contextlib
 import json
 import math
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from orchestrator.errors import RecordError
 from orchestrator.results.history import History
 from orchestrator.results.record import DATABASE, Record, environment
 from tests.orchestrator.example_run import Example, plan_of
+from tests.orchestrator.older_records import as_version
 
 PLAN = json.dumps(plan_of(Example(edges=1, devices_per_edge=1, with_faults=False)))
 
@@ -179,15 +179,6 @@ def test_a_record_goes_on_where_it_had_ended(record: Record) -> None:
         assert (event.t, event.round, event.data) == (5.0, 3, {"ended": "interrupted"})
 
 
-def as_version_2(directory: Path) -> None:
-    """Make a record one of version 2, which has no table sensor, and whose figures of links have no kind."""
-    with contextlib.closing(sqlite3.connect(directory / DATABASE)) as database:
-        database.execute("DROP TABLE sensor")
-        for table in ("probe", "counters"):
-            database.execute(f"ALTER TABLE {table} DROP COLUMN kind")
-        database.execute("PRAGMA user_version = 2")
-
-
 def test_a_record_of_version_2_can_be_read_and_continued(record: Record) -> None:
     ends = {"source": "edge-0", "target": "cloud", "link_class": "edge-cloud"}
     record.probe(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass")
@@ -195,7 +186,7 @@ def test_a_record_of_version_2_can_be_read_and_continued(record: Record) -> None
     record.event(1.0, "cloud", "joined", None, {"peer": "edge-0"})
     record.outcome(3.0, {"ended": "interrupted", "error": None})
     record.close()
-    as_version_2(record.directory)
+    as_version(2, record.directory)
     with History.open(record.directory) as history:
         assert (history.sensors(), history.seconds) == ([], 3.0)
         assert (history.probes()[0].kind, history.link_counters()[0].kind) == ("emulated", "emulated")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from orchestrator.results.history import History
-from orchestrator.results.record import COUNTERS, Record
+from orchestrator.results.record import Record
+from orchestrator.results.schema import COUNTERS
 from orchestrator.results.targets import accuracy_series, bytes_between, clients, first_at, reached
 
 

@@ -76,7 +76,7 @@ def copied(directory: RunDirectory, place: Path) -> RunDirectory:
 def rows(directory: RunDirectory) -> dict[str, Any]:
     with History.open(directory.path) as history:
         tables = {
-            name: [tuple(row) for row in history._rows(f"SELECT * FROM {name} ORDER BY rowid")]
+            name: [tuple(row) for row in history.rows(f"SELECT * FROM {name} ORDER BY rowid")]
             for name in ("event", "metric", "state", "counters", "traffic", "fault")
         }
         return {**tables, "plan": history.plan, "effective": history.effective}

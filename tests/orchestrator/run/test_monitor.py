@@ -15,7 +15,7 @@ from node.runtime.clock import run_virtual
 from orchestrator.fabric.base import Counted, Fabric, LinkRow, since
 from orchestrator.host.load import HostLoad
 from orchestrator.results.history import History
-from orchestrator.results.record import COUNTERS
+from orchestrator.results.schema import COUNTERS
 from orchestrator.results.verdicts import Verdict
 from orchestrator.run.context import RunContext
 from orchestrator.run.monitor import Monitor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.serve import fold
 from orchestrator.serve.fold import Cursor, Flow, Fold
-from tests.orchestrator.example_run import SETUP, Example
+from tests.orchestrator.example_run import SETUP, Example, plan_of
 
 
 def whole(path: Path) -> Fold:
@@ -61,33 +62,90 @@ def test_small_pieces_come_to_the_same(tmp_path: Path, monkeypatch: pytest.Monke
     assert in_pieces.kinds == at_once.kinds
 
 
+def test_a_long_past_is_summed_up_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Example(rounds=6).build(tmp_path / "run")
+    monkeypatch.setattr(fold, "PIECE", 100_000)
+    one_by_one = whole(path)
+    monkeypatch.setattr(fold, "PIECE", 150)  # the links' latest five readings, and more
+    monkeypatch.setattr(fold, "SUMMED", 333)
+    summed = whole(path)
+    assert summed.cursor == one_by_one.cursor
+    assert summed.added(Cursor(), summed.cursor) == one_by_one.added(Cursor(), one_by_one.cursor)
+    for flows in ("links", "dropped"):
+        found, expected = (
+            {ends: (flow.t, flow.total, flow.rate) for ends, flow in getattr(each, flows).items()}
+            for each in (summed, one_by_one)
+        )
+        assert found == expected
+    assert (summed.kinds, summed.sending, summed.now) == (one_by_one.kinds, one_by_one.sending, one_by_one.now)
+
+
+def test_many_devices_are_told_of_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(Example(edges=1, devices_per_edge=3, with_faults=False))
+    record = Record.create(tmp_path / "run", json.dumps(plan), {})
+    reports = [(1, 0.1), (1, 0.5), (1, 0.9), (2, 0.4), (None, 0.7)]
+    for index, (round, value) in enumerate(reports):
+        record.metric(float(index), f"device-0-{index % 3}", round, "own", "accuracy", value)
+    record.metric(9.0, "cloud", 1, "global", "accuracy", 0.8)
+    record.flush()
+    assert whole(tmp_path / "run").points("bands") == []
+    monkeypatch.setattr(fold, "DEVICES", 2)
+    found = whole(tmp_path / "run")
+    first, second = (
+        [2.0, 1, "own", "accuracy", 0.1, 0.9, pytest.approx(0.5)],
+        [3.0, 2, "own", "accuracy", 0.4, 0.4, 0.4],
+    )
+    assert found.points("bands") == [first, second]
+    assert found.points("metrics") == [[9.0, "cloud", 1, "global", "accuracy", 0.8]]
+    before = found.cursor
+    record.metric(10.0, "device-0-0", 1, "own", "accuracy", 0.1)  # one that is late
+    record.close()
+    with History.open(tmp_path / "run") as history:
+        found.read(history)
+    assert found.added(before, found.cursor)["bands"] == [[10.0, 1, "own", "accuracy", 0.1, 0.9, pytest.approx(0.4)]]
+
+
 def test_who_comes_again_gets_the_rest_and_nothing_twice(tmp_path: Path) -> None:
     found = whole(Example(rounds=4, by_hand=True).build(tmp_path / "run"))
     end = found.cursor
     middle = Cursor(metrics=4, faults=2, rounds=9, bytes=100, by_hand=end.by_hand)
     first, rest = found.added(Cursor(), middle), found.added(middle, end)
-    assert all(first.values())
-    assert [name for name, points in rest.items() if not points] == ["by_hand"]
+    assert [name for name, points in first.items() if not points] == ["bands"]  # there are few devices
+    assert [name for name, points in rest.items() if not points] == ["bands", "by_hand"]
     assert {name: first[name] + rest[name] for name in first} == found.added(Cursor(), end)
     assert not any(found.added(end, end).values())
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "1-2-3", "1-2-3-4", "1-2-3-4-5-6", "a-b-c-d-e", "1--2-3-4", "-1-2-3-4-5", "9" * 30 + "-0-0-0-0", "²-1-1-1-1"],
+    [
+        "",
+        "1-2-3",
+        "1-2-3-4-5",
+        "1-2-3-4-5-6-7",
+        "a-b-c-d-e-f",
+        "1--2-3-4-5",
+        "-1-2-3-4-5-6",
+        "9" * 30 + "-0-0-0-0-0",
+        "²-1-1-1-1-1",
+    ],
 )
 def test_a_cursor_that_nobody_gave_is_the_beginning(text: str) -> None:
-    assert Cursor.parse(text) == Cursor(0, 0, 0, 0, 0)
+    assert Cursor.parse(text) == Cursor(0, 0, 0, 0, 0, 0)
 
 
 def test_a_cursor_comes_back_as_it_was_given() -> None:
-    assert Cursor.parse(str(Cursor(4, 0, 12, 7, 1))) == Cursor(4, 0, 12, 7, 1)
+    assert Cursor.parse(str(Cursor(4, 0, 0, 12, 7, 1))) == Cursor(4, 0, 0, 12, 7, 1)
 
 
 def test_a_count_that_falls_has_begun_again() -> None:
     flow = Flow()
-    assert [flow.read(t, count) for t, count in ((1.0, 100), (2.0, 300), (3.0, 0), (4.0, 50))] == [100, 200, 0, 50]
-    assert (flow.total, flow.rate) == (350, 50.0)
+    totals = []
+    for t, count in ((1.0, 100), (2.0, 300), (3.0, 0), (4.0, 50)):
+        flow.read(t, count)
+        totals.append(flow.total)
+    assert totals == [100, 300, 300, 350]
+    assert flow.rate == 50.0
 
 
 def test_what_nodes_say_is_taken_as_it_is(tmp_path: Path) -> None:

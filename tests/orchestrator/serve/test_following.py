@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.checks import Check
 from orchestrator.results.history import History
+from orchestrator.results.record import Record
 from orchestrator.serve import following
 from orchestrator.serve.fold import Cursor
 from orchestrator.serve.following import CHECK_EVERY, EVERY, SELDOM, Reader
@@ -72,6 +75,54 @@ def test_checks_are_made_of_what_is_new_and_not_too_often(tmp_path: Path, monkey
     clock.now += 2 * CHECK_EVERY
     reader.check()
     assert made == [1, 1]
+
+
+def test_checks_are_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is recorded while they are made is for the next ones; they are made again if the run ends meanwhile."""
+    directory, clock = RunDirectory(Example(rounds_made=2, ending=None).build(tmp_path / "run")), Clock()
+    reader, seen = Reader(directory, clock), list[float]()
+    running = contextlib.ExitStack()
+
+    def checks(history: History) -> list[Check]:
+        before = history.seconds
+        record.state(before + 100.0, "cloud", "running")
+        seen.append(history.seconds - before)
+        if len(seen) == 2:
+            running.close()
+        return [{"name": "finished", "verdict": "pass", "detail": f"made {len(seen)} times"}]
+
+    monkeypatch.setattr(following, "checks", checks)
+    record = running.enter_context(contextlib.closing(Record.carry_on(directory.path, "here")))
+    running.enter_context(directory.held())
+    told = []
+    for _ in range(3):
+        read_all(reader)
+        reader.check()
+        read_all(reader)
+        update = reader.update(Cursor())
+        assert update is not None
+        told += [check["detail"] for check in update[1]["present"]["checks"]]
+        clock.now += 1000.0
+    assert seen[:2] == [0.0, 0.0]
+    assert told == ["made 1 times", "made 1 times", "made 3 times"]  # the second were made while the run ended
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_run_that_was_judged_is_not_judged_again(
+    damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Example(rounds=2).build(tmp_path / "run")
+    told: list[Check] = [{"name": "finished", "verdict": "pass", "detail": "told by the summary"}]
+    made: list[Check] = [{"name": "finished", "verdict": "pass", "detail": "made anew"}]
+    monkeypatch.setattr(following, "checks", lambda history: made)
+    (path / "summary.json").write_text(json.dumps({"ended": "rounds", "checks": ["odd"] if damaged else told}))
+    reader = Reader(RunDirectory(path))
+    read_all(reader)
+    reader.check()
+    read_all(reader)
+    update = reader.update(Cursor())
+    assert update is not None
+    assert update[1]["present"]["checks"] == (made if damaged else told)
 
 
 def test_a_record_that_cannot_be_read_is_told_of(tmp_path: Path) -> None:

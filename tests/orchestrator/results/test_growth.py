@@ -1,0 +1,60 @@
+"""Pieces of what was carried: they add up to the totals, row by row and summed up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from orchestrator.results import growth
+from orchestrator.results.history import History
+from orchestrator.results.schema import FLOWS, LINKS
+from tests.orchestrator.example_run import Example
+from tests.orchestrator.older_records import as_version
+
+PIECE = 777  # ends in the middle of a reading
+
+
+@pytest.mark.parametrize("schema", [None, 3])
+def test_pieces_add_up_to_the_totals(schema: int | None, tmp_path: Path) -> None:
+    path = Example(rounds=6).build(tmp_path / "run")
+    if schema is not None:
+        as_version(schema, path)
+    with History.open(path) as history:
+        carried = {(row.source, row.target): row.delivered_bytes for row in history.link_counters()}
+        dropped = {
+            (row.source, row.target): row.lost + row.overflowed + row.cut_dropped for row in history.link_counters()
+        }
+        for read in (growth.of_links, growth.of_links_together):
+            sizes, missing = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+            last = growth.latest(history, LINKS)
+            for after in range(0, last, PIECE):
+                for row in read(history, after, min(last, after + PIECE)):
+                    sizes[row.source, row.target] += row.delivered_bytes
+                    missing[row.source, row.target] += row.dropped
+            assert (sizes, missing) == (carried, dropped)
+        classes = Counter[str]()
+        for after in range(0, last, PIECE):
+            for of_class in growth.of_classes(history, after, after + PIECE):
+                classes[of_class.link_class] += of_class.delivered_bytes
+        assert classes == history.bytes_by_class()
+        for read_sent in (growth.of_sent, growth.of_sent_together):
+            messages = Counter[str]()
+            for sent in read_sent(history, 0, growth.latest(history, FLOWS)):
+                messages[sent.kind] += sent.messages
+            assert messages == history.messages_by_kind()
+
+
+def test_together_is_at_the_time_of_the_last_row(tmp_path: Path) -> None:
+    with History.open(Example(rounds=2).build(tmp_path / "run")) as history:
+        last = growth.latest(history, LINKS)
+        latest = {(row.source, row.target): (row.id, row.t) for row in growth.of_links(history, 0, last)}
+        together = growth.of_links_together(history, 0, last)
+    assert {(row.source, row.target): (row.id, row.t) for row in together} == latest
+
+
+def test_a_record_without_traffic(tmp_path: Path) -> None:
+    with History.open(Example(rounds_made=0, ending=None).build(tmp_path / "run")) as history:
+        assert (growth.latest(history, LINKS), growth.latest(history, FLOWS)) == (0, 0)
+        assert growth.of_links_together(history, 0, 0) == growth.of_links(history, 0, 0) == []

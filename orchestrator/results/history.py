@@ -14,7 +14,7 @@ import weakref
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -102,9 +102,8 @@ class History:
             self._connection.execute("BEGIN")
         except sqlite3.Error as error:
             raise _unreadable(self.directory / DATABASE, error) from error
-        self.rows(
-            "SELECT COUNT(*) FROM meta"
-        )  # a transaction begins with its first query (sqlite.org/lang_transaction)
+        # A transaction begins with its first query (sqlite.org/lang_transaction).
+        self.rows("SELECT COUNT(*) FROM meta")
 
     def __enter__(self) -> Self:
         return self
@@ -288,8 +287,9 @@ class History:
             if event.node is None:
                 planned[event.data["fault"]] = event.data["planned"]
                 by[event.data["fault"]] = str(event.data["user"])
+        order = {name: place for place, name in enumerate(self.nodes)}
         return [
-            _span(id, planned.get(id, {}), phases.get(id, {}), self.nodes, by.get(id, ""))
+            _span(id, planned.get(id, {}), phases.get(id, {}), order, by.get(id, ""))
             for id in [*planned, *(id for id in phases if id not in planned)]
         ]
 
@@ -482,8 +482,9 @@ def _number(event: Event) -> tuple[int | None, int | None]:
 
 
 def _span(
-    id: int, planned: dict[str, Any], phases: Mapping[str, tuple[Any, ...]], nodes: Iterable[str], by: str
+    id: int, planned: dict[str, Any], phases: Mapping[str, tuple[Any, ...]], order: Mapping[str, int], by: str
 ) -> FaultSpan:
+    """The course of one fault. ``order``: the place of each node in the plan. ``by``: who made the fault by hand."""
     start, end, skipped = (phases.get(phase) for phase in ("start", "end", "skipped"))
     first = start or skipped or end or (None, "", "", None, "")
     node = planned.get("node")
@@ -497,7 +498,7 @@ def _span(
         skipped=skipped[0] if skipped else None,
         round=first[3] if first[3] is not None else planned.get("round"),
         detail=" ".join(phase[4] for phase in (start, skipped, end) if phase and phase[4]),
-        nodes=tuple(name for name in nodes if name in touched),
+        nodes=tuple(sorted(touched & order.keys(), key=order.__getitem__)),
         planned=planned,
         by=by,
     )

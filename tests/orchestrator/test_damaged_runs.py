@@ -82,11 +82,11 @@ def damage_json(run: Path, rng: random.Random) -> None:
 
 
 def damage_rows(run: Path, rng: random.Random) -> None:
-    """One column of some rows is another; SQLite keeps any type in any column."""
+    """One column of some rows is another; SQLite keeps any type in any column, but for the number of the row."""
     with closing(sqlite3.connect(run / "run.db")) as database:
         tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         table = rng.choice(tables)
-        columns = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
+        columns = [row[1] for row in database.execute(f"PRAGMA table_info({table})") if row[1] != "id"]
         value = rng.choice([*TEXTS, *TEXTS, -1, 2**62, 1e300, "x", b"\xff\x00"])
         some = "1" if rng.random() < 0.5 else f"rowid % {rng.randint(1, 5)} = 0"
         database.execute(f"UPDATE OR REPLACE {table} SET {rng.choice(columns)} = ? WHERE {some}", (value,))

@@ -77,10 +77,11 @@ def test_the_record_names_each_client_of_each_round(plain: Simulated) -> None:
 def test_messages_of_clients_are_those_of_the_population(plain: Simulated) -> None:
     messages = plain.summary["messages"]
     assert messages["model"] == messages["update"] == 18
-    rows = plain.record()["traffic"]
-    assert {(node, peer) for _, node, peer, *_ in rows} == {("cloud", "population"), ("population", "cloud")}
-    (sent,) = (row for row in rows if row[1:5] == ("population", "cloud", "update", "sent"))
-    assert sent[6] == sum(each.data["sent"] for each in parts(plain))
+    with plain.history() as history:
+        rows = history.traffic()
+    assert {row[:2] for row in rows} == {("cloud", "population"), ("population", "cloud")}
+    (sent,) = (row for row in rows if row[:4] == ("population", "cloud", "update", "sent"))
+    assert sent.bytes == sum(each.data["sent"] for each in parts(plain))
 
 
 def test_an_equal_seed_gives_an_equal_record_with_any_number_of_workers(

@@ -116,6 +116,8 @@ class Reader:
         self.plan = history.plan
         self._given = self._given or Given.of(history)
         self._running = history.status == "running"
+        if not self._results and not self._running:
+            self._results = _judged(self.directory) or self._results  # the first look has the verdict
         self._told_results = self._results
         return present(history, self.fold, self._told_results, self._given)
 

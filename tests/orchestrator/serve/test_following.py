@@ -117,12 +117,17 @@ def test_a_run_that_was_judged_is_not_judged_again(
     monkeypatch.setattr(following, "checks", lambda history: made)
     (path / "summary.json").write_text(json.dumps({"ended": "rounds", "checks": ["odd"] if damaged else told}))
     reader = Reader(RunDirectory(path))
-    read_all(reader)
+
+    def shown() -> list[Check]:
+        read_all(reader)
+        update = reader.update(Cursor())
+        assert update is not None
+        checks: list[Check] = update[1]["present"]["checks"]
+        return checks
+
+    assert shown() == ([] if damaged else told)
     reader.check()
-    read_all(reader)
-    update = reader.update(Cursor())
-    assert update is not None
-    assert update[1]["present"]["checks"] == (made if damaged else told)
+    assert shown() == (made if damaged else told)
 
 
 def test_a_record_that_cannot_be_read_is_told_of(tmp_path: Path) -> None:

@@ -103,7 +103,8 @@ class Reader:
                     judged = checks(history)
                 if self._running and self.directory.holder() is None:
                     return  # the run has ended meanwhile, which was not seen
-            self._results = judged
+            if judged != self._results:  # the same again is no news
+                self._results = judged
             self._checked = found
             self._rest = self._clock() + max(CHECK_EVERY, (time.thread_time() - began) / SHARE)
         except OrchestratorError:

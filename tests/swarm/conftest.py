@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.swarm.engines import Engines, image_of_hosts, three_engines
+from tests.swarm.engines import AGENT, IMAGE, Engines, image_of_hosts, three_engines
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +14,11 @@ def engines() -> Iterator[Engines]:
     """Three Engines in a swarm, which have the images of nodes and of agents."""
     with image_of_hosts() as images, three_engines(images) as formed:
         yield formed
+
+
+@pytest.fixture
+def on_engines(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands use the manager's Engine, and these images."""
+    monkeypatch.setenv("DOCKER_HOST", engines.manager.address)
+    monkeypatch.setenv("EDGEBED_IMAGE", IMAGE)
+    monkeypatch.setenv("EDGEBED_AGENT_IMAGE", AGENT)

@@ -16,7 +16,7 @@ from orchestrator.results.history import History
 from tests.e2e.harness import Background, up, wait_for
 from tests.e2e.image import import_commands
 from tests.e2e.test_programs import CLIENT, PYTHON, SCENARIO, SERVER, lives
-from tests.swarm.engines import AGENT, IMAGE, Engines
+from tests.swarm.engines import IMAGE, Engines
 from tests.swarm.test_run import containers_of, images_of, states, wait_until_nothing_is_left
 
 pytestmark = pytest.mark.e2e
@@ -44,10 +44,8 @@ SCRIPT = "#!/usr/bin/sh\necho life of $1\nsleep 600\n"
 
 
 @pytest.fixture(autouse=True)
-def settings(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", engines.manager.address)
+def settings(on_engines: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGEBED_IMAGE", "edgebed-test:none")  # programs need no image of nodes
-    monkeypatch.setenv("EDGEBED_AGENT_IMAGE", AGENT)
 
 
 def test_they_talk_across_hosts_and_are_disturbed(tmp_path: Path, engines: Engines) -> None:

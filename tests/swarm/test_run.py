@@ -37,10 +37,10 @@ from tests.e2e.image import import_commands
 from tests.e2e.test_parity import figures
 from tests.orchestrator.fabric.hosts import vxlan_header
 from tests.swarm import foreign
-from tests.swarm.engines import AGENT, IMAGE, EngineHost, Engines
+from tests.swarm.engines import AGENT, EngineHost, Engines
 from tests.swarm.registry import registry
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("on_engines")]
 
 ON_SWARM = f"""\
 {SMALL}
@@ -108,13 +108,6 @@ def board(engines: Engines) -> Iterator[EngineHost]:
             subprocess.run([*host.enter(), "umount", HANDLERS], check=True)
     with closing(host.daemon.client()) as client:
         client.images.remove(foreign.NAME, force=True)
-
-
-@pytest.fixture(autouse=True)
-def settings(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", engines.manager.address)
-    monkeypatch.setenv("EDGEBED_IMAGE", IMAGE)
-    monkeypatch.setenv("EDGEBED_AGENT_IMAGE", AGENT)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from orchestrator.agent.serve import VOLUME
 from orchestrator.drivers.swarm.standing import NAME
 from orchestrator.host.hashes import is_hash
 from tests.e2e.harness import FEW, ROOT, Background, command, json_of, up, wait_for
-from tests.swarm.engines import AGENT, IMAGE, EngineHost, Engines
+from tests.swarm.engines import EngineHost, Engines
 
 pytestmark = pytest.mark.e2e
 
@@ -31,10 +31,7 @@ LONG = SCENARIO.replace("rounds: 3", "rounds: 200")
 
 
 @pytest.fixture(autouse=True)
-def settings(engines: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("DOCKER_HOST", engines.manager.address)
-    monkeypatch.setenv("EDGEBED_IMAGE", IMAGE)
-    monkeypatch.setenv("EDGEBED_AGENT_IMAGE", AGENT)
+def settings(on_engines: None, engines: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     yield
     if anything(engines):  # of a test that failed

@@ -18,7 +18,7 @@ from orchestrator.agent.serve import VOLUME
 from orchestrator.drivers.swarm.cluster import Cluster
 from orchestrator.host.directory import known_runs
 from tests.e2e.harness import ROOT, SMALL, command, json_of, wait_for
-from tests.swarm.engines import AGENT, IMAGE, Engines
+from tests.swarm.engines import Engines
 
 pytestmark = pytest.mark.e2e
 
@@ -45,10 +45,7 @@ NAMES = re.compile(r"mine-\d{8}-\d{6}-[0-9a-f]{4}")
 
 
 @pytest.fixture(autouse=True)
-def settings(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("DOCKER_HOST", engines.manager.address)
-    monkeypatch.setenv("EDGEBED_IMAGE", IMAGE)
-    monkeypatch.setenv("EDGEBED_AGENT_IMAGE", AGENT)
+def settings(on_engines: None, engines: Engines) -> Iterator[None]:
     yield
     for sweep in {name for each in everything(engines) for name in NAMES.findall(each)}:  # of a test that failed
         json_of("down", sweep)

@@ -14,7 +14,7 @@ from node.messaging.control import Reporter
 from node.messaging.gathering import Gather, Mailbox, Remark
 from node.messaging.membership import Membership
 from node.messaging.numbering import EdgeRounds
-from node.messaging.transport import Transport
+from node.messaging.transport import Immediate, Transport
 from node.messaging.wire import Message, frozen
 
 FINISH = "finish"  # the kind of the message with which a parent ends the run of its children
@@ -195,6 +195,8 @@ class Exchange:
 
     async def listen(self) -> None:
         """Handle the transport's events for ever. The role's next wait raises errors from here."""
+        if isinstance(self._transport, Immediate):
+            self._transport.on_message(self._hear_at_once)
         try:
             while True:
                 await self._hear(await self._transport.receive())
@@ -226,6 +228,13 @@ class Exchange:
                 self._tell("bad_message", peer, reason=reason)
             case Undelivered(peer, messages, reason):
                 self._tell("undelivered", peer, messages=messages, reason=reason)
+
+    def _hear_at_once(self, peer: str, message: Message) -> None:
+        try:
+            self._hear_message(peer, message)
+        except Exception as error:
+            self._failure = error
+        self._tell_news()
 
     def _hear_message(self, peer: str, message: Message) -> None:
         if message.kind == FINISH and peer == self._parent:

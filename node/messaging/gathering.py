@@ -86,7 +86,7 @@ class Mailbox:
     def __init__(self, late: Literal["discard", "keep"]) -> None:
         self._late = late
         self._arrivals = 0
-        self._waiting: dict[tuple[str, str], list[tuple[int, Message]]] = {}
+        self._waiting: dict[str, dict[str, list[tuple[int, Message]]]] = {}  # by sender and kind
         self._gathers: list[Gather] = []
         self._least_round: dict[tuple[str, str], int] = {}  # earlier rounds have been gathered
         self._stand_ins: dict[tuple[str, str], Message] = {}
@@ -96,25 +96,32 @@ class Mailbox:
         for gather in self._gathers:
             if gather.wants(message):
                 return gather.answer(message)
-        slot = (message.kind, message.sender)
-        if message.round is not None and message.round < self._least_round.get(slot, 0):
+        kind, sender, round = message.kind, message.sender, message.round
+        if round is not None and round < self._least_round.get((kind, sender), 0):
             return self._put_late(message)
         self._arrivals += 1
-        before = self._waiting.get(slot, [])
-        waiting = [each for each in before if message.round is None or each[1].round != message.round]
-        self._waiting[slot] = [*waiting, (self._arrivals, message)]
-        remarks: list[Remark] = [("superseded", self._oldest(slot))] if len(waiting) == KEPT else []
-        return remarks + self._make_room(message.sender)
+        waiting = self._waiting.setdefault(sender, {})
+        if not waiting:
+            waiting[kind] = [(self._arrivals, message)]
+            return []
+        others = [each for each in waiting.get(kind, ()) if round is None or each[1].round != round]
+        waiting[kind] = [*others, (self._arrivals, message)]
+        remarks: list[Remark] = [("superseded", _oldest(waiting, kind))] if len(others) == KEPT else []
+        return remarks + _make_room(waiting)
 
     def take(self, kinds: Collection[str], sender: str | None = None) -> tuple[Message | None, list[Remark]]:
         """Take the newest message of the sender and kind that waited longest, and the messages it supersedes.
 
         With ``sender`` only messages of that sender are taken. None if there is no message.
         """
-        slots = [slot for slot in self._waiting if slot[0] in kinds and sender in (None, slot[1])]
-        if not slots:
+        first = math.inf
+        for waiting in self._waiting.values() if sender is None else (self._waiting.get(sender, {}),):
+            for each in kinds:
+                if each in waiting and waiting[each][-1][0] < first:
+                    first, message = waiting[each][-1]
+        if first == math.inf:
             return None, []
-        *older, (_, newest) = self._waiting.pop(min(slots, key=lambda slot: self._waiting[slot][-1][0]))
+        *older, (_, newest) = self._pop(message.kind, message.sender)
         return newest, [("superseded", message) for _, message in older]
 
     def begin(self, gather: Gather) -> list[Remark]:
@@ -123,7 +130,7 @@ class Mailbox:
         self._gathers.append(gather)
         for slot in self._slots(gather):
             self._least_round[slot] = max(gather.round, self._least_round.get(slot, 0))
-            for _, message in self._waiting.pop(slot, []):
+            for _, message in self._pop(*slot):
                 remarks += self.put(message)
         return remarks
 
@@ -138,7 +145,9 @@ class Mailbox:
 
     def forget(self, peers: Collection[str]) -> None:
         """Forget all messages of these peers, and which of their rounds have been gathered."""
-        for held in (self._waiting, self._least_round, self._stand_ins):
+        for peer in peers:
+            self._waiting.pop(peer, None)
+        for held in (self._least_round, self._stand_ins):
             for slot in [slot for slot in held if slot[1] in peers]:
                 held.pop(slot)
 
@@ -149,28 +158,37 @@ class Mailbox:
             self._stand_ins[message.kind, message.sender] = message
         return [("late", message)]
 
-    def _make_room(self, sender: str) -> list[Remark]:
-        """Drop the oldest messages of a sender with too many messages or bytes waiting."""
-        slots = [slot for slot in self._waiting if slot[1] == sender]
-        remarks: list[Remark] = []
-        count = sum(len(self._waiting[slot]) for slot in slots)
-        size = sum(_size(message) for slot in slots for _, message in self._waiting[slot])
-        while count > KEPT_OF_SENDER or (size > KEPT_BYTES and count > 1):
-            message = self._oldest(min(slots, key=lambda slot: self._waiting.get(slot, [(math.inf,)])[0][0]))
-            count, size = count - 1, size - _size(message)
-            remarks.append(("superseded", message))
-        return remarks
-
-    def _oldest(self, slot: tuple[str, str]) -> Message:
-        """Remove and return the oldest message of the slot."""
-        (_, message), *rest = self._waiting.pop(slot)
-        if rest:
-            self._waiting[slot] = rest
-        return message
+    def _pop(self, kind: str, sender: str) -> list[tuple[int, Message]]:
+        """Remove and return the messages of a kind and sender."""
+        waiting = self._waiting.get(sender, {})
+        popped = waiting.pop(kind, [])
+        if not waiting:
+            self._waiting.pop(sender, None)
+        return popped
 
     @staticmethod
     def _slots(gather: Gather) -> Iterable[tuple[str, str]]:
         return [(gather.kind, peer) for peer in sorted(gather.peers)]
+
+
+def _make_room(waiting: dict[str, list[tuple[int, Message]]]) -> list[Remark]:
+    """Drop the oldest messages of a sender with too many messages or bytes waiting."""
+    remarks: list[Remark] = []
+    messages = [message for of_kind in waiting.values() for _, message in of_kind]
+    count, size = len(messages), sum(map(_size, messages))
+    while count > KEPT_OF_SENDER or (size > KEPT_BYTES and count > 1):
+        message = _oldest(waiting, min(waiting, key=lambda kind: waiting[kind][0][0]))
+        count, size = count - 1, size - _size(message)
+        remarks.append(("superseded", message))
+    return remarks
+
+
+def _oldest(waiting: dict[str, list[tuple[int, Message]]], kind: str) -> Message:
+    """Remove and return the oldest message of the kind."""
+    (_, message), *rest = waiting.pop(kind)
+    if rest:
+        waiting[kind] = rest
+    return message
 
 
 def _size(message: Message) -> int:

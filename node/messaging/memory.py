@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from node.assignment import Timeouts
 from node.errors import TransportError, WireError
+from node.messaging.arrivals import Arrivals
 from node.messaging.association import BadMessage, Direction, Event, Joined, Left, Lost, Received, Traffic, Undelivered
 from node.messaging.inbox import Inbox
 from node.messaging.pair import Delay, Flow, InFlight, Line, NodePair
@@ -32,6 +33,7 @@ class MemoryNetwork:
         self.endpoints: dict[str, MemoryTransport] = {}
         self.frozen: set[str] = set()
         self._flow = flow
+        self._arrivals = Arrivals()
         self._pairs: dict[frozenset[str], NodePair] = {}
 
     def transport(
@@ -66,7 +68,7 @@ class MemoryNetwork:
         key = frozenset((one, other))
         if key not in self._pairs:
             lines = {
-                target: Line(self._flow(source, target), self._deliver(source, target))
+                target: Line(self._flow(source, target), self._arrivals, self._deliver(source, target))
                 for source, target in ((other, one), (one, other))
             }
             self._pairs[key] = NodePair(lines)
@@ -102,6 +104,7 @@ class MemoryTransport:
         self._pairs: dict[str, NodePair] = {}
         self._waiting: defaultdict[str, list[InFlight]] = defaultdict(list)  # for peers that have not joined yet
         self._events: Inbox[Event] = Inbox()
+        self._hear: Callable[[str, Message], None] | None = None
         self._held_events: list[Event] = []
         self._held_sends: list[tuple[str, InFlight]] = []
         self._counts: defaultdict[tuple[str, str, Direction], list[int]] = defaultdict(lambda: [0, 0])
@@ -130,6 +133,10 @@ class MemoryTransport:
 
     def receive(self) -> Coroutine[Any, Any, Event]:
         return self._events.get()
+
+    def on_message(self, hear: Callable[[str, Message], None]) -> None:
+        """See `node.messaging.transport.Immediate`."""
+        self._hear = hear
 
     def traffic(self) -> list[Traffic]:
         return [
@@ -192,7 +199,10 @@ class MemoryTransport:
         except WireError as error:
             self._tell(BadMessage(peer, str(error)))
         else:
-            self._tell(Received(peer, message))
+            if self._hear is None or self.frozen or self._events:
+                self._tell(Received(peer, message))
+            else:
+                self._hear(peer, message)
 
     def knows(self, peer: str) -> bool:
         return peer in self._states

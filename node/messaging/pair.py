@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from node.messaging.arrivals import Arrivals
 from node.messaging.wire import Message
 
 ATTEMPTS = 1.0  # s between two attempts to connect
@@ -82,44 +83,44 @@ class InFlight:
 class Line:
     """One direction between two nodes: messages in flight, first in, first out. ``deliver`` takes those that arrive."""
 
-    __slots__ = ("_deliver", "_in_flight", "down", "flow")
+    __slots__ = ("_arrivals", "_deliver", "_in_flight", "down", "flow", "plan")
 
-    def __init__(self, flow: Flow, deliver: Callable[[InFlight], None]) -> None:
+    def __init__(self, flow: Flow, arrivals: Arrivals, deliver: Callable[[InFlight], None]) -> None:
         self.flow = flow
         self.down = False
+        self.plan = 0  # of the arrivals; a change of what is in flight makes another
+        self._arrivals = arrivals
         self._deliver = deliver
-        self._in_flight: deque[tuple[InFlight, asyncio.TimerHandle | None]] = deque()
+        self._in_flight: deque[InFlight] = deque()
 
     def send(self, in_flight: InFlight) -> float:
         """Send a message. Return its arrival time in the present state of the link."""
-        arrival = self.flow.send(asyncio.get_running_loop().time(), in_flight.size)
-        # Timers of one instant fire in any order; the queue keeps the messages in order.
-        self._in_flight.append((in_flight, self._timer(arrival)))
+        arrival = self.flow.send(self._arrivals.loop.time(), in_flight.size)
+        self._in_flight.append(in_flight)
+        self._expect(arrival)
         return arrival
 
     def cut(self) -> None:
         self.down = True
-        self.flow.cut(asyncio.get_running_loop().time())
-        self._stop_timers()
+        self.plan += 1
+        self.flow.cut(self._arrivals.loop.time())
 
     def restore(self) -> None:
         self.down = False
-        self.reschedule(self.flow.restore(asyncio.get_running_loop().time()))
+        self.reschedule(self.flow.restore(self._arrivals.loop.time()))
 
     def reschedule(self, arrivals: Sequence[float]) -> None:
         """Set the arrival times of the messages in flight. Messages that the flow counts as arrived arrive now."""
         if not self.down:
-            self._stop_timers()
-            waiting = [each for each, _ in self._in_flight]
-            there = max(0, len(waiting) - len(arrivals))
-            times = [asyncio.get_running_loop().time()] * there + list(arrivals)[len(arrivals) - len(waiting) + there :]
-            self._in_flight = deque((each, self._timer(at)) for each, at in zip(waiting, times, strict=True))
+            self.plan += 1
+            there = len(self._in_flight) - len(arrivals)
+            for arrival in [self._arrivals.loop.time()] * there + list(arrivals)[max(0, -there) :]:
+                self._expect(arrival)
 
     def open(self) -> float:
         """Open a new connection; drop the messages in flight. Return the seconds until the first message may leave."""
-        self._stop_timers()
-        self._in_flight.clear()
-        return self.flow.open(asyncio.get_running_loop().time())
+        self.close()
+        return self.flow.open(self._arrivals.loop.time())
 
     def drop(self) -> None:
         """Drop the messages in flight."""
@@ -128,22 +129,16 @@ class Line:
 
     def close(self) -> None:
         """Drop the messages in flight for good."""
-        self._stop_timers()
+        self.plan += 1
         self._in_flight.clear()
 
-    def _timer(self, arrival: float) -> asyncio.TimerHandle | None:
-        if self.down or arrival == math.inf:
-            return None
-        return asyncio.get_running_loop().call_at(arrival, self._arrive)
+    def arrive(self) -> None:
+        """Deliver the first message in flight."""
+        self._deliver(self._in_flight.popleft())
 
-    def _arrive(self) -> None:
-        in_flight, _ = self._in_flight.popleft()
-        self._deliver(in_flight)
-
-    def _stop_timers(self) -> None:
-        for _, timer in self._in_flight:
-            if timer is not None:
-                timer.cancel()
+    def _expect(self, arrival: float) -> None:
+        if not self.down and arrival < math.inf:
+            self._arrivals.add(arrival, self)
 
 
 class End(Protocol):

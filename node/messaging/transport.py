@@ -11,7 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import zmq
 
@@ -59,6 +59,15 @@ class Transport(Protocol):
 
     async def close(self, flush: float | None = None) -> None:
         """Close at once without a goodbye, or send the queued messages and a goodbye within ``flush`` s."""
+
+
+@runtime_checkable
+class Immediate(Protocol):
+    """A transport that can hand over a message at the moment of its arrival, which saves a turn of the event loop."""
+
+    def on_message(self, hear: Callable[[str, Message], None]) -> None:
+        """Call ``hear`` with each message and its sender. ``receive`` returns a message only if it arrived while
+        earlier events waited for ``receive``."""
 
 
 @dataclass(frozen=True)

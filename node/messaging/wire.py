@@ -232,10 +232,10 @@ def assemble(header: Header, body: Buffer) -> Message:
 
 
 def _with(message: Message, fields: dict[str, Any], tensors: dict[str, Tensor]) -> Message:
-    """The message with other fields, and with the same values of its tensors in ``tensors``."""
-    other = Message(message.kind, message.sender, message.round, fields, tensors)
-    if "not_finite" in vars(message):
-        vars(other)["not_finite"] = message.not_finite
+    """The message with other fields, and with the same values of its tensors in ``tensors``: what is known of them
+    still holds."""
+    other = object.__new__(Message)
+    vars(other).update(vars(message), fields=fields, tensors=tensors)
     return other
 
 

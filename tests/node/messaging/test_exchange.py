@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from node.assignment import Gathering
 from node.messaging.association import BadMessage, Event, Received
 from node.messaging.exchange import TOLD_A_SECOND, TOLD_AT_ONCE, Exchange
+from node.messaging.memory import MemoryNetwork
 from node.messaging.numbering import EdgeRounds
 from node.messaging.wire import Message
 from node.runtime.clock import run_virtual
@@ -55,3 +58,25 @@ def test_bad_messages_beyond_some_are_counted() -> None:
 def test_superseded_messages_too() -> None:
     said = told([Received("a", Message("update", "a", number)) for number in range(5000)], 0.0)
     assert [name for name, _ in said] == ["superseded"] * TOLD_AT_ONCE
+
+
+def test_an_error_in_hearing_a_message_ends_the_next_wait() -> None:
+    class Full(Told):
+        def event(self, name: str, *, round: int | None = None, **fields: Any) -> None:
+            raise OSError(f"no room for {name}")
+
+    async def work() -> None:
+        network = MemoryNetwork()
+        a, b = (network.transport(name, [peer]) for name, peer in (("a", "b"), ("b", "a")))
+        exchange = Exchange(a, ["b"], None, Gathering(), Full(), EdgeRounds())
+        exchange.membership.join("b")
+        listening = asyncio.create_task(exchange.listen())
+        await asyncio.sleep(0)
+        await exchange.gather("update", ["b"], round=2, quorum=0, deadline=0)
+        exchange._hear_at_once("b", Message("update", "b", 1))  # it is late, which is told
+        with pytest.raises(OSError, match="no room for late"):
+            await exchange.receive(["update"])
+        listening.cancel()
+        await b.close()
+
+    run_virtual(work())

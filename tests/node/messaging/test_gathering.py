@@ -230,7 +230,7 @@ def test_a_late_message_that_is_not_finite_stands_in_for_nobody() -> None:
 
 
 def waiting(mailbox: Mailbox) -> list[Message]:
-    return [each for slot in mailbox._waiting.values() for _, each in slot]
+    return [each for kinds in mailbox._waiting.values() for of_kind in kinds.values() for _, each in of_kind]
 
 
 def test_a_sender_has_few_messages_waiting_whatever_their_kinds_and_rounds() -> None:

@@ -361,3 +361,35 @@ def test_events_of_a_forgotten_peer_are_dropped() -> None:
         assert not len(cloud._events)
 
     run(main())
+
+
+def test_a_listener_hears_messages_when_they_arrive_and_after_the_events_before_them() -> None:
+    heard: list[tuple[str, int | None, float]] = []
+
+    def hear(peer: str, message: Message) -> None:
+        heard.append((peer, message.round, now()))
+
+    async def work() -> None:
+        network = MemoryNetwork(lambda source, target: Delay(0.25))
+        a, b = (network.transport(name, [peer]) for name, peer in (("a", "b"), ("b", "a")))
+        a.on_message(hear)
+        await a.start()
+        await b.start()
+        assert await b.receive() == Joined("a")
+        joined = now()
+        await b.send(["a"], Message("update", "b", 1))
+        await asyncio.sleep(1)
+        assert heard == []  # nobody has taken the event before it
+        assert await a.receive() == Joined("b")
+        assert (await message(a)).round == 1
+        await b.send(["a"], Message("update", "b", 2))
+        await asyncio.sleep(1)
+        assert heard == [("b", 2, joined + 1.25)]
+        await b.send(["a"], Message("update", "b", 3))
+        network.freeze("a", True)
+        await asyncio.sleep(1)
+        network.freeze("a", False)
+        assert (await message(a)).round == 3
+        assert len(heard) == 1
+
+    run(work())

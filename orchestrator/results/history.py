@@ -13,15 +13,15 @@ import sqlite3
 import traceback
 import weakref
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from orchestrator import text
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
+from orchestrator.results.fault_spans import fault_spans
 from orchestrator.results.record import CONTINUED, DATABASE, INJECTED
 from orchestrator.results.rows import (
     Event,
@@ -62,6 +62,7 @@ class History:
         self.directory = directory
         self._connection = connection
         self._close = weakref.finalize(self, connection.close)
+        self._faults: tuple[int, list[FaultSpan]] | None = None
 
     @classmethod
     def open(cls, directory: Path, plan: dict[str, Any] | None = None) -> Self:
@@ -270,21 +271,14 @@ class History:
         return [SensorReading(*row) for row in self.rows("SELECT * FROM sensor")]
 
     def faults(self) -> list[FaultSpan]:
-        """The course of every fault: the planned ones in the plan's order, then those by hand."""
-        phases: defaultdict[int, dict[str, tuple[Any, ...]]] = defaultdict(dict)
-        for t, fault, action, target, phase, round, detail in self.rows("SELECT * FROM fault"):
-            phases[fault].setdefault(phase, (t, action, target, round, detail))
-        planned = {fault["id"]: fault for fault in self.plan.get("faults", [])}
-        by = {}
-        for event in self.events(INJECTED):
-            if event.node is None:
-                planned[event.data["fault"]] = event.data["planned"]
-                by[event.data["fault"]] = str(event.data["user"])
-        order = {name: place for place, name in enumerate(self.nodes)}
-        return [
-            _span(id, planned.get(id, {}), phases.get(id, {}), order, by.get(id, ""))
-            for id in [*planned, *(id for id in phases if id not in planned)]
-        ]
+        """The course of every fault: the planned ones in the plan's order, then those by hand.
+
+        A report asks for them from many places, so they are read again only if the record has changed."""
+        changes = self.rows("PRAGMA data_version")[0][0]  # another number after what any other connection committed
+        if self._faults is None or self._faults[0] != changes:
+            planned, by_hand = self.plan.get("faults", []), self.events(INJECTED)
+            self._faults = changes, fault_spans(planned, by_hand, self.rows("SELECT * FROM fault"), self.nodes)
+        return list(self._faults[1])
 
     def rounds(self) -> list[Round]:
         """The rounds of all coordinators in order of their start. A round that a restart repeats is listed again."""
@@ -389,29 +383,6 @@ class History:
 
 def _number(event: Event) -> tuple[int | None, int | None]:
     return event.round, event.edge_round
-
-
-def _span(
-    id: int, planned: dict[str, Any], phases: Mapping[str, tuple[Any, ...]], order: Mapping[str, int], by: str
-) -> FaultSpan:
-    """The course of one fault. ``order``: the place of each node in the plan. ``by``: who made the fault by hand."""
-    start, end, skipped = (phases.get(phase) for phase in ("start", "end", "skipped"))
-    first = start or skipped or end or (None, "", "", None, "")
-    node = planned.get("node")
-    touched = {node} if node else {name for link in planned.get("links") or () for name in link}
-    return FaultSpan(
-        id=id,
-        action=str(planned.get("action") or first[1]),
-        target=first[2] or node or " | ".join(text.some(side) for side in planned.get("between") or ()),
-        start=start[0] if start else None,
-        end=end[0] if end else None,
-        skipped=skipped[0] if skipped else None,
-        round=first[3] if first[3] is not None else planned.get("round"),
-        detail=" ".join(phase[4] for phase in (start, skipped, end) if phase and phase[4]),
-        nodes=tuple(sorted(touched & order.keys(), key=order.__getitem__)),
-        planned=planned,
-        by=by,
-    )
 
 
 def _unreadable(database: Path, error: sqlite3.Error) -> RecordError:

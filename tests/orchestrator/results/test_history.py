@@ -201,6 +201,18 @@ def test_a_fault_that_was_not_reached_and_one_that_was_skipped(tmp_path: Path) -
     record.close()
 
 
+def test_faults_are_read_again_only_if_the_record_has_changed(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, json.dumps(plan_of(Example())), {})
+    with History.open(tmp_path) as history, History.open(tmp_path) as still:
+        first, again = history.faults()[0], history.faults()[0]
+        assert first is again
+        still.stand_still()
+        record.fault(3.0, first.id, first.action, first.target, "start", None, "")
+        record.flush()
+        assert (still.faults()[0].start, history.faults()[0].start) == (None, 3.0)
+    record.close()
+
+
 def test_current_states(tmp_path: Path) -> None:
     record = begin(tmp_path)
     record.state(1.0, "edge-0", "starting")

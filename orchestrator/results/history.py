@@ -287,10 +287,11 @@ class History:
         for event in self.events("round", "round_abandoned"):
             if event.node is None or event.round is None:
                 continue
+            number = event.round, event.edge_round
             if event.name == "round" and event.data.get("phase") == "start":
                 open_rounds[event.node] = len(rounds)
                 rounds.append(Round(event.node, event.round, event.t, None, False, event.edge_round))
-            elif (index := open_rounds.get(event.node)) is not None and rounds[index].number == _number(event):
+            elif (index := open_rounds.get(event.node)) is not None and rounds[index].number == number:
                 if event.name == "round_abandoned":
                     rounds[index] = rounds[index]._replace(abandoned=True)
                 elif event.name == "round":
@@ -379,10 +380,6 @@ class History:
         if not isinstance(document, dict):
             raise RecordError(f"{path} is not a JSON object: the run directory is damaged")
         return document
-
-
-def _number(event: Event) -> tuple[int | None, int | None]:
-    return event.round, event.edge_round
 
 
 def _unreadable(database: Path, error: sqlite3.Error) -> RecordError:

@@ -27,6 +27,7 @@ from statistics import median
 from typing import Any
 
 from node.role import RESERVED_KINDS
+from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 
@@ -119,7 +120,7 @@ def read(history: History, wall_seconds: float | None) -> RunFigures:
     reached = (row.t - began for row in history.global_series("accuracy") if row.value >= TARGET)
     sent: defaultdict[str, int] = defaultdict(int)
     messages: defaultdict[str, int] = defaultdict(int)
-    for row in history.traffic():
+    for row in carried.traffic(history):
         if row.direction == "sent" and row.kind not in RESERVED_KINDS:
             sent[row.kind] += row.bytes
             messages[row.kind] += row.messages

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from node.catalogue.models import ModelEntry
     from node.catalogue.partitions import PartitionParameters, PartitionScheme
     from node.learning.aggregation import State, weighted_mean
+    from node.learning.devices import state_of
     from node.learning.local_training import LocalTraining
     from node.learning.models import Model
     from node.learning.optimizers import optimizer
@@ -73,6 +74,7 @@ __all__ = [
     "participants",
     "report_mean",
     "round_of",
+    "state_of",
     "sweep",
     "train",
     "up",
@@ -115,6 +117,7 @@ _MODULES = {
     "participants": "node.algorithms.common",
     "report_mean": "node.algorithms.common",
     "round_of": "node.algorithms.common",
+    "state_of": "node.learning.devices",
     "sweep": "orchestrator.sweep.python",
     "train": "node.algorithms.common",
     "up": "orchestrator.verbs.runs",

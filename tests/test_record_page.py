@@ -18,6 +18,7 @@ import pytest
 from orchestrator.fidelity import loss_audit
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.trace_files import FOLDER
+from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.record import DATABASE, Record
 from orchestrator.results.schema import APPLICATION_ID, COUNTERS, SCHEMA_VERSION
@@ -57,7 +58,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with History.open(run) as history:
         rows = [
             {**link._asdict(), "drawn": link.offered, "asked_lost": 0.002 * link.offered}
-            for link in history.link_counters()
+            for link in carried.link_counters(history)
         ]
         found = loss_audit.look(rows, history.link_classes)
     with contextlib.closing(sqlite3.connect(run / DATABASE)) as database:

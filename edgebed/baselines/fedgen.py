@@ -118,16 +118,11 @@ def loaded(state: edgebed.State) -> Generator:
     return generator
 
 
-def arrays(generator: Generator) -> edgebed.State:
-    """The weights of G as arrays of their own."""
-    return {name: each.cpu().numpy().copy() for name, each in generator.state_dict().items()}
-
-
 def initial_generator(learner: edgebed.Learner, hidden: int, seed: int) -> edgebed.State:
     """The first state of G for the features of the node's model."""
     with torch.no_grad():
         features = learner.model.eval().extractor(torch.zeros(1, *learner.data.shape, device=learner.device)).shape[1]
-    return arrays(new_generator(learner.data.classes, features, hidden, seed))
+    return edgebed.state_of(new_generator(learner.data.classes, features, hidden, seed))
 
 
 def label_counts(learner: edgebed.Learner) -> NDArray[np.int64]:
@@ -188,7 +183,7 @@ def train_generator(
         if params.diversity:
             loss = loss + params.diversity * alikeness(noise, z)
         step(loss)
-    return arrays(generator)
+    return edgebed.state_of(generator)
 
 
 def head_of(learner: edgebed.Learner, model: edgebed.State) -> nn.Module:

@@ -67,7 +67,7 @@ def train_header(
         order = torch.from_numpy(random.permutation(len(y))).to(learner.device)
         for chosen in torch.split(order, params.batch_size):
             step(cross_entropy(classifier(x[chosen]), y[chosen]))
-    return {f"{HEADER}.{name}": each.cpu().numpy().copy() for name, each in classifier.state_dict().items()}
+    return {f"{HEADER}.{name}": values for name, values in edgebed.state_of(classifier).items()}
 
 
 class Cloud(personal.Cloud):

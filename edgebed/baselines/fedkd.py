@@ -36,7 +36,7 @@ from torch.nn.functional import cross_entropy, kl_div, log_softmax, mse_loss
 
 import edgebed
 from edgebed.baselines import personal
-from edgebed.baselines.fml import MEMES, loaded, state_of
+from edgebed.baselines.fml import MEMES, loaded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +141,7 @@ def distil_mutually(
         for step, loss in zip(steps, both, strict=True):
             step(loss)
         found.append(both[0].detach())
-    learned = edgebed.joined(own=learner.get(), mentee=state_of(mentee), base=edgebed.parted(kept, "base"))
+    learned = edgebed.joined(own=learner.get(), mentee=edgebed.state_of(mentee), base=edgebed.parted(kept, "base"))
     return learned | {"transform": transform.detach().cpu().numpy().copy()}, float(torch.stack(found).mean())
 
 
@@ -168,7 +168,7 @@ class Cloud(personal.Cloud):
     update: edgebed.State
 
     def start(self) -> edgebed.State:
-        return state_of(self.learner.build(self.params.mentee))
+        return edgebed.state_of(self.learner.build(self.params.mentee))
 
     async def tell(self, common: edgebed.State, t: int) -> None:
         whole, given = edgebed.joined(whole=common), {}

@@ -99,8 +99,7 @@ def train_prototypes(
         for chosen in torch.split(order, params.batch_size):
             step(contrastive_loss(features[chosen], classes[chosen], made(), delta))
     with torch.no_grad():
-        state = {name: each.cpu().numpy().copy() for name, each in made.state_dict().items()}
-        return {"prototypes": made().cpu().numpy()}, state
+        return {"prototypes": made().cpu().numpy()}, edgebed.state_of(made)
 
 
 class Cloud(fedproto.Cloud):

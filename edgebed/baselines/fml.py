@@ -70,7 +70,7 @@ def learn_mutually(
         steps[0](loss)
         steps[1](other_loss)
         losses.append(loss.detach())
-    learned = edgebed.joined(own=learner.get(), meme=state_of(other))
+    learned = edgebed.joined(own=learner.get(), meme=edgebed.state_of(other))
     return learned, float(torch.stack(losses).mean())
 
 
@@ -81,16 +81,11 @@ def loaded(learner: edgebed.Learner, name: str, state: edgebed.State) -> edgebed
     return model
 
 
-def state_of(model: edgebed.Model) -> edgebed.State:
-    """A copy of the model's weights."""
-    return model.get()
-
-
 class Cloud(personal.Cloud):
     """Averages the memes."""
 
     def start(self) -> edgebed.State:
-        return state_of(self.learner.build(self.params.meme))
+        return edgebed.state_of(self.learner.build(self.params.meme))
 
     async def aggregate(self, updates: Sequence[edgebed.Message], common: edgebed.State, t: int) -> edgebed.State:
         return await edgebed.average(self, updates, common)

@@ -17,7 +17,6 @@ Dataclasses travel as plain data (`orchestrator.drivers.swarm.plain`). Events to
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -32,15 +31,17 @@ from orchestrator.agent.datasets import DataSets
 from orchestrator.agent.echoes import Responder, ask
 from orchestrator.agent.files import Files
 from orchestrator.agent.images import Images
+from orchestrator.agent.links import Links
 from orchestrator.agent.news import NewCheckpoints, NewOutput
+from orchestrator.agent.probes import Probes
 from orchestrator.agent.programs import Programs
 from orchestrator.agent.runs import Runs, Start
 from orchestrator.drivers.base import CanPause, Driver, RunsPrograms
 from orchestrator.drivers.swarm.channel import Message
-from orchestrator.drivers.swarm.plain import change_of, counted_to, link_of, node_of, reading_to
+from orchestrator.drivers.swarm.plain import node_of, reading_to
 from orchestrator.drivers.swarm.relay import NodesEnd
 from orchestrator.errors import DriverError, OrchestratorError
-from orchestrator.fabric.base import Fabric, Handle, Redirects
+from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.trunk import Carrier
 from orchestrator.host.directory import RunDirectory
@@ -119,13 +120,13 @@ class Worker:
         self._relay: NodesEnd | None = None
         self._output: NewOutput | None = None
         self._checkpoints: NewCheckpoints | None = None
-        self._numbers = itertools.count(1)
-        self._responders: dict[int, AsyncExitStack] = {}
         self._echoes: Responder | None = None
         carrier = carrier or partial(start_carrier, kept.folder)
         self._runs = runs = Runs(tell, self._break, carrier, lambda: self._run)
         files = Files(lambda: self._run)
         programs = Programs(lambda: self._there.driver, lambda: self._run)
+        links = Links(lambda: self._there.fabric, lambda: self._there.carrier)
+        self._probes = probes = Probes(lambda: self._probing)
         self._verbs: dict[str, Callable[..., Awaitable[Any]]] = {
             verb.__name__: verb
             for verb in (
@@ -135,9 +136,9 @@ class Worker:
                 *(kept.has_data, kept.put_data, kept.keep_data),
                 *(self.start, self.forget, self.kill, self.pause, self.resume),
                 *(programs.run, programs.terminate, programs.release, programs.listens, programs.usage),
-                *(self.attach, self.detach, self.redirect, self.shape, self.alter, self.counters),
-                *(self.respond, self.dismiss, self.probe, self.listen, self.echo),
-                *(self.facts, self.sense, self.finish, self.leave),
+                *(links.attach, links.detach, links.redirect, links.shape, links.alter, links.counters),
+                *(probes.respond, probes.dismiss, probes.probe),
+                *(self.listen, self.echo, self.facts, self.sense, self.finish, self.leave),
                 *(runs.employ, runs.carry, runs.drop),
             )
         }
@@ -220,52 +221,6 @@ class Worker:
     async def resume(self, node: str) -> None:
         await self._pausing.resume(node)
 
-    # The fabric
-
-    async def attach(self, node: Message, pid: int) -> None:
-        await self._there.fabric.attach(node_of(node), Handle(pid))
-
-    async def detach(self, node: Message) -> None:
-        await self._there.fabric.detach(node_of(node))
-
-    async def redirect(self, remotes: dict[str, str]) -> None:
-        """Nodes have moved: those of other hosts are now these, see `orchestrator.fabric.trunk.Trunk`."""
-        fabric = self._there.fabric
-        if not isinstance(fabric, Redirects):
-            raise DriverError(f"the {fabric.engine} engine cannot follow nodes to other hosts")
-        if (carrier := self._there.carrier) is not None:
-            await carrier.redirect(remotes)
-        await fabric.redirect(remotes)
-
-    async def shape(self, links: Sequence[Message]) -> list[str]:
-        """Returns the notes of the fabric."""
-        await self._there.fabric.shape([link_of(each) for each in links])
-        return self._there.fabric.notes()
-
-    async def alter(self, changes: Sequence[Message]) -> list[str | None]:
-        """Returns the error of each change, None if it succeeded."""
-        found = await self._there.fabric.alter([change_of(each) for each in changes])
-        return [None if error is None else str(error) for error in found]
-
-    async def counters(self) -> Message:
-        return counted_to(await self._there.fabric.counters())
-
-    # The prober
-
-    async def respond(self, pid: int, address: str) -> Message:
-        """Start a responder in the node of this process. Returns what it printed, and its number for `dismiss`."""
-        stack = AsyncExitStack()
-        ready = await stack.enter_async_context(self._probing.responding(Handle(pid), address))
-        number = next(self._numbers)
-        self._responders[number] = stack
-        return {"ready": ready, "number": number}
-
-    async def dismiss(self, number: int) -> None:
-        await self._responders.pop(number).aclose()
-
-    async def probe(self, pid: int, arguments: Sequence[str]) -> Message:
-        return await self._probing.probe(Handle(pid), arguments)
-
     # The host
 
     async def facts(self, **arguments: Any) -> dict[str, Any]:
@@ -302,9 +257,7 @@ class Worker:
 
     async def finish(self) -> None:
         """End the nodes and the links. The last output is told before this is answered."""
-        for stack in self._responders.values():
-            await stack.aclose()
-        self._responders.clear()
+        await self._probes.dismiss_all()
         await self._stack.aclose()
         self._place = self._prober = None
         self._tell_new()

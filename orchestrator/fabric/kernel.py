@@ -14,65 +14,28 @@ made anew, which drops the packets in flight there.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
 
 from netem import tc
 from netem.batch import Reply
 from netem.errors import NetemError
 from netem.filters import count_commands, parse_counts, show_counts_command
-from netem.profile import LinkProfile
 from netem.tables import distribution_tables
 from orchestrator.errors import FabricError, HostError
 from orchestrator.fabric import bridge, kernel_counters, wiring
 from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.kernel_links import KernelLinks, Layout
 from orchestrator.fabric.traffic_control import Command, TrafficControl
 from orchestrator.fabric.trunk import DEVICE, Trunk, remote_nodes
 from orchestrator.host.processes import labels
 from orchestrator.planning.plan import LinkPlan, NodePlan
 
 NOTHING = "[]"  # what tc shows of no interface
-
-ShapedLinks = defaultdict[str, dict[str, tc.KernelLink]]
-"""The links to each target, by source."""
-
-
-def add_link(
-    links: ShapedLinks, link: LinkPlan, address: str, *, target: str | None = None, number: int | None = None
-) -> None:
-    """Number a link among those on its device, or reset it to the plan; ``address`` is its source's.
-
-    ``number``: of a new link, by default the next among the links to its target. ``target``: see `tc.KernelLink`.
-    """
-    known = links[link.target]
-    index = known[link.source].index if link.source in known else number or len(known) + 1
-    seed = link.seed % 2**32
-    known[link.source] = tc.KernelLink(index=index, address=address, profile=link.profile, seed=seed, target=target)
-
-
-def attach_commands(
-    links: ShapedLinks, node: NodePlan, attachment: int, capabilities: tc.Capabilities, passing: Sequence[str] = ()
-) -> tuple[str, list[list[str]]]:
-    """The hub's end of a node's interface, and the commands that shape the links to the node on it.
-
-    ``attachment`` is the number of this attachment among those of all nodes, from 1. ``passing``: see
-    `tc.setup_commands`.
-    """
-    interface = wiring.hub_interface(node, attachment)
-    return interface, tc.setup_commands(interface, list(links[node.name].values()), capabilities, passing)
-
-
-class _Layout(NamedTuple):
-    """What the qdiscs of an interface are for: links by source, target and index, and addresses that pass."""
-
-    links: frozenset[tuple[str, str, int]]
-    passing: frozenset[str]
 
 
 @dataclass
@@ -111,16 +74,13 @@ class KernelFabric(Coalescing):
         self._hub = hub
         self._tc = control
         self._nodes = {node.name: node for node in wires.nodes}
-        self._capabilities = capabilities
         self._trunk = trunk
-        self._links: ShapedLinks = defaultdict(dict)
-        self._made: dict[str, _Layout] = {}  # what the qdiscs of an interface were made for
+        self._links = KernelLinks(capabilities, remote_nodes(wires.nodes, trunk))
+        self._made: dict[str, Layout] = {}  # what the qdiscs of an interface were made for
         self._cut: set[tuple[str, str]] = set()
-        self._remote = remote_nodes(wires.nodes, trunk)
         self._mtu = wiring.MTU if trunk is None else trunk.mtu
-        self._passing: defaultdict[str, set[str]] = defaultdict(set)  # the addresses of remote sources, by target
         self._passed = 0  # packets through removed interfaces
-        self._interfaces = dict.fromkeys(self._remote, DEVICE)
+        self._interfaces = dict.fromkeys(self._links.remote, DEVICE)
         self._single_packets = wires.single_packets
         self._attachments = count(1)
         self._ledger = kernel_counters.Ledger()
@@ -161,26 +121,16 @@ class KernelFabric(Coalescing):
         return cls(hub, control, wires, capabilities, trunk, notes, counts=counts)
 
     def notes(self) -> list[str]:
-        return [
-            *self._notes,
-            *self._late_rates,
-            *(
-                f"{target}: {note}"
-                for target, links in self._links.items()
-                for note in tc.not_applied(list(links.values()), self._capabilities, alone=self._alone(target))
-            ),
-        ]
+        return [*self._notes, *self._late_rates, *self._links.not_applied()]
 
     async def attach(self, node: NodePlan, handle: Handle) -> None:
         await self._retire(node.name)
-        interface, commands = attach_commands(
-            self._links, node, next(self._attachments), self._capabilities, sorted(self._passing[node.name])
-        )
+        interface = wiring.hub_interface(node, next(self._attachments))
         lines = wiring.hub_lines(node, handle.pid, interface, bridge=bridge.NAME, mtu=self._mtu)
         await self._hub.run(["ip", "-batch", "-"], stdin=lines)
         await bridge.place(self._hub, interface, [node.mac])
         self._interfaces[node.name] = interface
-        await self._make(interface, [node.name], commands)
+        await self._make(interface, [node.name])
         lines = wiring.node_lines(
             node, wiring.peers(node, self._nodes.values()), single_packets=node.name in self._single_packets
         )
@@ -191,42 +141,40 @@ class KernelFabric(Coalescing):
 
     async def redirect(self, remotes: Mapping[str, str]) -> None:
         assert self._trunk is not None, "no node lives on another host"
-        now = kernel_counters.read(await self._show(DEVICE)) if self._on_trunk() else {}
+        now = kernel_counters.read(await self._show(DEVICE)) if self._links.to_remote() else {}
         before, self._trunk = self._trunk, replace(self._trunk, remotes=remotes)
-        here = self._remote.keys() - (remaining := remote_nodes(self._nodes.values(), self._trunk)).keys()
+        here = self._links.remote.keys() - (remaining := remote_nodes(self._nodes.values(), self._trunk)).keys()
         await bridge.remove(self._hub, DEVICE, [mac for mac in before.remotes if mac not in remotes])
-        self._remote = remaining
+        self._links.remote = remaining
         for name in here:
             del self._interfaces[name]
-            for addresses in self._passing.values():
-                addresses.discard(self._nodes[name].address)
-            for index, (source, link) in enumerate(self._links[name].items(), start=1):
+            for source, link in self._links.to(name).items():
                 self._ledger.keep((source, name), now.get(link.index, {}))
-                self._links[name][source] = replace(link, index=index, target=None)
+            self._links.come_here(name, self._nodes[name].address)
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
-        numbers = count(1 + max((link.index for link in self._on_trunk()), default=0))
+        numbers = count(1 + max((link.index for link in self._links.to_remote()), default=0))
         changes = []
         for link in links:
             source, target = self._nodes[link.source].address, self._nodes[link.target].address
-            if link.source in self._remote:
-                if link.target not in self._remote:
-                    self._passing[link.target].add(source)
+            if link.source in self._links.remote:
+                if link.target not in self._links.remote:
+                    self._links.let_pass(source, link.target)
                 continue
-            if link.source in self._links[link.target]:
+            if (link.source, link.target) in self._links:
                 changes.append(LinkChange(link.source, link.target, profile=link.profile))
                 continue
-            if link.target in self._remote:
-                add_link(self._links, link, source, target=target, number=next(numbers))
+            if link.target in self._links.remote:
+                self._links.add(link, source, target=target, number=next(numbers))
             else:
-                add_link(self._links, link, source)
+                self._links.add(link, source)
             if len({profile.rate for profile in link.extremes}) > 1 and not self._late_rates:
                 self._late_rates = [_LATE_RATE]
             self._ledger.begin((link.source, link.target), link.profile)
         for name, interface in self._interfaces.items():
-            if name not in self._remote:
+            if name not in self._links.remote:
                 await self._make_anew(interface, [name])
-        await self._make_anew(DEVICE, list(self._remote))
+        await self._make_anew(DEVICE, list(self._links.remote))
         for error in await self.alter(changes):
             if error is not None:
                 raise error
@@ -234,7 +182,7 @@ class KernelFabric(Coalescing):
     async def _make_anew(self, interface: str, targets: Sequence[str]) -> None:
         """Make the qdiscs of an interface to these targets, unless they are there for the same links."""
         before = self._made.get(interface)
-        if before == self._layout(targets) or (before is None and not self._on_trunk()):
+        if before == self._links.layout(targets) or (before is None and not self._links.to_remote()):
             return
         if before is not None:
             try:
@@ -244,21 +192,22 @@ class KernelFabric(Coalescing):
             self._passed += tc.parse_passed(shown)
             now = kernel_counters.read(shown)
             for source, target, index in before.links:
-                if (link := self._links[target].get(source)) is not None and target in targets:
+                if (source, target) in self._links and target in targets:
                     self._ledger.keep((source, target), now.get(index, {}))
-                    self._links[target][source] = replace(link, seed=tc.next_seed(link.seed))
+                    self._links.renew((source, target))
             await self._tc.run([["tc", "qdisc", "del", "dev", interface, "root"]])
-        links, passing = [link for target in targets for link in self._links[target].values()], self._passed_to(targets)
-        await self._make(interface, targets, tc.setup_commands(interface, links, self._capabilities, passing))
+        await self._make(interface, targets)
 
-    async def _make(self, interface: str, targets: Sequence[str], commands: Sequence[Command]) -> None:
-        """Make the qdiscs of an interface, and cut the links that are cut."""
+    async def _make(self, interface: str, targets: Sequence[str]) -> None:
+        """Make the qdiscs of an interface to these targets, and cut the links that are cut."""
+        commands = self._links.setup_commands(interface, targets)
         states = tc.parse_qdiscs(await self._tc.run([*commands, tc.show_command(interface)]))
-        self._made[interface] = self._layout(targets)
+        self._made[interface] = self._links.layout(targets)
         for target in targets:
-            self._check(target, self._links[target], states)
+            for source, link in self._links.to(target).items():
+                self._links.check((source, target), link, states)
         closed = [
-            _Alteration(LinkChange(source, target, cut=True), interface, self._links[target][source])
+            _Alteration(LinkChange(source, target, cut=True), interface, self._links[source, target])
             for source, target in self._cut
             if target in targets
         ]
@@ -268,20 +217,9 @@ class KernelFabric(Coalescing):
             if error is not None:
                 raise error
 
-    def _layout(self, targets: Sequence[str]) -> _Layout:
-        links = {(source, target, link.index) for target in targets for source, link in self._links[target].items()}
-        return _Layout(frozenset(links), frozenset(self._passed_to(targets)))
-
-    def _passed_to(self, targets: Sequence[str]) -> list[str]:
-        return sorted({address for target in targets for address in self._passing[target]})
-
-    def _on_trunk(self) -> list[tc.KernelLink]:
-        """The links to nodes of other hosts."""
-        return [link for target in self._remote for link in self._links[target].values()]
-
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
         for change in changes:
-            if change.source not in self._links.get(change.target, ()):
+            if (change.source, change.target) not in self._links:
                 raise FabricError(f"link {change.source} -> {change.target}: this host does not shape it")
         errors: list[Exception | None] = []
         while rest := changes[len(errors) :]:
@@ -295,12 +233,13 @@ class KernelFabric(Coalescing):
         """The commands for a change; the state already records the change as made."""
         pair = change.source, change.target
         interface = self._interfaces.get(change.target)
-        alteration = _Alteration(change, interface, self._links[change.target][change.source])
+        alteration = _Alteration(change, interface, self._links[pair])
         try:
             if change.profile is not None:
-                alteration.link = self._renew(*pair, change.profile)
+                alteration.link = self._links.renew(pair, change.profile)
+                self._ledger.note_rate(pair, change.profile)
                 if interface is not None and pair not in self._cut:
-                    alteration.command = self._leaf(tc.change_command, interface, alteration.link, change.target)
+                    alteration.command = self._links.change_command(interface, pair)
                 else:
                     self._ledger.change(pair, change.profile, {})
             elif change.cut and pair not in self._cut:
@@ -308,9 +247,9 @@ class KernelFabric(Coalescing):
                 self._add_cut(alteration)
             elif not change.cut and pair in self._cut:
                 self._cut.discard(pair)
-                alteration.link = self._renew(*pair, alteration.link.profile)
+                alteration.link = self._links.renew(pair)
                 if interface is not None:
-                    alteration.command = self._leaf(tc.restore_command, interface, alteration.link, change.target)
+                    alteration.command = self._links.restore_command(interface, pair)
         except NetemError as error:
             alteration.error = error
         return alteration
@@ -355,7 +294,7 @@ class KernelFabric(Coalescing):
         try:
             if done.change.profile is not None:
                 states = tc.parse_qdiscs(shown.shown)
-                self._check(target, {source: done.link}, states)
+                self._links.check(pair, done.link, states)
                 self._ledger.change(pair, done.change.profile, kernel_counters.counts(states[done.link.index]))
             elif done.change.cut:
                 state = tc.parse_qdiscs(shown.shown)[done.link.index]
@@ -375,16 +314,16 @@ class KernelFabric(Coalescing):
         rows: list[LinkRow] = []
         shown = {interface: await self._show(interface) for interface in set(self._interfaces.values())}
         readings = {interface: kernel_counters.read(text) for interface, text in shown.items()}
-        for target, links in self._links.items():
-            now = readings.get(self._interfaces.get(target, ""), {})
-            rows += [self._ledger.row((source, target), now.get(link.index, {})) for source, link in links.items()]
+        for pair in self._links:
+            now = readings.get(self._interfaces.get(pair[1], ""), {})
+            rows.append(self._ledger.row(pair, now.get(self._links[pair].index, {})))
         passed = self._passed + sum(tc.parse_passed(each) for each in shown.values())
         return Counted(rows, from_trunk=passed, sent_to=self._sent_to(rows), came_from=await self._came_from())
 
     def _sent_to(self, rows: Sequence[LinkRow]) -> dict[str, int] | None:
         if not self._counts:
             return None
-        sent = dict.fromkeys(self._remote, 0)
+        sent = dict.fromkeys(self._links.remote, 0)
         for row in rows:
             if (target := str(row["target"])) in sent:
                 sent[target] += int(row["delivered"])
@@ -394,7 +333,8 @@ class KernelFabric(Coalescing):
         if not self._counts:
             return None
         found = parse_counts(await self._tc.run([show_counts_command(DEVICE)]))
-        return {name: found.get(number, 0) for number, name in enumerate(self._nodes, start=1) if name in self._remote}
+        remote = self._links.remote
+        return {name: found.get(number, 0) for number, name in enumerate(self._nodes, start=1) if name in remote}
 
     async def watch(self) -> None:
         await self._hub.watch()
@@ -412,32 +352,11 @@ class KernelFabric(Coalescing):
         self._made.pop(self._interfaces.pop(node, ""), None)
         self._passed += tc.parse_passed(shown)
         now = kernel_counters.read(shown)
-        for source, link in self._links[node].items():
+        for source, link in self._links.to(node).items():
             self._ledger.keep((source, node), now.get(link.index, {}))
 
     async def _show(self, interface: str) -> str:
         return await self._tc.run([tc.show_command(interface)])
-
-    def _renew(self, source: str, target: str, profile: LinkProfile) -> tc.KernelLink:
-        old = self._links[target][source]
-        self._links[target][source] = replace(old, profile=profile, seed=tc.next_seed(old.seed))
-        self._ledger.note_rate((source, target), profile)
-        return self._links[target][source]
-
-    def _leaf(self, make: Callable[..., list[str]], interface: str, link: tc.KernelLink, target: str) -> list[str]:
-        return make(interface, link, self._capabilities, alone=self._alone(target))
-
-    def _alone(self, target: str) -> bool:
-        return len(self._on_trunk() if target in self._remote else self._links[target]) == 1
-
-    def _check(self, target: str, links: Mapping[str, tc.KernelLink], states: Mapping[int, tc.KernelLinkState]) -> None:
-        """Compare the kernel's settings with the asked ones; FabricError if they differ."""
-        for source, link in links.items():
-            if link.index not in states:
-                raise FabricError(f"link {source} -> {target}: tc accepted it and the kernel does not show it")
-            asked = tc.applied(link.profile, self._capabilities, alone=self._alone(target))
-            if differences := tc.compare(asked, states[link.index]):
-                raise FabricError(f"link {source} -> {target}: {'; '.join(map(str, differences))}")
 
     async def _batch(self, parts: Sequence[Sequence[Command]]) -> list[list[Reply]]:
         """Run the commands of all parts in order; returns the reply to each."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.report.marks import Figure, Mark, area, axis, boxes, figure, line, rounded
+from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.rows import Metric
 
@@ -185,7 +186,7 @@ def _shades(history: History, place: Place) -> list[dict[str, Any]]:
 def traffic(history: History) -> Figure:
     """The bytes of sent messages, by link class and kind."""
     sent: defaultdict[str, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
-    for row in history.traffic():
+    for row in carried.traffic(history):
         if row.direction == "sent":
             link_class = history.link_classes.get((row.node, row.peer), "no link")
             sent[row.kind][link_class][0] += row.bytes

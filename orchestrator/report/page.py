@@ -24,6 +24,7 @@ from orchestrator.report.peers import own_accuracy, peers
 from orchestrator.report.template import rendered
 from orchestrator.report.timeline import STATES, before_training, timeline
 from orchestrator.report.topology import picture
+from orchestrator.results import carried
 from orchestrator.results.checks import Check, checks, overall
 from orchestrator.results.history import History
 from orchestrator.results.hosts import hosts
@@ -113,7 +114,7 @@ def context(history: History) -> dict[str, Any]:
         "tells_of_rounds": any(what == IN_ROUND for of in moved["nodes"].values() for _, what in of),
         "links": _links(history),
         "probes": fidelity.probe_rows(history),
-        "probed": ", ".join(f"{text.size(n)} ({name})" for name, n in history.probed_bytes_by_class().items()),
+        "probed": ", ".join(f"{text.size(n)} ({name})" for name, n in carried.probed_bytes_by_class(history).items()),
         "kinds": dict.fromkeys(history.link_kinds.values()),
         "real": fidelity.real_rows(history),
         "looks": fidelity.look_rows(history),
@@ -160,7 +161,7 @@ def _keys(history: History) -> list[Key]:
     accuracy = history.global_series("accuracy")
     best = max((row.value for row in accuracy), default=None)
     planned = history.rounds_planned
-    sent = history.traffic()
+    sent = carried.traffic(history)
     messages = sum(row.messages for row in sent if row.direction == "sent")
     spans = history.faults()
     planned_faults = [span for span in spans if not span.by]
@@ -176,7 +177,7 @@ def _keys(history: History) -> list[Key]:
         Key("rounds", str(history.rounds_done()), f"of {planned}" if planned is not None else ""),
         Key("time", text.duration(history.seconds), _training(history)),
         Key("nodes", str(len(history.nodes)), ", ".join(text.count(number, tier) for tier, number in tiers.items())),
-        Key("delivered", text.size(sum(history.bytes_by_class().values())), text.count(messages, "message")),
+        Key("delivered", text.size(sum(carried.bytes_by_class(history).values())), text.count(messages, "message")),
         Key("faults", str(made), (f"of {len(planned_faults)} planned" if planned_faults else "none planned") + by_hand),
         Key("overruns", str(len(history.events("overrun"))), "steps slower than asked"),
         Key("links", history.engine or "–", f"driver {history.driver}" if history.driver else ""),
@@ -234,7 +235,7 @@ def _fault_colours(history: History) -> dict[str, str]:
 def _links(history: History) -> list[dict[str, Any]]:
     """The link counters, summed by class and kind of the links."""
     totals: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTERS, 0))
-    for row in history.link_counters():
+    for row in carried.link_counters(history):
         for counter in COUNTERS:
             totals[row.link_class, row.kind][counter] += getattr(row, counter)
     return [

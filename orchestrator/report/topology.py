@@ -16,6 +16,7 @@ from typing import Any
 from netem.profile import LinkProfile
 from orchestrator import text
 from orchestrator.report.figures import FAULTS, link_colour
+from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.presence import moves
 from orchestrator.results.rows import LinkCounters
@@ -213,7 +214,7 @@ def _label(name: str, tier: str, pitch: float) -> str:
 def _lines(
     history: History, places: Mapping[str, tuple[float, float]], usual: Mapping[str, Mapping[str, Any]]
 ) -> list[LinkLine]:
-    totals = {(row.source, row.target): row for row in history.link_counters()}
+    totals = {(row.source, row.target): row for row in carried.link_counters(history)}
     pairs: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for link in history.plan.get("links", []):
         ends = sorted((link["source"], link["target"]))

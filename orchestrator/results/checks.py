@@ -16,6 +16,7 @@ from orchestrator import text
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.fidelity.overload import merged
+from orchestrator.results import carried
 from orchestrator.results.expectations import as_expected
 from orchestrator.results.history import History
 from orchestrator.results.learned import learned
@@ -217,13 +218,13 @@ def links_kept_up(history: History) -> Assessment:
         return LINKS_MODELLED
     if overloads := merged(event.data for event in history.events(OVERLOAD)):
         began = history.training_began or 0.0
-        packets = sum(link.delivered for link in history.link_counters())
+        packets = sum(link.delivered for link in carried.link_counters(history))
         return judge_overloads(overloads, began, history.training_ended - began, packets)
     if history.engine == "kernel":
         return "pass", "the kernel shapes the links itself, and no packet was lost before the links"
     if not history.link_classes:
         return "pass", "the plan has no links"
-    if not history.link_counters():
+    if not carried.link_counters(history):
         if history.outcome is not None and history.outcome.ended == "calibrated":
             return "pass", "see what was measured"
         return "unknown", "the link engine's counters were never read"
@@ -351,7 +352,7 @@ def _leaks(history: History, spans: Iterable[FaultSpan], continued: Sequence[flo
             windows += [(source, target, start + SETTLING, stop - SETTLING) for start, stop in parts]
             cut += [(f"{source} → {target}", span)] * len(parts)
     packets: dict[tuple[str, int], tuple[int, str]] = {}
-    for (link, span), counted in zip(cut, history.delivered(windows), strict=True):
+    for (link, span), counted in zip(cut, carried.delivered(history, windows), strict=True):
         before, _ = packets.get((link, span.id), (0, ""))
         packets[link, span.id] = before + (counted[1] if counted else 0), span.target
     return [

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from netem.units import format_duration, format_fraction, format_size
 from orchestrator import text
+from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.verdicts import Assessment
 from orchestrator.scenario.expectations import CheckName, ExpectSpec, MetricSpec, expectations
@@ -46,7 +47,7 @@ def _compared(history: History, asked: ExpectSpec) -> Iterator[Compared]:
         yield Compared(done >= asked.rounds, f"{text.count(done, 'round')} done, expected {asked.rounds} at least")
     if asked.duration is not None:
         yield _duration(history, asked.duration)
-    delivered = history.bytes_by_class()
+    delivered = carried.bytes_by_class(history)
     for key, most in asked.bytes.given().items():
         count = sum(delivered.values()) if key == "total" else delivered.get(key, 0)
         where = "over all links" if key == "total" else f"over {key} links"

@@ -1,7 +1,8 @@
 """The reader of a run's record. The run may be running, finished, or cut short at any moment.
 
-Every call queries the database, so a ``History`` of a running run stays up to date. Derived values (rounds from their
-events, totals over restarts) are computed here, in one place, for checks, report, view and summary.
+Every call queries the database, so a ``History`` of a running run stays up to date. Derived values (such as rounds
+from their events) are computed here, in one place, for checks, report, view and summary; what links and flows have
+carried, in `carried`.
 """
 
 from __future__ import annotations
@@ -11,27 +12,22 @@ import math
 import sqlite3
 import traceback
 import weakref
-from array import array
-from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from orchestrator import text
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.record import CONTINUED, DATABASE, INJECTED, PROBED
+from orchestrator.results.fault_spans import fault_spans
+from orchestrator.results.record import CONTINUED, DATABASE, INJECTED
 from orchestrator.results.rows import (
     Event,
     FaultSpan,
-    LinkCounters,
     Metric,
     Outcome,
-    PeerTraffic,
     ProbeResult,
     Resources,
     Round,
@@ -41,14 +37,11 @@ from orchestrator.results.rows import (
 from orchestrator.results.schema import (
     APPLICATION_ID,
     COUNTED,
-    FLOWS,
     GROWTH,
     KINDS,
-    LINKS,
     READABLE,
     SCHEMA_VERSION,
     SENSORS,
-    Counted,
     read_as_growth,
     version,
 )
@@ -69,6 +62,7 @@ class History:
         self.directory = directory
         self._connection = connection
         self._close = weakref.finalize(self, connection.close)
+        self._faults: tuple[int, list[FaultSpan]] | None = None
 
     @classmethod
     def open(cls, directory: Path, plan: dict[str, Any] | None = None) -> Self:
@@ -277,21 +271,14 @@ class History:
         return [SensorReading(*row) for row in self.rows("SELECT * FROM sensor")]
 
     def faults(self) -> list[FaultSpan]:
-        """The course of every fault: the planned ones in the plan's order, then those by hand."""
-        phases: defaultdict[int, dict[str, tuple[Any, ...]]] = defaultdict(dict)
-        for t, fault, action, target, phase, round, detail in self.rows("SELECT * FROM fault"):
-            phases[fault].setdefault(phase, (t, action, target, round, detail))
-        planned = {fault["id"]: fault for fault in self.plan.get("faults", [])}
-        by = {}
-        for event in self.events(INJECTED):
-            if event.node is None:
-                planned[event.data["fault"]] = event.data["planned"]
-                by[event.data["fault"]] = str(event.data["user"])
-        order = {name: place for place, name in enumerate(self.nodes)}
-        return [
-            _span(id, planned.get(id, {}), phases.get(id, {}), order, by.get(id, ""))
-            for id in [*planned, *(id for id in phases if id not in planned)]
-        ]
+        """The course of every fault: the planned ones in the plan's order, then those by hand.
+
+        A report asks for them from many places, so they are read again only if the record has changed."""
+        changes = self.rows("PRAGMA data_version")[0][0]  # another number after what any other connection committed
+        if self._faults is None or self._faults[0] != changes:
+            planned, by_hand = self.plan.get("faults", []), self.events(INJECTED)
+            self._faults = changes, fault_spans(planned, by_hand, self.rows("SELECT * FROM fault"), self.nodes)
+        return list(self._faults[1])
 
     def rounds(self) -> list[Round]:
         """The rounds of all coordinators in order of their start. A round that a restart repeats is listed again."""
@@ -300,10 +287,11 @@ class History:
         for event in self.events("round", "round_abandoned"):
             if event.node is None or event.round is None:
                 continue
+            number = event.round, event.edge_round
             if event.name == "round" and event.data.get("phase") == "start":
                 open_rounds[event.node] = len(rounds)
                 rounds.append(Round(event.node, event.round, event.t, None, False, event.edge_round))
-            elif (index := open_rounds.get(event.node)) is not None and rounds[index].number == _number(event):
+            elif (index := open_rounds.get(event.node)) is not None and rounds[index].number == number:
                 if event.name == "round_abandoned":
                     rounds[index] = rounds[index]._replace(abandoned=True)
                 elif event.name == "round":
@@ -359,89 +347,6 @@ class History:
             series |= by_node
         return {node: series[node] for node in self.nodes if node in series}
 
-    def link_counters(self) -> list[LinkCounters]:
-        """Totals of each link direction in training, summed over restarts of the link engine."""
-        usual = link_kind(self.driver, real=False)
-        rows = self.rows(_totals(LINKS, ("source", "target", "link_class")))
-        return [LinkCounters._make((*row, self.link_kinds.get((row[0], row[1]), usual))) for row in rows]
-
-    def delivered(self, windows: Sequence[tuple[str, str, float, float]]) -> list[tuple[int, int] | None]:
-        """For each (source, target, start, end): (samples, packets delivered) in this direction between the first and
-        last sample in [start, end]; None without a sample. The record is read once for all."""
-        ids = {(source, target): id for id, source, target in self.rows("SELECT id, source, target FROM link")}
-        asked = {id for source, target, *_ in windows if (id := ids.get((source, target))) is not None}
-        times: dict[int, array[float]] = {id: array("d") for id in asked}
-        totals: dict[int, array[int]] = {id: array("q", (0,)) for id in asked}
-        for link, t, packets in self._each("SELECT link, t, delivered FROM link_growth ORDER BY id") if asked else ():
-            if link in asked:
-                times[link].append(t)
-                totals[link].append(totals[link][-1] + packets)
-        found: list[tuple[int, int] | None] = []
-        for source, target, start, end in windows:
-            of = ids.get((source, target), 0)
-            first, last = (side(times.get(of, ()), t) for side, t in ((bisect_left, start), (bisect_right, end)))
-            found.append((last - first, totals[of][last] - totals[of][first + 1]) if first < last else None)
-        return found
-
-    def readings(self, source: str, target: str) -> list[tuple[float, int, int, int]]:
-        """The counters of one direction over time: t, bytes delivered, packets delivered, packets that did not arrive.
-        They are totals over restarts."""
-        query = (
-            "SELECT t, delivered_bytes, delivered, lost + overflowed + cut_dropped FROM link_growth"
-            " WHERE link = (SELECT id FROM link WHERE source = ? AND target = ?) ORDER BY id"
-        )
-        times, *grown = list(zip(*self.rows(query, source, target), strict=True)) or [(), (), (), ()]
-        return list(zip(times, *map(accumulate, grown), strict=True))
-
-    def fastest(self, readings: int, unsure: float) -> dict[tuple[str, str], float]:
-        """A lower bound of the bit/s that each direction carried in its fastest window of ``readings`` readings. The
-        length of a window may be wrong by ``unsure`` seconds."""
-        rows = self.rows(
-            "SELECT source, target, rate FROM (SELECT link, MAX(8.0 * carried / (t - since + ?)) AS rate FROM ("
-            "SELECT link, t, LAG(t, ?) OVER w AS since, SUM(delivered_bytes) OVER (w ROWS ? PRECEDING) AS carried"
-            " FROM link_growth WINDOW w AS (PARTITION BY link ORDER BY id))"
-            " WHERE carried > 0 AND since IS NOT NULL GROUP BY link) JOIN link ON link.id = link",
-            *(unsure, readings, readings - 1),
-        )
-        return {(source, target): rate for source, target, rate in rows}
-
-    def traffic(self) -> list[PeerTraffic]:
-        """Totals by node, peer, kind and direction."""
-        return [PeerTraffic(*row) for row in self.rows(_totals(FLOWS, FLOWS.keys))]
-
-    def bytes_by_class(self) -> dict[str, int]:
-        """The bytes that the links of each class delivered in training, headers included."""
-        totals: defaultdict[str, int] = defaultdict(int)
-        for link in self.link_counters():
-            totals[link.link_class] += link.delivered_bytes
-        return dict(totals)
-
-    def probed_bytes_by_class(self) -> dict[str, int]:
-        """The bytes that the links of each class delivered in probes, before training began."""
-        totals: Counter[str] = Counter()
-        for event in self.events(PROBED):
-            totals.update(event.data["bytes"])
-        return dict(totals)
-
-    def delivered_bytes(self) -> dict[str, tuple[list[float], list[int]]]:
-        """By link class: the times at which counters were read, and the bytes that its links had delivered by then."""
-        rows = self.rows(
-            f"SELECT t, link_class, SUM(delivered_bytes) FROM {LINKS.named} GROUP BY t, link_class ORDER BY t"
-        )
-        times = sorted({t for t, _, _ in rows})
-        grown: defaultdict[str, dict[float, int]] = defaultdict(dict)
-        for t, link_class, growth in rows:
-            grown[link_class][t] = growth
-        return {name: (times, list(accumulate(of.get(t, 0) for t in times))) for name, of in grown.items()}
-
-    def messages_by_kind(self) -> dict[str, int]:
-        """The number of messages sent of each kind, over all nodes."""
-        totals: defaultdict[str, int] = defaultdict(int)
-        for row in self.traffic():
-            if row.direction == "sent":
-                totals[row.kind] += row.messages
-        return dict(totals)
-
     def after(self, table: str, columns: Sequence[str], rowid: int, limit: int) -> list[tuple[Any, ...]]:
         """The rows of a table that were recorded after ``rowid``, at most ``limit`` of them: the row's own id, then
         these columns. A reader that comes again with the last id reads each row once."""
@@ -459,7 +364,7 @@ class History:
     def _schema(self) -> int:
         return version(self._connection)
 
-    def _each(self, query: str) -> Iterator[tuple[Any, ...]]:
+    def stream(self, query: str) -> Iterator[tuple[Any, ...]]:
         """The rows of a query, without holding them all."""
         try:
             yield from self._connection.execute(query)
@@ -475,41 +380,6 @@ class History:
         if not isinstance(document, dict):
             raise RecordError(f"{path} is not a JSON object: the run directory is damaged")
         return document
-
-
-def _number(event: Event) -> tuple[int | None, int | None]:
-    return event.round, event.edge_round
-
-
-def _span(
-    id: int, planned: dict[str, Any], phases: Mapping[str, tuple[Any, ...]], order: Mapping[str, int], by: str
-) -> FaultSpan:
-    """The course of one fault. ``order``: the place of each node in the plan. ``by``: who made the fault by hand."""
-    start, end, skipped = (phases.get(phase) for phase in ("start", "end", "skipped"))
-    first = start or skipped or end or (None, "", "", None, "")
-    node = planned.get("node")
-    touched = {node} if node else {name for link in planned.get("links") or () for name in link}
-    return FaultSpan(
-        id=id,
-        action=str(planned.get("action") or first[1]),
-        target=first[2] or node or " | ".join(text.some(side) for side in planned.get("between") or ()),
-        start=start[0] if start else None,
-        end=end[0] if end else None,
-        skipped=skipped[0] if skipped else None,
-        round=first[3] if first[3] is not None else planned.get("round"),
-        detail=" ".join(phase[4] for phase in (start, skipped, end) if phase and phase[4]),
-        nodes=tuple(sorted(touched & order.keys(), key=order.__getitem__)),
-        planned=planned,
-        by=by,
-    )
-
-
-def _totals(counted: Counted, columns: Sequence[str]) -> str:
-    """A query for what was counted altogether, after these columns of the things; the earliest thing comes first."""
-    sums = ", ".join(f"SUM({name}) AS {name}" for name in counted.counts)
-    grown = f"SELECT {counted.each} AS thing, MIN(t) AS first, {sums} FROM {counted.growth} GROUP BY {counted.each}"
-    listed = ", ".join((*columns, *counted.counts))
-    return f"SELECT {listed} FROM ({grown}) JOIN {counted.each} ON id = thing ORDER BY first, {', '.join(columns)}"
 
 
 def _unreadable(database: Path, error: sqlite3.Error) -> RecordError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from netem.units import parse_rate
+from orchestrator.results import carried
 from orchestrator.results.history import History
 
 READINGS = 5  # length of a window; readings are 1 s apart, or more if nothing was carried
@@ -29,13 +30,13 @@ class Busiest(NamedTuple):
 def busiest(history: History) -> list[Busiest]:
     """The busiest link of each class, among links with a constant rate that carried data in at least one window."""
     changed = {tuple(link) for fault in history.plan.get("faults", []) if _sets_rate(fault) for link in fault["links"]}
-    carried = history.fastest(READINGS, UNSURE)
+    fastest = carried.fastest(history, READINGS, UNSURE)
     found: dict[str, Busiest] = {}
     for link in history.plan.get("links", []):
         ends, rate = (link["source"], link["target"]), link["profile"].get("rate")
-        if rate is None or "schedule" in link or ends in changed or ends not in carried:
+        if rate is None or "schedule" in link or ends in changed or ends not in fastest:
             continue
-        row = Busiest(link["link_class"], " → ".join(ends), parse_rate(rate), carried[ends])
+        row = Busiest(link["link_class"], " → ".join(ends), parse_rate(rate), fastest[ends])
         before = found.get(row.link_class)
         if before is None or row.carried / row.asked > before.carried / before.asked:
             found[row.link_class] = row

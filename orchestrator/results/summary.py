@@ -13,6 +13,7 @@ from rich.text import Text
 from orchestrator import text
 from orchestrator.fidelity.overload import merged
 from orchestrator.layout import Cell, write_entries
+from orchestrator.results import carried
 from orchestrator.results.checks import checks, overall
 from orchestrator.results.history import History
 from orchestrator.results.hosts import hosts, sentences
@@ -64,10 +65,10 @@ def summary(history: History) -> dict[str, Any]:
             "global": finite(overall_accuracy[-1].value) if overall_accuracy else None,
             "edge": {name: finite(value) for name, value in edges.items()},
         },
-        "bytes": history.bytes_by_class(),
-        "probe_bytes": history.probed_bytes_by_class(),
+        "bytes": carried.bytes_by_class(history),
+        "probe_bytes": carried.probed_bytes_by_class(history),
         "link_kinds": _kinds(history),
-        "messages": history.messages_by_kind(),
+        "messages": carried.messages_by_kind(history),
         "faults": [_fault(span, history.training_began or 0.0) for span in history.faults()],
         "nodes": len(history.nodes),
         "overruns": len(history.events("overrun")),

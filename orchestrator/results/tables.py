@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from orchestrator.results import carried
 from orchestrator.results.checks import checks
 from orchestrator.results.history import History
 from orchestrator.results.rows import (
@@ -99,7 +100,7 @@ TABLES: dict[str, Table] = {
     "checks": Table(CheckRow, check_rows),
     "events": Table(Event, lambda history: history.events()),
     "faults": Table(FaultSpan, lambda history: history.faults()),
-    "links": Table(LinkCounters, lambda history: history.link_counters()),
+    "links": Table(LinkCounters, carried.link_counters),
     "metrics": Table(Metric, lambda history: history.metrics(None)),
     "nodes": Table(NodeRow, node_rows),
     "probes": Table(ProbeResult, lambda history: history.probes()),
@@ -107,5 +108,5 @@ TABLES: dict[str, Table] = {
     "rounds": Table(Round, lambda history: history.rounds()),
     "sensors": Table(SensorReading, lambda history: history.sensors()),
     "states": Table(State, lambda history: history.states()),
-    "traffic": Table(PeerTraffic, lambda history: history.traffic()),
+    "traffic": Table(PeerTraffic, carried.traffic),
 }

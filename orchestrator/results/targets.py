@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.rows import Metric
 
@@ -88,7 +89,7 @@ def reached(history: History, series: Sequence[Metric], accuracy: float) -> Reac
 def bytes_between(history: History, start: float, end: float) -> dict[str, int]:
     """The bytes that the links of each class delivered between two times of the run, headers included."""
     found = {}
-    for link_class, (times, totals) in history.delivered_bytes().items():
+    for link_class, (times, totals) in carried.delivered_bytes(history).items():
         before, after = np.interp([start, end], times, totals)
         found[link_class] = round(after - before)
     return found

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from orchestrator.errors import MistakeError, OrchestratorError, RecordError
+from orchestrator.host.directory import RunDirectory
 from orchestrator.report.template import script, style
 from orchestrator.results.history import History
 from orchestrator.serve.acting import LONGEST, OPERATIONS, reads_only
@@ -42,10 +43,21 @@ def make_app(
 
     ``loopback``, ``key``: see `Guard`. Without a key, the page cannot change a run.
     """
-    listing, following, lock = Listing(folder), Following(closing), threading.Lock()
-    parts = {
-        path.name: path.read_bytes() for path in (files("orchestrator.serve") / "page").iterdir() if path.is_file()
-    } | {"figures.js": script().encode(), "report.css": style().encode()}  # the report's own: one set for both
+    following = Following(closing)
+    routes = [
+        *_page(),
+        *_all_runs(folder),
+        *_one_run(folder, following, acts=key is not None),
+        *_watching(folder, following),
+        *_acting(folder),
+    ]
+    return Guard(Starlette(routes=routes), token, port, loopback=loopback, key=key)
+
+
+def _page() -> list[Route]:
+    """The files of the page. It draws with the report's own script and style."""
+    own = {path.name: path.read_bytes() for path in (files("orchestrator.serve") / "page").iterdir() if path.is_file()}
+    parts = own | {"figures.js": script().encode(), "report.css": style().encode()}
 
     async def page(request: Request) -> Response:
         return Response(parts["index.html"], media_type=TYPES[".html"])
@@ -56,22 +68,21 @@ def make_app(
             return _error("there is no such file", 404)
         return Response(parts[name], media_type=TYPES.get(Path(name).suffix, "text/plain"))
 
+    return [
+        Route("/", page),
+        Route("/compare", page),
+        Route("/run/{run:path}", page),
+        Route("/page/{name}", part),
+    ]
+
+
+def _all_runs(folder: Path) -> list[Route]:
+    """The list of runs, and several runs side by side."""
+    listing, lock = Listing(folder), threading.Lock()
+
     def runs(request: Request) -> dict[str, Any]:
         with lock:
             return {"folder": str(folder.resolve()), "runs": listing.rows()}
-
-    def plan(request: Request) -> dict[str, Any]:
-        name = request.path_params["run"]
-        directory = find(folder, name)
-        with History.open(directory.path, following.known_plan(directory)) as history:
-            return {**planned(history, name), "reads": reads_only(directory, acts=key is not None)}
-
-    def node(request: Request) -> dict[str, Any]:
-        return node_detail(find(folder, request.path_params["run"]), request.query_params.get("node", ""))
-
-    def link(request: Request) -> dict[str, Any]:
-        asked = request.query_params
-        return link_detail(find(folder, request.path_params["run"]), asked.get("source", ""), asked.get("target", ""))
 
     def compared(request: Request) -> dict[str, Any]:
         asked = request.query_params
@@ -85,12 +96,58 @@ def make_app(
         over = {"seeds": True, "runs": False}.get(asked.get("over", ""))
         return several({name: find(folder, name) for name in names}, over_seeds=over, named=named)
 
+    return [Route("/api/runs", _json(runs)), Route("/api/compare", _json(compared))]
+
+
+def _one_run(folder: Path, following: Following, *, acts: bool) -> list[Route]:
+    """What is known of one run. ``acts``: whether the page can change runs."""
+
+    def plan(request: Request) -> dict[str, Any]:
+        name = request.path_params["run"]
+        directory = find(folder, name)
+        with History.open(directory.path, following.known_plan(directory)) as history:
+            return {**planned(history, name), "reads": reads_only(directory, acts=acts)}
+
+    def node(request: Request) -> dict[str, Any]:
+        return node_detail(find(folder, request.path_params["run"]), request.query_params.get("node", ""))
+
+    def link(request: Request) -> dict[str, Any]:
+        asked = request.query_params
+        return link_detail(find(folder, request.path_params["run"]), asked.get("source", ""), asked.get("target", ""))
+
     def fidelity(request: Request) -> dict[str, Any]:
         return fidelity_detail(find(folder, request.path_params["run"]))
 
     def faults(request: Request) -> dict[str, Any]:
         with History.open(find(folder, request.path_params["run"]).path) as history:
             return {"yaml": as_rules(history)}
+
+    return [
+        Route("/api/plan/{run:path}", _json(plan)),
+        Route("/api/node/{run:path}", _json(node)),
+        Route("/api/link/{run:path}", _json(link)),
+        Route("/api/fidelity/{run:path}", _json(fidelity)),
+        Route("/api/faults/{run:path}", _json(faults)),
+    ]
+
+
+def _watching(folder: Path, following: Following) -> list[Route]:
+    """The stream of what is new in a run."""
+
+    async def stream(request: Request) -> Response:
+        try:
+            directory = find(folder, request.path_params["run"])
+        except OrchestratorError as error:
+            return _error(str(error), 404)
+        since = Cursor.parse(request.headers.get("last-event-id") or request.query_params.get("after", ""))
+        events = _events(following, directory, since)
+        return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    return [Route("/api/stream/{run:path}", stream)]
+
+
+def _acting(folder: Path) -> list[Route]:
+    """What the page does to a run."""
 
     async def act(request: Request) -> Response:
         operation = OPERATIONS.get(request.path_params["operation"])
@@ -104,31 +161,7 @@ def make_app(
         except OrchestratorError as error:
             return _error(str(error), 400 if isinstance(error, MistakeError) else 409)
 
-    async def stream(request: Request) -> Response:
-        try:
-            directory = find(folder, request.path_params["run"])
-        except OrchestratorError as error:
-            return _error(str(error), 404)
-        since = Cursor.parse(request.headers.get("last-event-id") or request.query_params.get("after", ""))
-        events = _events(following, directory, since)
-        return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
-
-    routes = [
-        Route("/", page),
-        Route("/compare", page),
-        Route("/run/{run:path}", page),
-        Route("/page/{name}", part),
-        Route("/api/runs", _json(runs)),
-        Route("/api/compare", _json(compared)),
-        Route("/api/plan/{run:path}", _json(plan)),
-        Route("/api/node/{run:path}", _json(node)),
-        Route("/api/link/{run:path}", _json(link)),
-        Route("/api/stream/{run:path}", stream),
-        Route("/api/fidelity/{run:path}", _json(fidelity)),
-        Route("/api/faults/{run:path}", _json(faults)),
-        Route("/api/act/{operation}/{run:path}", act, methods=["POST"]),
-    ]
-    return Guard(Starlette(routes=routes), token, port, loopback=loopback, key=key)
+    return [Route("/api/act/{operation}/{run:path}", act, methods=["POST"])]
 
 
 def _json(make: Callable[[Request], dict[str, Any]]) -> Callable[[Request], Any]:
@@ -161,7 +194,7 @@ async def _object(request: Request) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-async def _events(following: Following, directory: Any, since: Cursor) -> AsyncIterator[str]:
+async def _events(following: Following, directory: RunDirectory, since: Cursor) -> AsyncIterator[str]:
     """The updates of a run as server-sent events (WHATWG HTML, section 9.2). The id of an event is its cursor."""
     yield f"retry: {RETRY}\n\n"
     async for update in following.watch(directory, since):

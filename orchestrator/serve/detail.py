@@ -11,6 +11,7 @@ from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.report.calibration import probe_figures
 from orchestrator.report.fidelity import look_rows, probe_rows
+from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.rows import Resources
 from orchestrator.verbs.logs import follow_lines
@@ -63,7 +64,7 @@ def link_detail(directory: RunDirectory, source: str, target: str) -> dict[str, 
     with History.open(directory.path) as history:
         if (source, target) not in history.link_classes:
             raise RecordError(f"run {directory.run} has no link from '{source}' to '{target}'")
-        readings = history.readings(source, target)
+        readings = carried.readings(history, source, target)
         probes = [probe for probe in history.probes() if (probe.source, probe.target) == (source, target)]
     step = max(1, len(readings) // READINGS)
     kept = readings[::step]

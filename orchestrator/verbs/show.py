@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -18,8 +17,9 @@ from netem.profile import KEYS, LinkProfile
 from netem.tc import Capabilities
 from netem.units import format_duration, format_fraction, format_size
 from orchestrator import text
-from orchestrator.fabric.kernel import ShapedLinks, add_link, attach_commands
+from orchestrator.fabric.kernel_links import KernelLinks
 from orchestrator.fabric.userspace import link_request
+from orchestrator.fabric.wiring import hub_interface
 from orchestrator.layout import write, write_entries, write_line, write_table
 from orchestrator.planning.courses import courses
 from orchestrator.planning.crossings import Crossing
@@ -79,12 +79,11 @@ def kernel_commands(plan: Plan, target: NodePlan) -> list[str]:
     In a run, the number of the attachment, here 1, counts the nodes as they come. A seed is given only if this host's
     netem accepts one.
     """
-    links: ShapedLinks = defaultdict(dict)
+    links = KernelLinks(Capabilities(seed=True))
     for link in plan.links:
         if link.target == target.name:
-            add_link(links, link, plan.node(link.source).address)
-    _, commands = attach_commands(links, target, 1, Capabilities(seed=True))
-    return [" ".join(command) for command in commands]
+            links.add(link, plan.node(link.source).address)
+    return [" ".join(command) for command in links.setup_commands(hub_interface(target, 1), [target.name])]
 
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise, zip_longest
 from typing import Any
 
+from orchestrator.results.carried import link_counters, traffic
 from orchestrator.results.history import History
 from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import COMPLETE, FaultSpan, Round
@@ -215,19 +216,19 @@ def bytes_add_up(trial: Trial) -> Findings:
         return
     history = trial.history
     told_all = _told_all(history, trial)
-    traffic = {(row.node, row.peer, row.kind, row.direction): row for row in history.traffic()}
-    for (node, peer, kind, direction), row in traffic.items():
-        sent = traffic.get((peer, node, kind, "sent"))
+    flows = {(row.node, row.peer, row.kind, row.direction): row for row in traffic(history)}
+    for (node, peer, kind, direction), row in flows.items():
+        sent = flows.get((peer, node, kind, "sent"))
         if direction == "received" and told_all[peer] and (sent is None or row.bytes > sent.bytes):
             yield (
                 f"{node} has {row.messages} {kind} ({row.bytes} bytes) of {peer}, who sent "
                 f"{0 if sent is None else sent.messages} ({0 if sent is None else sent.bytes} bytes)"
             )
     carried: Counter[tuple[str, str]] = Counter()
-    for row in traffic.values():
+    for row in flows.values():
         if row.direction == "received":
             carried[row.peer, row.node] += row.bytes
-    for link in history.link_counters():
+    for link in link_counters(history):
         where = f"{link.source} → {link.target}"
         gone = link.lost + link.overflowed + link.cut_dropped
         if link.offered + link.duplicated != link.delivered + gone:

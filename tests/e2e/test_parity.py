@@ -11,6 +11,7 @@ import pytest
 
 from node.role import RESERVED_KINDS
 from orchestrator.drivers.docker.engine import Engine
+from orchestrator.results import carried
 from orchestrator.results.history import History
 from tests import tutorial
 from tests.e2e.harness import FEW, up
@@ -28,7 +29,7 @@ def figures(tmp_path: Path, driver: str, scenario: str, prefix: Sequence[str] = 
         metrics = history.metrics("accuracy", "global") + history.metrics("accuracy", "own")
         accuracies = sorted((each.node, each.round, each.scope, each.value) for each in metrics)
         sent: defaultdict[str, int] = defaultdict(int)
-        for row in history.traffic():
+        for row in carried.traffic(history):
             if row.direction == "sent" and row.kind not in RESERVED_KINDS:
                 sent[row.kind] += row.bytes
     return accuracies, dict(sent)

@@ -27,6 +27,7 @@ PUBLIC = [
         "participants",
         "report_mean",
         "round_of",
+        "state_of",
         "sweep",
         "train",
         "up",
@@ -62,7 +63,7 @@ def test_the_version_is_that_of_the_package_and_of_the_changelog() -> None:
 
 def test_nothing_is_imported_before_it_is_asked_for() -> None:
     with_torch = {"Learner", "MiniBatch", "Model", "average", "batches", "evaluate", "fitting", "joined", "optimizer"}
-    with_torch |= {"parted", "participants", "report_mean", "round_of", "train", "with_samples"}
+    with_torch |= {"parted", "participants", "report_mean", "round_of", "state_of", "train", "with_samples"}
     before, after = loaded([name for name in PUBLIC if name not in with_torch])
     assert not {"torch", "numpy", "node", "netem", "orchestrator"} & set(before)
     assert "torch" not in after

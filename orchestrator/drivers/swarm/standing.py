@@ -111,15 +111,16 @@ def _file_of(swarm: str) -> Path:
     return keys_folder() / f"{swarm}.json"
 
 
-def _read_keys(swarm: str) -> Access | None:
-    """The keys that this user has for the agents of a swarm."""
+def _keys_of(swarm: str, server: str) -> Access | None:
+    """This user's keys for agents of a swarm whose orchestrator has this public key; None if it has none."""
     try:
         keys = {name: Keypair(**pair) for name, pair in json.loads(_file_of(swarm).read_text()).items()}
-        return Access(keys["server"], keys["agents"], NAME)
+        found = Access(keys["server"], keys["agents"], NAME)
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError):
         raise HostError(f"{_file_of(swarm)} does not hold the keys of agents", "begin anew", ANEW) from None
+    return found if found.server.public == server else None
 
 
 def write_keys(swarm: str, access: Access) -> None:
@@ -134,8 +135,7 @@ def write_keys(swarm: str, access: Access) -> None:
 
 def is_ours(swarm: str, server: str) -> bool:
     """Whether this user has the keys for agents whose orchestrator has this public key."""
-    keys = _read_keys(swarm)
-    return keys is not None and keys.server.public == server
+    return _keys_of(swarm, server) is not None
 
 
 def forget_keys(swarm: str) -> None:
@@ -145,12 +145,12 @@ def forget_keys(swarm: str) -> None:
 def taken(swarm: str, server: str, stack: ExitStack) -> Access | None:
     """Take the agents into use until ``stack`` closes. ``server``: their orchestrator's public key. None if this user
     has not its secret, or if somebody uses them."""
-    if not is_ours(swarm, server):
-        return None
-    with contextlib.suppress(FileNotFoundError, BlockingIOError):
-        stream = stack.enter_context(_file_of(swarm).open())
+    with contextlib.suppress(FileNotFoundError, BlockingIOError), ExitStack() as holding:
+        stream = holding.enter_context(_file_of(swarm).open())
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return _read_keys(swarm)
+        if (keys := _keys_of(swarm, server)) is not None:
+            stack.push(holding.pop_all())
+            return keys
     return None
 
 

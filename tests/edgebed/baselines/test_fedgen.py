@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgebed import LocalTraining, MiniBatch, Model, State
+from edgebed import LocalTraining, MiniBatch, Model, State, state_of
 from edgebed.baselines import fedgen
 from edgebed.baselines.fedgen import (
     NOISE,
@@ -40,7 +40,7 @@ NOTHING: dict[str, Any] = {"generated_factor": 0.0, "agreement_factor": 0.0, "ge
 
 def constant(*z: float) -> State:
     """A generator for two labels that gives these features whatever it is asked for."""
-    generator = fedgen.arrays(new_generator(2, len(z), hidden=3))
+    generator = state_of(new_generator(2, len(z), hidden=3))
     zeros = {name: np.zeros_like(generator[name]) for name in ("layers.3.weight",)}
     return generator | zeros | {"layers.3.bias": np.array(z, np.float32)}
 
@@ -107,11 +107,11 @@ def test_the_generator_by_hand() -> None:
 
 def test_a_generator_follows_its_seed_and_leaves_torchs_random_numbers_alone() -> None:
     before = torch.random.get_rng_state()
-    first, again, other = (fedgen.arrays(new_generator(3, 4, 8, seed)) for seed in (1, 1, 2))
+    first, again, other = (state_of(new_generator(3, 4, 8, seed)) for seed in (1, 1, 2))
     assert torch.equal(torch.random.get_rng_state(), before)
     assert equal(first, again)
     assert not equal(first, other)
-    assert equal(fedgen.arrays(loaded(first)), first)
+    assert equal(state_of(loaded(first)), first)
 
 
 @pytest.mark.parametrize(("teacher", "sign"), [("losses", -1), ("logits", 1)])
@@ -131,7 +131,7 @@ def test_a_generator_learns_from_those_who_have_a_label() -> None:
     models = [{"classifier.weight": np.array(each, np.float32)} for each in ([[2, 0], [-2, 0]], [[0, -2], [0, 2]])]
     learner = cloud_learner()
     params = FedGen(generator_steps=60, generator_learning_rate=0.02, generated_batch=16)
-    first = fedgen.arrays(new_generator(2, 2, 8, seed=1))
+    first = state_of(new_generator(2, 2, 8, seed=1))
     state = train_generator(learner, first, models, np.array([[5, 0], [0, 5]]), params, 1)
     generator, noise = loaded(state).eval(), torch.rand(100, NOISE, generator=torch.Generator().manual_seed(2))
     with torch.no_grad():

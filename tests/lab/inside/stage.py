@@ -87,7 +87,7 @@ class Stage:
         self.nodes.pop(name).close()
 
     def profile(self, source: str, target: str) -> LinkProfile:
-        return self.fabric._links[target][source].profile
+        return self.fabric._links[source, target].profile
 
     def shape(self, source: str, target: str, forward: LinkProfile, back: LinkProfile | None = None) -> None:
         """Give a link and its return these profiles; the return is unimpaired unless given."""
@@ -106,7 +106,7 @@ class Stage:
     def state(self, source: str, target: str) -> tc.KernelLinkState:
         """What the kernel shows of a link."""
         shown = self.do(self.hub.run(["tc", "-j", "-s", "qdisc", "show", "dev", self.interface(target)]))
-        return tc.parse_qdiscs(shown)[self.fabric._links[target][source].index]
+        return tc.parse_qdiscs(shown)[self.fabric._links[source, target].index]
 
     def address(self, name: str) -> str:
         return self.plan.node(name).address

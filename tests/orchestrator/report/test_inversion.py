@@ -13,6 +13,7 @@ import pytest
 from orchestrator import text
 from orchestrator.report import render
 from orchestrator.report.inversion import inversion, png, psnr
+from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.inversion import GUESSES
 from orchestrator.results.record import Record
@@ -102,7 +103,11 @@ def test_it_changes_nothing_else_and_without_it_there_is_nothing(tmp_path: Path)
     assert (messages.pop("inverted"), messages.pop("judged")) == (3, 3)
     assert messages == runs["without"].summary["messages"]
     sent = [
-        {(row.node, row.peer, row.kind): row.bytes for row in runs[name].history().traffic() if row.direction == "sent"}
+        {
+            (row.node, row.peer, row.kind): row.bytes
+            for row in carried.traffic(runs[name].history())
+            if row.direction == "sent"
+        }
         for name in ("with", "without")
     ]
     assert {key: size for key, size in sent[0].items() if key[2] not in ("inverted", "judged")} == sent[1]

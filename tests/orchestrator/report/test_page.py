@@ -16,6 +16,7 @@ from orchestrator.report.activity import IN_ROUND, WAITING
 from orchestrator.report.figures import SERIES, curves, link_colour, rounds_at, staleness, traffic
 from orchestrator.report.timeline import STATES, before_training, timeline
 from orchestrator.report.topology import WIDTH, picture
+from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from tests.orchestrator.example_run import SETUP, Example, plan_of
@@ -272,7 +273,9 @@ def test_traffic_is_told_by_class_and_kind(finished: History) -> None:
     assert update["x0"] == model["x1"]  # the pieces of a bar follow one another
     assert model["x0"] == [0.0] * len(figure["y"]["labels"])
     assert model["x1"][row] == sum(
-        row.bytes for row in finished.traffic() if (row.kind, row.node, row.direction) == ("model", "cloud", "sent")
+        row.bytes
+        for row in carried.traffic(finished)
+        if (row.kind, row.node, row.direction) == ("model", "cloud", "sent")
     )
 
 

@@ -11,7 +11,7 @@ from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
-from orchestrator.results.schema import COUNTERS, SCHEMA_VERSION
+from orchestrator.results.schema import SCHEMA_VERSION
 from tests.orchestrator.example_run import ROUND, SETUP, Example, plan_of
 
 
@@ -146,38 +146,6 @@ def test_rounds_that_only_a_leaders_checkpoint_knows_are_done(tmp_path: Path) ->
     again.close()
 
 
-def test_totals_go_on_over_a_restart(tmp_path: Path) -> None:
-    record = begin(tmp_path)
-    for t, messages in enumerate((3, 5, 2, 4)):  # 5 in the first life of the process, 4 in the second
-        row = {"peer": "cloud", "kind": "update", "direction": "sent", "messages": messages, "bytes": 10 * messages}
-        record.traffic(float(t), "edge-0", [row])
-    counts = dict.fromkeys(COUNTERS, 0)
-    for t, delivered in enumerate((100, 250)):
-        link = {"source": "edge-0", "target": "cloud", "link_class": "edge-cloud", "delivered_bytes": delivered}
-        record.counters(float(t), [counts | link | {"offered": delivered // 50}])
-    record.flush()
-    history = History.open(tmp_path)
-    assert [(row.messages, row.bytes) for row in history.traffic()] == [(9, 90)]
-    assert history.messages_by_kind() == {"update": 9}
-    assert history.bytes_by_class() == {"edge-cloud": 250}
-    assert history.link_counters()[0].offered == 5
-    record.close()
-
-
-def test_a_second_life_that_sends_more_than_the_first_counts_beside_it(tmp_path: Path) -> None:
-    record = begin(tmp_path)
-    row = {"peer": "cloud", "kind": "update", "direction": "sent"}
-    record.traffic(1.0, "edge-0", [row | {"messages": 3, "bytes": 30}])
-    record.traffic(1.0, "edge-1", [row | {"messages": 1, "bytes": 10}])
-    record.traffic_from_zero("edge-0")
-    record.traffic(3.0, "edge-0", [row | {"messages": 5, "bytes": 50}])
-    record.traffic(3.0, "edge-1", [row | {"messages": 2, "bytes": 20}])
-    record.flush()
-    totals = {row.node: (row.messages, row.bytes) for row in History.open(tmp_path).traffic()}
-    assert totals == {"edge-0": (8, 80), "edge-1": (2, 20)}
-    record.close()
-
-
 def test_global_accuracy_is_the_leaders(finished: History) -> None:
     rows = finished.global_series("accuracy")
     assert [row.round for row in rows] == list(range(1, 11))
@@ -233,6 +201,18 @@ def test_a_fault_that_was_not_reached_and_one_that_was_skipped(tmp_path: Path) -
     record.close()
 
 
+def test_faults_are_read_again_only_if_the_record_has_changed(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, json.dumps(plan_of(Example())), {})
+    with History.open(tmp_path) as history, History.open(tmp_path) as still:
+        first, again = history.faults()[0], history.faults()[0]
+        assert first is again
+        still.stand_still()
+        record.fault(3.0, first.id, first.action, first.target, "start", None, "")
+        record.flush()
+        assert (still.faults()[0].start, history.faults()[0].start) == (None, 3.0)
+    record.close()
+
+
 def test_current_states(tmp_path: Path) -> None:
     record = begin(tmp_path)
     record.state(1.0, "edge-0", "starting")
@@ -241,17 +221,6 @@ def test_current_states(tmp_path: Path) -> None:
     assert (states["edge-0"].state, states["edge-0"].detail) == ("crashed", "signal 9")
     assert states["device-0-1"].state == "planned"
     record.close()
-
-
-def test_delivered_counts_between_samples(finished: History) -> None:
-    ends = "cloud", "edge-0"
-    first_round, whole, before, unknown = finished.delivered(
-        [(*ends, SETUP, SETUP + ROUND), (*ends, 0.0, 1e9), (*ends, 0.0, 1.0), ("cloud", "nobody", 0.0, 1e9)]
-    )
-    readings = [packets for _, _, packets, _ in finished.readings(*ends)]
-    assert first_round == (4, readings[3] - readings[0])  # one sample a second
-    assert whole == (len(readings), readings[-1] - readings[0])
-    assert (before, unknown) == (None, None)
 
 
 def test_a_reader_that_stands_still_sees_the_record_as_it_was(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RecordError
+from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.record import DATABASE, Record, environment
 from tests.orchestrator.example_run import Example, plan_of
@@ -170,7 +171,7 @@ def test_a_record_goes_on_where_it_had_ended(record: Record) -> None:
     again.outcome(9.0, {"ended": "rounds"})
     again.close()
     with History.open(record.directory) as history:
-        (counters,), (traffic,) = history.link_counters(), history.traffic()
+        (counters,), (traffic,) = carried.link_counters(history), carried.traffic(history)
         assert (counters.offered, counters.delivered, counters.delivered_bytes) == (16, 14, 1400)
         assert (traffic.messages, traffic.bytes) == (7, 700)
         assert history.outcome is not None
@@ -189,7 +190,7 @@ def test_a_record_of_version_2_can_be_read_and_continued(record: Record) -> None
     as_version(2, record.directory)
     with History.open(record.directory) as history:
         assert (history.sensors(), history.seconds) == ([], 3.0)
-        assert (history.probes()[0].kind, history.link_counters()[0].kind) == ("emulated", "emulated")
+        assert (history.probes()[0].kind, carried.link_counters(history)[0].kind) == ("emulated", "emulated")
     with contextlib.closing(Record.resume(record.directory, 3.0, "interrupted", 1)) as resumed:
         resumed.sensors(4.0, "", [("power", "hwmon ina3221", "rail VDD_IN", 9.25, "")])
         resumed.probe(4.0, "edge-0", "cloud", "edge-cloud", "rtt", None, 0.3, None, None, "measured", kind="real")
@@ -198,4 +199,4 @@ def test_a_record_of_version_2_can_be_read_and_continued(record: Record) -> None
         assert [(row.t, row.host, row.value) for row in history.sensors()] == [(4.0, "", 9.25)]
         assert [event.name for event in history.events()] == ["joined", "continued"]
         assert [probe.kind for probe in history.probes()] == ["emulated", "real"]
-        assert history.link_counters()[0].offered == 7
+        assert carried.link_counters(history)[0].offered == 7

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.results import carried
 from orchestrator.results.checks import checks
 from orchestrator.results.history import History
 from orchestrator.results.rates import READINGS, UNSURE
@@ -43,12 +44,12 @@ def told(path: Path) -> dict[str, Any]:
     with History.open(path) as history:
         cuts = [(source, target, 8.0, 24.0) for source, target in history.link_classes]
         return {
-            "links": history.link_counters(),
-            "traffic": history.traffic(),
-            "readings": {ends: history.readings(*ends) for ends in history.link_classes},
-            "delivered": history.delivered(cuts),
-            "fastest": history.fastest(READINGS, UNSURE),
-            "by class": history.delivered_bytes(),
+            "links": carried.link_counters(history),
+            "traffic": carried.traffic(history),
+            "readings": {ends: carried.readings(history, *ends) for ends in history.link_classes},
+            "delivered": carried.delivered(history, cuts),
+            "fastest": carried.fastest(history, READINGS, UNSURE),
+            "by class": carried.delivered_bytes(history),
             "seconds": history.seconds,
             "checks": checks(history),
         }
@@ -76,7 +77,7 @@ def test_a_record_of_an_older_version_goes_on(schema: int, tmp_path: Path) -> No
 
 def test_the_views_give_totals(present: Path) -> None:
     with History.open(present) as history, contextlib.closing(sqlite3.connect(present / DATABASE)) as database:
-        for name, found in (("counters", history.link_counters()), ("traffic", history.traffic())):
+        for name, found in (("counters", carried.link_counters(history)), ("traffic", carried.traffic(history))):
             keys = "source, target" if name == "counters" else "node, peer, kind, direction"
             first = "offered" if name == "counters" else "messages"
             rows = database.execute(f"SELECT {keys}, MAX({first}) FROM {name} GROUP BY {keys}")

@@ -14,6 +14,7 @@ from netem.profile import LinkProfile
 from node.runtime.clock import run_virtual
 from orchestrator.fabric.base import Counted, Fabric, LinkRow, since
 from orchestrator.host.load import HostLoad
+from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.schema import COUNTERS
 from orchestrator.results.verdicts import Verdict
@@ -52,8 +53,8 @@ def test_what_probes_sent_before_training_is_told_apart(tmp_path: Path) -> None:
             await monitor.sample()
         stage.record.close()
         with History.open(stage.directory.path) as history:
-            assert history.bytes_by_class() == {"edge-cloud": 2_460_000}
-            assert history.probed_bytes_by_class() == {"edge-cloud": 3_780_000}
+            assert carried.bytes_by_class(history) == {"edge-cloud": 2_460_000}
+            assert carried.probed_bytes_by_class(history) == {"edge-cloud": 3_780_000}
         await stage.session.close()
 
     run_virtual(main())

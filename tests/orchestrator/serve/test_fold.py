@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.serve import fold
@@ -27,10 +28,10 @@ def test_totals_are_those_of_the_history(tmp_path: Path) -> None:
     with History.open(tmp_path / "run") as history:
         assert found.training == history.training_began == SETUP
         assert found.now == history.seconds
-        assert found.points("bytes")[-1][1] == history.bytes_by_class()
-        assert {kind: count for kind, (count, _) in found.kinds.items()} == history.messages_by_kind()
+        assert found.points("bytes")[-1][1] == carried.bytes_by_class(history)
+        assert {kind: count for kind, (count, _) in found.kinds.items()} == carried.messages_by_kind(history)
         assert {ends: round(flow.total) for ends, flow in found.links.items()} == {
-            (row.source, row.target): row.delivered_bytes for row in history.link_counters()
+            (row.source, row.target): row.delivered_bytes for row in carried.link_counters(history)
         }
         curve = [
             (t, value) for t, node, _, _, name, value in found.points("metrics") if (node, name) == ("cloud", "loss")

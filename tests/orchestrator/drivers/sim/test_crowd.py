@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from node.algorithms.common import average
 from orchestrator.cli import cli
+from orchestrator.results import carried
 from orchestrator.results.rows import Event
 from tests.orchestrator.drivers.sim.harness import Simulated, simulate
 
@@ -78,7 +79,7 @@ def test_messages_of_clients_are_those_of_the_population(plain: Simulated) -> No
     messages = plain.summary["messages"]
     assert messages["model"] == messages["update"] == 18
     with plain.history() as history:
-        rows = history.traffic()
+        rows = carried.traffic(history)
     assert {row[:2] for row in rows} == {("cloud", "population"), ("population", "cloud")}
     (sent,) = (row for row in rows if row[:4] == ("population", "cloud", "update", "sent"))
     assert sent.bytes == sum(each.data["sent"] for each in parts(plain))

@@ -92,6 +92,13 @@ def test_without_the_secret_key_a_run_has_agents_of_its_own(monkeypatch: pytest.
         assert asked(labels, monkeypatch, stack).service == ""  # they are for other agents
 
 
+def test_who_has_keys_for_other_agents_does_not_keep_theirs_from_anybody() -> None:
+    keys = left()
+    with ExitStack() as first, ExitStack() as second:
+        assert taken(SWARM, "the key of another server", first) is None
+        assert taken(SWARM, keys.server.public, second) == keys
+
+
 def test_a_run_uses_those_of_its_user(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = left()
     with ExitStack() as stack:

@@ -1,0 +1,60 @@
+"""The course of each fault of a run, put together from its plan and its record."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from orchestrator import text
+from orchestrator.results.rows import Event, FaultSpan
+
+
+def fault_spans(
+    planned: Iterable[dict[str, Any]],
+    by_hand: Iterable[Event],
+    phases: Iterable[tuple[float, int, str, str, str, int | None, str]],
+    nodes: Iterable[str],
+) -> list[FaultSpan]:
+    """The course of every fault: the planned ones in the plan's order, then those by hand.
+
+    ``planned``: the faults of plan.json. ``by_hand``: the events `INJECTED`. ``phases``: the rows of the table
+    fault, in the order of recording; the first of each phase counts. ``nodes``: in the plan's order.
+    """
+    told: defaultdict[int, dict[str, tuple[Any, ...]]] = defaultdict(dict)
+    for t, fault, action, target, phase, round, detail in phases:
+        told[fault].setdefault(phase, (t, action, target, round, detail))
+    known = {fault["id"]: fault for fault in planned}
+    by = {}
+    for event in by_hand:
+        if event.node is None:
+            known[event.data["fault"]] = event.data["planned"]
+            by[event.data["fault"]] = str(event.data["user"])
+    order = {name: place for place, name in enumerate(nodes)}
+    return [
+        _span(id, known.get(id, {}), told.get(id, {}), order, by.get(id, ""))
+        for id in [*known, *(id for id in told if id not in known)]
+    ]
+
+
+def _span(
+    id: int, planned: dict[str, Any], phases: Mapping[str, tuple[Any, ...]], order: Mapping[str, int], by: str
+) -> FaultSpan:
+    """The course of one fault. ``order``: the place of each node in the plan. ``by``: who made the fault by hand."""
+    start, end, skipped = (phases.get(phase) for phase in ("start", "end", "skipped"))
+    first = start or skipped or end or (None, "", "", None, "")
+    node = planned.get("node")
+    touched = {node} if node else {name for link in planned.get("links") or () for name in link}
+    return FaultSpan(
+        id=id,
+        action=str(planned.get("action") or first[1]),
+        target=first[2] or node or " | ".join(text.some(side) for side in planned.get("between") or ()),
+        start=start[0] if start else None,
+        end=end[0] if end else None,
+        skipped=skipped[0] if skipped else None,
+        round=first[3] if first[3] is not None else planned.get("round"),
+        detail=" ".join(phase[4] for phase in (start, skipped, end) if phase and phase[4]),
+        nodes=tuple(sorted(touched & order.keys(), key=order.__getitem__)),
+        planned=planned,
+        by=by,
+    )

@@ -79,6 +79,7 @@ class Crowd:
         self._round = 0
         self._draws: Counter[int] = Counter()  # selections of each round, of this incarnation of the cloud
         self._changed = asyncio.Event()  # a place may be free
+        self._looked: tuple[float, NDArray[np.bool_]] | None = None  # when, and who was there
         self._moved: list[Traffic] = []  # of all clients so far
         self._began: float | None = None  # when training began here, on the loop's clock
         self._passed = 0.0  # s of training before that, in a run that is continued
@@ -202,7 +203,11 @@ class Crowd:
     # Clients
 
     def _there(self) -> NDArray[np.bool_]:
-        return self._population.availability.there(self._now())
+        """Who is there now. Asked once for a vacancy and again for its selection, at one time."""
+        now = self._now()
+        if self._looked is None or self._looked[0] != now:
+            self._looked = now, self._population.availability.there(now)
+        return self._looked[1]
 
     def _free(self, there: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Those of the clients that have no part, nor an answer that may still count."""

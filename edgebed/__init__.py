@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from node.catalogue.models import ModelEntry
     from node.catalogue.partitions import PartitionParameters, PartitionScheme
     from node.learning.aggregation import State, weighted_mean
-    from node.learning.devices import state_of
+    from node.learning.devices import load_state, state_of
     from node.learning.local_training import LocalTraining
     from node.learning.models import Model
     from node.learning.optimizers import optimizer
@@ -68,6 +68,7 @@ __all__ = [
     "flag",
     "joined",
     "load",
+    "load_state",
     "number",
     "optimizer",
     "parted",
@@ -111,6 +112,7 @@ _MODULES = {
     "flag": "node.parameters",
     "joined": "node.algorithms.common",
     "load": "orchestrator.verbs.runs",
+    "load_state": "node.learning.devices",
     "number": "node.parameters",
     "optimizer": "node.learning.optimizers",
     "parted": "node.algorithms.common",

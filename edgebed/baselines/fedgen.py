@@ -113,9 +113,7 @@ def new_generator(classes: int, features: int, hidden: int, seed: int = 0) -> Ge
 def loaded(state: edgebed.State) -> Generator:
     """G with the weights of `state`, which also tell its sizes."""
     hidden, inputs = state["layers.0.weight"].shape
-    generator = new_generator(inputs - NOISE, len(state["layers.3.bias"]), hidden)
-    generator.load_state_dict({name: torch.tensor(each) for name, each in state.items()})
-    return generator
+    return edgebed.load_state(new_generator(inputs - NOISE, len(state["layers.3.bias"]), hidden), state)
 
 
 def initial_generator(learner: edgebed.Learner, hidden: int, seed: int) -> edgebed.State:
@@ -190,8 +188,7 @@ def head_of(learner: edgebed.Learner, model: edgebed.State) -> nn.Module:
     """A classifier with the weights of `model`."""
     head = copy.deepcopy(learner.model.classifier).eval().requires_grad_(False)
     own = {name.removeprefix(CLASSIFIER): each for name, each in model.items() if name.startswith(CLASSIFIER)}
-    head.load_state_dict({name: torch.tensor(each) for name, each in own.items()})
-    return head
+    return edgebed.load_state(head, own)
 
 
 @dataclass(frozen=True, eq=False)

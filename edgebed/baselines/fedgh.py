@@ -58,8 +58,8 @@ def train_header(
     round: int,
 ) -> edgebed.State:
     """h after the passes over all representations."""
-    classifier = learner.model.classifier.train()
-    classifier.load_state_dict({name.removeprefix(f"{HEADER}."): torch.tensor(each) for name, each in header.items()})
+    own = {name.removeprefix(f"{HEADER}."): each for name, each in header.items()}
+    classifier = edgebed.load_state(learner.model.classifier.train(), own)
     step = edgebed.optimizer(list(classifier.parameters()), params.local(learning_rate=params.header_learning_rate))
     x, y = (torch.tensor(each, device=learner.device) for each in (features, classes))
     random = learner.random("header", round)

@@ -91,7 +91,7 @@ def train_prototypes(
         torch.manual_seed(seed)
         made = Generator(learner.data.classes, features.shape[1]).to(learner.device)
     if generator:
-        made.load_state_dict({name: torch.tensor(values) for name, values in generator.items()})
+        edgebed.load_state(made, generator)
     step = edgebed.optimizer(list(made.parameters()), params.local(learning_rate=params.server_learning_rate))
     delta, random = margin(features, classes, params.margin), learner.random("prototypes", round)
     for _ in range(params.server_epochs):

@@ -76,9 +76,7 @@ def learn_mutually(
 
 def loaded(learner: edgebed.Learner, name: str, state: edgebed.State) -> edgebed.Model:
     """Another model than the client's own, with these weights."""
-    model = learner.build(name)
-    model.load_state_dict({entry: torch.tensor(values) for entry, values in state.items()})
-    return model
+    return edgebed.load_state(learner.build(name), state)
 
 
 class Cloud(personal.Cloud):

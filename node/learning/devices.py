@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from node.learning.aggregation import State
 
 PROCESSOR = "cpu"
+
+Module = TypeVar("Module", bound=nn.Module)
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"  # with one of two values, products of cuBLAS are the same in each run
 
@@ -37,6 +39,13 @@ def device_of(module: nn.Module) -> torch.device:
 def state_of(module: nn.Module) -> State:
     """A copy of a module's parameters, running statistics and counters."""
     return {name: as_array(values).copy() for name, values in module.state_dict().items()}
+
+
+def load_state(module: Module, state: State) -> Module:
+    """Copy a state, as `state_of` gives it, into a module of the same form, on whatever device it is. Returns the
+    module. RuntimeError names what does not fit."""
+    module.load_state_dict({name: torch.tensor(values) for name, values in state.items()})
+    return module
 
 
 @contextlib.contextmanager

@@ -19,7 +19,19 @@ from tests.test_readme import README, ROOT, first_scenario
 PUBLIC = [
     *("Algorithm", "Dataset", "Event", "Learner", "LocalTraining", "Message", "MiniBatch", "Model", "ModelEntry"),
     *("Parameters", "PartitionParameters", "PartitionScheme", "Plugin", "Role", "Run", "State", "SweepRuns"),
-    *("__version__", "algorithm", "average", "batches", "compare", "evaluate", "fitting", "flag", "joined", "load"),
+    *(
+        "__version__",
+        "algorithm",
+        "average",
+        "batches",
+        "compare",
+        "evaluate",
+        "fitting",
+        "flag",
+        "joined",
+        "load",
+        "load_state",
+    ),
     *(
         "number",
         "optimizer",
@@ -62,8 +74,17 @@ def test_the_version_is_that_of_the_package_and_of_the_changelog() -> None:
 
 
 def test_nothing_is_imported_before_it_is_asked_for() -> None:
-    with_torch = {"Learner", "MiniBatch", "Model", "average", "batches", "evaluate", "fitting", "joined", "optimizer"}
-    with_torch |= {"parted", "participants", "report_mean", "round_of", "state_of", "train", "with_samples"}
+    with_torch = {"Learner", "MiniBatch", "Model", "average", "batches", "evaluate", "fitting", "joined", "load_state"}
+    with_torch |= {
+        "optimizer",
+        "parted",
+        "participants",
+        "report_mean",
+        "round_of",
+        "state_of",
+        "train",
+        "with_samples",
+    }
     before, after = loaded([name for name in PUBLIC if name not in with_torch])
     assert not {"torch", "numpy", "node", "netem", "orchestrator"} & set(before)
     assert "torch" not in after

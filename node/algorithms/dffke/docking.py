@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from node.algorithms.dffke.parameters import DFFKE
 from node.learning.aggregation import State
-from node.learning.devices import PROCESSOR, as_array, seeded, state_of
+from node.learning.devices import PROCESSOR, as_array, load_state, seeded, state_of
 from node.learning.metrics import correct
 from node.learning.optimizers import Adam
 
@@ -55,7 +55,7 @@ def dock(
         head = nn.Linear(params.dimension, classes).to(device)
     for owner, layer in docking.items():
         if owner in layers and layers[owner]["weight"].shape == layer.weight.shape:
-            layer.load_state_dict({name: torch.tensor(values) for name, values in layers[owner].items()})
+            load_state(layer, layers[owner])
     inputs = {owner: torch.tensor(values, device=device) for owner, values in embeddings.items()}
     targets = {owner: torch.tensor(values, device=device) for owner, values in labels.items()}
     step = Adam([w for part in (*docking.values(), head) for w in part.parameters()], params.learning_rate)
@@ -82,10 +82,8 @@ def dock(
 
 def docking_layer(state: State) -> nn.Linear:
     """The layer of a `Docked` state, frozen."""
-    weight = torch.tensor(state["weight"])
-    layer = _layer(weight.shape[1], weight.shape[0])
-    layer.load_state_dict({"weight": weight, "bias": torch.tensor(state["bias"])})
-    return layer.requires_grad_(False)
+    dimension, features = state["weight"].shape
+    return load_state(_layer(features, dimension), state).requires_grad_(False)
 
 
 def translate(layer: State, embeddings: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from node.algorithms.dffke.docking import Embeddings, docking_layer
 from node.algorithms.dffke.parameters import DFFKE
 from node.catalogue.datasets import Shape
 from node.learning.aggregation import State
-from node.learning.devices import PROCESSOR, seeded, state_of
+from node.learning.devices import PROCESSOR, load_state, seeded, state_of
 from node.learning.models import Model, build
 from node.learning.optimizers import Adam
 
@@ -53,8 +53,7 @@ class ClientModel:
     def made(self, pictures: Pictures) -> Model:
         """The model itself, frozen, in evaluation mode. Raises ModelError if it does not support these pictures."""
         model = build(self.name, pictures.shape, pictures.classes, 0, self.params)
-        model.load_state_dict({name: torch.tensor(values) for name, values in self.state.items()})
-        return model.eval().requires_grad_(False)
+        return load_state(model, self.state).eval().requires_grad_(False)
 
 
 class Decoder(nn.Module):
@@ -150,6 +149,4 @@ def synthesise(
 
 
 def _opened(decoder: State, pictures: Pictures, params: DFFKE) -> Decoder:
-    dec = Decoder(params.dimension, pictures.shape, params.width)
-    dec.load_state_dict({name: torch.tensor(values) for name, values in decoder.items()})
-    return dec
+    return load_state(Decoder(params.dimension, pictures.shape, params.width), decoder)

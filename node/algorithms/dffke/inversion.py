@@ -32,7 +32,7 @@ from node.algorithms.dffke.gaussian_mechanism import clip_rows
 from node.algorithms.dffke.knowledge_exchange import embedded, pictures_of
 from node.algorithms.dffke.parameters import DFFKE
 from node.algorithms.dffke.synthetic import Transfer
-from node.learning.devices import as_array, seeded
+from node.learning.devices import as_array, load_state, seeded
 from node.learning.optimizers import Adam
 from node.learning.training import Learner
 
@@ -67,7 +67,7 @@ def invert(
     noise = 0.0 if params.privacy == "none" else noise_deviation(sent, known)
     generator = train_inversion(known, mine / 255, noise, params, seed)
     decoder = Decoder(params.dimension, pictures.shape, params.width).to(learner.device)
-    decoder.load_state_dict({name: torch.tensor(values) for name, values in synthetic.decoder.items()})
+    load_state(decoder, synthetic.decoder)
     return {
         "reconstructed": _bytes_of(generator, sent),
         "synthetic": _bytes_of(decoder, torch.tensor(synthetic.embeddings, device=learner.device)),

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from node.__main__ import main
-from node.learning.devices import Constants, as_array, device_of, seeded, state_of
+from node.learning.devices import Constants, as_array, device_of, load_state, seeded, state_of
 from node.learning.models import build
 from node.learning.trial import tried
 from tests.toy_device import TOY, ToyTensor
@@ -37,6 +37,17 @@ def test_the_state_of_a_module_is_a_copy() -> None:
     }
     state["weight"][0] = 5
     assert state_of(norm)["weight"] == 1
+
+
+def test_a_module_takes_the_state_of_another_of_its_form() -> None:
+    one, other = nn.Linear(2, 1), nn.Linear(2, 1).to(TOY)
+    state = state_of(one)
+    assert load_state(other, state) is other
+    state["bias"][:] = 7
+    for name, values in state_of(one).items():
+        assert state_of(other)[name].tolist() == values.tolist()
+    with pytest.raises(RuntimeError, match="weight"):
+        load_state(nn.Linear(3, 1), state)
 
 
 def test_a_model_takes_and_gives_its_state_on_any_device() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import closing
+from types import FrameType
 
 import pytest
 
@@ -17,6 +19,19 @@ from tests.lab import conftest as lab
 for ignored in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(ignored, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+TESTS = os.getpid()
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End as by Ctrl-C, so that fixtures remove what they have made. A process forked by a test just ends."""
+    if os.getpid() == TESTS:
+        raise KeyboardInterrupt
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+signal.signal(signal.SIGTERM, _end)
 
 COMPUTING = "tests/node/"
 """The first of the folders whose tests compute, and neither measure nor make runs of many processes."""

@@ -113,8 +113,13 @@ def pack(stream: IO[bytes], contents: Contents = NODE) -> None:
         _add(tar, contents.commands, [python, *map(Path, objects)])
         for path in _packages(site, contents.loading):  # not at their own place, which may be below /tmp: a node has
             tar.add(path, PACKAGES / path.name, filter=_wanted)  # its own /tmp
-        for package in contents.packages:
-            tar.add(ROOT / package, HOME / package, filter=_wanted)
+        with tempfile.TemporaryDirectory(prefix="edgebed-") as folder:
+            for package in contents.packages:
+                shutil.copytree(ROOT / package, Path(folder) / package)
+            # As images/*/Dockerfile do: a node may not write what it compiles.
+            subprocess.run([python, "-m", "compileall", "-q", folder], check=True)
+            for package in contents.packages:
+                tar.add(Path(folder) / package, HOME / package, filter=_wanted)
 
 
 def settings() -> list[str]:

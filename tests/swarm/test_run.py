@@ -156,7 +156,7 @@ def test_an_image_that_is_brought_in_part_is_none_and_whole_it_is_the_same(
     with Background(tmp_path, FIVE, prefix=manager) as run:
         said = run.process.stderr
         assert said is not None
-        wait_for(lambda: "% (" in said.readline() or None, "progress")
+        assert any("% (" in line for line in said)  # progress
         run.process.send_signal(signal.SIGINT)
         run.process.wait(60)
         wait_until_nothing_is_left(engines, run.directory.run)

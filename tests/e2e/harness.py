@@ -40,10 +40,22 @@ links:
   device-edge: {latency: 2ms, rate: 50mbit}
   edge-cloud: {latency: 10ms, rate: 20mbit}
 """
-"""Seven nodes and three rounds: the least that has every tier."""
+"""Seven nodes and three rounds."""
 
 FEW = SMALL.replace("devices_per_edge: 2", "devices_per_edge: 1")
-"""Five nodes, for containers: each takes two seconds of a processor to start."""
+"""Five nodes, the least that has every tier."""
+
+THREE = """\
+# Do two clients learn the digits?
+name: small
+seed: 7
+algorithm: {name: fedavg, rounds: 3, learning_rate: 0.2}
+data: {dataset: digits, partition: iid}
+model: mlp
+topology: {edges: 0, devices: 2}
+links: {device-cloud: {latency: 10ms, rate: 20mbit}}
+"""
+"""Three nodes, for containers: each takes a second of a processor to start."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
+import gc
 import importlib
 import logging
 import os
@@ -11,6 +13,7 @@ import platform
 import secrets
 import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -41,12 +44,25 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
 
 def preload() -> None:
     """Import all heavy modules, so that nodes forked from this process share them and start at once."""
-    for algorithm in ALGORITHMS.values():
-        importlib.import_module(algorithm.module)
-    importlib.import_module("node.learning.training")
-    importlib.import_module("edgebed")  # for plug-ins: nodes see the files of loaded packages only
+    with _for_good():
+        for algorithm in ALGORITHMS.values():
+            importlib.import_module(algorithm.module)
+        importlib.import_module("node.learning.training")
+        importlib.import_module("edgebed")  # for plug-ins: nodes see the files of loaded packages only
     _use_one_thread()
     keep_freed_memory()
+
+
+@contextlib.contextmanager
+def _for_good() -> Iterator[None]:
+    """The garbage collector never looks at what the body imports, which stays. Its searches would take a tenth of the
+    time that importing torch takes."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def keep_freed_memory() -> None:
@@ -126,8 +142,9 @@ async def live(assignment: Assignment, incarnation: str, turn: Turn | None = Non
 
 def _make_role(assignment: Assignment, transport: Transport, compute: WorkerCompute, control: ControlClient) -> Role:
     activate(assignment.plugins)
-    role_class = load_role(assignment)
-    training: Any = importlib.import_module("node.learning.training")
+    with _for_good():
+        role_class = load_role(assignment)
+        training: Any = importlib.import_module("node.learning.training")
     _use_one_thread()
     if assignment.device != "cpu":
         importlib.import_module("node.learning.devices").make_deterministic()

@@ -24,6 +24,7 @@ from orchestrator.results.history import History
 
 ROOT = Path(__file__).parents[2]
 T = TypeVar("T")
+LONGEST_PAUSE = 0.5  # s between two questions, see `wait_for`
 OWN_MOUNTS = ("unshare", "--user", "--map-root-user", "--mount", "--")
 """What a program is run by to have mounts of its own, and root's rights over them."""
 
@@ -39,10 +40,22 @@ links:
   device-edge: {latency: 2ms, rate: 50mbit}
   edge-cloud: {latency: 10ms, rate: 20mbit}
 """
-"""Seven nodes and three rounds: the least that has every tier."""
+"""Seven nodes and three rounds."""
 
 FEW = SMALL.replace("devices_per_edge: 2", "devices_per_edge: 1")
-"""Five nodes, for containers: each takes two seconds of a processor to start."""
+"""Five nodes, the least that has every tier."""
+
+THREE = """\
+# Do two clients learn the digits?
+name: small
+seed: 7
+algorithm: {name: fedavg, rounds: 3, learning_rate: 0.2}
+data: {dataset: digits, partition: iid}
+model: mlp
+topology: {edges: 0, devices: 2}
+links: {device-cloud: {latency: 10ms, rate: 20mbit}}
+"""
+"""Three nodes, for containers: each takes a second of a processor to start."""
 
 
 @dataclass(frozen=True)
@@ -160,12 +173,13 @@ class Background:
 
 
 def wait_for(ask: Callable[[], T | None], what: str, timeout: float = 60.0) -> T:
-    """Ask until there is an answer."""
+    """Ask until there is an answer. Most of the time is left to what is waited for: many questions start processes, or
+    keep several Engines busy."""
     deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
+    while (began := time.monotonic()) < deadline:
         if (answer := ask()) is not None:
             return answer
-        time.sleep(0.02)
+        time.sleep(min(max(0.02, 4 * (time.monotonic() - began)), LONGEST_PAUSE))
     raise AssertionError(f"waited {timeout:.0f} s for {what}")
 
 

@@ -113,8 +113,20 @@ def pack(stream: IO[bytes], contents: Contents = NODE) -> None:
         _add(tar, contents.commands, [python, *map(Path, objects)])
         for path in _packages(site, contents.loading):  # not at their own place, which may be below /tmp: a node has
             tar.add(path, PACKAGES / path.name, filter=_wanted)  # its own /tmp
-        for package in contents.packages:
-            tar.add(ROOT / package, HOME / package, filter=_wanted)
+        with compiled(contents.packages) as folder:
+            for package in contents.packages:
+                tar.add(folder / package, HOME / package, filter=_wanted)
+
+
+@contextlib.contextmanager
+def compiled(packages: Iterable[str]) -> Iterator[Path]:
+    """A folder that has these packages of ours and their compiled modules, as images/*/Dockerfile make them: a node may
+    not write what it compiles."""
+    with tempfile.TemporaryDirectory(prefix="edgebed-") as folder:
+        for package in packages:
+            shutil.copytree(ROOT / package, Path(folder) / package)
+        subprocess.run([sys.executable, "-m", "compileall", "-q", folder], check=True)
+        yield Path(folder)
 
 
 def settings() -> list[str]:

@@ -20,7 +20,7 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.scenario.hardware import HardwareClass
 from tests.conformance.drivers import opened
 from tests.e2e.engine import Place
-from tests.e2e.harness import FEW, SMALL, Background, json_of, resume, traces_of, up, wait_for
+from tests.e2e.harness import FEW, SMALL, THREE, Background, json_of, resume, traces_of, up, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -29,8 +29,8 @@ driver: docker
 hardware: {device: {class: raspberry-pi-4, memory: 1gb}}
 probe: {before: false}
 """
-SMALL_IN_CONTAINERS, FEW_IN_CONTAINERS = SMALL + IN_CONTAINERS, FEW + IN_CONTAINERS
-LONG = FEW_IN_CONTAINERS.replace("rounds: 3", "rounds: 200")
+THREE_IN_CONTAINERS = THREE + IN_CONTAINERS
+LONG = THREE_IN_CONTAINERS.replace("rounds: 3", "rounds: 200")
 FAULTS = """\
 faults:
   - {round: 1, node: device-0-0, action: crash, for: 1s}
@@ -46,7 +46,7 @@ def status(pid: int) -> dict[str, str]:
 
 
 def test_a_run_with_faults_ends_and_leaves_nothing(tmp_path: Path, engine: Engine) -> None:
-    result = up(tmp_path, SMALL_IN_CONTAINERS + FAULTS, timeout=300)
+    result = up(tmp_path, SMALL + IN_CONTAINERS + FAULTS, timeout=300)
     assert result.summary["ended"] == "rounds", result.errors
     assert (result.summary["driver"], result.summary["rounds"]) == ("docker", 3)
     assert result.summary["accuracy"]["global"] > 0.5  # ten classes: guessing gives 0.1
@@ -64,13 +64,13 @@ def test_nodes_hold_no_right_and_the_orchestrator_may_be_killed(tmp_path: Path, 
         run.wait_round(1, timeout=200)
         name = run.directory.run
         nodes = {each.node: each for each in engine.containers(name)}
-        assert len(nodes) == 5
-        pid = nodes["device-0-0"].pid
+        assert len(nodes) == 3
+        pid = nodes["device-0"].pid
         assert pid is not None
         known = status(pid)
         assert (known["CapEff"], known["CapBnd"], known["NoNewPrivs"]) == ("0" * 16, "0" * 16, "1")
         assert "0" not in known["Uid"].split() + known["Gid"].split()
-        limits = engine.client.containers.get(nodes["device-0-0"].id).attrs["HostConfig"]
+        limits = engine.client.containers.get(nodes["device-0"].id).attrs["HostConfig"]
         assert (limits["CpuQuota"] / limits["CpuPeriod"], limits["Memory"]) == (4, 10**9)
         # Tests beside this one have runs on this host too.
         (living,) = [each for each in json_of("ps", "--runs", run.runs)["runs"] if each["run"] == name]
@@ -86,15 +86,15 @@ def test_nodes_hold_no_right_and_the_orchestrator_may_be_killed(tmp_path: Path, 
 
 
 def test_nodes_whose_orchestrator_is_gone_end_by_themselves_and_the_run_goes_on(tmp_path: Path, engine: Engine) -> None:
-    twelve = FEW_IN_CONTAINERS.replace("rounds: 3", "rounds: 12")
-    with Background(tmp_path, twelve + "timeouts: {beat: 500ms, lost_after: 5s, lease: 2s}\n") as run:
+    twenty = THREE_IN_CONTAINERS.replace("rounds: 3", "rounds: 20")
+    with Background(tmp_path, twenty + "timeouts: {beat: 500ms, lost_after: 5s, lease: 2s}\n") as run:
         run.wait_round(3, timeout=200)
         name = run.directory.run
         os.kill(run.process.pid, signal.SIGKILL)
         wait_for(lambda: not (engine.containers(name) or traces_of(name)) or None, "the end of everything", 60.0)
         again = resume(run.directory)
         assert again.code in (0, 3), again.errors  # 3: a host that is busy with something else may miss a check
-        assert (again.summary["ended"], again.summary["rounds"]) == ("rounds", 12), again.errors
+        assert (again.summary["ended"], again.summary["rounds"]) == ("rounds", 20), again.errors
         assert engine.containers(name) == []
         assert traces_of(name) == []
 
@@ -115,7 +115,7 @@ def test_what_is_missing_is_said_before_anything_starts(
     old.commit("edgebed-test-old", "1", changes="LABEL org.edgebed.protocol=0")
     old.remove()
     monkeypatch.setenv(variable, value)
-    result = up(tmp_path, SMALL_IN_CONTAINERS)
+    result = up(tmp_path, THREE_IN_CONTAINERS)
     monkeypatch.undo()
     engine.client.images.remove("edgebed-test-old:1")
     assert result.code == 1
@@ -199,7 +199,7 @@ def test_without_root_a_helper_attaches_the_links(tmp_path: Path, engine: Engine
     for folder in tmp_path.parents:
         if folder.stat().st_uid == 0 and folder.name.startswith("pytest-"):
             folder.chmod(0o711)
-    result = up(tmp_path, SMALL_IN_CONTAINERS + FAULTS, "--set", "probe.before=true", prefix=as_user, timeout=300)
+    result = up(tmp_path, FEW + IN_CONTAINERS + FAULTS, "--set", "probe.before=true", prefix=as_user, timeout=300)
     assert result.summary["ended"] == "rounds", result.errors
     probed = next(check for check in result.summary["checks"] if check["name"] == "links as asked")
     assert probed["verdict"] != "unknown", probed

@@ -26,12 +26,14 @@ SERVER = """\
 import http.server, json, os, sys
 
 class Counter(http.server.BaseHTTPRequestHandler):
-    asked, life = 0, 1
+    clients, asked, life = set(), 0, 1
 
     def do_GET(self):
-        Counter.asked += 1
+        Counter.clients.add(self.client_address[0])
         Counter.life = max(Counter.life, int(self.path[1:]))
-        print("::edgebed", json.dumps({"round": Counter.asked, "accuracy": Counter.asked / 10}), flush=True)
+        if len(Counter.clients) == 2:  # so that none is crashed before it has begun
+            Counter.asked += 1
+            print("::edgebed", json.dumps({"round": Counter.asked, "accuracy": Counter.asked / 10}), flush=True)
         self.send_response(200)
         self.end_headers()
         self.wfile.write(f"{Counter.asked} {Counter.life}".encode())

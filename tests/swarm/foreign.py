@@ -27,6 +27,7 @@ from node.messaging.wire import PROTOCOL
 from orchestrator.drivers.docker.emulation import HANDLERS, emulated
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL, VERSION_LABEL
 from tests.e2e.harness import ROOT
+from tests.e2e.image import compiled
 
 NAME = f"edgebed-test-board:{os.getpid()}"
 NEEDED = ("mmdebstrap", "qemu-aarch64-static", "docker")
@@ -73,9 +74,9 @@ def build() -> None:
         requirements = ROOT / "images" / "requirements-aarch64.txt"
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--no-deps"]
         _run(*pip, *built, "--requirement", requirements, "--target", packages)
-        with tarfile.open(layer, "a") as tar:
+        with tarfile.open(layer, "a") as tar, compiled(["node"]) as folder:
             tar.add(packages, "opt/packages", filter=_wanted)
-            tar.add(ROOT / "node", "opt/edgebed/node", filter=_wanted)
+            tar.add(folder / "node", "opt/edgebed/node", filter=_wanted)
         _load(layer)
 
 

@@ -90,6 +90,10 @@ def test_down_tells_of_other_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "other runs are still here: other-20260101-120000-aaaa" in result.output
     nowhere = verb("down", "--runs", runs / "elsewhere")
     assert "on this host are: other-20260101-120000-aaaa" in str(nowhere.exception)
+    monkeypatch.setattr(down, "traces", lambda runs: {})
+    unknown = verb("down", "nobody", "--runs", runs)
+    assert "there is no run 'nobody'" in str(unknown.exception)
+    assert str(unknown.exception).endswith("; on this host is none")
 
 
 def test_down_removes_what_a_sweep_has_left_on_hosts_that_were_away(

@@ -136,6 +136,7 @@ def test_live_view_shows_how_the_run_stands() -> None:
 def test_live_view_before_anything_is_known() -> None:
     view, _ = live()
     assert "starting" in shown(view)
+    assert "0 s" not in shown(view)
     view.line("starting 16 nodes")
     assert "starting 16 nodes" in shown(view)
     view.close()
@@ -193,6 +194,8 @@ def test_the_last_picture_says_how_the_run_ended(ended: str, said: str) -> None:
     assert "1 of 1 cloud   11 of 12 devices   ended in order" in picture
     assert "20 of 20" in picture
     assert "MB/s" not in picture  # nothing flows any more
+    assert "all well" in picture
+    assert "so far" not in picture
     view.close()
 
 

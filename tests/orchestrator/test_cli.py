@@ -14,6 +14,7 @@ from orchestrator.errors import RecordError, RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.run import down
 from orchestrator.run.down import Removed
+from orchestrator.verbs import ps
 from tests.orchestrator.example_run import Example
 
 OTHERS: dict[str, RunDirectory | None] = {"other-20260101-120000-aaaa": None}
@@ -94,6 +95,20 @@ def test_down_tells_of_other_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -
     unknown = verb("down", "nobody", "--runs", runs)
     assert "there is no run 'nobody'" in str(unknown.exception)
     assert str(unknown.exception).endswith("; on this host is none")
+
+
+def test_ps_says_what_to_do_about_a_run_whose_orchestrator_was_killed(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "good-20260101-120000-0000"
+    monkeypatch.setattr(ps, "traces", lambda _: {name: RunDirectory(runs / name)})
+    said = verb("ps", "--runs", runs).output
+    assert f"{name}: orphaned" in said
+    assert f"`resume {name}` goes on with it, `down {name}` removes what is left" in said
+    monkeypatch.setattr(ps, "traces", lambda _: {name: None})
+    said = verb("ps", "--runs", runs).output
+    assert "resume" not in said
+    assert f"`down {name}` removes what is left" in said
 
 
 def test_down_removes_what_a_sweep_has_left_on_hosts_that_were_away(

@@ -167,7 +167,8 @@ class LiveView:
         if ended is not None:
             title += f" [dim]·[/] ended: {ENDINGS.get(ended, ended)}"
         border = "blue" if ended is None else "green" if ended in COMPLETE else "red"
-        return Panel(Group(*parts), title=title, title_align="left", border_style=border, padding=(1, 2))
+        panel = Panel(Group(*parts), title=title, title_align="left", border_style=border, padding=(1, 2, 0, 2))
+        return Group(panel, Text())  # the cursor stands in an empty line, where the ^C of a terminal moves nothing
 
 
 def _rows(

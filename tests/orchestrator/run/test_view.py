@@ -142,6 +142,14 @@ def test_live_view_before_anything_is_known() -> None:
     view.close()
 
 
+def test_the_cursor_stands_in_an_empty_line() -> None:
+    """Where a terminal shows ^C at the end of a full line, the next picture begins a line too low."""
+    view, console = live()
+    view.update(LATER)
+    assert [segment.text for segment in console.render_lines(view._picture())[-1] if segment.text.strip()] == []
+    view.close()
+
+
 def test_live_view_takes_words_as_they_are() -> None:
     view, _ = live()
     view.line("[red]device-0-0[/red] ended [/oops")

@@ -46,7 +46,7 @@ function head(story, run) {
     const global = story.globalOf("accuracy").at(-1)?.[2], up = now.nodes.filter(([state]) => UP.includes(state)).length;
     const next = now.next && story.planned.get(now.next.id), failed = now.checks.filter((check) => check.verdict === "fail").map((check) => check.name);
     status.replaceChildren(now.status === "finished" ? badge(now.verdict ?? "", now.verdict ?? "finished") : now.status === "crashed" ? badge("fail", "cut short") : badge("", now.status));
-    const trust = failed.length ? `fails${running ? " so far" : ""}: ${failed.join(", ")}` : running && now.checks.length ? "no check fails so far" : "";
+    const trust = failed.length ? `${running ? "checks that fail so far" : "checks that failed"}: ${failed.join(", ")}` : running && now.checks.length ? "no check fails so far" : "";
     if (verdict.textContent !== (now.error ?? trust)) verdict.textContent = now.error ?? trust;
     verdict.className = failed.length || now.error ? "failing" : "quiet";
     const rows = [

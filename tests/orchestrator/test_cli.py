@@ -44,6 +44,14 @@ def quiet_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(down, "traces", lambda runs: {})
 
 
+def test_the_help_says_in_a_whole_sentence_what_each_command_does() -> None:
+    commands = " ".join(verb("--help").output.partition("Commands:")[2].split())
+    assert "..." not in commands
+    assert "validate Check SCENARIO, with its data and its partition; touches nothing." in commands
+    for name in cli.commands:
+        assert f" {name} " in f" {commands}"
+
+
 @pytest.mark.parametrize("words", [("logs", "edge-0"), ("report",), ("resume",), ("down",)])
 @pytest.mark.usefixtures("quiet_host")
 def test_without_any_run(tmp_path: Path, words: tuple[str, ...]) -> None:

@@ -51,7 +51,16 @@ def _fail(text: str, code: int) -> int:
     return code
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Commands(click.Group):
+    """Commands whose list has the first sentence of each as a whole. click would cut it at the end of the line."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        whole = 1000  # characters, more than any first sentence has
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(whole)) for name, each in sorted(self.commands.items())])
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="edgebed")
 def cli() -> None:
     """edgebed: device-edge-cloud federated learning, on links that exist."""

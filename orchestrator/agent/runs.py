@@ -90,6 +90,7 @@ class Runs:
             error = f"what carries out runs has ended{self._last_words()}"
             if not self._ready.done():
                 self._ready.set_exception(HostError(error))
+                self._ready.exception()  # seen, also if `employ` was cancelled and nobody waits for it
             elif not self._closing:
                 self._fail(error)
         elif not line.startswith(MARK):

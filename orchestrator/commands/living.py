@@ -6,23 +6,13 @@ import contextlib
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from orchestrator import text
 from orchestrator.errors import RecordError, RunError
 from orchestrator.layout import open_console, print_error, write_table
-from orchestrator.options import (
-    fault_options,
-    json_option,
-    runs_option,
-)
-
-if TYPE_CHECKING:
-    pass
-
-T = TypeVar("T")
+from orchestrator.options import fault_options, json_option, runs_option
 
 
 @click.command("ps")
@@ -45,6 +35,9 @@ def list_runs(runs: Path, as_json: bool) -> None:
         ]
         title, headings = f"{run['run']}: {run['phase']}", ("node", "state", "pid", "memory")
         write_table(open_console(), headings, rows, title=title, right={2, 3})
+        if run["phase"] == "orphaned":
+            resume = f"`resume {run['run']}` goes on with it, " if run["directory"] else ""
+            click.echo(f"its orchestrator was killed: {resume}`down {run['run']}` removes what is left")
 
 
 @click.command("inject")
@@ -160,7 +153,8 @@ def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> N
             targets = {directory.run: directory}
         except RunError as error:
             if run is None or not is_id(run) or not hosts():
-                raise RunError(f"{error}; on this host are: {', '.join(sorted(found)) or 'none'}") from None
+                here = f"on this host are: {', '.join(sorted(found))}" if found else "on this host is none"
+                raise RunError(f"{error}; {here}") from None
             targets = {run: None}  # a host that was away may have something of it
     results = [down(name, directory) for name, directory in targets.items()]
     if as_json:

@@ -186,13 +186,16 @@ class RunDirectory:
         try:
             descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise RunError(f"{self.lock} cannot be written: {error.strerror}") from None
+            raise RunError(f"{self.lock} cannot be written ({error.strerror})") from None
         try:
             while not _locked(descriptor, fcntl.LOCK_EX):
                 self.refuse_held()
                 time.sleep(_GLANCE)  # another process holds the shared lock to see who the holder is
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            try:
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            except OSError as error:
+                raise RunError(f"{self.lock} cannot be written ({error.strerror}): make room, then try again") from None
             yield
         finally:
             os.close(descriptor)

@@ -57,5 +57,8 @@ def _first(spec: DataSpec, base: Path, cache: Path, *, download: bool) -> Prepar
         except DataError as error:
             raise PlanError(("data", "dataset"), str(error)) from None
         except OSError as error:
-            raise HostError(f"data.dataset: {name} cannot be prepared in {cache}: {error.strerror or error}") from None
+            raise HostError(
+                f"data.dataset: {name} cannot be prepared in {cache} ({error.strerror or error}): make room there, or "
+                "name another folder in the variable EDGEBED_CACHE"
+            ) from None
     raise PlanError(("data", "dataset"), "; ".join(reasons))

@@ -148,7 +148,7 @@ def _saying(results: list[Check], verdict: Verdict) -> str:
         case "pass":
             return "Done, and every check of the emulation passed."
         case "fail":
-            return f"Failed: {names}. Read why below before relying on these figures."
+            return f"Checks that failed: {names}. Read why below before relying on these figures."
         case _:
             return f"Nothing failed, but not everything could be checked: {names}."
 

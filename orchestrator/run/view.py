@@ -27,9 +27,9 @@ LABEL, GAP = 8, 2  # columns of the labels, and between two columns
 AROUND = LABEL + GAP + 2 * (1 + 2)  # columns that the labels, the border and its padding take
 BLOCKS = "▁▂▃▄▅▆▇█"
 VERDICTS: dict[Verdict, tuple[str, str]] = {
-    "pass": ("✓ all well so far", "green"),
+    "pass": ("✓ all well", "green"),
     "unknown": ("? not everything could be checked", "yellow"),
-    "fail": ("✕ a check fails so far", "red"),
+    "fail": ("✕ a check fails", "red"),
 }
 ENDINGS = {
     "rounds": "all rounds done",
@@ -160,12 +160,15 @@ class LiveView:
         parts: list[RenderableType] = [table, Text()] if self._snapshot.nodes_total else []
         parts.append(_said(lines) if lines else Text("starting", style="dim"))
         virtual = " of virtual time" * self._virtual
-        title = f"[bold]edgebed[/] [dim]·[/] {text.duration(self._snapshot.t)}{virtual}"
+        title = "[bold]edgebed[/]"
+        if self._snapshot.nodes_total:  # before, only the lines tell the time
+            title += f" [dim]·[/] {text.duration(self._snapshot.t)}{virtual}"
         ended = self._snapshot.ended
         if ended is not None:
             title += f" [dim]·[/] ended: {ENDINGS.get(ended, ended)}"
         border = "blue" if ended is None else "green" if ended in COMPLETE else "red"
-        return Panel(Group(*parts), title=title, title_align="left", border_style=border, padding=(1, 2))
+        panel = Panel(Group(*parts), title=title, title_align="left", border_style=border, padding=(1, 2, 0, 2))
+        return Group(panel, Text())  # the cursor stands in an empty line, where the ^C of a terminal moves nothing
 
 
 def _rows(
@@ -188,7 +191,7 @@ def _rows(
         rows.append(("faults", Text.from_markup(done)))
     if snapshot.verdict is not None:
         saying, style = VERDICTS[snapshot.verdict]
-        rows.append(("checks", Text(saying, style=style)))
+        rows.append(("checks", Text(saying + " so far" * (snapshot.ended is None), style=style)))
         rows += [("", Text(f"{name}: {said}", style=style)) for name, said in snapshot.failed.items()]
     return rows
 

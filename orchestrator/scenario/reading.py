@@ -64,6 +64,8 @@ def parse(
     the scenario's plug-ins, which are otherwise found by their names.
     """
     source = document.override(document.read(text, name), overrides, shorthand)
+    if "scenario" in source.data and not source.data.keys() & {"algorithm", "programs"}:
+        raise ScenarioError([Problem(name, "", "this is the file of a sweep, not a scenario: use `sweep`")])
     if plugins is None:
         make_known(source, Path(name).parent)
     else:

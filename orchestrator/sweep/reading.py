@@ -118,6 +118,9 @@ def parse(text: str, file: Path, overrides: Sequence[str] = (), scenario: str | 
     """Like `load`, from text. ``file`` stands for the file in messages. ``scenario`` is the text of the scenario if no
     file holds it."""
     source = document.read(text, str(file))
+    if "scenario" not in source.data and source.data.keys() & {"algorithm", "programs"}:
+        what = "this is a scenario, not the file of a sweep: use `up`, or name the scenario in a sweep (docs/sweep.md)"
+        raise ScenarioError([Problem(str(file), "", what)])
     try:
         data = {"name": name_from(file.stem, "sweep")} | source.data
         read = SweepFile.model_validate(data)
@@ -196,4 +199,5 @@ def _text_of(file: Path, where: str, path: str) -> str:
     try:
         return text_of(file, MAX_CHARACTERS, too_long())
     except ValueError as error:
-        raise ScenarioError([Problem(where, path, f"{file} cannot be read: {error}")]) from None
+        named = "" if where == str(file) else f"{file} "
+        raise ScenarioError([Problem(where, path, f"{named}cannot be read: {error}")]) from None

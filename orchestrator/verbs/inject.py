@@ -11,6 +11,7 @@ from orchestrator.errors import MistakeError, RunError
 from orchestrator.host import user_socket
 from orchestrator.host.directory import RunDirectory, find_run
 from orchestrator.scenario.document import read_value
+from orchestrator.scenario.strict import nearest
 
 ACTIONS = ("crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave")
 GROUPS = ("devices", "edges")
@@ -23,7 +24,8 @@ def taken_apart(words: Sequence[str]) -> tuple[str | None, str, tuple[str, ...]]
     for before in (0, 1):
         if len(words) > before and words[before] in ACTIONS:
             return words[0] if before else None, words[before], tuple(words[before + 1 :])
-    raise ValueError(f"say what to do: one of {', '.join(ACTIONS)}")
+    near = next((found for word in words[:2] if (found := nearest(word, ACTIONS))), "")
+    raise ValueError(f"say what to do: one of {', '.join(ACTIONS)}{near}")
 
 
 def fault_of(action: str, targets: Sequence[str], options: Mapping[str, str | None]) -> dict[str, Any]:

@@ -15,7 +15,10 @@ from orchestrator.run.down import traces
 
 
 def living(runs: Path) -> list[dict[str, Any]]:
-    """One entry per run: ``run``, ``directory``, ``phase`` ("orphaned" if its orchestrator is gone), ``nodes``."""
+    """One entry per run: ``run``, ``directory``, ``phase`` ("orphaned" if its orchestrator is gone), ``nodes``.
+
+    A node of an orphaned run that has no process is "gone", whatever the record says of it last.
+    """
     return [_describe(run, directory) for run, directory in sorted(traces(runs).items())]
 
 
@@ -25,6 +28,8 @@ def _describe(run: str, directory: RunDirectory | None) -> dict[str, Any]:
     states = _states(directory)
     if not states:
         states = {name: "unknown" for name in pids}
+    if phase == "orphaned":
+        states = {name: state if name in pids else "gone" for name, state in states.items()}
     nodes = [
         {"node": name, "state": state, "pid": pids.get(name), "rss": _resident(pids.get(name))}
         for name, state in states.items()

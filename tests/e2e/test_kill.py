@@ -152,7 +152,9 @@ def test_down_after_the_anchor_and_the_orchestrator_were_killed(tmp_path: Path) 
             os.kill(pid, signal.SIGKILL)
         wait_for(lambda: run_processes(directory.run) == [] or None, "the end of every process", 10.0)
         listed = json_of("ps", "--runs", run.runs)
-        assert [each["phase"] for each in listed["runs"] if each["run"] == directory.run] == ["orphaned"]
+        (found,) = [each for each in listed["runs"] if each["run"] == directory.run]
+        assert found["phase"] == "orphaned"
+        assert {node["state"] for node in found["nodes"]} == {"gone"}
         assert json_of("down", directory.run, "--runs", run.runs)["runs"][0]["clean"]
         assert traces_of(directory.run) == []
         assert not directory.nodes.exists()

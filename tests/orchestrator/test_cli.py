@@ -14,6 +14,7 @@ from orchestrator.errors import RecordError, RunError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.run import down
 from orchestrator.run.down import Removed
+from orchestrator.verbs import ps
 from tests.orchestrator.example_run import Example
 
 OTHERS: dict[str, RunDirectory | None] = {"other-20260101-120000-aaaa": None}
@@ -41,6 +42,14 @@ def runs(tmp_path: Path) -> Path:
 def quiet_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host on which nothing of any run is alive, whatever else it does."""
     monkeypatch.setattr(down, "traces", lambda runs: {})
+
+
+def test_the_help_says_in_a_whole_sentence_what_each_command_does() -> None:
+    commands = " ".join(verb("--help").output.partition("Commands:")[2].split())
+    assert "..." not in commands
+    assert "validate Check SCENARIO, with its data and its partition; touches nothing." in commands
+    for name in cli.commands:
+        assert f" {name} " in f" {commands}"
 
 
 @pytest.mark.parametrize("words", [("logs", "edge-0"), ("report",), ("resume",), ("down",)])
@@ -90,6 +99,24 @@ def test_down_tells_of_other_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "other runs are still here: other-20260101-120000-aaaa" in result.output
     nowhere = verb("down", "--runs", runs / "elsewhere")
     assert "on this host are: other-20260101-120000-aaaa" in str(nowhere.exception)
+    monkeypatch.setattr(down, "traces", lambda runs: {})
+    unknown = verb("down", "nobody", "--runs", runs)
+    assert "there is no run 'nobody'" in str(unknown.exception)
+    assert str(unknown.exception).endswith("; on this host is none")
+
+
+def test_ps_says_what_to_do_about_a_run_whose_orchestrator_was_killed(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "good-20260101-120000-0000"
+    monkeypatch.setattr(ps, "traces", lambda _: {name: RunDirectory(runs / name)})
+    said = verb("ps", "--runs", runs).output
+    assert f"{name}: orphaned" in said
+    assert f"`resume {name}` goes on with it, `down {name}` removes what is left" in said
+    monkeypatch.setattr(ps, "traces", lambda _: {name: None})
+    said = verb("ps", "--runs", runs).output
+    assert "resume" not in said
+    assert f"`down {name}` removes what is left" in said
 
 
 def test_down_removes_what_a_sweep_has_left_on_hosts_that_were_away(

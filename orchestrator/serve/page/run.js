@@ -10,6 +10,8 @@ import {again, pace} from "./touch.js";
 
 const DRAW_EVERY = 250; // ms
 const LISTED = 500; // faults in the table
+const HISTORY = "Click a node or a link for its history";
+const ENDINGS = {rounds: "rounds done", accuracy: "accuracy reached", after: "time over", programs: "programs done"};
 const UP = ["computing", "sending", "waiting", "running", "done"];
 const MARK = {computing: "▲", sending: "↑", running: "▲", paused: "‖", crashed: "✕", failed: "✕", restarting: "↻", "cut off": "⁄", left: "–", gone: "?", done: "✓", starting: "…", registered: "•"};
 const WORST = ["cut", "degraded", "busy", "in use", "idle"];
@@ -44,15 +46,15 @@ function head(story, run) {
     const global = story.globalOf("accuracy").at(-1)?.[2], up = now.nodes.filter(([state]) => UP.includes(state)).length;
     const next = now.next && story.planned.get(now.next.id), failed = now.checks.filter((check) => check.verdict === "fail").map((check) => check.name);
     status.replaceChildren(now.status === "finished" ? badge(now.verdict ?? "", now.verdict ?? "finished") : now.status === "crashed" ? badge("fail", "cut short") : badge("", now.status));
-    const trust = failed.length ? `fails${running ? " so far" : ""}: ${failed.join(", ")}` : running ? "no check fails so far" : "";
+    const trust = failed.length ? `${running ? "checks that fail so far" : "checks that failed"}: ${failed.join(", ")}` : running && now.checks.length ? "no check fails so far" : "";
     if (verdict.textContent !== (now.error ?? trust)) verdict.textContent = now.error ?? trust;
     verdict.className = failed.length || now.error ? "failing" : "quiet";
     const rows = [
       ["time", duration(now.now), now.training === null ? "the training has not begun" : `${duration(now.now - now.training)} of training${plan.simulated ? ", virtual" : ""}`],
       ["round", plan.rounds ? `${now.round} of ${plan.rounds}` : String(now.round), ""],
       ["accuracy", percent(global), plan.algorithm ?? "programs"],
-      ["nodes up", `${up} of ${now.nodes.length}`, ""],
-      running ? ["time left", now.left ? `${now.left.of === "rounds" ? "about " : "at most "}${duration(now.left.seconds)}` : "–", now.left?.of === "rounds" ? "at the pace of its rounds" : ""] : ["ended", now.ended ?? "cut short", ""],
+      [running ? "nodes up" : "nodes at the end", `${up} of ${now.nodes.length}`, ""],
+      running ? ["time left", now.left ? `${now.left.of === "rounds" ? "about " : "at most "}${duration(now.left.seconds)}` : "–", now.left?.of === "rounds" ? "at the pace of its rounds" : ""] : ["ended", ENDINGS[now.ended] ?? now.ended ?? "cut short", ""],
       running ? ["next fault", next ? saidOf(next) : "none", next ? "in" in now.next ? `in ${duration(now.next.in)}` : `in round ${now.next.round}` : ""]
         : ["faults", `${[...story.faults.values()].filter((fault) => "start" in fault).length} of ${story.planned.size}`, story.byHand.length ? `${story.byHand.length} by hand` : ""],
       ["links", now.engine || "–", plan.driver],
@@ -83,7 +85,7 @@ function picture(story, run) {
   }), (node) => open({node}), (ends) => open({ends}));
   const states = el("ul", {class: "legend", "aria-label": "States of nodes and links"});
   const classes = el("ul", {class: "legend", "aria-label": "Classes of links"}, Object.entries(plan.colours).map(([name, colour]) => el("li", {}, el("i", {class: "stroke", style: `background:${colour}`}), name)));
-  const hint = el("p", {class: "quiet"}, plan.reads ? `Click a node or a link for its history. Faults cannot be made here: ${plan.reads}.` : "Click a node or a link for its history, and to make a fault.");
+  const hint = el("p", {class: "quiet"});
   const nodes = details("Nodes as a table", () => table("Nodes", ["node", "does", "detail", "hardware", ["cores used"], ["memory"]], plan.nodes.map((node) => {
     const [state, detail, share, memory] = story.stateOf(node.name);
     return [el("button", {type: "button", class: "plain", onclick: () => open({node: node.name})}, node.name), state, detail, node.hardware ?? "", plan.simulated ? "–" : number(share), memory ? size(memory) : "–"];
@@ -93,6 +95,9 @@ function picture(story, run) {
     return [el("button", {type: "button", class: "plain", onclick: () => open({ends: [link.source, link.target]})}, `${link.source} → ${link.target}`), link.class, link.kind, `${link.asked}${link.changes ? ", changes" : ""}`, state, rate(now), size(total), number(dropped)];
   })));
   function again() {
+    const running = story.present.status === "running";
+    const faults = !running ? "." : plan.reads ? `. Faults cannot be made here: ${plan.reads}.` : ", and to make a fault.";
+    if (hint.textContent !== HISTORY + faults) hint.textContent = HISTORY + faults;
     map.again();
     const does = Map.groupBy(plan.nodes, (node) => story.stateOf(node.name)[0]), flows = Map.groupBy(plan.links, (link, place) => story.flowOf(place)[0]);
     states.replaceChildren(
@@ -124,7 +129,7 @@ function listed(story, run) {
     }))].filter(Boolean);
   });
   function update() {
-    faults.name(`${story.planned.size} faults${story.byHand.length ? `, ${story.byHand.length} by hand` : ""}`);
+    faults.name(`${story.planned.size} ${story.planned.size === 1 ? "fault" : "faults"}${story.byHand.length ? `, ${story.byHand.length} by hand` : ""}`);
     faults.refresh();
     if (known === story.byHand.length) return;
     known = story.byHand.length;

@@ -1,6 +1,8 @@
 // The topology as SVG, from plain JSON, with the looks of the report's picture. It knows nothing of runs or servers.
 import {el, svg} from "./dom.js";
 
+const LABELLED = 11; // the least radius of a device that bears its label
+
 // Draws a picture again whenever its place changes its width, or when asked to.
 function drawn(place, draw) {
   let width = 0;
@@ -27,11 +29,12 @@ export function layout(nodes, width) {
     const fullest = Math.max(...ordered.map(([, each]) => each.length));
     const columns = leaves ? Math.max(1, Math.min(fullest, Math.floor((room - 6) / Math.min(30, Math.max(13, (room - 6) / Math.ceil(Math.sqrt(fullest))))))) : fullest;
     const pitch = Math.min(leaves ? 44 : Infinity, room / columns);
+    const below = pitch * 0.36 >= LABELLED ? 44 : Math.max(24, Math.min(34, pitch)); // a label has room above the next row
     smallest = Math.min(smallest, Number.isFinite(pitch) ? pitch : 44);
     let lowest = top;
     ordered.forEach(([, each], block) => each.forEach((node, index) => {
       const row = Math.floor(index / columns), inRow = Math.min(columns, each.length - row * columns);
-      const spot = {x: gap / 2 + room * (block + 0.5) + (index % columns - (inRow - 1) / 2) * pitch, y: top + row * Math.max(24, Math.min(34, pitch))};
+      const spot = {x: gap / 2 + room * (block + 0.5) + (index % columns - (inRow - 1) / 2) * pitch, y: top + row * below};
       lowest = Math.max(lowest, spot.y);
       places.set(node.name, spot);
     }));
@@ -80,7 +83,7 @@ export function topology(title, data, onnode, onlink) {
         const glyph = svg("text", {y: 4, class: "glyph"}), tip = svg("title");
         const body = node.tier === "device" ? svg("circle", {class: "body", r: half}) : svg("rect", {class: "body", x: -half, y: -half, width: 2 * half, height: 2 * half, rx: node.tier === "cloud" ? half : 3});
         const label = node.tier !== "device" ? svg("text", {x: half + 5, y: 4, class: "name beside"}, node.label)
-          : radius >= 11 ? svg("text", {y: half + 13, class: "name"}, node.label) : null;
+          : radius >= LABELLED ? svg("text", {y: half + 13, class: "name"}, node.label) : null;
         const group = svg("g", {class: `node ${node.tier}`, "data-node": node.name, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, role: "button",
           onclick: () => onnode(node.name), onfocus: () => { current = index; }, onkeydown: (event) => move(event, node.name, nodes.length)}, body, glyph, label, tip);
         marks.set(node.name, [group, glyph, tip]);

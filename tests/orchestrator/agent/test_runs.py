@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -51,6 +53,22 @@ def played(tmp_path: Path) -> Played:
     own.mkdir(parents=True)
     (own / "plan.json").write_text("{}")
     return Played(tmp_path)
+
+
+async def test_an_end_that_nobody_waits_for_any_more_is_no_error_of_the_loop(played: Played) -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+
+    async def cancelled(*given: Any) -> Carrier:
+        given[2](None)  # the carrier has ended
+        raise asyncio.CancelledError
+
+    runs = Runs(played._tell, played.failures.append, cancelled, lambda: RunDirectory(Path()))
+    with pytest.raises(asyncio.CancelledError):
+        await runs.employ(image="edgebed-node")
+    del runs
+    gc.collect()
+    assert reported == []
 
 
 async def test_a_run_is_given_and_its_end_is_told(played: Played) -> None:

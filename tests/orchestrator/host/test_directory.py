@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
@@ -106,3 +107,23 @@ def test_a_folder_that_cannot_be_made_is_an_error_with_a_remedy(tmp_path: Path) 
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match="choose --runs"):
         RunDirectory.create(tmp_path / "file", "hello")
+
+
+def test_a_lock_that_a_full_disk_refuses_is_an_error_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = make(tmp_path, "hello")
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with (
+        pytest.raises(RunError, match=r"lock cannot be written \(No space left on device\): make room"),
+        directory.held(),
+    ):
+        pass
+    monkeypatch.undo()
+    assert directory.holder() is None
+    with directory.held():
+        assert directory.holder() == os.getpid()

@@ -62,7 +62,9 @@ def test_a_broken_data_set_is_told_as_one(tmp_path: Path) -> None:
 
 def test_a_cache_that_cannot_be_made_is_the_hosts_fault(cache: Path, tmp_path: Path) -> None:
     cache.write_text("in the way")
-    with pytest.raises(HostError, match=r"digits cannot be prepared in .*: (Not a directory|File exists)$"):
+    with pytest.raises(
+        HostError, match=r"digits cannot be prepared in .* \((Not a directory|File exists)\): .*EDGEBED_CACHE"
+    ):
         prepare_data(spec("digits"), tmp_path)
 
 

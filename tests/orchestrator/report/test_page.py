@@ -121,8 +121,8 @@ def test_a_simulation_does_not_claim_that_its_links_were_checked(tmp_path: Path)
 
 def test_doubts_are_the_first_thing_to_be_read(tmp_path: Path) -> None:
     page = Page(render(History.open(EXAMPLES["doubtful"].build(tmp_path))))
-    assert "Failed: links as asked, nodes kept pace." in page.text
-    assert page.text.index("Failed:") < page.text.index("Learning")
+    assert "Checks that failed: links as asked, nodes kept pace." in page.text
+    assert page.text.index("Checks that failed:") < page.text.index("Learning")
 
 
 def test_what_nodes_say_stays_text(tmp_path: Path) -> None:

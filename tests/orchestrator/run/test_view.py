@@ -136,8 +136,17 @@ def test_live_view_shows_how_the_run_stands() -> None:
 def test_live_view_before_anything_is_known() -> None:
     view, _ = live()
     assert "starting" in shown(view)
+    assert "0 s" not in shown(view)
     view.line("starting 16 nodes")
     assert "starting 16 nodes" in shown(view)
+    view.close()
+
+
+def test_the_cursor_stands_in_an_empty_line() -> None:
+    """Where a terminal shows ^C at the end of a full line, the next picture begins a line too low."""
+    view, console = live()
+    view.update(LATER)
+    assert [segment.text for segment in console.render_lines(view._picture())[-1] if segment.text.strip()] == []
     view.close()
 
 
@@ -193,6 +202,8 @@ def test_the_last_picture_says_how_the_run_ended(ended: str, said: str) -> None:
     assert "1 of 1 cloud   11 of 12 devices   ended in order" in picture
     assert "20 of 20" in picture
     assert "MB/s" not in picture  # nothing flows any more
+    assert "all well" in picture
+    assert "so far" not in picture
     view.close()
 
 

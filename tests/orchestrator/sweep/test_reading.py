@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from orchestrator.errors import ScenarioError
+from orchestrator.scenario.reading import load as load_scenario
 from orchestrator.sweep.reading import Sweep, assignment, load
 
 SCENARIO = """\
@@ -137,8 +138,18 @@ def test_mistakes(tmp_path: Path, text: str, expected: str) -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match=r"nope\.yaml cannot be read: No such file"):
+    with pytest.raises(ScenarioError, match=r"^\S+nope\.yaml: cannot be read: No such file or directory$"):
         load(tmp_path / "nope.yaml")
+
+
+def test_a_scenario_is_told_from_a_sweep(tmp_path: Path) -> None:
+    scenario, sweep = tmp_path / "scenario.yaml", tmp_path / "sweep.yaml"
+    scenario.write_text("algorithm: {name: hierfavg, rounds: 2}\n")
+    sweep.write_text("scenario: scenario.yaml\nseeds: [1]\n")
+    with pytest.raises(ScenarioError, match=r"scenario\.yaml: this is a scenario, .*: use `up`"):
+        load(scenario)
+    with pytest.raises(ScenarioError, match=r"sweep\.yaml: this is the file of a sweep, .*: use `sweep`$"):
+        load_scenario(sweep)
 
 
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[3] / "scenarios/sweeps").glob("*.yaml")))

@@ -107,7 +107,9 @@ def test_what_took_effect_in_words() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["inject", "crush", "edge-0"], "say what to do: one of crash"),
+        (["inject", "crush", "edge-0"], "join, leave; did you mean 'crash'?"),
+        (["inject", "mine-1", "krash", "edge-0"], "did you mean 'crash'?"),
+        (["inject"], "say what to do: one of crash"),
         (["inject", "crash", "edge-0", "--for", "{"], "not readable as YAML"),
         (["pace", "fast"], "'fast' is no pace: write a speed like 10x, pause, step or free"),
         (["pace", "0x"], "'0x' is no pace"),

@@ -35,6 +35,15 @@ TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".s
 MOST = 200  # runs side by side
 RETRY = 1000  # ms after which a browser connects again
 
+REPORT = {
+    "Content-Security-Policy": (
+        "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; "
+        "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+}
+"""The headers of a report. It is one file with script and style in it. In a sandbox it belongs to no server, so it can
+neither read runs nor change them."""
+
 
 def make_app(
     folder: Path, token: str, port: int, closing: threading.Event, *, loopback: bool, key: str | None
@@ -122,7 +131,17 @@ def _one_run(folder: Path, following: Following, *, acts: bool) -> list[Route]:
         with History.open(find(folder, request.path_params["run"]).path) as history:
             return {"yaml": as_rules(history)}
 
+    async def report(request: Request) -> Response:
+        try:
+            page = await run_in_threadpool(find(folder, request.path_params["run"]).report.read_bytes)
+        except OrchestratorError as error:
+            return _error(str(error), 404)
+        except OSError as error:
+            return _error(f"the run has no report that can be read ({error.strerror}): `report RUN` writes it", 404)
+        return Response(page, media_type=TYPES[".html"], headers=REPORT)
+
     return [
+        Route("/report/{run:path}", report),
         Route("/api/plan/{run:path}", _json(plan)),
         Route("/api/node/{run:path}", _json(node)),
         Route("/api/link/{run:path}", _json(link)),

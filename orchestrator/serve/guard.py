@@ -41,7 +41,8 @@ READS = "this server is for reading\n"
 
 
 class Guard:
-    """Lets only those requests through to ``app`` that may see it, and adds ``HEADERS`` to every answer.
+    """Lets only those requests through to ``app`` that may see it, and adds those of ``HEADERS`` to every answer that
+    it does not have.
 
     ``port`` is that of the server: cookies of one host are sent to all its ports, so the cookie is named after it.
     ``loopback``: the server listens on a loopback address, so that no other may be named as its host. ``key``: what a
@@ -63,7 +64,9 @@ class Guard:
 
         async def sealed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         await (self._answer(scope) or self._app)(scope, receive, sealed)

@@ -37,8 +37,9 @@ export async function show(main, run) {
 
 function head(story, run) {
   const {plan} = story, status = el("span"), keys = el("dl", {class: "keys"}), verdict = el("p", {role: "status"});
+  const report = el("a", {class: "button", href: of(run, "/report"), target: "_blank", rel: "noopener", hidden: true}, "Report");
   const paces = plan.simulated && !plan.reads ? pace(run) : null;
-  const box = el("header", {}, el("div", {class: "title"}, el("div", {}, el("h1", {}, plan.name), el("p", {class: "run"}, run)), status),
+  const box = el("header", {}, el("div", {class: "title"}, el("div", {}, el("h1", {}, plan.name), el("p", {class: "run"}, run)), el("span", {class: "tools"}, report, status)),
     plan.question ? el("p", {class: "question"}, plan.question) : null, verdict, keys, paces);
 
   function again() {
@@ -61,6 +62,7 @@ function head(story, run) {
     ];
     keys.replaceChildren(...rows.map(([label, value, note]) => el("div", {}, el("dt", {}, label), el("dd", {}, value), el("dd", {class: "note"}, note))));
     if (paces) paces.hidden = !running;
+    report.hidden = now.status !== "finished";
   }
   return {box, again};
 }

@@ -121,6 +121,25 @@ def test_the_table_of_runs(server: Server) -> None:
     assert [row["run"] for row in read(server, "/api/runs")["runs"]] == ["other", RUN]
 
 
+def test_the_report_of_a_run_is_in_a_sandbox(server: Server, folder: Path) -> None:
+    (folder / "runs" / RUN / "report.html").write_text("<p>all well")
+    with answer(server, f"/report/{RUN}") as found:
+        assert found.read() == b"<p>all well"
+        assert found.headers["Content-Type"].startswith("text/html")
+        assert found.headers["Content-Security-Policy"].startswith(
+            "sandbox allow-scripts allow-downloads; default-src 'none'"
+        )
+        assert found.headers["X-Content-Type-Options"] == "nosniff"
+    for path, said in (
+        ("other", "`report RUN` writes it"),
+        ("nosuch", "there is no run 'nosuch'"),
+        ("..", "there is no run"),
+    ):
+        with answer(server, f"/report/{path}") as found:
+            assert found.status == 404
+            assert said in json.loads(found.read())["error"]
+
+
 def test_a_run_is_streamed_and_a_stream_goes_on_where_it_stopped(server: Server) -> None:
     with answer(server, f"/api/stream/{RUN}") as stream:
         assert stream.headers["Content-Type"].startswith("text/event-stream")

@@ -99,14 +99,15 @@ def set_pace(words: tuple[str, ...], runs: Path, as_json: bool) -> None:
 @click.argument("node")
 @click.option("-r", "--run", help="The run; the latest by default.")
 @click.option("-f", "--follow", is_flag=True, help="Go on printing what is written.")
+@click.option("--record", is_flag=True, help="What the record holds of NODE: states, events, metrics.")
 @runs_option
 @json_option
-def logs(node: str, run: str | None, follow: bool, runs: Path, as_json: bool) -> None:
+def logs(node: str, run: str | None, follow: bool, record: bool, runs: Path, as_json: bool) -> None:
     """Print the log of NODE (or of `switch` or `forkserver`); of a simulated node what the record holds of it."""
     from orchestrator.host.directory import find_run
     from orchestrator.host.tail import follow_file, log_of
     from orchestrator.results.history import History
-    from orchestrator.verbs.logs import follow_record
+    from orchestrator.verbs.logs import follow_lines, follow_record
 
     directory = find_run(run, runs)
 
@@ -117,9 +118,13 @@ def logs(node: str, run: str | None, follow: bool, runs: Path, as_json: bool) ->
         try:
             history = stack.enter_context(History.open(directory.path))
         except RecordError:
+            if record:
+                raise
             history = None  # the log files of the nodes can still be read
         if history is not None and history.simulated:
             pieces = follow_record(history, node, go_on)
+        elif history is not None and record:
+            pieces = follow_lines(history, node, go_on)
         else:
             pieces = follow_file(log_of(directory, node), go_on)
         if as_json:

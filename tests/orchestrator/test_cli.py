@@ -91,6 +91,14 @@ def test_logs_of_a_simulated_node_are_in_the_record(runs: Path, monkeypatch: pyt
     assert "s] round 1: round (phase start" in result.output
 
 
+def test_what_the_record_holds_of_a_node_can_be_read_under_every_driver(runs: Path) -> None:
+    result = verb("logs", "edge-0", "--record", "--run", "good-20260101-120000-0000", "--runs", runs)
+    assert result.exit_code == 0
+    assert "s] round 1: round (phase start" in result.output
+    damaged = verb("logs", "cloud", "--record", "--runs", runs)
+    assert isinstance(damaged.exception, RecordError)
+
+
 def test_down_tells_of_other_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(down, "traces", lambda runs: OTHERS)
     result = verb("down", "good-20260101-120000-0000", "--runs", runs)

@@ -25,6 +25,8 @@ LATE_PACKETS = "packets left late"
 LOST_PACKETS = "packets lost beyond the profile"
 FULL_BACKLOG = "packets lost in this host's backlog, possibly of this run"
 SATURATED = "processors saturated"
+BUSY_MEANWHILE = "this host's processors were saturated meanwhile"
+"""What the figure of a link says that is not as asked, if the host had too much work when the link was measured."""
 
 
 class Reading(NamedTuple):
@@ -94,7 +96,7 @@ def overload(before: Reading, now: Reading) -> Overload | None:
     late = now.counted.late
     lost = Counter(now.counted.drops) - Counter(before.counted.drops)
     backlog = now.host.dropped - before.host.dropped
-    saturated = shares["processors"] >= FULL_HOST and (shares["waiting"] is None or shares["waiting"] >= WAITING)
+    saturated = _saturated(shares["processors"], shares["waiting"])
     found = {LATE_PACKETS: late, LOST_PACKETS: lost, FULL_BACKLOG: backlog}
     effects = tuple(effect for effect, happened in found.items() if happened)
     if not effects and not saturated:
@@ -112,14 +114,27 @@ def overload(before: Reading, now: Reading) -> Overload | None:
     )
 
 
+def was_saturated(before: HostLoad, now: HostLoad, seconds: float) -> bool:
+    """Whether the host had too much work in the ``seconds`` between two readings."""
+    return _saturated(*_host_shares(before, now, seconds))
+
+
 def _shares(before: Reading, now: Reading, seconds: float) -> dict[str, Any]:
-    busy, idle = now.host.busy - before.host.busy, now.host.idle - before.host.idle
-    known = before.host.waiting is not None and now.host.waiting is not None
-    return {
-        "processors": busy / (busy + idle) if busy + idle > 0 else 0.0,
-        "switch": max(0.0, now.counted.cpu_seconds - before.counted.cpu_seconds) / seconds,
-        "waiting": min(1.0, ((now.host.waiting or 0.0) - (before.host.waiting or 0.0)) / seconds) if known else None,
-    }
+    processors, waiting = _host_shares(before.host, now.host, seconds)
+    switch = max(0.0, now.counted.cpu_seconds - before.counted.cpu_seconds) / seconds
+    return {"processors": processors, "switch": switch, "waiting": waiting}
+
+
+def _host_shares(before: HostLoad, now: HostLoad, seconds: float) -> tuple[float, float | None]:
+    """``processors`` and ``waiting``, see `Overload`."""
+    busy, idle = now.busy - before.busy, now.idle - before.idle
+    known = before.waiting is not None and now.waiting is not None
+    waiting = min(1.0, ((now.waiting or 0.0) - (before.waiting or 0.0)) / seconds) if known else None
+    return busy / (busy + idle) if busy + idle > 0 else 0.0, waiting
+
+
+def _saturated(processors: float, waiting: float | None) -> bool:
+    return processors >= FULL_HOST and (waiting is None or waiting >= WAITING)
 
 
 def _cause(switch: float, *, saturated: bool, ours: bool) -> str:

@@ -14,8 +14,8 @@ from typing import Literal, TypedDict
 
 from orchestrator import text
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
+from orchestrator.fidelity.overload import BUSY_MEANWHILE, merged
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
-from orchestrator.fidelity.overload import merged
 from orchestrator.results import carried
 from orchestrator.results.expectations import as_expected
 from orchestrator.results.history import History
@@ -118,7 +118,8 @@ def links_as_asked(history: History) -> Assessment:
     probes = [probe for probe in found if probe.verdict != "measured"]
     tally = Counter(probe.verdict for probe in probes)
     if failed := [probe for probe in probes if probe.verdict == "fail"]:
-        return "fail", f"{len(failed)} of {text.count(len(probes), 'probe')} failed: {_worst(failed)}"
+        busy = f"; {BUSY_MEANWHILE}" if any(BUSY_MEANWHILE in probe.detail for probe in failed) else ""
+        return "fail", f"{len(failed)} of {text.count(len(probes), 'probe')} failed: {_worst(failed)}{busy}"
     if missing := [each for each in classes if each not in {probe.link_class for probe in found}]:
         return "unknown", f"no probe of {text.some(missing)}: those links were not measured"
     if tally["unknown"]:

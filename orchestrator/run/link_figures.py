@@ -12,6 +12,7 @@ from typing import Self
 
 from netem.judge import Judgement, judge_delay, judge_direction, judge_rtt
 from netem.measure import Measurement, OneWay, ProbePlan, Saturation
+from orchestrator.fidelity.overload import BUSY_MEANWHILE
 from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.results.verdicts import Verdict
 
@@ -57,6 +58,13 @@ class Figure:
     def only_measured(cls, quantity: str, measured: float | None, detail: str) -> Self:
         """Unknown if the measurement gave nothing."""
         return cls(quantity, None, measured, None, None, "unknown" if measured is None else "measured", detail)
+
+
+def measured_on_a_busy_host(told: list[Figure]) -> list[Figure]:
+    """The figures, of which those that are not as asked say that the host had too much work."""
+    return [
+        replace(each, detail=f"{each.detail}; {BUSY_MEANWHILE}") if each.verdict == "fail" else each for each in told
+    ]
 
 
 def figures(

@@ -8,6 +8,7 @@ figures from the record.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
@@ -18,10 +19,12 @@ from orchestrator.errors import HostError
 from orchestrator.fabric.base import Handle
 from orchestrator.fabric.prober import Prober
 from orchestrator.fabric.underlay import HostsNetwork, pair_of
+from orchestrator.fidelity.overload import was_saturated
+from orchestrator.host.load import read_load
 from orchestrator.planning.plan import Plan
 from orchestrator.results.verdicts import Verdict, worst
 from orchestrator.run.context import RunContext
-from orchestrator.run.link_figures import Figure, ProbedPair, figures
+from orchestrator.run.link_figures import Figure, ProbedPair, figures, measured_on_a_busy_host
 from orchestrator.run.session import Session
 from orchestrator.scenario.drivers import link_kind
 
@@ -74,13 +77,18 @@ async def probe_links(
     pairs = one_of_each_kind(run.plan, handles)
     run.view.line(f"measuring {text.count(len(pairs), 'kind')} of links")
     for batch in batches(pairs):
+        began, before = time.monotonic(), read_load()
         results = await asyncio.gather(
             *(
                 _measure(pair, handles, prober, delays.get(pair_of(pair.source.host, pair.target.host)), quick)
                 for pair in batch
             )
         )
-        for pair, result in zip(batch, results, strict=True):
+        busy = network is None and was_saturated(before, read_load(), time.monotonic() - began)
+        for pair, measured in zip(batch, results, strict=True):
+            result = measured
+            if busy and not isinstance(measured, str):
+                result = measured_on_a_busy_host(measured[0]), measured_on_a_busy_host(measured[1])
             _write(run, pair, result)
             given: list[Verdict] = ["unknown"] if isinstance(result, str) else [each.verdict for each in chain(*result)]
             session.progress.probed = worst([session.progress.probed, *given])

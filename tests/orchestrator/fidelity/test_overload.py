@@ -16,6 +16,7 @@ from orchestrator.fidelity.overload import (
     Overloads,
     Reading,
     merged,
+    was_saturated,
 )
 from orchestrator.fidelity.overload import overload as judged
 from orchestrator.host.load import HostLoad
@@ -35,6 +36,13 @@ def test_nothing_is_said_of_what_keeps_up() -> None:
     assert judged(BEFORE, reading(5.0, late_max=0.04)) is None
     assert judged(BEFORE, reading(5.0, busy=1.0, waiting=0.2)) is None  # busy, and nobody waits: just enough to do
     assert judged(BEFORE, BEFORE) is None
+
+
+def test_a_host_is_saturated_if_tasks_wait_while_all_processors_are_busy() -> None:
+    assert was_saturated(QUIET, reading(5.0, busy=1.0, waiting=0.8).host, 1.0)
+    assert not was_saturated(QUIET, reading(5.0, busy=1.0, waiting=0.2).host, 1.0)
+    assert not was_saturated(QUIET, reading(5.0, busy=0.6, waiting=0.8).host, 1.0)
+    assert was_saturated(QUIET._replace(waiting=None), reading(5.0, busy=1.0).host, 1.0)  # without PSI
 
 
 CAUSES: list[tuple[dict[str, Any], tuple[str, ...], str]] = [

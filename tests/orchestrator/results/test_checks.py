@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from orchestrator.fidelity.overload import FULL_BACKLOG, Overload
+from orchestrator.fidelity.overload import BUSY_MEANWHILE, FULL_BACKLOG, Overload
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results import checks as module
 from orchestrator.results.checks import Check, checks, overall
@@ -179,6 +179,14 @@ def test_links_that_differ_from_what_was_asked_fail(tmp_path: Path) -> None:
     assert verdict == "fail"
     assert detail.startswith("16 of 16 probes failed: ")
     assert "asked" in detail
+    assert "processors" not in detail
+
+
+def test_links_that_were_measured_on_a_busy_host_say_so(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    detail = f"too much; {BUSY_MEANWHILE}"
+    run.record.probe(1.0, "edge-0", "cloud", "edge-cloud", "rtt", 0.04, 0.4, 0.03, 0.05, "fail", detail, "emulated")
+    assert run.ended().verdict("links as asked")[1].endswith(f"asked 40 ms; {BUSY_MEANWHILE}")
 
 
 def test_links_that_were_not_probed_are_unknown(tmp_path: Path) -> None:

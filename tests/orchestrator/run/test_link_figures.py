@@ -9,9 +9,10 @@ import pytest
 
 from netem.measure import Measurement, OneWay, plan_probe
 from netem.profile import LinkProfile
+from orchestrator.fidelity.overload import BUSY_MEANWHILE
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.run.link_figures import Figure, ProbedPair, figures
+from orchestrator.run.link_figures import Figure, ProbedPair, figures, measured_on_a_busy_host
 from orchestrator.run.link_probe import batches, one_of_each_kind
 from orchestrator.scenario.reading import parse
 
@@ -113,3 +114,12 @@ def test_a_real_pair_is_measured_alone() -> None:
     made = plan(device_edge=REAL)
     sizes = [(len(batch), batch[0].real) for batch in batches(one_of_each_kind(made, HOSTS))]
     assert sorted(sizes) == [(1, False), (1, True), (1, True), (1, True)]
+
+
+def test_figures_that_are_not_as_asked_say_that_the_host_had_too_much_work() -> None:
+    late, sound = told(FAR, FAR, measured(0.2))[0], told(FAR, FAR, measured(0.04))[0]
+    assert late[0].verdict == "fail"
+    busy = measured_on_a_busy_host(late)
+    assert busy[0] == replace(late[0], detail=f"{late[0].detail}; {BUSY_MEANWHILE}")
+    assert [each.verdict for each in busy] == [each.verdict for each in late]
+    assert measured_on_a_busy_host(sound) == sound

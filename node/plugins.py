@@ -8,6 +8,7 @@ The registries belong to the process. `activate` makes the plug-ins of one run k
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import importlib.metadata
@@ -18,9 +19,10 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoints
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from node.algorithms.registry import ALGORITHMS, Algorithm
@@ -262,18 +264,27 @@ def _module(source: PluginSource) -> ModuleType:
         if PLUGIN_FILES not in sys.modules:
             sys.modules[PLUGIN_FILES] = package = ModuleType(PLUGIN_FILES)
             package.__path__ = []
-        spec = importlib.util.spec_from_file_location(source.module, source.root)
+        loader = _Compiled(source.module, source.root)
+        spec = importlib.util.spec_from_file_location(source.module, source.root, loader=loader)
         assert spec is not None
-        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[source.module] = module  # dataclasses look their module up
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
         return module
     except SyntaxError as error:
         file = source.name if error.filename == source.root else error.filename
         raise PluginError(f"{file}:{error.lineno}: {error.msg}") from None
     except (Exception, SystemExit) as error:
         raise PluginError(f"{line_of(error) or source.name}: {type(error).__name__}: {error}") from error
+
+
+class _Compiled(SourceFileLoader):
+    """Compiles a file each time, and keeps no bytecode. Python takes bytecode for that of the file if the size and the
+    second of the last change are the same, and would not notice each change."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
+        return code
 
 
 _imported: dict[str, str] = {}  # the hash of each top-level package when it was imported
@@ -284,7 +295,10 @@ def _forget_changed(source: PluginSource) -> None:
     top = source.module.partition(".")[0]
     if _imported.get(top, source.sha256) != source.sha256:
         for module in [name for name in sys.modules if name == top or name.startswith(f"{top}.")]:
-            del sys.modules[module]
+            file = getattr(sys.modules.pop(module), "__file__", None)
+            if file is not None:
+                with contextlib.suppress(OSError):  # if this user may not remove it, no import of this user wrote it
+                    Path(importlib.util.cache_from_source(file)).unlink()  # see `_Compiled`
         importlib.invalidate_caches()
     _imported[top] = source.sha256
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,24 @@ def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
     use(tmp_path, GOOD.replace("0.5", "0.25"))
     assert active()[0].sha256 != before
     assert ALGORITHMS["mine"].params().share == 0.25  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["mine.py", "theirlab.models"])
+def test_a_change_that_bytecode_does_not_show_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Bytecode has the size of its file, and the second in which it was changed."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "theirlab").mkdir()
+    (tmp_path / "theirlab" / "__init__.py").touch()
+    file = tmp_path / "mine.py" if name == "mine.py" else tmp_path / "theirlab" / "models.py"
+    for share in (0.5, 0.2):
+        file.write_text(GOOD.replace("0.5", str(share)))
+        os.utime(file, (1_800_000_000, 1_800_000_000))
+        activate([find(name, tmp_path)])
+        assert ALGORITHMS["mine"].params().share == share  # type: ignore[attr-defined]
+    assert not (tmp_path / "__pycache__").exists()
 
 
 def test_an_installed_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -193,15 +193,25 @@ async def test_an_agent_of_another_version_is_named(stage: Stage) -> None:
     assert await stage.agents.wait_for(["pi-3"], 0.01) == ["pi-3"]
 
 
-async def test_strangers_and_garbage_change_nothing(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.fixture
+def closing() -> Iterator[contextlib.ExitStack]:
+    """Closes sockets, also of a test that fails: those that are left would make another test fail."""
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+async def test_strangers_and_garbage_change_nothing(
+    stage: Stage, caplog: pytest.LogCaptureFixture, closing: contextlib.ExitStack
+) -> None:
     await stage.agent()
     hello = {"type": "hello", "protocol": PROTOCOL, **HELLO, "host": "pc-9"}
     stage.channel(keypair()).send(hello)  # no key of this run
     stage.channel(server=keypair().public).send(hello)  # it takes this for another orchestrator
     plain: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)  # no key
+    closing.callback(plain.close, linger=0)
     plain.connect(f"tcp://{LOOPBACK}:{stage.port}")
     plain.send(msgpack.packb(hello))
-    raw = [socket.create_connection((LOOPBACK, stage.port)) for _ in range(40)]
+    raw = [closing.enter_context(socket.create_connection((LOOPBACK, stage.port))) for _ in range(40)]
     for number, each in enumerate(raw):
         with contextlib.suppress(OSError):  # the gate ends the oldest
             each.sendall(bytes([0xFF - number % 2 * 0x80]) * 4096)
@@ -214,6 +224,3 @@ async def test_strangers_and_garbage_change_nothing(stage: Stage, caplog: pytest
     assert await stage.agents.wait_for(["pc-9"], 0.1) == ["pc-9"]  # none of them was heard
     assert (stage.found, stage.events, stage.lost.empty()) == (["pc-1"], [], True)
     assert caplog.text.count("refused a stranger") == 1  # each key is told of once
-    plain.close(linger=0)
-    for each in raw:
-        each.close()

@@ -279,8 +279,8 @@ def _module(source: PluginSource) -> ModuleType:
 
 
 class _Compiled(SourceFileLoader):
-    """Compiles a file each time, and keeps no bytecode. Python takes bytecode for that of the file if the size and the
-    second of the last change are the same, and would not notice each change."""
+    """Compiles a file each time, and keeps no bytecode. Python trusts bytecode if the file has the same size and was
+    last changed in the same second, so it misses some changes."""
 
     def get_code(self, fullname: str) -> CodeType:
         code: CodeType = self.source_to_code(self.get_data(self.path), self.path)

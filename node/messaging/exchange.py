@@ -148,8 +148,7 @@ class Exchange:
         except Finished:
             pass  # the role's own wait raises it, too
         except Exception as error:
-            self._failure = error
-            self._tell_news()
+            self._fail(error)
 
     # For the runtime
 
@@ -202,8 +201,7 @@ class Exchange:
                 await self._hear(await self._transport.receive())
                 self._tell_news()
         except Exception as error:
-            self._failure = error
-            self._tell_news()
+            self._fail(error)
 
     async def _hear(self, event: Event) -> None:
         if isinstance(event, Received):  # most events are
@@ -232,9 +230,9 @@ class Exchange:
     def _hear_at_once(self, peer: str, message: Message) -> None:
         try:
             self._hear_message(peer, message)
+            self._tell_news()
         except Exception as error:
-            self._failure = error
-        self._tell_news()
+            self._fail(error)
 
     def _hear_message(self, peer: str, message: Message) -> None:
         if message.kind == FINISH and peer == self._parent:
@@ -279,6 +277,11 @@ class Exchange:
         news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(news)
         await news
+
+    def _fail(self, error: Exception) -> None:
+        """Let the role's next wait raise an error that came up beside it."""
+        self._failure = error
+        self._tell_news()
 
     def _tell_news(self) -> None:
         if self._waiting:

@@ -101,7 +101,7 @@ class Mailbox:
             return self._put_late(message)
         self._arrivals += 1
         waiting = self._waiting.setdefault(sender, {})
-        if not waiting:
+        if not waiting:  # as nearly always, and one message has room
             waiting[kind] = [(self._arrivals, message)]
             return []
         others = [each for each in waiting.get(kind, ()) if round is None or each[1].round != round]

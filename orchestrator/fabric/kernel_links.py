@@ -99,7 +99,7 @@ class KernelLinks:
         source, target = link
         if asked.index not in states:
             raise FabricError(f"link {source} -> {target}: tc accepted it and the kernel does not show it")
-        applied = tc.applied(asked.profile, self._capabilities, alone=self._alone(link[1]))
+        applied = tc.applied(asked.profile, self._capabilities, alone=self._alone(target))
         if differences := tc.compare(applied, states[asked.index]):
             raise FabricError(f"link {source} -> {target}: {'; '.join(map(str, differences))}")
 

@@ -84,11 +84,9 @@ async def probe_links(
                 for pair in batch
             )
         )
-        busy = network is None and was_saturated(before, read_load(), time.monotonic() - began)
-        for pair, measured in zip(batch, results, strict=True):
-            result = measured
-            if busy and not isinstance(measured, str):
-                result = measured_on_a_busy_host(measured[0]), measured_on_a_busy_host(measured[1])
+        if network is None and was_saturated(before, read_load(), time.monotonic() - began):
+            results = [_on_a_busy_host(each) for each in results]
+        for pair, result in zip(batch, results, strict=True):
             _write(run, pair, result)
             given: list[Verdict] = ["unknown"] if isinstance(result, str) else [each.verdict for each in chain(*result)]
             session.progress.probed = worst([session.progress.probed, *given])
@@ -108,6 +106,14 @@ async def _measure(
             return figures(pair, sending, Measurement.from_mapping(found), network)
     except (HostError, NetemError, TimeoutError, ValueError) as error:
         return str(error) or f"it took more than {TIMEOUT:.0f} s"
+
+
+def _on_a_busy_host(result: PairFigures) -> PairFigures:
+    """Let the figures that are not as asked say that the host had too much work."""
+    if isinstance(result, str):
+        return result
+    there, back = result
+    return measured_on_a_busy_host(there), measured_on_a_busy_host(back)
 
 
 def _write(run: RunContext, pair: ProbedPair, result: PairFigures) -> None:

@@ -20,6 +20,7 @@ from orchestrator.drivers.local import sweep
 from orchestrator.drivers.swarm.facts import Facts, of_engine
 from orchestrator.drivers.swarm.images import told_of
 from orchestrator.errors import OrchestratorError
+from orchestrator.fabric import tcp
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.prober import HubProber
 from orchestrator.fabric.trunk_trial import lay_trial
@@ -55,6 +56,7 @@ async def examine(datasets: Path, arguments: Mapping[str, Any], folder: Path, st
         trunk=trunk,
         trunk_notes=tuple(notes),
         netem=await _netem(hub),
+        congestion_control=(await tcp.in_force(hub)).get(tcp.CONGESTION),
         datasets=told_of_data(datasets),
         clock=clock(),
         **await asyncio.to_thread(shown, host_files()),
@@ -69,14 +71,13 @@ def host_files() -> Path:
 
 def shown(root: Path) -> dict[str, Any]:
     """The facts that files below ``root`` show: dev, sys, proc, lib and usr."""
-    model, control = root / "proc/device-tree/model", root / "proc/sys/net/ipv4/tcp_congestion_control"
+    model = root / "proc/device-tree/model"
     readings = [each for each in read(discover(root)) if each.value is not None]
     degrees = [each.value for each in readings if each.quantity == TEMPERATURE and each.value is not None]
     flags = [each for each in readings if each.quantity == THROTTLED]
     return {
         "iptable_raw": has_module("iptable_raw", root),
         "model": _word(model),
-        "congestion_control": _word(control),
         "temperature": max(degrees, default=None),
         "accelerators": accelerators(root),
         "throttled": tuple(dict.fromkeys(each.scope for each in flags if each.value)) if flags else None,

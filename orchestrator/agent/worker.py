@@ -178,7 +178,7 @@ class Worker:
 
     async def open(self, data: str | None, **arguments: Any) -> dict[str, Any]:
         """Open the driver, the hub and the links of this host. ``data``: the hash of the data set, which is in use;
-        None for nodes that run programs. Returns the link engine and the driver's notes."""
+        None for nodes that run programs. Returns the link engine, the TCP settings of nodes, and the driver's notes."""
         directory = self._run
         self._relay = NodesEnd(directory.socket, self._send_relayed)
         self._stack.push_async_callback(self._relay.close)
@@ -198,7 +198,7 @@ class Worker:
         watchers = _begun(self._tell_breakdown(place.driver.lost, place.driver.breakdown), *map(self._watch, watched))
         self._stack.push_async_callback(_end, watchers)  # first: what ends in order has not failed
         notes = [*place.driver.notes(), *([] if place.carrier is None else place.carrier.notes())]
-        return {"engine": place.fabric.engine, "notes": notes}
+        return {"engine": place.fabric.engine, "tcp": place.fabric.tcp, "notes": notes}
 
     async def start(self, node: Message, assignment: bytes | None) -> int:
         """Start a node. One that runs programs has no assignment."""

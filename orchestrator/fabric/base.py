@@ -82,9 +82,12 @@ class Fabric(Protocol):
 
     If the run spans several hosts, each host has an engine. It attaches the nodes of its host, and it shapes, alters
     and counts the links whose source is one of them.
+
+    tcp  the TCP settings of the nodes' namespaces, see `orchestrator.fabric.tcp`; empty where nothing speaks TCP
     """
 
     engine: str
+    tcp: Mapping[str, str]
 
     def notes(self) -> list[str]:
         """The link settings that this engine cannot apply on this host, as sentences for the record."""

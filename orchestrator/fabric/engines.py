@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 
 from orchestrator.errors import EngineError
+from orchestrator.fabric import tcp
 from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.kernel import KernelFabric
@@ -23,6 +24,12 @@ async def open_fabric(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Tr
 
     ``trunk``: the hub's trunk, already laid, if the run spans several hosts. Their engines may differ.
     """
+    fabric = await _open_first(wires, hub, directory, trunk)
+    fabric.tcp = await tcp.in_force(hub)
+    return fabric
+
+
+async def _open_first(wires: Wires, hub: Hub, directory: RunDirectory, trunk: Trunk | None) -> Fabric:
     *preferred, last = ENGINES[wires.engine]
     for name in preferred:
         with contextlib.suppress(EngineError):

@@ -25,7 +25,7 @@ from netem.errors import NetemError
 from netem.filters import count_commands, parse_counts, show_counts_command
 from netem.tables import distribution_tables
 from orchestrator.errors import FabricError, HostError
-from orchestrator.fabric import bridge, kernel_counters, wiring
+from orchestrator.fabric import bridge, kernel_counters, tcp, wiring
 from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.fabric.hub import Hub
@@ -82,6 +82,7 @@ class KernelFabric(Coalescing):
         self._passed = 0  # packets through removed interfaces
         self._interfaces = dict.fromkeys(self._links.remote, DEVICE)
         self._single_packets = wires.single_packets
+        self.tcp: Mapping[str, str] = {}
         self._attachments = count(1)
         self._ledger = kernel_counters.Ledger()
         self._notes = notes
@@ -131,10 +132,9 @@ class KernelFabric(Coalescing):
         await bridge.place(self._hub, interface, [node.mac])
         self._interfaces[node.name] = interface
         await self._make(interface, [node.name])
-        lines = wiring.node_lines(
-            node, wiring.peers(node, self._nodes.values()), single_packets=node.name in self._single_packets
-        )
-        await self._hub.run(["ip", "-batch", "-"], pid=handle.pid, stdin=lines)
+        peers, single = wiring.peers(node, self._nodes.values()), node.name in self._single_packets
+        lines = wiring.node_lines(node, peers, single_packets=single, congestion=tcp.congestion(self.tcp))
+        await self._hub.run(tcp.CONFIGURE, pid=handle.pid, stdin=lines)
 
     async def detach(self, node: NodePlan) -> None:
         await self._retire(node.name)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import FabricError
-from orchestrator.fabric import wiring
+from orchestrator.fabric import tcp, wiring
 from orchestrator.fabric.base import Counted, Handle, LinkChange
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.fabric.hub import Hub
@@ -43,6 +43,7 @@ class UserspaceFabric(Coalescing):
         self._remote = remote_nodes(wires.nodes, trunk)
         self._mtu = wiring.MTU if trunk is None else trunk.mtu
         self._single_packets = wires.single_packets
+        self.tcp: Mapping[str, str] = {}
         self._attachments = count(1)
         self._attached: set[str] = set()
 
@@ -75,10 +76,9 @@ class UserspaceFabric(Coalescing):
         await self._hub.run(["ip", "-batch", "-"], stdin=lines)
         await self._switch.request("attach", port=node.name, interface=interface, mac=node.mac)
         self._attached.add(node.name)
-        lines = wiring.node_lines(
-            node, wiring.peers(node, self._nodes), single_packets=node.name in self._single_packets
-        )
-        await self._hub.run(["ip", "-batch", "-"], pid=handle.pid, stdin=lines)
+        peers, single = wiring.peers(node, self._nodes), node.name in self._single_packets
+        lines = wiring.node_lines(node, peers, single_packets=single, congestion=tcp.congestion(self.tcp))
+        await self._hub.run(tcp.CONFIGURE, pid=handle.pid, stdin=lines)
 
     async def detach(self, node: NodePlan) -> None:
         if node.name in self._attached:

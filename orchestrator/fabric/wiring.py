@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from ipaddress import ip_interface
 
 from orchestrator.planning.plan import NodePlan, Plan
 
@@ -67,17 +68,20 @@ def hub_lines(node: NodePlan, pid: int, interface: str, bridge: str | None, mtu:
     return "\n".join(lines) + "\n"
 
 
-def node_lines(node: NodePlan, peers: Iterable[NodePlan], *, single_packets: bool) -> str:
-    """Lines for the node's namespace: set the interface's address and the static neighbours.
+def node_lines(node: NodePlan, peers: Iterable[NodePlan], *, single_packets: bool, congestion: str | None) -> str:
+    """Lines for the node's namespace: set the interface's address, its route and the static neighbours.
 
-    ``single_packets`` disables segmentation offload, so that a loss is a single packet and not 64 KB.
+    ``single_packets`` disables segmentation offload, so that a loss is a single packet and not 64 KB. ``congestion``:
+    TCP's congestion control on the route; None: that of the host.
     """
+    network = ip_interface(f"{node.address}/{PREFIX_LENGTH}").network
     lines = [
         "link set lo up",
         "link set data0 addrgenmode none",
         *(["link set data0 gso_max_segs 1"] if single_packets else []),
-        f"addr add {node.address}/{PREFIX_LENGTH} dev data0",
+        f"addr add {node.address}/{PREFIX_LENGTH} dev data0 noprefixroute",
         "link set data0 up",
+        f"route add {network} dev data0 src {node.address}" + (f" congctl {congestion}" if congestion else ""),
         *(f"neigh replace {peer.address} lladdr {peer.mac} dev data0 nud permanent" for peer in peers),
     ]
     return "\n".join(lines) + "\n"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from orchestrator import text
+from orchestrator.fabric.tcp import SETTINGS
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.report import fidelity, figures
 from orchestrator.report.activity import CUT_OFF, IN_ROUND, course
@@ -380,6 +381,8 @@ def _fact(key: str, value: Any) -> str:
         return ", ".join(f"{name} {release}" for name, release in value.items() if release)
     if key == "command" and isinstance(value, list):
         return " ".join(map(str, value))
+    if key == "tcp" and isinstance(value, dict):
+        return ", ".join(f"{name} {value[name]}" for name in SETTINGS if name in value)
     if key == "memory" and isinstance(value, int):
         return text.size(value)
     return value if isinstance(value, str) else json.dumps(value)

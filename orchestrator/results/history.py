@@ -180,6 +180,12 @@ class History:
         """The link engine that is used; before one is chosen, the requested engine."""
         return str(self.meta.get("engine") or self.plan.get("engine") or "")
 
+    @property
+    def tcp(self) -> dict[str, str]:
+        """The TCP settings of nodes by name; empty if none were recorded, as in a simulation."""
+        tcp = self.meta.get("tcp")
+        return dict(tcp) if isinstance(tcp, dict) else {}
+
     # The run's status
 
     @property

@@ -114,9 +114,11 @@ class Record:
         """Record a fact about the whole run; it replaces an earlier note with the same key."""
         self._write("meta", [(key, _json(value))])
 
-    def engine(self, name: str) -> None:
-        """Record the chosen link engine: "kernel" or "userspace"."""
+    def engine(self, name: str, tcp: Mapping[str, str]) -> None:
+        """Record the chosen link engine, and the TCP settings of nodes (none if nothing speaks TCP)."""
         self.note("engine", name)
+        if tcp:
+            self.note("tcp", dict(tcp))
 
     def event(self, t: float, node: str | None, name: str, round: int | None, data: Row) -> None:
         """Record an event at a node, or at the orchestrator (None), in a round of the run.
@@ -272,18 +274,10 @@ def environment() -> dict[str, Any]:
         "packages": {name: _package(name) for name in ("edgebed", "numpy", "pyzmq", "torch", "torchvision")},
         "platform": platform.platform(),
         "kernel": platform.release(),
-        "tcp_congestion_control": congestion_control(),
         "cpu": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     }
-
-
-def congestion_control() -> str | None:
-    """The congestion control that new network namespaces inherit (tcp(7), tcp_congestion_control): cubic, bbr ..."""
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text(encoding="ascii").strip()
-    return None
 
 
 def _processor() -> str:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from node.runtime.clock import VirtualLoop
 from orchestrator.drivers.base import Environment, entry_of
 from orchestrator.errors import HostError, OrchestratorError, RecordError
+from orchestrator.fabric import tcp
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.signals import Interruption
 from orchestrator.planning.plan import Plan
@@ -127,7 +128,7 @@ async def _carry_out(
                 return early.result()
             began = True
             driver, fabric = environment.driver, environment.fabric
-            run.record.engine(fabric.engine)
+            run.record.engine(fabric.engine, fabric.tcp)
             # 3. Shape the links, then start, attach and register every node.
             session = Session(run, environment)
             stack.push_async_callback(session.close)
@@ -145,7 +146,8 @@ async def _carry_out(
             try:
                 await _unless(session.ended, session.lives.bring_up_all())
             finally:  # some limits of this host show only when nodes start
-                for note in (*run.past.notes(), *plan.notes(), *driver.notes(), *fabric.notes()):
+                refused = tcp.notes(fabric.tcp)
+                for note in (*run.past.notes(), *plan.notes(), *driver.notes(), *fabric.notes(), *refused):
                     run.note("note", {"text": note})
             # 4. Measure the links before anything else uses them.
             if (plan.probe or calibrate) and environment.prober is not None and not session.ended.done():

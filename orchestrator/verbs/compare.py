@@ -23,7 +23,7 @@ TARGETS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99)
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """One setting of the effective scenario that differs. None for a run that does not have the setting."""
+    """One setting that differs, of the effective scenario or of the nodes' TCP. None for a run without it."""
 
     setting: str
     a: Any
@@ -69,6 +69,7 @@ class Side:
     run: str
     status: str
     effective: dict[str, Any]
+    tcp: dict[str, str]
     summary: dict[str, Any]
     accuracy: dict[int, float]
     reached: dict[float, float]
@@ -82,6 +83,7 @@ def side(history: History) -> Side:
         history.run,
         history.status,
         history.effective,
+        history.tcp,
         summary(history),
         {row.round: row.value for row in history.global_series("accuracy") if row.round is not None},
         {target: first.t - began for target, first in reached.items() if first is not None},
@@ -90,7 +92,11 @@ def side(history: History) -> Side:
 
 def compare(a: Side, b: Side) -> Comparison:
     """Compare two runs, which may have different scenarios."""
-    differences = [SettingDifference(path, *values) for path, values in differing([a.effective, b.effective])]
+    same = a.effective == b.effective
+    differences = [
+        SettingDifference(path, *values)
+        for path, values in (*differing([a.effective, b.effective]), *differing_tcp([a.tcp, b.tcp]))
+    ]
     one, other = a.summary, b.summary
     rows = [
         ComparedFigure("verdict", "text", one["verdict"], other["verdict"]),
@@ -106,7 +112,7 @@ def compare(a: Side, b: Side) -> Comparison:
         ComparedFigure("overruns", "count", one["overruns"], other["overruns"]),
         *_by_key("check", "text", _verdicts(one), _verdicts(other)),
     ]
-    return Comparison(a.run, b.run, not differences, tuple(differences), tuple(rows))
+    return Comparison(a.run, b.run, same, tuple(differences), tuple(rows))
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
@@ -115,7 +121,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     write(console, "")
     if comparison.same_scenario:
         write(console, Text.assemble(("same scenario", "bold"), ", every setting equal"))
-    else:
+    if comparison.differences:
         settings = [(each.setting, shown_setting(each.a), shown_setting(each.b)) for each in comparison.differences]
         write_table(console, ("setting", "a", "b"), settings, title="settings that differ")
     write(console, "")
@@ -167,6 +173,14 @@ def differing(settings: Sequence[Any], path: str = "") -> Iterator[tuple[str, li
             yield from differing(items, f"{path}.{index}")
     elif any(each != settings[0] for each in settings):
         yield path, list(settings)
+
+
+def differing_tcp(settings: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, list[Any]]]:
+    """The TCP settings of nodes that are not equal in all runs that recorded them, by their names in sysctl(8)."""
+    recorded = [each for each in settings if each]
+    for name in dict.fromkeys(name for each in recorded for name in each):
+        if len({each.get(name) for each in recorded}) > 1:
+            yield f"net.ipv4.{name}", [each.get(name) for each in settings]
 
 
 def shown_setting(value: Any) -> str:

@@ -14,7 +14,7 @@ from orchestrator.layout import Cell, write, write_entries, write_wide_table
 from orchestrator.results.history import History
 from orchestrator.results.overview import overview
 from orchestrator.results.verdicts import STYLES
-from orchestrator.verbs.compare import differing, shown_setting
+from orchestrator.verbs.compare import differing, differing_tcp, shown_setting
 
 ONCE = ("name", "algorithm", "driver", "seed", "ended")
 """The columns that are written once, above the table, if all runs have the same value."""
@@ -28,13 +28,16 @@ class RunOverview:
     row: dict[str, Any]
     status: str
     effective: dict[str, Any]
+    tcp: dict[str, str]
 
 
 @dataclass(frozen=True)
 class ManyRuns:
-    """The runs in the order in which they were given; ``differences`` has one value for each run, by setting."""
+    """The runs in the order in which they were given; ``differences`` has one value for each run, by setting.
+    ``same_scenario``: every setting of the scenario is equal."""
 
     runs: tuple[RunOverview, ...]
+    same_scenario: bool
     differences: dict[str, list[Any]]
 
     def to_json(self) -> dict[str, Any]:
@@ -42,19 +45,20 @@ class ManyRuns:
         differences = [{"setting": setting, "values": values} for setting, values in self.differences.items()]
         return {
             "runs": [run.row for run in self.runs],
-            "same_scenario": not self.differences,
+            "same_scenario": self.same_scenario,
             "differences": differences,
         }
 
 
 def run_overview(history: History) -> RunOverview:
     """Read the data of a run, finished or not."""
-    return RunOverview(overview(history), history.status, history.effective)
+    return RunOverview(overview(history), history.status, history.effective, history.tcp)
 
 
 def compare_many(runs: Sequence[RunOverview]) -> ManyRuns:
     """Compare any number of runs, which may have different scenarios."""
-    return ManyRuns(tuple(runs), dict(differing([run.effective for run in runs])))
+    settings = dict(differing([run.effective for run in runs]))
+    return ManyRuns(tuple(runs), not settings, settings | dict(differing_tcp([run.tcp for run in runs])))
 
 
 def print_many(compared: ManyRuns, console: Console) -> None:
@@ -62,12 +66,12 @@ def print_many(compared: ManyRuns, console: Console) -> None:
     numbers = [str(number) for number, _ in enumerate(compared.runs, start=1)]
     write_entries(console, [(n, run.row["run"]) for n, run in zip(numbers, compared.runs, strict=True)])
     write(console, "")
+    if compared.same_scenario:
+        write(console, Text.assemble(("same scenario", "bold"), ", every setting equal"))
     if compared.differences:
         write(console, Text("settings that differ", style="bold"))
         settings = [(setting, *map(shown_setting, values)) for setting, values in compared.differences.items()]
         write_wide_table(console, ("setting", *numbers), settings)
-    else:
-        write(console, Text.assemble(("same scenario", "bold"), ", every setting equal"))
     write(console, "", Text("results", style="bold"), Text(LEGEND, style="dim"))
     rows = [{**run.row, "ended": run.row["ended"] or run.status} for run in compared.runs]
     once = [name for name in ONCE if all(row[name] == rows[0][name] for row in rows)]

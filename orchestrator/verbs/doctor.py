@@ -21,6 +21,7 @@ from rich.text import Text
 from node.errors import PluginError
 from node.plugins import added, advertised, find
 from orchestrator.errors import HostError, OrchestratorError
+from orchestrator.fabric import tcp
 from orchestrator.fabric.helper import without_client
 from orchestrator.fabric.hub import Hub
 from orchestrator.host import namespaces, python
@@ -30,10 +31,8 @@ from orchestrator.host.commands import PACKAGES as COMMANDS
 from orchestrator.host.commands import absent
 from orchestrator.host.training_devices import tried_here
 from orchestrator.layout import write_entries, write_line
-from orchestrator.results.record import congestion_control
 from orchestrator.scenario.plugins import use
 
-USUAL_TCP = "cubic"
 PACKAGES = ("torch", "torchvision", "pyzmq", "msgpack", "numpy", "pydantic", "docker")
 SHAPED = "the drivers namespaces and docker"
 
@@ -63,7 +62,6 @@ async def examine() -> list[Finding]:
     findings = [_python(), _system(), _packages(), _commands(), _namespaces()]
     findings += await _links(all(finding.ok for finding in findings[-2:]))
     findings += [
-        _tcp(),
         _cgroups(),
         _curve(),
         await asyncio.to_thread(_accelerator),
@@ -133,7 +131,7 @@ def _namespaces() -> Finding:
 
 
 async def _links(possible: bool) -> list[Finding]:
-    """Try veth and netem in namespaces, if namespaces are ``possible``."""
+    """Try veth, netem and TCP's settings in namespaces, if namespaces are ``possible``."""
     veth, netem = ("veth interfaces", SHAPED), ("netem", "the link engine `kernel`")
     if not possible:
         reason = "not tried, since commands or namespaces are missing"
@@ -141,7 +139,7 @@ async def _links(possible: bool) -> list[Finding]:
     with tempfile.TemporaryDirectory() as folder:
         hub = await Hub.open("doctor", Path(folder))
         try:
-            return await _tried(hub, veth, netem)
+            return [*await _tried(hub, veth, netem), await _tcp(hub)]
         finally:
             await hub.close()
 
@@ -161,15 +159,12 @@ async def _tried(hub: Hub, veth: tuple[str, str], netem: tuple[str, str]) -> lis
     return [made, Finding(*netem, None, detail, remedy, ("modprobe sch_netem",))]
 
 
-def _tcp() -> Finding:
-    """Check TCP's congestion control. Transfers over links with delay or loss depend on it, so results of hosts that
-    differ in it cannot be compared."""
-    algorithm, used_by = congestion_control(), f"{SHAPED}: nodes inherit it"
-    if algorithm in (None, USUAL_TCP):
-        return Finding("TCP", used_by, True, f"congestion control {algorithm or 'unknown'}")
-    detail = f"congestion control {algorithm}: long or lossy links carry more or less than with {USUAL_TCP}"
-    commands = (f"sysctl net.ipv4.tcp_congestion_control={USUAL_TCP}",)
-    return Finding("TCP", used_by, None, detail, "to compare with other hosts, take Linux' default, as root", commands)
+async def _tcp(hub: Hub) -> Finding:
+    """Try the TCP settings of nodes, in the hub."""
+    settings = await tcp.in_force(hub)
+    if refused := tcp.notes(settings):
+        return Finding("TCP", SHAPED, None, "; ".join(refused), tcp.REMEDY, tcp.REMEDY_COMMANDS)
+    return Finding("TCP", SHAPED, True, f"congestion control {settings.get(tcp.CONGESTION, 'unknown')}")
 
 
 def _cgroups() -> Finding:

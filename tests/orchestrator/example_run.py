@@ -40,7 +40,6 @@ META: dict[str, Any] = {
     "started": "2026-05-04T09:30:00+0000",
     "command": ["edgebed", "up", "scenarios/dropout.yaml"],
     "driver": "namespaces",
-    "engine": "userspace",
     "python": "3.11.7",
     "packages": {"edgebed": "0.1.0", "numpy": "2.4.6", "pyzmq": "27.3.0", "torch": "2.13.0"},
     "platform": "Linux-6.1.0-x86_64",
@@ -72,6 +71,7 @@ class Example:
     by_hand: bool = False  # whether somebody has made a fault
     devices_report: bool = False  # whether devices tell the accuracy and the loss on their own samples
     real: tuple[str, ...] = ()  # classes whose links are real where they cross hosts
+    tcp: dict[str, str] = field(default_factory=dict)  # the TCP settings of nodes
 
     def build(self, directory: Path) -> Path:
         """Write the run into ``directory`` and return it."""
@@ -212,6 +212,7 @@ class _Builder:
         self.record = Record.create(
             directory, json.dumps(self.plan, indent=1), {**META, "driver": example.driver, "effective": effective}
         )
+        self.record.engine("userspace", example.tcp)
         self.links = {
             (link["source"], link["target"]): {**link, **dict.fromkeys(COUNTERS, 0)} for link in self.plan["links"]
         }

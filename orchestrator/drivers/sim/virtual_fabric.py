@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple
 
 from netem.flow import Flow
@@ -22,6 +22,7 @@ class ModelFabric:
     engine = "model"
 
     def __init__(self) -> None:
+        self.tcp: Mapping[str, str] = {}
         self.network = MemoryNetwork(self._flow)
         self._seeds: dict[Ends, int] = {}
         self._clients: dict[Ends, Flow] = {}  # of clients of a population

@@ -50,6 +50,7 @@ class SwarmDriver:
         self.here = False  # whether nodes live on the orchestrator's host
         self.breakdown = ""  # hosts break down, and count as lost
         self.engines: dict[str, str] = {}  # the link engine of each host
+        self.tcp: dict[str, Mapping[str, str]] = {}  # the TCP settings of nodes on each host
         self.homes = {node.name: node.host for node in plan.nodes}
         self.between: Between = {}  # what was measured between the hosts
         self._plan, self._directory, self._patience = plan, directory, patience or Patience()
@@ -112,7 +113,7 @@ class SwarmDriver:
 
     async def _open_links(self, host: str) -> None:
         found = await self._agents.call(host, "open", data=self._data, **self._arguments(host))
-        self.engines[host] = found["engine"]
+        self.engines[host], self.tcp[host] = found["engine"], found["tcp"]
         self._notes += [note for each in found["notes"] if (note := f"{host}: {each}") not in self._notes]
 
     def has(self, host: str) -> bool:

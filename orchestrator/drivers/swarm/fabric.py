@@ -14,6 +14,7 @@ from orchestrator.drivers.swarm.driver import SwarmDriver
 from orchestrator.drivers.swarm.frames import Frames
 from orchestrator.drivers.swarm.plain import change_to, counted_of, link_to, node_to
 from orchestrator.errors import FabricError, LostError, OrchestratorError
+from orchestrator.fabric import tcp
 from orchestrator.fabric.base import Counted, Handle, LinkChange
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
@@ -29,6 +30,7 @@ class SwarmFabric(Coalescing):
     def __init__(self, agents: Agents, plan: Plan, driver: SwarmDriver, deduction: Deduction) -> None:
         super().__init__(self.alter)
         self.engine = ", ".join(sorted(set(driver.engines.values())))
+        self.tcp: Mapping[str, str] = tcp.of_hosts(driver.tcp)
         self._agents, self._driver = agents, driver
         self._plan = plan
         self._hosts = driver.homes

@@ -40,7 +40,7 @@ class Facts:
     trunk_notes         what is to be known of a trunk that works
     iptable_raw         whether the kernel has this module
     model               of a board: "Raspberry Pi 4 Model B Rev 1.4"
-    congestion_control  of TCP, which nodes inherit
+    congestion_control  of TCP in the nodes' namespaces
     temperature         °C, the highest
     accelerators        names, see `orchestrator.host.accelerators`
     datasets            those that the host keeps

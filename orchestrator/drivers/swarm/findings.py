@@ -16,6 +16,7 @@ from orchestrator.drivers.swarm.cluster import Member
 from orchestrator.drivers.swarm.facts import Facts
 from orchestrator.drivers.swarm.images import Archive, Pinned, Source, has, is_in_registry, obstacle, split
 from orchestrator.errors import HostError
+from orchestrator.fabric import tcp
 from orchestrator.fabric.trunk import PORT
 from orchestrator.planning.inventory import ARCHITECTURES, UNUSABLE
 from orchestrator.scenario.hosts import ACCELERATOR_LABEL, HARDWARE_LABEL, check_board
@@ -26,7 +27,6 @@ LEAST_ENGINE = (20, 10)
 WITH_RAW_TABLE = (28, 0)
 """The first Engine that needs the kernel's table "raw" for its own networks."""
 
-USUAL_TCP = "cubic"
 FULL = 0.5e9  # bytes: a run brings a host its data set (CIFAR-100 has 0.18 GB) and its checkpoints
 TIGHT = 2e9  # bytes: to load an image of nodes takes about as much
 
@@ -227,10 +227,8 @@ def _links(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             LOOK, what, "load the kernel module, as root, or use a kernel that has it", ("modprobe sch_netem",)
         )
-    if facts.congestion_control not in (None, USUAL_TCP):
-        what = f"TCP's congestion control is {facts.congestion_control}, and nodes inherit it"
-        command = f"sysctl net.ipv4.tcp_congestion_control={USUAL_TCP}"
-        yield Finding(LOOK, what, "to compare with other hosts, take Linux' default, as root", (command,))
+    for note in tcp.notes({tcp.CONGESTION: facts.congestion_control} if facts.congestion_control else {}):
+        yield Finding(LOOK, note, tcp.REMEDY, tcp.REMEDY_COMMANDS)
 
 
 def _state(facts: Facts) -> Iterator[Finding]:

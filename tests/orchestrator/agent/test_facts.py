@@ -9,15 +9,13 @@ from orchestrator.agent.facts import shown
 from tests.orchestrator.host.sensors import trees
 
 MODULES = f"lib/modules/{os.uname().release}/modules.dep"
-TCP = "proc/sys/net/ipv4/tcp_congestion_control"
 
 
 def test_a_raspberry_pi_4_that_has_too_little_power(tmp_path: Path) -> None:
-    root = trees.write(trees.raspberry_pi_4(tmp_path), {MODULES: "kernel/iptable_raw.ko.xz:", TCP: "cubic"})
+    root = trees.write(trees.raspberry_pi_4(tmp_path), {MODULES: "kernel/iptable_raw.ko.xz:"})
     assert shown(root) == {
         "iptable_raw": True,
         "model": "Raspberry Pi 4 Model B Rev 1.4",
-        "congestion_control": "cubic",
         "temperature": 48.312,
         "accelerators": (),
         "throttled": ("under-voltage", "throttled"),  # 0x5; the alarm of rpi_volt says it once more

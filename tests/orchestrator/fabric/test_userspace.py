@@ -15,10 +15,13 @@ import pytest
 
 from netem.profile import LinkProfile
 from orchestrator.errors import HostError
+from orchestrator.fabric import tcp
 from orchestrator.fabric.base import Handle
+from orchestrator.fabric.engines import open_fabric
 from orchestrator.fabric.hub import Hub
 from orchestrator.fabric.userspace import UserspaceFabric
 from orchestrator.fabric.wiring import wires_of
+from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.scenario.reading import parse
@@ -30,6 +33,20 @@ name: wired
 algorithm: {name: fedavg, rounds: 1}
 topology: {edges: 0, devices: 2}
 links: {device-cloud: {latency: 10ms}}
+engine: userspace
+"""
+
+ACCEPT = """
+import socket, sys
+with socket.create_server((sys.argv[1], 10)) as server:
+    print("here", flush=True)
+    print(server.accept()[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(bytes(1)).decode())
+"""
+
+CONNECT = """
+import socket, sys
+with socket.create_connection((sys.argv[1], 10)) as client:
+    print(client.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(bytes(1)).decode())
 """
 
 BUSY = 0.035  # s; what a round trip of 20 ms may take on a busy machine: how exact links are is measured elsewhere
@@ -106,7 +123,8 @@ async def stack() -> AsyncIterator[contextlib.AsyncExitStack]:
 
 @pytest.fixture
 async def stage(tmp_path: Path, stack: contextlib.AsyncExitStack) -> Stage:
-    (tmp_path / "logs").mkdir()
+    directory = RunDirectory(tmp_path)
+    directory.furnish()
     plan = make_plan(parse(SCENARIO, "wired.yaml"), None)
     try:
         hub = await Hub.open(f"test-{os.getpid()}", tmp_path)
@@ -115,7 +133,8 @@ async def stage(tmp_path: Path, stack: contextlib.AsyncExitStack) -> Stage:
             raise
         pytest.skip(str(error))
     stack.push_async_callback(hub.close)
-    fabric = await UserspaceFabric.open(hub, f"test-{os.getpid()}", tmp_path, wires_of(plan))
+    fabric = await open_fabric(wires_of(plan), hub, directory)
+    assert isinstance(fabric, UserspaceFabric)
     stack.push_async_callback(fabric.close)
     await fabric.shape(plan.links)
     made = Stage(plan, hub, fabric, {})
@@ -156,3 +175,21 @@ async def test_counters_name_every_link(stage: Stage) -> None:
     assert counted["device-0", "cloud"]["delivered"] == 10
     assert counted["cloud", "device-0"]["delivered"] == 10
     assert counted["device-1", "cloud"]["delivered"] == 0
+
+
+async def test_tcp_of_nodes_does_not_depend_on_the_host(stage: Stage) -> None:
+    """Each namespace is given Reno, as by a host that prefers it: the links' routes still have Linux's default."""
+    for pid in stage.pids.values():
+        await stage.hub.run(["tee", "/proc/sys/net/ipv4/tcp_congestion_control"], pid=pid, stdin="reno")
+    python = (sys.executable, "-I", "-S", "-c")
+    address = stage.plan.node("cloud").address
+    server = await stage.hub.spawn([*python, ACCEPT, address], pid=stage.pids["cloud"])
+    assert server.stdout is not None
+    assert await server.stdout.readline() == b"here\n"
+    connected = await stage.hub.run([*python, CONNECT, address], pid=stage.pids["device-0"])
+    accepted, _ = await server.communicate()
+    assert (connected, accepted) == ("cubic\n", b"cubic\n")
+    for name, value in tcp.BUFFERS.items():
+        found = await stage.hub.run(["cat", f"/proc/sys/net/ipv4/{name}"], pid=stage.pids["cloud"])
+        assert found.split() == value.split()
+    assert stage.fabric.tcp.items() >= tcp.SETTINGS.items()

@@ -36,7 +36,7 @@ def fill_disk(record: Record) -> None:
 
 def test_create_writes_plan_effective_scenario_and_meta(tmp_path: Path) -> None:
     record = Record.create(tmp_path / "run", PLAN, {"effective": {"seed": 7}, "driver": "sim", "python": "mine"})
-    record.engine("userspace")
+    record.engine("userspace", {})
     record.close()
     assert (tmp_path / "run" / "plan.json").read_text() == PLAN
     history = History.open(tmp_path / "run")

@@ -45,6 +45,16 @@ def test_settings_that_differ_are_named_by_their_path(normal: History, tmp_path:
     assert "links.device-edge.latency" not in named
 
 
+def test_tcp_of_nodes_that_differs_is_named_though_the_scenario_is_the_same(tmp_path: Path) -> None:
+    ours, theirs = ({"tcp_congestion_control": name, "tcp_sack": "1"} for name in ("cubic", "bbr"))
+    comparison = compared(run(tmp_path / "ours", Example(tcp=ours)), run(tmp_path / "theirs", Example(tcp=theirs)))
+    assert comparison.same_scenario
+    assert [(each.setting, each.a, each.b) for each in comparison.differences] == [
+        ("net.ipv4.tcp_congestion_control", "cubic", "bbr")
+    ]
+    assert "net.ipv4.tcp_congestion_control" in printed(100, lambda console: print_comparison(comparison, console))
+
+
 def test_lists_differ_item_by_item(normal: History, tmp_path: Path) -> None:
     one = run(tmp_path / "one", Example(settings={"faults": [{"at": "20s", "action": "crash"}]}))
     other = run(tmp_path / "other", Example(settings={"faults": [{"at": "30s", "action": "crash"}]}))

@@ -144,7 +144,8 @@ def test_hosts_that_runs_cannot_use(play: Callable[..., list[str]]) -> None:
     assert "no    nothing could be measured to pi-1 (10.0.0.4): no packet of pc-1 comes back" in lines
     assert "no    nothing could be measured to pc-1 (10.0.0.1): no packet of pc-1 comes back" in lines
     assert "no    packets of 100 bytes do not pass the trunk to pc-1 (10.0.0.1)" in lines
-    assert lines.index("look  TCP's congestion control is bbr, and nodes inherit it") > start + 1
+    refused = next(line for line in lines if "TCP of the nodes has tcp_congestion_control bbr and not cubic" in line)
+    assert lines.index(refused) > start + 1
 
 
 def test_some_hosts(play: Callable[..., list[str]]) -> None:

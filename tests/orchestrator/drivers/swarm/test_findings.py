@@ -110,7 +110,7 @@ def engine(**facts: Any) -> dict[str, Any]:
         ({"image": told_of(FOR_PI)}, LOOK, "it has another image 'edgebed-node' than nodes", "the next `up` brings it"),
         ({"trunk": "Operation not supported"}, UNUSABLE, "Operation not supported", "module vxlan"),
         ({"netem": "tc refused netem"}, LOOK, "tc refused netem; the link engine `userspace`", "load the kernel"),
-        ({"congestion_control": "bbr"}, LOOK, "congestion control is bbr", "Linux' default"),
+        ({"congestion_control": "bbr"}, LOOK, "tcp_congestion_control bbr and not cubic", "CUBIC"),
         ({"disk_free": 1_500_000_000}, LOOK, "1.5 GB are free", "make room"),
         ({"disk_free": 300_000_000}, UNUSABLE, "300 MB are free", "make room"),
         ({"clock": Clock(False, 16.0)}, LOOK, "clock is not synchronised", "chrony"),

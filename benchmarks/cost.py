@@ -19,12 +19,12 @@ import torch
 from scipy.optimize import nnls
 from torch.nn.functional import cross_entropy
 
-from node.learning.local_training import LocalTraining
+from node.learning.local_training import EVALUATION_BATCH, LocalTraining
 from node.learning.models import Model, build
 from node.learning.optimizers import Descent
-from node.learning.training import EVALUATION_BATCH
 from node.process.main import preload
-from orchestrator.drivers.sim.cost import EVALUATION, TRAINING, Cost, Rates, cost_of
+from orchestrator.drivers.sim.cost import cost_of
+from orchestrator.planning.cost import EVALUATION, TRAINING, Cost, Rates
 
 CASES = [
     ("cnn", (1, 8, 8), 8),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from node.catalogue.partitions import PartitionParameters, PartitionScheme
     from node.learning.aggregation import State, weighted_mean
     from node.learning.devices import load_state, state_of
-    from node.learning.local_training import LocalTraining
+    from node.learning.local_training import ClientWork, LocalTraining
     from node.learning.models import Model
     from node.learning.optimizers import optimizer
     from node.learning.training import Learner, MiniBatch, batches
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Algorithm",
+    "ClientWork",
     "Dataset",
     "Event",
     "Learner",
@@ -87,6 +88,7 @@ __all__ = [
 
 _MODULES = {
     "Algorithm": "node.algorithms.registry",
+    "ClientWork": "node.learning.local_training",
     "Dataset": "node.catalogue.datasets",
     "Event": "orchestrator.results.rows",
     "Learner": "node.learning.training",

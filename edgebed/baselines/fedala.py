@@ -41,6 +41,9 @@ class FedALA(edgebed.LocalTraining):
     sampled: float = edgebed.number(0.8, low=0, above=True, high=1)
     weight_learning_rate: float = edgebed.number(1.0, low=0)
 
+    def longest_training(self, work: edgebed.ClientWork) -> float:
+        return super().longest_training(work) + math.ceil(self.sampled * work.samples)
+
 
 def upper(trained: Sequence[str], layers: int) -> list[str]:
     """The trained entries of the last `layers` layers. A layer's entries have the same name before the last dot."""

@@ -47,10 +47,8 @@ class FedKD(edgebed.LocalTraining):
     energy_start: float = edgebed.number(0.95, low=0, high=1)
     energy_end: float = edgebed.number(0.98, low=0, high=1)
 
-    @property
-    def most_epochs(self) -> int:
-        """Two models are trained."""
-        return 2 * self.epochs
+    def longest_training(self, work: edgebed.ClientWork) -> float:
+        return super().longest_training(work) * (1 + work.worth_of(self.mentee))
 
 
 def energy(params: FedKD, t: int, last: int) -> float:

@@ -41,10 +41,8 @@ class FML(edgebed.LocalTraining):
     own_weight: float = edgebed.number(0.5, low=0, high=1)
     meme_weight: float = edgebed.number(0.5, low=0, high=1)
 
-    @property
-    def most_epochs(self) -> int:
-        """Two models are trained."""
-        return 2 * self.epochs
+    def longest_training(self, work: edgebed.ClientWork) -> float:
+        return super().longest_training(work) * (1 + work.worth_of(self.meme))
 
 
 def mutual_loss(logits: Tensor, others: Tensor, y: Tensor, weight: float) -> Tensor:

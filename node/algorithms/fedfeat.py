@@ -45,10 +45,11 @@ from node.algorithms.common import average, evaluate, round_of, with_samples
 from node.algorithms.parameters import FedFeat
 from node.learning.aggregation import State
 from node.learning.devices import as_array
+from node.learning.local_training import EVALUATION_BATCH
 from node.learning.models import Model
 from node.learning.optimizers import Adam, optimizer
 from node.learning.privacy import Hidden, compare_features, draw_noise, noise_scale
-from node.learning.training import EVALUATION_BATCH, Learner, TrainResult, batches
+from node.learning.training import Learner, TrainResult, batches
 from node.messaging.wire import Message
 from node.role import Role
 

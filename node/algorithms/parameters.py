@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from node.learning.local_training import LABEL_BYTES, LocalTraining
+from node.learning.local_training import LABEL_BYTES, ClientWork, LocalTraining
 from node.parameters import Between, number, whole, word
 
 
@@ -46,6 +46,9 @@ class HierFAVG(LocalTraining):
     @property
     def edge_rounds(self) -> int:
         return self.kappa2
+
+    def longest_training(self, work: ClientWork) -> float:
+        return super().longest_training(work) if self.kappa1 is None else self.kappa1 * self.batch_size
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from node.catalogue.datasets import Shape
+from node.catalogue.sizes import Layers, Size
 from node.parameters import Parameters, read_parameters, whole, word
 
 if TYPE_CHECKING:
@@ -45,27 +45,33 @@ class ImageSize(Features):
 
 @dataclass(frozen=True)
 class Backbone:
-    """The numbers of values in a torchvision network without its classifier, and the number of its features."""
+    """The numbers of values in a torchvision network without its classifier, and the number of its features. Its work,
+    as in `Size`, for pictures of `MEASURED_AT` pixels a side; the layers are those of the whole model."""
 
     parameters: int
     buffers: int
     counters: int
     features: int
+    operations: int
+    values: int
+    layers: int
 
 
 BACKBONES: dict[str, Backbone] = {  # first the ten of DFFKE, in its order
-    "resnet18": Backbone(11_176_512, 9_600, 20, 512),
-    "resnet34": Backbone(21_284_672, 17_024, 36, 512),
-    "resnet50": Backbone(23_508_032, 53_120, 53, 2048),
-    "googlenet": Backbone(5_599_904, 14_560, 57, 1024),
-    "efficientnet-v2-s": Backbone(20_177_488, 153_872, 110, 1280),
-    "mobilenet-v3-small": Backbone(1_517_856, 12_112, 34, 1024),
-    "mobilenet-v3-large": Backbone(4_202_032, 24_400, 46, 1280),
-    "shufflenet-v2-x1.5": Backbone(2_478_624, 23_440, 56, 1024),
-    "shufflenet-v2-x2.0": Backbone(5_344_996, 33_716, 56, 2048),
-    "vit-tiny": Backbone(5_486_784, 0, 0, 192),  # and a position of 192 for each patch
-    "squeezenet-1.1": Backbone(722_496, 0, 0, 512),
+    "resnet18": Backbone(11_176_512, 9_600, 20, 512, 592_183_296, 2_491_392, 54),
+    "resnet34": Backbone(21_284_672, 17_024, 36, 512, 1_196_163_072, 3_720_192, 94),
+    "resnet50": Backbone(23_508_032, 53_120, 53, 2048, 1_334_575_104, 10_514_432, 128),
+    "googlenet": Backbone(5_599_904, 14_560, 57, 1024, 488_931_328, 2_621_952, 132),
+    "efficientnet-v2-s": Backbone(20_177_488, 153_872, 110, 1280, 932_628_480, 12_175_792, 487),
+    "mobilenet-v3-small": Backbone(1_517_856, 12_112, 34, 1024, 18_824_192, 1_398_728, 143),
+    "mobilenet-v3-large": Backbone(4_202_032, 24_400, 46, 1280, 72_147_840, 4_191_560, 170),
+    "shufflenet-v2-x1.5": Backbone(2_478_624, 23_440, 56, 1024, 96_240_128, 2_560_000, 166),
+    "shufflenet-v2-x2.0": Backbone(5_344_996, 33_716, 56, 2048, 189_781_376, 3_432_704, 166),
+    "vit-tiny": Backbone(5_486_784, 0, 0, 192, 239_468_544, 2_632_512, 114),  # and a position of 192 for each patch
+    "squeezenet-1.1": Backbone(722_496, 0, 0, 512, 80_091_840, 1_671_360, 57),
 }
+MEASURED_AT = 128  # pixels a side
+HALVED = 32  # the networks halve the sides five times and round up, so the work grows with the next multiple
 PATCH = 16  # pixels a side of ViT-Tiny's patches
 
 
@@ -84,22 +90,6 @@ class ResNet(Parameters):
 
     width: int = whole(64, low=1)
     initialisation: str = word("fixup", "fixup", "kaiming", "torch")
-
-
-@dataclass(frozen=True)
-class Size:
-    """The size of a model's state: the numbers of trained `parameters` (float32), float `buffers` and integer
-    `counters` (int64); and the number of `features` that its extractor makes of a sample."""
-
-    parameters: int
-    buffers: int = 0
-    counters: int = 0
-    features: int = 0
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the state in a message, without the header."""
-        return 4 * (self.parameters + self.buffers) + 8 * self.counters
 
 
 @dataclass(frozen=True)
@@ -128,9 +118,15 @@ class ModelEntry:
             raise ValueError(f"model {self.name}: {error}") from error
         if not isinstance(chosen, Features) or chosen.features is None:
             return own
-        added = (own.features + 1) * chosen.features + (chosen.features + 1) * classes
-        without_classifier = own.parameters - (own.features + 1) * classes
-        return replace(own, parameters=without_classifier + added, features=chosen.features)
+        wider, narrower = chosen.features * (own.features + classes), own.features * classes
+        return replace(
+            own,
+            parameters=own.parameters + wider - narrower + chosen.features,
+            features=chosen.features,
+            operations=own.operations + wider - narrower if own.layers else 0,
+            values=own.values + chosen.features,
+            layers=own.layers + 1 if own.layers else 0,
+        )
 
     def parameters(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> int:
         """Number of trained parameters for samples of `shape` and `classes` classes."""
@@ -140,25 +136,25 @@ class ModelEntry:
 def _cnn(shape: Shape, classes: int, _: Any) -> Size:
     if len(shape) not in (2, 3):
         raise ValueError(f"takes images or sequences, not samples of shape {shape}; take mlp")
-    channels, window = shape[0], 3 ** (len(shape) - 1)
-    half = [math.ceil(math.ceil(side / 2) / 2) for side in shape[1:]]
-    convolutions = (channels * window + 1) * 6 + (6 * window + 1) * 16
-    norms = 2 * (6 + 16)
-    linear = (16 * math.prod(half) + 1) * 32 + 33 * classes
-    return Size(convolutions + norms + linear, buffers=norms, counters=2, features=32)
+    network = Layers(shape)
+    for width in (6, 16):
+        network.convolution(width, 3, stride=2, padding=1).normalisation().activation()
+    return network.flatten().linear(32).linear(classes).size(32)
 
 
 def _phefl_cnn(shape: Shape, classes: int, _: Any) -> Size:
-    if len(shape) != 3 or min(shape[1:]) < 4:
-        raise ValueError(f"takes images of at least 4x4, not samples of shape {shape}")
-    quarter = 64 * (shape[1] // 4) * (shape[2] // 4)
-    return Size((shape[0] * 25 + 1) * 32 + (32 * 25 + 1) * 64 + (quarter + 1) * 512 + 513 * classes, features=512)
+    _needs_pictures(shape, 4)
+    network = Layers(shape)
+    for width in (32, 64):
+        network.convolution(width, 5, padding=2).activation().pooling()
+    return network.flatten().linear(512).activation().linear(classes).size(512)
 
 
 def _mlp(shape: Shape, classes: int, params: MLP) -> Size:
-    deeper = (params.layers - 1) * (params.hidden + 1) * params.hidden
-    parameters = (math.prod(shape) + 1) * params.hidden + deeper + (params.hidden + 1) * classes
-    return Size(parameters, features=params.hidden)
+    network = Layers(shape).flatten()
+    for _ in range(params.layers):
+        network.linear(params.hidden).activation()
+    return network.linear(classes).size(params.hidden)
 
 
 def _build_mlp(shape: Shape, classes: int, params: MLP) -> tuple[nn.Module, nn.Module]:
@@ -171,64 +167,79 @@ def _build_mlp(shape: Shape, classes: int, params: MLP) -> tuple[nn.Module, nn.M
 
 
 def _fedfeat_cnn(shape: Shape, classes: int, _: Any) -> Size:
-    if len(shape) != 3 or min(shape[1:]) < 16:
-        raise ValueError(f"takes images of at least 16x16, not samples of shape {shape}")
-    features = 64 * math.prod(((side - 4) // 2 - 4) // 2 for side in shape[1:])
-    parameters = (shape[0] * 25 + 1) * 32 + (32 * 25 + 1) * 64 + (features + 1) * 512 + 513 * classes
-    return Size(parameters, features=features)
+    _needs_pictures(shape, 16)
+    network = Layers(shape)
+    for width in (32, 64):
+        network.convolution(width, 5).activation().pooling()
+    (features,) = network.flatten().shape
+    return network.linear(512).activation().linear(classes).size(features)
 
 
 def _resnet18(shape: Shape, classes: int, params: ResNet) -> Size:
-    if len(shape) != 3 or min(shape[1:]) < 8:
-        raise ValueError(f"takes images of at least 8x8, not samples of shape {shape}")
-    total, inside = (shape[0] * 9 + 1) * params.width, params.width
-    for width in (params.width * growth for growth in (1, 2, 4, 8)):
-        total += (inside * 9 + 1) * width + 3 * (width * 9 + 1) * width
-        total += (inside + 1) * width if inside != width else 0  # the 1x1 shortcut of a stage that narrows
-        inside = width
-    return Size(total + (inside + 1) * classes, features=inside)
-
-
-def _lenet(shape: Shape, classes: int, _: Any) -> Size:
-    if len(shape) != 3 or min(shape[1:]) < 8:
-        raise ValueError(f"takes images of at least 8x8, not samples of shape {shape}")
-    quarter = 16 * (shape[1] // 4) * (shape[2] // 4)
-    parameters = (shape[0] * 25 + 1) * 6 + (6 * 25 + 1) * 16 + (quarter + 1) * 120 + 121 * 84 + 85 * classes
-    return Size(parameters, features=84)
-
-
-def _separable_cnn(shape: Shape, classes: int, _: Any) -> Size:
-    if len(shape) != 3 or min(shape[1:]) < 8:
-        raise ValueError(f"takes images of at least 8x8, not samples of shape {shape}")
-    widths = (16, 32, 48)
-    norms, weights = 2 * widths[0], shape[0] * 9 * widths[0]
-    for inside, width in pairwise(widths):
-        weights += 9 * inside + inside * width
-        norms += 2 * (inside + width)
-    return Size(weights + norms + 49 * classes, buffers=norms, counters=2 * len(widths) - 1, features=48)
+    widths = [params.width * growth for growth in (1, 1, 2, 2, 4, 4, 8, 8)]
+    return _residual(shape, classes, params.width, widths)
 
 
 def _tiny_resnet(shape: Shape, classes: int, _: Any) -> Size:
-    if len(shape) != 3 or min(shape[1:]) < 8:
-        raise ValueError(f"takes images of at least 8x8, not samples of shape {shape}")
-    total = (shape[0] * 9 + 1) * 16
-    for inside, width in ((16, 16), (16, 32), (32, 64)):
-        total += (inside * 9 + 1) * width + (width * 9 + 1) * width
-        total += (inside + 1) * width if inside != width else 0
-    return Size(total + 65 * classes, features=64)
+    return _residual(shape, classes, 16, [16, 32, 64])
+
+
+def _residual(shape: Shape, classes: int, stem: int, widths: Sequence[int]) -> Size:
+    """A stem and residual blocks of these widths, without normalisation; then mean pooling."""
+    _needs_pictures(shape, 8)
+    network = Layers(shape).convolution(stem, 3, padding=1).activation()
+    for width in widths:
+        start = network.shape
+        stride = 1 if start[0] == width else 2
+        end = network.convolution(width, 3, stride, padding=1).convolution(width, 3, padding=1).shape
+        network.shape = start  # of the shortcut
+        network = network.activation() if stride == 1 else network.convolution(width, 1, stride)
+        assert network.shape == end
+    return network.mean().flatten().linear(classes).size(widths[-1])
+
+
+def _lenet(shape: Shape, classes: int, _: Any) -> Size:
+    _needs_pictures(shape, 8)
+    network = Layers(shape)
+    for width in (6, 16):
+        network.convolution(width, 5, padding=2).activation().pooling()
+    return network.flatten().linear(120).activation().linear(84).activation().linear(classes).size(84)
+
+
+def _separable_cnn(shape: Shape, classes: int, _: Any) -> Size:
+    _needs_pictures(shape, 8)
+    network = Layers(shape).convolution(16, 3, stride=2, padding=1, bias=False).normalisation().activation()
+    for inside, width in ((16, 32), (32, 48)):
+        network.convolution(inside, 3, stride=2, padding=1, groups=inside, bias=False).normalisation().activation()
+        network.convolution(width, 1, bias=False).normalisation().activation()
+    return network.mean().flatten().linear(classes).size(48)
 
 
 def _torchvision(shape: Shape, classes: int, params: Torchvision) -> Size:
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise ValueError(f"takes images of one or three channels, not samples of shape {shape}")
-    own = BACKBONES[params.architecture]
+    own, side = BACKBONES[params.architecture], params.image_size
     positions = 0
     if params.architecture == "vit-tiny":
-        if params.image_size % PATCH:
-            raise ValueError(f"image_size: {params.image_size} is no multiple of vit-tiny's patches of {PATCH}")
-        positions = (params.image_size // PATCH) ** 2 * own.features
-    head = (own.features + 1) * classes
-    return Size(own.parameters + positions + head, own.buffers, own.counters, own.features)
+        if side % PATCH:
+            raise ValueError(f"image_size: {side} is no multiple of vit-tiny's patches of {PATCH}")
+        positions = (side // PATCH) ** 2 * own.features
+    scale = (math.ceil(side / HALVED) * HALVED / MEASURED_AT) ** 2
+    return Size(
+        own.parameters + positions + (own.features + 1) * classes,
+        own.buffers,
+        own.counters,
+        own.features,
+        operations=round(own.operations * scale) + own.features * classes,
+        values=round(own.values * scale) + classes,
+        layers=own.layers,
+    )
+
+
+def _needs_pictures(shape: Shape, side: int) -> None:
+    """ValueError unless samples are pictures with sides of at least ``side`` pixels."""
+    if len(shape) != 3 or min(shape[1:]) < side:
+        raise ValueError(f"takes images of at least {side}x{side}, not samples of shape {shape}")
 
 
 MODELS: dict[str, ModelEntry] = {
@@ -285,13 +296,17 @@ class ModelGroup:
 
     def size(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> Size:
         """The size of the largest member, with the most features of any. ValueError naming an unsupported value."""
-        sizes = self.sizes(shape, classes, params)
-        return replace(max(sizes, key=lambda size: size.bytes), features=max(size.features for size in sizes))
+        return largest(self.sizes(shape, classes, params))
 
     def sizes(self, shape: Shape, classes: int, params: Mapping[str, Any] | None = None) -> list[Size]:
         """The size of each member. ValueError naming an unsupported value."""
         chosen = [self.member(client, params) for client in range(len(self.members))]
         return [MODELS[name].size(shape, classes, own) for name, own in chosen]
+
+
+def largest(sizes: Sequence[Size]) -> Size:
+    """The size of the largest model, with the most features of any."""
+    return replace(max(sizes, key=lambda size: size.bytes), features=max(size.features for size in sizes))
 
 
 def _htfe(count: int) -> ModelGroup:

@@ -5,9 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from node.catalogue.datasets import Shape
+from node.catalogue.models import MODELS
+from node.catalogue.sizes import Size
 from node.parameters import Parameters, number, whole, word
 
 LABEL_BYTES = 8  # bytes of a label that is sent with features
+EVALUATION_BATCH = 250  # samples
+
+
+@dataclass(frozen=True)
+class ClientWork:
+    """A client's round: the numbers of its ``samples`` and of all ``clients``, the form of the data, and the size of
+    the client's ``model``."""
+
+    samples: int
+    clients: int
+    shape: Shape
+    classes: int
+    model: Size
+
+    def worth(self, operations: float) -> float:
+        """The number of samples of the client's model that take so many multiply-adds."""
+        return operations / max(self.model.operations, 1)
+
+    def worth_of(self, model: str) -> float:
+        """The number of samples of the client's model that one sample of another model of the catalogue is worth."""
+        return self.worth(MODELS[model].size(self.shape, self.classes).operations)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +66,16 @@ class LocalTraining(Parameters):
     def most_epochs(self) -> int:
         """The number of passes over its data, with those over a peer's data, in a client's longest round."""
         return self.epochs
+
+    def longest_training(self, work: ClientWork) -> float:
+        """The most work of a client between a request and its answer. In samples of its own model that are trained,
+        as an algorithm gives to `Role.compute`. The evaluation of test sets and of each own sample is not in it."""
+        return self.most_epochs * work.samples if self.steps is None else self.steps * self.batch_size
+
+    @property
+    def coordinator_training(self) -> int:
+        """The samples that a node above the clients trains on between two rounds."""
+        return 0
 
     def beside_model(self, samples: int, features: int) -> int:
         """Bytes that a client with ``samples`` samples sends with its model, which makes ``features`` of each."""

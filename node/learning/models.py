@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from node.catalogue.datasets import Shape
-from node.catalogue.models import MODELS, Features, ModelEntry, ResNet, Size
+from node.catalogue.models import MODELS, Features, ModelEntry, ResNet
+from node.catalogue.sizes import Size
 from node.learning import zoo
 from node.learning.aggregation import State
 from node.learning.devices import PROCESSOR, as_array, seeded
@@ -309,4 +310,5 @@ def measured(entry: ModelEntry, shape: Shape, classes: int, params: Mapping[str,
     floats = sum(each.numel() for each in model.state_dict().values() if each.is_floating_point())
     others = sum(each.numel() for each in model.state_dict().values() if not each.is_floating_point())
     whole = isinstance(model.classifier, nn.Identity)
-    return Size(trained, floats - trained, others, 0 if whole else features.shape[1])
+    work = zoo.forward_work(model, samples[:1])
+    return Size(trained, floats - trained, others, 0 if whole else features.shape[1], **work)

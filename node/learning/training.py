@@ -26,13 +26,12 @@ from node.learning.aggregation import State
 from node.learning.datasets import Prepared, open_prepared
 from node.learning.devices import PROCESSOR
 from node.learning.errors import DataError, ModelError
-from node.learning.local_training import LocalTraining
+from node.learning.local_training import EVALUATION_BATCH, LocalTraining
 from node.learning.metrics import correct
 from node.learning.models import Model, ModelPool, build
 from node.learning.optimizers import optimizer
 from node.learning.zoo import forward_operations
 
-EVALUATION_BATCH = 250
 Indices = NDArray[np.int64]
 Scope = Literal["global", "own", "personal"]
 ExtraLoss = Callable[[Model, "MiniBatch"], Tensor]  # a term added to the loss of a mini-batch

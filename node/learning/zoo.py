@@ -129,4 +129,14 @@ def operations(layer: nn.Module, values: int) -> int:
 
 def forward_operations(module: nn.Module, sample: Tensor) -> int:
     """Multiply-adds of the convolutions and linear layers in a forward pass of one sample (1, ...)."""
-    return sum(starmap(operations, layer_outputs(module, sample)))
+    return forward_work(module, sample)["operations"]
+
+
+def forward_work(module: nn.Module, sample: Tensor) -> dict[str, int]:
+    """The `operations`, `values` and `layers` of `Size`, counted in a forward pass of one sample (1, ...)."""
+    called = layer_outputs(module, sample)
+    return {
+        "operations": sum(starmap(operations, called)),
+        "values": sum(values for _, values in called),
+        "layers": len(layers_of(module)),
+    }

@@ -14,16 +14,17 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from node.assignment import Tier, Timeouts, derive_seed
-from node.catalogue.datasets import DATASETS
-from node.catalogue.models import MODEL_GROUPS, MODELS, Size, model_of
+from node.catalogue.datasets import DATASETS, Shape
+from node.catalogue.models import MODEL_GROUPS, MODELS, largest, model_of
 from node.catalogue.partitions import PARTITIONS
+from node.catalogue.sizes import Size
 from node.learning.local_training import LocalTraining
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
 from orchestrator.planning.computing import clients_at_once, refuse_stretched_accelerators
-from orchestrator.planning.deadlines import RoundWork, deadlines
+from orchestrator.planning.deadlines import RoundWork, Workers, deadlines
 from orchestrator.planning.inventory import Inventory
-from orchestrator.planning.model_size import MODEL, model_size
+from orchestrator.planning.model_size import MODEL, model_sizes
 from orchestrator.planning.on_hosts import on_hosts
 from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
 from orchestrator.planning.population import plan_population, typical
@@ -120,45 +121,48 @@ def _with_algorithm(plan: Plan, scenario: Scenario, data: PreparedLabels | None)
     """The plan with the decisions that an algorithm needs."""
     params = algorithm_params(scenario)
     model = (MODELS | MODEL_GROUPS)[scenario.model.name]
-    size = _model_size(scenario, data)
+    form = _form(scenario, data)
+    sizes = [Size(0)] if form is None else _model_sizes(scenario, *form)
+    work = _round_work(scenario, plan, sizes, form or ((1,), 1), data)
     return replace(
         plan,
         params=asdict(params),
         clients_at_once=clients_at_once(scenario, plan),
         model=model.name,
         model_params=asdict(read_parameters(model.params, scenario.model.params)),
-        model_bytes=size.bytes,
+        model_bytes=largest(sizes).bytes,
         data=_data(scenario, data, plan.shards),
-        gathering=_gathering(scenario, params, size, plan),
+        gathering=_gathering(scenario, params, work, plan),
     )
 
 
-def _model_size(scenario: Scenario, data: PreparedLabels | None) -> Size:
-    """The parameters and bytes of the model; a size of 0 if the data set, and so the shape of a sample, is unknown."""
-    known = DATASETS.get(scenario.data.dataset[0])
+def _form(scenario: Scenario, data: PreparedLabels | None) -> tuple[Shape, int] | None:
+    """The shape of a sample and the number of classes; None if the data set is unknown."""
     if data is not None:
-        shape, classes = data.shape, data.classes
-    elif known is not None and known.classes:
-        shape, classes = known.shape, known.classes
-    else:
-        return Size(0)
-    size = model_size(scenario, shape, classes)
+        return data.shape, data.classes
+    known = DATASETS.get(scenario.data.dataset[0])
+    return (known.shape, known.classes) if known is not None and known.classes else None
+
+
+def _model_sizes(scenario: Scenario, shape: Shape, classes: int) -> list[Size]:
+    """The size of each kind of model, which has to suit the algorithm."""
+    sizes = model_sizes(scenario, shape, classes)
     algorithm = scenario.scheme
-    if algorithm.featured and not size.features:
+    if algorithm.featured and not largest(sizes).features:
         raise PlanError(
             MODEL,
             f"{scenario.model.name} is one module, and {algorithm.name} works on features: let its build return an"
             " extractor and a classifier",
         )
     if algorithm.aligned and (group := MODEL_GROUPS.get(scenario.model.name)) is not None:
-        found = {each.features for each in group.sizes(shape, classes, scenario.model.params)}
+        found = {each.features for each in sizes}
         if len(found) > 1:
             raise PlanError(
                 MODEL,
                 f"the models of {group.name} have {', '.join(map(str, sorted(found)))} features, and {algorithm.name}"
                 f" needs one number for all: write model: {{name: {group.name}, features: 64}}",
             )
-    return size
+    return sizes
 
 
 def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) -> tuple[NodePlan, ...]:
@@ -266,22 +270,33 @@ def _unheld(data: PreparedLabels, shards: Shards) -> tuple[int, ...]:
     return tuple(sorted(label for label in set(data.test.tolist()) if not held[label]))
 
 
-def _gathering(scenario: Scenario, params: LocalTraining, size: Size, plan: Plan) -> GatheringPlan:
-    nodes, links, population = plan.nodes, plan.links, plan.population
-    devices = [node for node in nodes if node.tier == "device"]
-    clients = devices or [node for node in nodes if node.tier == "edge"]
-    work = RoundWork(
-        parameters=size.parameters,
-        model_bytes=size.bytes,
-        features=size.features,
-        classes=len(clients[0].label_counts),
-        clients=len(clients),
-        samples=max(node.samples for node in clients),
-        speed=min(min(node.hardware.expected_speed, 1.0) for node in clients),
-    )
+def _round_work(
+    scenario: Scenario, plan: Plan, sizes: list[Size], form: tuple[Shape, int], data: PreparedLabels | None
+) -> RoundWork:
+    devices, edges = ([node for node in plan.nodes if node.tier == tier] for tier in ("device", "edge"))
+    test, population = 0 if data is None else len(data.test), plan.population
+    clients = _workers(scenario, devices or edges, test)
     if population is not None:
-        slowest, largest = float(population.speeds.min()), int(population.sample_counts.max())
-        work = replace(work, clients=population.asked, samples=largest, speed=min(slowest, 1.0))
+        slowest, most = float(population.speeds.min()), int(population.sample_counts.max())
+        clients = replace(clients, count=population.asked, samples=most, speed=min(slowest, 1.0))
+    above = _workers(scenario, edges, test) if devices and edges else None
+    return RoundWork(sizes, *form, clients, above)
+
+
+def _workers(scenario: Scenario, nodes: list[NodePlan], test: int) -> Workers:
+    """Nodes of one tier. ``test``: the samples of the global test set, on which some of them are evaluated."""
+    personal = scenario.scheme.personal
+    return Workers(
+        count=len(nodes),
+        speed=min(min(node.hardware.expected_speed, 1.0) for node in nodes),
+        samples=max(node.samples for node in nodes),
+        tests=max(sum(node.test_counts) + (test if personal or node.leads else 0) for node in nodes),
+    )
+
+
+def _gathering(scenario: Scenario, params: LocalTraining, work: RoundWork, plan: Plan) -> GatheringPlan:
+    nodes, links, population = plan.nodes, plan.links, plan.population
+    clients = [node for node in nodes if node.tier == "device"] or [node for node in nodes if node.tier == "edge"]
     tiers = []
     for tier in ("edge", "cloud"):
         below = {child: node.name for node in nodes if node.tier == tier for child in node.children}

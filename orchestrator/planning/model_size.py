@@ -1,15 +1,17 @@
-"""The size of the scenario's model: in closed form, or measured on a plug-in's model by a process with torch."""
+"""The sizes of the scenario's models: in closed form, or measured on a model by a process with torch."""
 
 from __future__ import annotations
 
 import functools
 import json
 import subprocess
+from collections.abc import Callable
 from dataclasses import asdict
 
 from node.assignment import PluginSource
 from node.catalogue.datasets import Shape
-from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry, Size
+from node.catalogue.models import MODEL_GROUPS, MODELS
+from node.catalogue.sizes import Size
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
 from orchestrator.host import python
@@ -19,22 +21,31 @@ TIMEOUT = 300.0  # s; the first import of torch from a cold disk is slow
 MODEL = ("model",)
 
 
-def model_size(scenario: Scenario, shape: Shape, classes: int) -> Size:
-    """The size for samples of ``shape`` and ``classes`` classes. PlanError if the model cannot take them."""
+def model_sizes(scenario: Scenario, shape: Shape, classes: int) -> list[Size]:
+    """The size of each kind of model, for samples of ``shape`` and ``classes`` classes. PlanError if one cannot
+    take them."""
     name, params = scenario.model.name, scenario.model.params
-    entry = (MODELS | MODEL_GROUPS)[name]
-    if isinstance(entry, ModelEntry) and entry.measure is None:
-        given = asdict(read_parameters(entry.params, params))
-        return measured(scenario.plugins, name, json.dumps(given, sort_keys=True), shape, classes)
+    if name in MODEL_GROUPS:
+        return _in_closed_form(lambda: MODEL_GROUPS[name].sizes(shape, classes, params))
+    entry = MODELS[name]
+    if entry.measure is not None:
+        (size,) = _in_closed_form(lambda: [entry.size(shape, classes, params)])
+        if size.layers:
+            return [size]
+    given = asdict(read_parameters(entry.params, params))
+    return [measured(scenario.plugins, name, json.dumps(given, sort_keys=True), shape, classes)]
+
+
+def _in_closed_form(sizes: Callable[[], list[Size]]) -> list[Size]:
     try:
-        return entry.size(shape, classes, params)
+        return sizes()
     except ValueError as error:
         raise PlanError(MODEL, str(error).removeprefix("model ")) from None
 
 
 @functools.lru_cache(maxsize=64)
 def measured(plugins: tuple[PluginSource, ...], model: str, params: str, shape: Shape, classes: int) -> Size:
-    """The size of a plug-in's model with ``params`` (JSON), measured in a process of its own."""
+    """The size of a model with ``params`` (JSON), measured in a process of its own."""
     order = {
         "plugins": [asdict(each) for each in plugins],
         "model": model,

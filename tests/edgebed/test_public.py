@@ -17,8 +17,20 @@ from orchestrator.verbs import runs
 from tests.test_readme import README, ROOT, first_scenario
 
 PUBLIC = [
-    *("Algorithm", "Dataset", "Event", "Learner", "LocalTraining", "Message", "MiniBatch", "Model", "ModelEntry"),
-    *("Parameters", "PartitionParameters", "PartitionScheme", "Plugin", "Role", "Run", "State", "SweepRuns"),
+    *(
+        "Algorithm",
+        "ClientWork",
+        "Dataset",
+        "Event",
+        "Learner",
+        "LocalTraining",
+        "Message",
+        "MiniBatch",
+        "Model",
+        "ModelEntry",
+    ),
+    *("Parameters", "PartitionParameters", "PartitionScheme", "Plugin", "Role", "Run", "State"),
+    "SweepRuns",
     *(
         "__version__",
         "algorithm",

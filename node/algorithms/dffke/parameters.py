@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from node.learning.local_training import LABEL_BYTES, LocalTraining
+from node.catalogue.datasets import Shape
+from node.catalogue.sizes import Layers
+from node.learning.local_training import LABEL_BYTES, ClientWork, LocalTraining
 from node.parameters import number, whole, word
 
 
@@ -95,6 +98,28 @@ class DFFKE(LocalTraining):
     @property
     def most_epochs(self) -> int:
         return max(self.epochs, self.first_epochs)
+
+    def longest_training(self, work: ClientWork) -> float:
+        """Local training, or the exchange: the client's own pictures, which it teaches, and those of all others, of
+        which the memory has as many. Making a picture takes a third of learning from it (`node.algorithms.dffke.cost`).
+        """
+        alone, own = super().longest_training(work), min(work.samples, self.embeddings)
+        if not self.exchange_epochs:
+            return alone
+        new, made = own * (work.clients - 1), work.worth(self._decoder(work.shape))
+        private = math.ceil(new / self.batch_size) * self.private_steps * self.batch_size
+        learning = self.exchange_epochs * (2 * new + private) + made * 2 * new / 3
+        return max(alone, learning + 2 * own * (1 + made))
+
+    def _decoder(self, shape: Shape) -> int:
+        """Multiply-adds of the decoder for one picture."""
+        channels, *sides = shape
+        quarters = [math.ceil(side / 4) for side in sides]
+        network = Layers((self.dimension,)).linear(2 * self.width * math.prod(quarters))
+        for inside, width, scale in ((2, 2, 2), (2, 1, 4)):
+            network.shape = (inside * self.width, *(scale * side for side in quarters))
+            network.convolution(width * self.width, 3, padding=1)
+        return network.convolution(channels, 3, padding=1).size(0).operations
 
     def beside_model(self, samples: int, features: int) -> int:
         return min(samples, self.embeddings) * (4 * features + LABEL_BYTES) if self.exchange_epochs else 0

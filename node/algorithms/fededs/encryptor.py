@@ -24,17 +24,16 @@ from node.algorithms.fededs.encrypted import (
     to_bytes,
     to_input,
 )
-from node.algorithms.fededs.parameters import FedEDS
+from node.algorithms.fededs.parameters import VALUE, FedEDS
 from node.catalogue.datasets import Shape
 from node.learning.aggregation import State
 from node.learning.devices import as_array, device_of, seeded
 from node.learning.errors import ModelError
-from node.learning.local_training import LocalTraining
+from node.learning.local_training import EVALUATION_BATCH, LocalTraining
 from node.learning.optimizers import Adam, DescentStep, optimizer
-from node.learning.training import EVALUATION_BATCH, Learner, batches
+from node.learning.training import Learner, batches
 
 ADAMW_DECAY = 0.01  # as in torch.optim.AdamW
-VALUE = 110  # multiply-adds that take as long as one output value, by the rates of simulated training
 
 
 class DoubleConvolution(nn.Sequential):

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from node.learning.local_training import LocalTraining
+from node.catalogue.datasets import Shape
+from node.catalogue.sizes import Layers, Size
+from node.learning.local_training import ClientWork, LocalTraining
 from node.parameters import flag, number, whole, word
 
 PART_BYTES = 1 << 20  # bytes of pictures in one message
+VALUE = 110  # multiply-adds that take as long as one output value, by the rates of simulated training
+
+
+def _effort(size: Size) -> float:
+    return size.operations + VALUE * size.values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +81,29 @@ class FedEDS(LocalTraining):
     def most_epochs(self) -> int:
         longest = self.epochs_max if self.annealing else self.epochs
         return 2 * longest if self.exchange else longest  # an epoch sees a peer's pictures and the own
+
+    def longest_training(self, work: ClientWork) -> float:
+        """A round or, before the first one, the training of the model and of its encryptor."""
+        if not self.exchange:
+            return super().longest_training(work)
+        encryptor = 1 + self._encryptor(work.shape) / max(_effort(work.model), 1)
+        made = work.samples * (self.model_epochs + self.encryptor_epochs * encryptor)
+        return max(super().longest_training(work), made)
+
+    def _encryptor(self, shape: Shape) -> float:
+        """The effort of the U-Net (`node.algorithms.fededs.encryptor`). A transposed convolution of stride 2 takes as
+        many multiply-adds as one of 1x1 on its output."""
+        channels, *sides = shape
+        network, width = Layers(shape), self.encryptor_width
+        for inside, outside, part in ((0, 1, 1), (1, 2, 2), (2, 4, 4), (4, 2, 2), (2, 1, 1)):  # down, and up again
+            level = [math.ceil(side / part) for side in sides]
+            if inside > outside:
+                network.shape = (inside * width, *level)
+                network.convolution(outside * width, 1)
+            network.shape = (inside * width or channels, *level)
+            for _ in range(2):
+                network.convolution(outside * width, 3, padding=1, bias=False).normalisation().activation()
+        return _effort(network.convolution(channels, 1).size(0))
 
     def between_clients(self, samples: int, classes: int) -> int:
         return PART_BYTES + 4 * samples * classes if self.exchange else 0

@@ -66,6 +66,10 @@ class FEELPGenMinus(LocalTraining):
     def edge_rounds(self) -> int:
         return self.inner_rounds
 
+    @property
+    def coordinator_training(self) -> int:
+        return self.generator_steps * self.generated_batch
+
 
 @dataclass(frozen=True, kw_only=True)
 class FEELPGen(FEELPGenMinus):

@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from node.catalogue.datasets import DATASETS, Shape
-from node.catalogue.models import MODEL_GROUPS, MODELS
+from node.catalogue.models import MODEL_GROUPS, MODELS, Features
+from node.catalogue.sizes import Size
 from node.learning.errors import ModelError
 from node.learning.models import BUILDERS, Model, ModelPool, build
+from node.learning.zoo import forward_work
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
@@ -30,6 +32,23 @@ def test_size_is_the_catalogues(name: str, dataset: str) -> None:
     assert sum(t.numel() * t.element_size() for t in model.state_dict().values()) == size.bytes
     assert model(torch.zeros(2, *shape)).shape == (2, classes)
     assert model.extractor(torch.zeros(2, *shape)).shape == (2, size.features)
+    if name != "torchvision":  # see test_zoo
+        assert forward_work(model, torch.zeros(1, *shape)) == work_of(size)
+
+
+def work_of(size: Size) -> dict[str, int]:
+    return {"operations": size.operations, "values": size.values, "layers": size.layers}
+
+
+@pytest.mark.parametrize("side", [8, 13, 32, 128])
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "torchvision"])
+def test_the_work_of_a_forward_pass_is_the_catalogues(name: str, side: int) -> None:
+    if (name, side) in (("fedfeat-cnn", 8), ("fedfeat-cnn", 13)):
+        return
+    params = {"features": 20} if issubclass(MODELS[name].params, Features) else {}
+    model, size = build(name, (3, side, side), 7, 0, params), MODELS[name].size((3, side, side), 7, params)
+    assert forward_work(model, torch.zeros(1, 3, side, side)) == work_of(size)
+    assert sum(each.numel() for each in model.parameters()) == size.parameters
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from torch import nn
 from node.catalogue.models import BACKBONES, MODEL_GROUPS, MODELS, model_of
 from node.learning.errors import ModelError
 from node.learning.models import build
-from node.learning.zoo import Scaled, forward_operations
+from node.learning.zoo import Scaled, forward_operations, forward_work
 
 
 @pytest.mark.parametrize("architecture", BACKBONES)
@@ -20,6 +20,11 @@ def test_sizes_of_torchvisions_networks_are_the_catalogues(architecture: str) ->
     features = model.eval().extractor(torch.rand(2, 1, 28, 28))
     assert features.shape == (2, size.features)
     assert model.classifier(features).shape == (2, 10)
+    # The catalogue scales the work of 128 pixels; the smallest pictures keep more of it than that.
+    work = forward_work(model, torch.zeros(1, 1, 28, 28))
+    assert size.layers == work["layers"]
+    assert work["operations"] == pytest.approx(size.operations, rel=0.2)
+    assert work["values"] == pytest.approx(size.values, rel=0.1)
 
 
 def test_resnet18_is_the_published_one() -> None:

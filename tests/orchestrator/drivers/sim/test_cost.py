@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from node.learning.models import build
-from orchestrator.drivers.sim.cost import EVALUATION, TRAINING, Cost, cost_of
+from orchestrator.drivers.sim.cost import cost_of
+from orchestrator.planning.cost import EVALUATION, TRAINING, Cost
 
 
 def test_operations_and_values_of_a_network_with_one_hidden_layer() -> None:

@@ -17,7 +17,7 @@ are dropped. Other losses are independent, or bursts of the Gilbert–Elliott ch
 
 - The initial window is 10 packets (RFC 6928). It grows by the acknowledged packets (slow start, RFC 5681) if half of it
   was in use or data waited for it (RFC 7661). It is halved for each retransmission timeout of idleness (RFC 2861;
-  tcp_slow_start_after_idle in Linux' ip-sysctl documentation).
+  tcp_slow_start_after_idle in Linux' ip-sysctl documentation). Beats of the application end idleness.
 - Slow start ends at its threshold, or when the acknowledgements of a round keep coming for half a round trip, or are
   late by an eighth of one, 4 to 16 ms (HyStart: Ha and Rhee, "Taming the elephants", Computer Networks 55, 2011; the
   thresholds are those of Linux).
@@ -73,12 +73,13 @@ class Flow:
     """Arrival times of messages on one TCP connection over one direction of a link, first in, first out.
 
     Times are seconds on any clock, and never decrease from call to call. ``backward`` carries the acknowledgements.
+    After ``beat`` seconds without a message the connection carries a small packet of its own, which is not counted.
     """
 
-    def __init__(self, forward: LinkProfile, backward: LinkProfile, seed: int) -> None:
+    def __init__(self, forward: LinkProfile, backward: LinkProfile, seed: int, beat: float = math.inf) -> None:
         self._random = Random(seed)
         self._path = Path(forward, backward, self._random)
-        self._sender = Sender(self._path.round_trip)
+        self._sender = Sender(self._path.round_trip, beat)
         self._messages: deque[_Message] = deque()  # not yet arrived
         self._rounds: deque[_Round] = deque()  # the rounds that carry those messages
         self._number = 0
@@ -108,7 +109,7 @@ class Flow:
         self._messages.clear()
         self._rounds.clear()
         counted = {name: getattr(self._sender, name) for name in COUNTED}
-        self._sender = Sender(self._path.round_trip)
+        self._sender = Sender(self._path.round_trip, self._sender.beat)
         vars(self._sender).update(counted)
         return SETUP_ROUND_TRIPS * self._path.round_trip
 

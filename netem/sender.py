@@ -29,7 +29,8 @@ PROBE_MARGIN = 0.008  # s, two ticks of a kernel with 250 ticks a second
 class Sender:
     """State and decisions of TCP. `vars` of it is the whole state: only numbers, and fast to copy."""
 
-    def __init__(self, round_trip: float) -> None:
+    def __init__(self, round_trip: float, beat: float = math.inf) -> None:
+        self.beat = beat  # s of idleness after which a small packet is sent
         self.window = float(INITIAL_WINDOW)
         self.threshold = math.inf  # of slow start
         self.peak = 0.0  # the window before the last loss
@@ -149,14 +150,16 @@ class Sender:
         self.acks, self.released, self.free, self.arrived, self.back = tuple(acks), release, free, arrived, back
 
     def idle(self, now: float, pace: float) -> None:
-        """Halve the window for each timeout during which nothing was sent."""
+        """Halve the window for each timeout during which nothing was sent, not even a beat."""
         self._acknowledge(self.next, pace)
         self.used = 0
-        self.threshold = max(self.threshold, 0.75 * self.window)
-        idle = now - self.released - self.timeout
-        while idle > 0 and self.window > INITIAL_WINDOW:
-            self.window = max(self.window // 2, INITIAL_WINDOW)
-            idle -= self.timeout
+        idle = now - self.released
+        while idle > self.timeout and self.window > INITIAL_WINDOW:
+            silence = min(idle, self.beat)
+            self.threshold = max(self.threshold, 0.75 * self.window)
+            halvings = math.ceil(silence / self.timeout) - 1
+            self.window = max(self.window // 2**halvings, INITIAL_WINDOW)
+            idle -= max(silence, self.timeout)
         self.epoch += now - self.released
         self.next = self.start = -math.inf  # nothing is in flight
 

@@ -27,12 +27,18 @@ _DEFAULT_TIMEOUTS = Timeouts()
 
 
 class MemoryNetwork:
-    """Connects the transports made from it. ``flow`` returns the `Flow` of each direction between two nodes."""
+    """Connects the transports made from it. ``flow`` returns the `Flow` of each direction between two nodes,
+    ``processing`` the seconds that two nodes need for a message of so many bytes."""
 
-    def __init__(self, flow: Callable[[str, str], Flow] = lambda source, target: Delay()) -> None:
+    def __init__(
+        self,
+        flow: Callable[[str, str], Flow] = lambda source, target: Delay(),
+        processing: Callable[[int], float] = lambda size: 0.0,
+    ) -> None:
         self.endpoints: dict[str, MemoryTransport] = {}
         self.frozen: set[str] = set()
         self._flow = flow
+        self._processing = processing
         self._arrivals = Arrivals()
         self._pairs: dict[frozenset[str], NodePair] = {}
 
@@ -68,7 +74,9 @@ class MemoryNetwork:
         key = frozenset((one, other))
         if key not in self._pairs:
             lines = {
-                target: Line(self._flow(source, target), self._arrivals, self._deliver(source, target))
+                target: Line(
+                    self._flow(source, target), self._arrivals, self._deliver(source, target), self._processing
+                )
                 for source, target in ((other, one), (one, other))
             }
             self._pairs[key] = NodePair(lines)

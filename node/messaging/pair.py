@@ -81,23 +81,32 @@ class InFlight:
 
 
 class Line:
-    """One direction between two nodes: messages in flight, first in, first out. ``deliver`` takes those that arrive."""
+    """One direction between two nodes: messages in flight, first in, first out. ``deliver`` takes those that arrive,
+    after the seconds that ``processing`` gives for a message of so many bytes."""
 
-    __slots__ = ("_arrivals", "_deliver", "_in_flight", "down", "flow", "plan")
+    __slots__ = ("_arrivals", "_deliver", "_expected", "_in_flight", "_processing", "down", "flow", "plan")
 
-    def __init__(self, flow: Flow, arrivals: Arrivals, deliver: Callable[[InFlight], None]) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        arrivals: Arrivals,
+        deliver: Callable[[InFlight], None],
+        processing: Callable[[int], float] = lambda size: 0.0,
+    ) -> None:
         self.flow = flow
         self.down = False
         self.plan = 0  # of the arrivals; a change of what is in flight makes another
         self._arrivals = arrivals
         self._deliver = deliver
+        self._processing = processing
         self._in_flight: deque[InFlight] = deque()
+        self._expected = -math.inf  # when the last message in flight is delivered
 
     def send(self, in_flight: InFlight) -> float:
         """Send a message. Return its arrival time in the present state of the link."""
         arrival = self.flow.send(self._arrivals.loop.time(), in_flight.size)
         self._in_flight.append(in_flight)
-        self._expect(arrival)
+        self._expect(arrival, in_flight.size)
         return arrival
 
     def cut(self) -> None:
@@ -113,9 +122,11 @@ class Line:
         """Set the arrival times of the messages in flight. Messages that the flow counts as arrived arrive now."""
         if not self.down:
             self.plan += 1
+            self._expected = -math.inf
             there = len(self._in_flight) - len(arrivals)
-            for arrival in [self._arrivals.loop.time()] * there + list(arrivals)[max(0, -there) :]:
-                self._expect(arrival)
+            times = [self._arrivals.loop.time()] * there + list(arrivals)[max(0, -there) :]
+            for in_flight, arrival in zip(self._in_flight, times, strict=True):
+                self._expect(arrival, in_flight.size)
 
     def open(self) -> float:
         """Open a new connection; drop the messages in flight. Return the seconds until the first message may leave."""
@@ -130,15 +141,17 @@ class Line:
     def close(self) -> None:
         """Drop the messages in flight for good."""
         self.plan += 1
+        self._expected = -math.inf
         self._in_flight.clear()
 
     def arrive(self) -> None:
         """Deliver the first message in flight."""
         self._deliver(self._in_flight.popleft())
 
-    def _expect(self, arrival: float) -> None:
+    def _expect(self, arrival: float, size: int) -> None:
         if not self.down and arrival < math.inf:
-            self._arrivals.add(arrival, self)
+            self._expected = max(self._expected, arrival + self._processing(size))
+            self._arrivals.add(self._expected, self)
 
 
 class End(Protocol):

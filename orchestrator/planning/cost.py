@@ -2,13 +2,14 @@
 
 A simulation takes it for the time of each step, and a plan for the deadlines of rounds.
 
-    seconds = batches * layers * per_layer + samples * (operations * per_operation + values * per_value)
+    seconds = PER_STEP + batches * layers * per_layer + samples * (operations * per_operation + values * per_value)
 
 For one sample's forward pass, ``operations`` are the multiply-adds of convolutions and linear layers, and ``values``
 are the numbers that all layers output. ``layers`` are the modules without submodules. Training does the forward and the
 backward pass, evaluation only the forward pass. The constants were fitted to measurements of the catalogue's models on
-one core of a server of 2023 (`python -m benchmarks.cost`), within a fifth for each model. That core has speed
-1 of hardware classes in a simulation. For emulated nodes, speed 1 is the host's core, which may be faster or slower.
+one core of a server of 2023 (`python -m benchmarks.cost`), within a fifth for each model. PER_STEP is what a node needs
+to load and return weights, and to read them and the code into caches after it has waited. That core has speed 1 of
+hardware classes in a simulation. For emulated nodes, speed 1 is the host's core, which may be faster or slower.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Rates:
     per_value: float
 
 
+PER_STEP = 0.7e-3  # s
 TRAINING = Rates(per_layer=35e-6, per_operation=30e-12, per_value=3.3e-9)
 EVALUATION = Rates(per_layer=17.5e-6, per_operation=21.5e-12, per_value=0.38e-9)
 
@@ -51,4 +53,4 @@ class Cost:
         rates, batch = (EVALUATION, EVALUATION_BATCH) if mode == "evaluate" else (TRAINING, self.batch_size)
         batches = math.ceil(samples / batch)
         sample = self.operations * rates.per_operation + self.values * rates.per_value
-        return batches * self.layers * rates.per_layer + samples * sample
+        return PER_STEP + batches * self.layers * rates.per_layer + samples * sample

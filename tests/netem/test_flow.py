@@ -76,6 +76,17 @@ def test_idleness_halves_the_window_for_each_timeout() -> None:
         assert connection.send(now, 1) == pytest.approx(now + 0.05 + RTT)
 
 
+def test_a_beat_ends_idleness() -> None:
+    """The window of 80 is halved once for the 0.5 s to the beat, as 0.5 s is more than one timeout of 0.3 s and less
+    than two, and not for the 0.25 s after it. Without the beat, 0.75 s are two timeouts."""
+    for beat, window in [(0.5, 40), (math.inf, 20)]:
+        connection = Flow(FAT, FAT, 1, beat)
+        released = connection.send(0.0, segments(70)) - 0.05
+        now = released + 0.75
+        assert connection.send(now, segments(window)) == pytest.approx(now + 0.05)
+        assert connection.send(now, 1) == pytest.approx(now + 0.05 + RTT)
+
+
 def test_a_window_that_is_not_used_does_not_grow() -> None:
     connection = Flow(FAT, FAT, 1)
     for place in range(20):  # 4 of 10 packets, less than half

@@ -91,6 +91,24 @@ def test_a_flow_is_told_the_size_of_each_message() -> None:
     run(work())
 
 
+def test_processing_takes_time_after_the_flow_and_keeps_the_order() -> None:
+    """A large message takes 1 s in addition to the flow's 0.1 s, a small one sent with it none of its own."""
+
+    async def work() -> None:
+        a, b = await pair(MemoryNetwork(lambda *_: Delay(0.1), lambda size: 1.0 if size > 1000 else 0.0))
+        began = now()
+        await a.send(["b"], Message("model", "a", None, {}, {"w": np.zeros(2000, np.uint8)}))
+        await a.send(["b"], Message("note", "a"))
+        assert [(await message(b)).kind for _ in range(2)] == ["model", "note"]
+        assert now() - began == pytest.approx(1.1)
+        began = now()
+        await a.send(["b"], Message("note", "a"))
+        await message(b)
+        assert now() - began == pytest.approx(0.1)
+
+    run(work())
+
+
 def test_what_a_short_cut_holds_up_arrives_in_order() -> None:
     async def work() -> None:
         network = MemoryNetwork(lambda source, target: Delay(0.1))

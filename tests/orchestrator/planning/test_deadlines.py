@@ -21,6 +21,7 @@ from node.learning.local_training import ClientWork
 from node.learning.models import build
 from node.learning.zoo import layer_outputs
 from orchestrator.drivers.sim.cost import cost_of
+from orchestrator.planning.cost import PER_STEP
 from orchestrator.planning.deadlines import RoundWork, Workers, deadlines, transfer
 from orchestrator.scenario.hardware import HARDWARE
 
@@ -32,13 +33,14 @@ FAST = LinkProfile(latency=0.01)
 MODEL = Size(1_000_000, features=500, operations=round(1e-3 / 30e-12), layers=0)
 WORK = RoundWork([MODEL], (1, 28, 28), 10, Workers(count=10, speed=0.5, samples=100))
 PASS = 0.1 * 21.5 / 30
+STEPS = 2 * PER_STEP
 
 
 def test_work_is_bound_by_the_slowest_board_or_by_the_host() -> None:
     """0.1 s of training and one more pass; ten clients share a core, or one has a tenth of its speed. Margin: 4."""
-    assert WORK.seconds(FedAvg()) == pytest.approx(4 * 10 * (0.1 + PASS))
+    assert WORK.seconds(FedAvg()) == pytest.approx(4 * 10 * (0.1 + PASS + STEPS))
     alone = replace(WORK, clients=Workers(count=1, speed=0.1, samples=100))
-    assert alone.seconds(FedAvg()) == pytest.approx(4 * (0.1 + PASS) / 0.1)
+    assert alone.seconds(FedAvg()) == pytest.approx(4 * (0.1 + PASS + STEPS) / 0.1)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_edges_train_generators_and_are_evaluated_between_rounds() -> None:
     """50 steps of 32 generated samples, and four evaluations of 100 test samples, at a tenth of the speed."""
     edges = Workers(count=2, speed=0.1, tests=100)
     added = replace(WORK, edges=edges).seconds(FEELPGen()) - WORK.seconds(FEELPGen())
-    assert added == pytest.approx(4 * (1.6 + 4 * PASS) / 0.1)
+    assert added == pytest.approx(4 * (1.6 + 4 * PASS + STEPS) / 0.1)
 
 
 SIDES = (8, 32, 128)
@@ -145,16 +147,16 @@ def test_what_clients_send_one_another_counts() -> None:
         deadlines(WORK, replace(params, exchange=exchange), [("cloud", [FAST], [FAST])], None, across=[SLOW])["cloud"]
         for exchange in (False, True)
     )
-    assert alone == 33.0  # 10 + 4 * 0.02 + 40 * (0.5 + 0.0717) = 32.95
-    assert together == 88.0  # 32.95 + 40 * 0.5 + 4 * (0.15 + 8.42) = 87.23
+    assert alone == 34.0  # 10 + 4 * 0.02 + 40 * (0.5 + 0.0717 + 0.0014) = 33.004
+    assert together == 88.0  # 33.004 + 40 * 0.5 + 4 * (0.15 + 8.42) = 87.28
     assert DFFKE(embeddings=40).between_clients(100, 10) == 2 * 40 * 40
     assert DFFKE(exchange_epochs=0).between_clients(100, 10) == 0
 
 
 def test_the_next_tier_waits_for_its_rounds() -> None:
-    """The edge: 10 + 4 * 0.02 + 6.87 = 16.95; the cloud: 10 + 4 * 0.02 + 2 * 17 = 44.08."""
+    """The edge: 10 + 4 * 0.02 + 6.923 = 17.003; the cloud: 10 + 4 * 0.02 + 2 * 18 = 46.08."""
     tiers = [("edge", [FAST], [FAST]), ("cloud", [FAST], [FAST])]
-    assert deadlines(WORK, HierFAVG(kappa2=2), tiers, None) == {"edge": 17.0, "cloud": 45.0}
+    assert deadlines(WORK, HierFAVG(kappa2=2), tiers, None) == {"edge": 18.0, "cloud": 47.0}
 
 
 def test_a_given_deadline_is_taken_as_it_is() -> None:

@@ -114,8 +114,8 @@ def test_as_many_clients_as_asked_take_part_at_a_time(buffered: Simulated) -> No
     begins = sorted(each.data["began"] for each in found)
     answers = sorted(each.data["began"] + each.data["seconds"] for each in found if each.data["outcome"] == "counted")
     assert begins[:4] == [0.0] * 4
-    # As soon as one has answered, another one begins: a version takes the cloud less than a millisecond.
-    assert begins[4:] == pytest.approx(answers[:10], abs=1e-3)
+    # As soon as one has answered, another one begins: a version takes the cloud less than two milliseconds.
+    assert begins[4:] == pytest.approx(answers[:10], abs=2e-3)
 
 
 def test_the_record_has_the_loss_of_each_version_and_the_summary_who_took_part(buffered: Simulated) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from node.learning.models import build
 from orchestrator.drivers.sim.cost import cost_of
-from orchestrator.planning.cost import EVALUATION, TRAINING, Cost
+from orchestrator.planning.cost import EVALUATION, PER_STEP, TRAINING, Cost
 
 
 def test_operations_and_values_of_a_network_with_one_hidden_layer() -> None:
@@ -24,9 +24,11 @@ def test_operations_of_convolutions() -> None:
 def test_a_step_by_hand() -> None:
     cost = Cost(operations=1000, values=100, layers=4, batch_size=32)
     sample = 1000 * TRAINING.per_operation + 100 * TRAINING.per_value
-    assert cost(70, "train") == pytest.approx(3 * 4 * TRAINING.per_layer + 70 * sample)  # batches of 32, 32 and 6
+    assert cost(70, "train") == pytest.approx(
+        PER_STEP + 3 * 4 * TRAINING.per_layer + 70 * sample
+    )  # batches of 32, 32 and 6
     sample = 1000 * EVALUATION.per_operation + 100 * EVALUATION.per_value
-    assert cost(70, "evaluate") == pytest.approx(4 * EVALUATION.per_layer + 70 * sample)
+    assert cost(70, "evaluate") == pytest.approx(PER_STEP + 4 * EVALUATION.per_layer + 70 * sample)
     assert cost(70, "other") == cost(0, "train") == 0.0
 
 

@@ -24,7 +24,7 @@ from node.learning.models import Model, build
 from node.learning.optimizers import Descent
 from node.process.main import preload
 from orchestrator.drivers.sim.cost import cost_of
-from orchestrator.planning.cost import EVALUATION, TRAINING, Cost, Rates
+from orchestrator.planning.cost import EVALUATION, PER_STEP, TRAINING, Cost, Rates
 
 CASES = [
     ("cnn", (1, 8, 8), 8),
@@ -88,6 +88,18 @@ def fitted(costs: list[tuple[Cost, int]], measured: list[float]) -> Rates:
     return Rates(*(float(f"{value:.3g}") for value in solution))
 
 
+def this_core() -> float:
+    """The speed of this host's core in training, relative to the reference core."""
+    torch.set_num_threads(1)
+    preload()
+    ratios = []
+    for name, shape, batch in CASES:
+        model = build(name, shape, 10, seed=1)
+        modelled = cost_of(model, shape, batch)(batch, "train") - PER_STEP
+        ratios.append(modelled / seconds_of(train(model, shape, batch)))
+    return round(median(ratios), 3)
+
+
 def benchmark() -> dict[str, object]:
     torch.set_num_threads(1)
     preload()
@@ -104,7 +116,7 @@ def benchmark() -> dict[str, object]:
             cost = cost_of(model, shape, batch)
             costs.append((cost, samples))
             measured.append(seconds_of((train if mode == "train" else evaluate)(model, shape, samples)))
-            modelled.append(cost(samples, "train" if mode == "train" else "evaluate"))
+            modelled.append(cost(samples, "train" if mode == "train" else "evaluate") - PER_STEP)
             row = {"mode": mode, "model": name, "shape": shape, "batch": samples}
             row |= {"layers": cost.layers, "operations": cost.operations}
             row |= {"measured_ms": round(1e3 * measured[-1], 3), "modelled_ms": round(1e3 * modelled[-1], 3)}

@@ -1,14 +1,14 @@
 """Comparison of simulation and emulation: the same scenarios under two drivers, side by side.
 
-    python -m benchmarks.drivers [scenario ...] [--drivers namespaces sim] [--repeat 1] [--congestion cubic]
+    python -m benchmarks.drivers [scenario ...] [--drivers namespaces sim] [--repeat 1]
 
-Three scenarios of six devices, two edges and a cloud: without faults, with loss and jitter, and with dropouts keyed to
-rounds. Prints one JSON object with the figures of both drivers and verdicts: whether the roles sent the same bytes of
-each kind and the accuracies are equal in every round (both not required with dropouts), and whether the median round
-times differ by at most 15 %. The times of emulated rounds vary; --repeat shows by how much.
+Five scenarios: without faults, with loss and jitter, with bursts of loss, with dropouts keyed to rounds, and over slow
+links of long delay. Prints one JSON object with the figures of both drivers and verdicts: whether the roles sent the
+same bytes of each kind and the accuracies are equal in every round (both not required with dropouts), and whether the
+medians of the round times differ by at most 10 %. The times of emulated rounds vary; --repeat shows by how much.
 
-The link model is of CUBIC, Linux' default. Emulated nodes use the host's congestion control, and other algorithms
-differ much. --congestion sets it on the host while the benchmark runs (root only; it affects all new connections).
+In the emulation, speed 1 is a core of this host. In the simulation it is the reference core. `benchmarks.cost` measures
+the ratio of the two before each scenario, and the simulation gets the hardware's speeds times this ratio.
 """
 
 from __future__ import annotations
@@ -19,50 +19,73 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.cost import this_core
 from node.role import RESERVED_KINDS
 from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 
 TARGET = 0.7  # accuracy for the time to target
-WITHIN = 0.15  # relative difference of the median rounds that is allowed
+WITHIN = 0.10  # relative difference of the median rounds that is allowed
+
+SPEEDS = {"device": 0.16, "edge": 0.26, "cloud": 1.0}  # a Raspberry Pi 4, a Jetson Orin Nano, this host
 
 COMMON = """\
 seed: 3
-algorithm: {name: hierfavg, rounds: 8, kappa2: 2, learning_rate: 0.1}
 data: {dataset: digits, partition: {dirichlet: 0.5}}
 model: {name: mlp, hidden: 400}
-topology: {edges: 2, devices_per_edge: 3, cloud: true}
-hardware: {device: raspberry-pi-4, edge: jetson-orin-nano, cloud: host}
 gathering: {quorum: 50%, deadline: 5s}
 timeouts: {beat: 500ms, lost_after: 2s}
 probe: {before: false}
-stop: {after: 1min}
+stop: {after: 3min}
+"""
+
+TREE = """\
+algorithm: {name: hierfavg, rounds: 20, kappa2: 2, learning_rate: 0.1}
+topology: {edges: 2, devices_per_edge: 3, cloud: true}
 """
 
 SCENARIOS = {
-    "no-faults": """\
+    "no-faults": TREE
+    + """\
 # Do both drivers agree where only delays and rates matter?
 name: no-faults
 links:
   device-edge: {latency: 10ms, rate: 20mbit}
   edge-cloud: {latency: 40ms, rate: 50mbit}
 """,
-    "loss-and-jitter": """\
+    "loss-and-jitter": TREE
+    + """\
 # Do both drivers agree where packets are lost and late?
 name: loss-and-jitter
 links:
   device-edge: {latency: 10ms, jitter: 3ms, loss: 1%, rate: 20mbit}
   edge-cloud: {latency: 40ms, jitter: 5ms, loss: 0.5%, rate: 50mbit}
 """,
-    "dropouts": """\
+    "bursts": TREE
+    + """\
+# Do both drivers agree where losses come in bursts, as on a radio link?
+name: bursts
+links:
+  device-edge: {latency: 15ms, loss: {mean: 2%, burst: 4}, rate: 10mbit}
+  edge-cloud: {latency: 20ms, rate: 100mbit}
+""",
+    "long-and-slow": """\
+# Do both drivers agree where a transfer takes many round trips, and most of a round?
+name: long-and-slow
+algorithm: {name: fedavg, rounds: 20, learning_rate: 0.1}
+topology: {devices: 4}
+links:
+  device-cloud: {latency: 60ms, rate: 5mbit}
+""",
+    "dropouts": TREE
+    + """\
 # Do both drivers agree on who takes part when devices come and go?
 name: dropouts
 links:
@@ -74,9 +97,6 @@ faults:
   - {round: 6, node: device-0-0, action: leave}
 """,
 }
-
-
-CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
 
 @dataclass(frozen=True)
@@ -152,7 +172,7 @@ def compared(name: str, a: Sequence[RunFigures], b: Sequence[RunFigures]) -> dic
     equal = {
         "bytes_equal": all(one.sent == other.sent for one, other in pairs),
         "accuracy_equal": all(one.accuracy == other.accuracy for one, other in pairs),
-        "medians_within_15_percent": abs(ratio - 1) <= WITHIN,
+        "medians_within_10_percent": abs(ratio - 1) <= WITHIN,
     }
     asked = set(equal) - ({"accuracy_equal", "bytes_equal"} if name == "dropouts" else set())
     return {
@@ -171,18 +191,26 @@ def difference(a: Mapping[int, float], b: Mapping[int, float]) -> float:
     return max((abs(a[round] - b[round]) for round in a.keys() & b.keys()), default=0.0)
 
 
-@contextmanager
-def congestion(name: str | None) -> Iterator[str]:
-    """Set the host's congestion control, also for new namespaces, to ``name`` inside the context; None keeps it."""
-    before = CONGESTION.read_text().strip()
-    if name is None:
-        yield before
-        return
-    CONGESTION.write_text(name)
-    try:
-        yield name
-    finally:
-        CONGESTION.write_text(before)
+def hardware(core: float) -> str:
+    """The speeds of the nodes relative to a core that is ``core`` times as fast as theirs."""
+    speeds = ", ".join(f"{tier}: {{speed: {speed * core:.4g}}}" for tier, speed in SPEEDS.items())
+    return f"hardware: {{{speeds}}}\n"
+
+
+def compare(name: str, drivers: Sequence[str], repeat: int) -> dict[str, Any]:
+    """Run a scenario under both drivers, ``repeat`` times, and compare them."""
+    core = this_core()
+    with tempfile.TemporaryDirectory() as folder:
+        runs = []
+        for _ in range(repeat):
+            pair = []
+            for driver in drivers:
+                scenario = Path(folder) / f"{name}-{driver}.yaml"
+                scenario.write_text(SCENARIOS[name] + COMMON + hardware(core if driver == "sim" else 1.0))
+                pair.append(run(driver, scenario))
+            runs.append(pair)
+    a, b = zip(*runs, strict=True)
+    return {"this_core": core, **compared(name, a, b), "runs": [asdict(each) for pair in runs for each in pair]}
 
 
 def main() -> None:
@@ -192,19 +220,10 @@ def main() -> None:
     )
     parser.add_argument("--drivers", nargs=2, default=["namespaces", "sim"])
     parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--congestion")
     options = parser.parse_args()
     if unknown := set(options.scenarios) - set(SCENARIOS):
         parser.error(f"no scenario {', '.join(unknown)}: there are {', '.join(SCENARIOS)}")
-    results: dict[str, Any] = {}
-    with congestion(options.congestion) as results["congestion"]:
-        for name in options.scenarios or SCENARIOS:
-            with tempfile.TemporaryDirectory() as folder:
-                scenario = Path(folder) / f"{name}.yaml"
-                scenario.write_text(SCENARIOS[name] + COMMON)
-                runs = [[run(driver, scenario) for driver in options.drivers] for _ in range(options.repeat)]
-            a, b = zip(*runs, strict=True)
-            results[name] = {**compared(name, a, b), "runs": [asdict(each) for pair in runs for each in pair]}
+    results = {name: compare(name, options.drivers, options.repeat) for name in options.scenarios or SCENARIOS}
     print(json.dumps(results, indent=1))
 
 

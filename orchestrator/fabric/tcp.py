@@ -10,7 +10,9 @@ has listed in tcp_allowed_congestion_control.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from orchestrator.fabric.hub import Hub
 
@@ -24,25 +26,19 @@ REMEDY_COMMANDS = ("modprobe tcp_cubic",)
 
 _SECRET = "tcp_fastopen_key"
 
-# An Engine mounts /proc/sys read-only in containers, such as an agent's. There, process 1 is the host's.
-_SET_BUFFERS = """
-cd /proc/sys/net/ipv4; [ -w tcp_rmem ] || cd /proc/1/root/proc/sys/net/ipv4
-for each; do echo "${each#*=}" 2>/dev/null >"${each%%=*}"; done
-"""
-_GIVEN = ("tcp", *(f"{name}={value}" for name, value in BUFFERS.items()))
+_SET = (sys.executable, "-I", "-S", str(Path(__file__).with_name("set_buffers.py")))
+_GIVEN = (*_SET, *(f"{name}={value}" for name, value in BUFFERS.items()), "--")
 _ON_LOOPBACK = ("ip", "route", "replace", "local", "127.0.0.0/8", "dev", "lo", "congctl", SETTINGS[CONGESTION])
 
-CONFIGURE = ("sh", "-c", f"{_SET_BUFFERS}exec ip -batch -", *_GIVEN)
+CONFIGURE = (*_GIVEN, "ip", "-batch", "-")
 """The command that sets a namespace's buffers, then carries out the lines of `ip` on its standard input."""
-
-_READ = ("sh", "-c", f"{_SET_BUFFERS}grep -s . tcp_*", *_GIVEN)
 
 
 async def in_force(hub: Hub) -> dict[str, str]:
     """The TCP settings of nodes by name: tried and read in the hub, a namespace of the same kernel and the same user.
     Empty if this host does not show them."""
     refused, _, _ = await hub.attempt(_ON_LOOPBACK)
-    _, output, _ = await hub.attempt(_READ)
+    _, output, _ = await hub.attempt(_GIVEN)
     settings = parse(output)
     return settings if refused or not settings else settings | {CONGESTION: SETTINGS[CONGESTION]}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +15,10 @@ from orchestrator.drivers.base import Exit
 from orchestrator.drivers.docker import leftovers
 from orchestrator.drivers.docker.driver import DockerDriver
 from orchestrator.drivers.docker.engine import Engine
+from orchestrator.fabric import tcp
 from orchestrator.host import docker_socket
 from orchestrator.host.directory import RunDirectory
+from orchestrator.results.history import History
 from orchestrator.scenario.hardware import HardwareClass
 from tests.conformance.drivers import opened
 from tests.e2e.engine import Place
@@ -39,6 +41,12 @@ gathering: {quorum: 50%, deadline: 20s}
 """
 
 
+def assert_same_tcp(run: Path) -> None:
+    """The nodes of all hosts had the settings that make transfers comparable."""
+    with closing(History.open(run)) as history:
+        assert history.tcp.items() >= tcp.SETTINGS.items()
+
+
 def status(pid: int) -> dict[str, str]:
     """What the kernel says of a process (proc(5))."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -52,6 +60,7 @@ def test_a_run_with_faults_ends_and_leaves_nothing(tmp_path: Path, engine: Engin
     assert result.summary["accuracy"]["global"] > 0.5  # ten classes: guessing gives 0.1
     assert all(fault["at"] is not None for fault in result.summary["faults"])
     run = Path(result.summary["run"])
+    assert_same_tcp(run)
     assert engine.containers(run.name) == []
     assert traces_of(run.name) == []
     assert not (run / "nodes").exists()  # the keys
@@ -204,6 +213,7 @@ def test_without_root_a_helper_attaches_the_links(tmp_path: Path, engine: Engine
     probed = next(check for check in result.summary["checks"] if check["name"] == "links as asked")
     assert probed["verdict"] != "unknown", probed
     run = Path(result.summary["run"])
+    assert_same_tcp(run)
     wait_for(lambda: engine.containers(run.name) == [] or None, "the helper's removal")
     assert traces_of(run.name) == []
 

@@ -21,6 +21,7 @@ from orchestrator.drivers.docker.emulation import HANDLERS
 from orchestrator.drivers.docker.node_image import PROTOCOL_LABEL
 from orchestrator.drivers.swarm.cluster import Cluster
 from orchestrator.drivers.swarm.images import identity
+from orchestrator.fabric import tcp
 from orchestrator.fabric.trunk import PORT
 from orchestrator.host.docker_socket import AGENT as AGENT_LABEL
 from orchestrator.host.docker_socket import RUN
@@ -189,7 +190,10 @@ def test_a_run_on_three_hosts_gives_the_same_as_in_the_simulation(
 ) -> None:
     simulated = figures(tmp_path, "sim", ON_SWARM.replace("probe: {before: false}\n", "").split("hosts:")[0])
     assert figures(tmp_path, "swarm", ON_SWARM.replace("probe: {before: false}\n", ""), manager) == simulated
-    run = max((tmp_path / "runs").iterdir(), key=lambda path: path.stat().st_mtime).name
+    directory = max((tmp_path / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
+    with closing(History.open(directory)) as history:
+        assert history.tcp.items() >= tcp.SETTINGS.items()
+    run = directory.name
     wait_until_nothing_is_left(engines, run)
 
 

@@ -22,6 +22,7 @@ from orchestrator.results.history import History
 from orchestrator.results.learned import learned
 from orchestrator.results.link_assessments import LATE_SHARE, judge_losses, judge_overloads
 from orchestrator.results.network import network_held
+from orchestrator.results.participation import participation
 from orchestrator.results.rates import busiest
 from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import FaultSpan, ProbeResult
@@ -283,6 +284,7 @@ def nodes_answered(history: History) -> Assessment:
 CHECKS: dict[CheckName | Literal["result as expected"], Callable[[History], Assessment | None]] = {
     "finished": finished,
     "learned": learned,
+    "participation": participation,
     "result as expected": came_to_what_was_expected,
     "links as asked": links_as_asked,
     "faults took effect": faults_took_effect,

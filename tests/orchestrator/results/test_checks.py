@@ -291,7 +291,7 @@ def test_faults_come_in_time(tmp_path: Path, when: dict[str, Any], verdict: str,
     found = run.ended().verdict("faults took effect")
     if later:
         assert found[0] == "fail"
-        assert "1 fault took effect more than 1 s late, the latest by 9" in found[1]
+        assert "1 fault took effect more than 1 s late, the latest by " in found[1]
     else:
         assert found[0] == verdict
         assert words in found[1]

@@ -77,6 +77,9 @@ class Selector(Protocol):
     def counted(self, messages: Sequence[Message], round: int) -> None:
         """Note the answers that made the model of ``round``."""
 
+    def refused(self, client: str) -> None:
+        """Note that the answer of a client does not count after all."""
+
 
 class Role:
     """One node's part in an algorithm.
@@ -228,7 +231,14 @@ class Role:
     def abandon(self, messages: Sequence[Message]) -> None:
         """Report that the gathered messages were of no use (event round_abandoned)."""
         first = messages[0]
-        self._exchange.abandon(first.kind, first.round, first.sender, have=0, need=1)
+        self._exchange.abandon(first.kind, first.round, first.sender, have=(), need=1)
+
+    def refuse(self, message: Message, reason: str) -> None:
+        """Report that a message cannot be used (event bad_message). ``reason`` continues "message 'update' …". If none
+        of those that were gathered with it is left, the round is abandoned (event round_abandoned)."""
+        self._exchange.refuse(message, reason)
+        if self.selector is not None:
+            self.selector.refused(message.sender)
 
     async def receive(self, *kinds: str, sender: str | None = None) -> Message:
         """Wait for the next message of these kinds, from any peer or only from ``sender``.
@@ -342,6 +352,7 @@ class Role:
             with contextlib.suppress(Finished):
                 await self._exchange.wait_for_peers(patience)
                 await self.run()
+            self._exchange.report_unreceived()
             await self._kept()
             if not self.leaving:
                 await self.finish()

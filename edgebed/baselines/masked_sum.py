@@ -29,7 +29,7 @@ Counters stay. Drawing keys and masks takes no modelled time under `sim`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,7 +140,7 @@ class Cloud(edgebed.Role):
 
     async def aggregate(self, w: edgebed.State, t: int) -> edgebed.State:
         """The next model. `w` itself if the sum cannot be unmasked, or has fewer clients than the threshold."""
-        keys = {each.sender: each for each in await self.answers("key", self.children, t) if _is_key(each)}
+        keys = {each.sender: each for each in await self.answers("key", self.children, t, _is_key)}
         samples = {client: int(each.fields["samples"]) for client, each in keys.items()}
         n = sum(samples.values())
         public = {client: each.tensors["key"] for client, each in keys.items()}
@@ -148,7 +148,7 @@ class Cloud(edgebed.Role):
             return w
         await self.send(list(keys), "keys", public, round=t, samples=n)
         size = vector(w, floats(w)).size
-        answers = [each for each in await self.answers("masked", keys, t) if _is_masked(each, size)]
+        answers = await self.answers("masked", keys, t, lambda each: _is_masked(each, size))
         if not self.enough(answers, t):
             return w
         masks = {each.sender: each.tensors["update"] for each in answers}
@@ -179,9 +179,17 @@ class Cloud(edgebed.Role):
         complete = told.keys() == set(there) and all(each.keys() == set(gone) for each in told.values())
         return told if complete else None
 
-    async def answers(self, kind: str, peers: Collection[str], t: int) -> list[edgebed.Message]:
-        """What was gathered, without late messages of earlier rounds: their masks are others."""
-        return [each for each in await self.gather(kind, peers, round=t) if each.round == t]
+    async def answers(
+        self, kind: str, peers: Collection[str], t: int, usable: Callable[[edgebed.Message], bool] = bool
+    ) -> list[edgebed.Message]:
+        """What was gathered and is usable, without late messages of earlier rounds: their masks are others."""
+        found = []
+        for each in await self.gather(kind, peers, round=t):
+            if each.round == t and usable(each):
+                found.append(each)
+            elif each.round == t:
+                self.refuse(each, "does not have the tensors of the protocol")
+        return found
 
 
 def _is_key(message: edgebed.Message) -> bool:

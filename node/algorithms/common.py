@@ -59,7 +59,9 @@ def participants(role: Role, share: float, round: int) -> list[str]:
 
 
 def with_samples(role: Role, updates: Sequence[Message]) -> list[Message]:
-    """The updates of nodes with training samples. Only these count. If there are none, the round is abandoned."""
+    """The updates of nodes with training samples. Only these count. If there are none, the round is abandoned. Updates
+    without a number of samples are reported (event bad_message)."""
+    updates = _counting(role, updates, ("samples",))
     holding = [update for update in updates if update.fields["samples"] > 0]
     if updates and not holding:
         role.abandon(updates)
@@ -86,21 +88,29 @@ def fitting(role: Role, updates: Sequence[Message], w: State, *counts: str) -> l
     """The updates that can be averaged. They have a round and whole numbers for `samples` and the other `counts`. If
     they have samples, their model has the names, types and shapes of `w` (of the first update if `w` is empty).
 
-    Any other update is left out and reported (event bad_message).
+    Any other update is left out and reported (event bad_message). If none is left, the round is abandoned.
     """
     fit: list[Message] = []
     form = _form(w or updates[0].tensors) if updates else {}
-    for update in updates:
-        odd = [name for name in ("samples", *counts) if not _is_count(update.fields.get(name))]
-        if update.round is None or odd:
-            reason = "has no round" if not odd else f"has no whole number of {' and '.join(odd)}"
+    for update in _counting(role, updates, ("samples", *counts)):
+        if update.round is None:
+            role.refuse(update, "has no round")
         elif update.fields["samples"] and _form(update.tensors) != form:
-            reason = "does not have the names, types and shapes of the model"
+            role.refuse(update, "does not have the names, types and shapes of the model")
         else:
             fit.append(update)
-            continue
-        role.note("bad_message", round=update.round, peer=update.sender, reason=f"message {update.kind!r} {reason}")
     return fit
+
+
+def _counting(role: Role, updates: Sequence[Message], counts: Sequence[str]) -> list[Message]:
+    """The updates with a whole number in each of these fields. The others are reported."""
+    found = []
+    for update in updates:
+        if odd := [name for name in counts if not _is_count(update.fields.get(name))]:
+            role.refuse(update, f"has no whole number of {' and '.join(odd)}")
+        else:
+            found.append(update)
+    return found
 
 
 def _is_count(value: object) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 from node.assignment import Gathering
 from node.errors import Finished
 from node.messaging.association import BadMessage, Event, Joined, Left, Lost, Received, Refused, Undelivered
+from node.messaging.contributions import Contributions
 from node.messaging.control import Reporter
 from node.messaging.gathering import Gather, Mailbox, Remark
 from node.messaging.membership import Membership
@@ -45,6 +46,8 @@ class Exchange:
         self._standing: dict[str, dict[str, Message]] = {}  # standing messages by kind and peer
         self._told: dict[tuple[str, str], _Allowance] = {}
         self._waiting: list[asyncio.Future[None]] = []  # for news
+        self._contributions = Contributions()
+        self._attending: list[set[str]] = []  # for each gathering: the peers that have been present all the time
         self._stopped = asyncio.Event()
         self._stopping: asyncio.Future[Literal[True]] | None = None  # waits for it, once for all computations
         self._failure: BaseException | None = None
@@ -85,29 +88,46 @@ class Exchange:
     ) -> list[Message]:
         needed = (self._rule.quorum, self._rule.count) if quorum is None else (quorum, None)
         gather = Gather(kind, round, frozenset(peers), *needed, enough)
+        self._contributions.want([kind])
+        self._report_contributions(gathered=True)
         patience = self._rule.deadline if deadline is None else deadline
         self._report_remarks(self._mailbox.begin(gather))
         membership = self.membership
+        attending = set(gather.peers & membership.present)
+        self._attending.append(attending)
         try:
             async with asyncio.timeout(None if patience == math.inf else patience):
                 await self._until(lambda: gather.complete(membership.reachable, membership.left))
         except TimeoutError:
-            pass
+            if gather.quorum != 0 and (silent := sorted(gather.missing & attending)):
+                numbers = self._edge_rounds.numbers(round, silent[0])
+                self._reporter.event("unanswered", **numbers, kind=kind, peers=silent, deadline=patience)
         finally:
+            self._attending.remove(attending)
             self._mailbox.end(gather)
         messages = gather.result(membership.left)
+        self._contributions.gathered(gather, messages)
         if gather.quorum != 0 and gather.peers:
             self.gatherings += 1
             if not messages:
                 need = max(1, gather.need(membership.left))
-                self.abandon(kind, round, min(gather.peers), len(gather.answers), need)
+                self.abandon(kind, round, min(gather.peers), gather.answers, need)
         return messages
 
-    def abandon(self, kind: str, round: int | None, peer: str, have: int, need: int) -> None:
-        """Report that a gathering of ``peer`` and others was abandoned. The round goes on without it."""
+    def abandon(self, kind: str, round: int | None, peer: str, have: Collection[str], need: int) -> None:
+        """Report that a gathering of ``peer`` and others, which ``have`` answered, was abandoned. The round goes on
+        without it."""
         self.abandoned += 1
-        numbers = self._edge_rounds.numbers(round, peer)
-        self._reporter.event("round_abandoned", **numbers, kind=kind, have=have, need=need)
+        fields: dict[str, Any] = {"kind": kind, "have": len(have), "need": need, "peers": sorted(have)}
+        self._reporter.event("round_abandoned", **self._edge_rounds.numbers(round, peer), **fields)
+
+    def refuse(self, message: Message, reason: str) -> None:
+        """Report that the role leaves out a message. If nothing is left of its gathering, that is abandoned."""
+        fields: dict[str, Any] = {"peer": message.sender, "kind": message.kind}
+        numbers = self._edge_rounds.numbers(message.round, message.sender)
+        self._reporter.event("bad_message", **numbers, **fields, reason=f"message {message.kind!r} {reason}")
+        if (gather := self._contributions.refuse(message)) is not None:
+            self.abandon(gather.kind, gather.round, message.sender, (), 1)
 
     async def receive(
         self,
@@ -116,6 +136,8 @@ class Exchange:
         left_out: Callable[[Iterable[str]], None] | None = None,
     ) -> Message:
         """``left_out`` is told whose message was left out."""
+        self._contributions.want(kinds)
+        self._report_contributions(gathered=False, kinds=kinds)
         while True:
             message, remarks = self._mailbox.take(kinds, sender)
             self._report_remarks(remarks)
@@ -126,6 +148,8 @@ class Exchange:
                 if left_out is not None:
                     left_out([message.sender])
             else:
+                if message.sender != self._parent:
+                    self._contributions.received(message)
                 return message  # also the parent's with values not finite, or this node would wait for ever
 
     async def unless_stopped(self, work: Awaitable[T]) -> T:
@@ -158,6 +182,7 @@ class Exchange:
 
     def lose(self, peer: str) -> None:
         """Do not wait for a peer that will not come."""
+        self._went_away(peer)
         self.membership.lose(peer)
         self._tell_news()
 
@@ -166,6 +191,8 @@ class Exchange:
         gone = frozenset(peers)
         for peer in gone:
             self.membership.forget(peer)
+        self._contributions.leave(self._mailbox.waiting(gone))
+        self._contributions.forget(gone)
         self._mailbox.forget(gone)
         for kind, audience in self._standing.items():
             self._standing[kind] = {peer: message for peer, message in audience.items() if peer not in gone}
@@ -186,6 +213,14 @@ class Exchange:
     @property
     def stopped(self) -> bool:
         return self._stopped.is_set()
+
+    def report_unreceived(self) -> None:
+        """Report whose messages counted at last, and messages of kinds that the role never waited for. It has ended."""
+        for gathered in (True, False):
+            self._report_contributions(gathered)
+        self._contributions.leave(self._mailbox.waiting())
+        for kind, peers in self._contributions.unreceived().items():
+            self._reporter.event("unreceived", kind=kind, peers=peers)
 
     def close(self) -> None:
         """End what waits beside the role. The role has ended."""
@@ -214,9 +249,11 @@ class Exchange:
                 report("joined", peer=peer)
                 await self._catch_up(peer)
             case Lost(peer, reason):
+                self._went_away(peer)
                 self.membership.lose(peer)
                 report("lost", peer=peer, reason=reason)
             case Left(peer):
+                self._went_away(peer)
                 self.membership.leave(peer)
                 report("left", peer=peer)
             case Refused(peer, reason):
@@ -239,6 +276,15 @@ class Exchange:
             self.stop()
         else:
             self._report_remarks(self._mailbox.put(message))
+
+    def _went_away(self, peer: str) -> None:
+        for attending in self._attending:
+            attending.discard(peer)
+
+    def _report_contributions(self, gathered: bool, kinds: Collection[str] | None = None) -> None:
+        """Report whose messages count for the first time."""
+        for kind, peers in self._contributions.news(gathered, kinds):
+            self._reporter.event("contributed", kind=kind, gathered=gathered, peers=peers)
 
     async def _catch_up(self, peer: str) -> None:
         """Send the standing messages to a peer that joined or came back."""

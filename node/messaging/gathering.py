@@ -10,7 +10,7 @@ answer that holds NaN or an infinity is *not finite*. It is left out, and its se
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -142,6 +142,12 @@ class Mailbox:
             stand_in = self._stand_ins.pop(slot, None)
             if stand_in is not None:
                 gather.answers.setdefault(stand_in.sender, stand_in)
+
+    def waiting(self, peers: Collection[str] | None = None) -> Iterator[tuple[str, str]]:
+        """The kind and sender of messages that were not taken; from these peers, or from all."""
+        for sender, kinds in self._waiting.items():
+            if peers is None or sender in peers:
+                yield from ((kind, sender) for kind in kinds)
 
     def forget(self, peers: Collection[str]) -> None:
         """Forget all messages of these peers, and which of their rounds have been gathered."""

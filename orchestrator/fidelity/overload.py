@@ -19,6 +19,7 @@ EVENT = "overload"
 FULL_SWITCH = 0.9  # of a processor; the switch has one thread
 FULL_HOST = 0.95  # of the processors' time
 WAITING = 0.5  # of the time, during which some task waits for a processor while all are busy
+SHORTEST = 0.25  # s; counters of processors move in steps of 10 ms, so less says nothing about a rate
 LONGEST = 5.0  # s after which an ongoing overload is recorded, so that it is not lost with the run
 
 LATE_PACKETS = "packets left late"
@@ -121,12 +122,14 @@ def was_saturated(before: HostLoad, now: HostLoad, seconds: float) -> bool:
 
 def _shares(before: Reading, now: Reading, seconds: float) -> dict[str, Any]:
     processors, waiting = _host_shares(before.host, now.host, seconds)
-    switch = max(0.0, now.counted.cpu_seconds - before.counted.cpu_seconds) / seconds
+    switch = max(0.0, now.counted.cpu_seconds - before.counted.cpu_seconds) / max(seconds, SHORTEST)
     return {"processors": processors, "switch": switch, "waiting": waiting}
 
 
 def _host_shares(before: HostLoad, now: HostLoad, seconds: float) -> tuple[float, float | None]:
-    """``processors`` and ``waiting``, see `Overload`."""
+    """``processors`` and ``waiting``, see `Overload`; not known of less than `SHORTEST`."""
+    if seconds < SHORTEST:
+        return 0.0, None
     busy, idle = now.busy - before.busy, now.idle - before.idle
     known = before.waiting is not None and now.waiting is not None
     waiting = min(1.0, ((now.waiting or 0.0) - (before.waiting or 0.0)) / seconds) if known else None

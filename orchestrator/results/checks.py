@@ -18,10 +18,12 @@ from orchestrator.fidelity.overload import BUSY_MEANWHILE, merged
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
 from orchestrator.results import carried
 from orchestrator.results.expectations import as_expected
+from orchestrator.results.fault_timing import ON_TIME, timely
 from orchestrator.results.history import History
 from orchestrator.results.learned import learned
 from orchestrator.results.link_assessments import LATE_SHARE, judge_losses, judge_overloads
 from orchestrator.results.network import network_held
+from orchestrator.results.participation import participation
 from orchestrator.results.rates import busiest
 from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import FaultSpan, ProbeResult
@@ -31,7 +33,6 @@ from orchestrator.scenario.expectations import CheckName
 
 AWAY = ("crashed", "paused", "restarting", "left", "planned", "starting")
 SETTLING = 0.2  # s after a cut and before its end in which a sample may still count packets from outside the cut
-ON_TIME = 1.0  # s that a fault may be late before it counts as missed
 SCHEDULE_LATE = 0.05  # s, limit of the 99th percentile of the lateness of a schedule's changes
 OVERTAKEN_SHARE = 0.01  # of a schedule's changes that may be left out because the next one was due
 LINKS_REAL: Assessment = "measured", "every link is real: nothing was asked, and edgebed shaped nothing"
@@ -134,7 +135,7 @@ def links_as_asked(history: History) -> Assessment:
 
 
 def faults_took_effect(history: History) -> Assessment:
-    """Check that every planned fault that was due took effect, and that no packet crossed a cut link."""
+    """Check that every planned fault that was due took effect, and in time, and that no packet crossed a cut link."""
     faults = history.faults()
     spans, by_hand = [span for span in faults if not span.by], [span for span in faults if span.by]
     if not faults:
@@ -154,9 +155,12 @@ def faults_took_effect(history: History) -> Assessment:
     continued = [event.t for event in history.events(CONTINUED)]
     if leaks := _leaks(history, (*made, *by_hand), continued):
         return "fail", f"{summary}, but packets crossed a link while it was cut: {text.some(leaks)}"
+    verdict, late = timely(history, (*made, *moot))
     summary += f", {len(moot)} met a node that was already away" if moot else ""
-    summary += f"; the run ended before {len(not_reached)} of them" if not_reached else ""
-    return "pass", summary
+    running = history.status == "running"
+    not_yet = "{} of them are still to come" if running else "the run ended before {} of them"
+    summary += f"; {not_yet.format(len(not_reached))}" if not_reached else ""
+    return verdict, summary + late
 
 
 def links_followed(history: History) -> Assessment:
@@ -283,6 +287,7 @@ def nodes_answered(history: History) -> Assessment:
 CHECKS: dict[CheckName | Literal["result as expected"], Callable[[History], Assessment | None]] = {
     "finished": finished,
     "learned": learned,
+    "participation": participation,
     "result as expected": came_to_what_was_expected,
     "links as asked": links_as_asked,
     "faults took effect": faults_took_effect,

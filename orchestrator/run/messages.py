@@ -33,6 +33,10 @@ def _name(value: Any) -> bool:
     return type(value) is str and 0 < len(value) <= LONGEST_NAME
 
 
+def _names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(map(_name, value))
+
+
 def _text(value: Any) -> bool:
     return type(value) is str
 
@@ -109,7 +113,10 @@ _EVENTS: Mapping[str, Mapping[str, Predicate]] = {
         "gatherings": _or_none(_count),
         "abandoned": _or_none(_count),
     },
-    "round_abandoned": {"round": _round},
+    "round_abandoned": {"round": _round, "peers": _or_none(_names)},
+    "unanswered": {"kind": _name, "peers": _names, "deadline": _seconds},
+    "contributed": {"kind": _name, "gathered": _flag, "peers": _names},
+    "unreceived": {"kind": _name, "peers": _names},
     "resumed": {"round": _round},
     "joined": {"peer": _name},
     "lost": {"peer": _name, "reason": _text},
@@ -118,7 +125,7 @@ _EVENTS: Mapping[str, Mapping[str, Predicate]] = {
     "late": {"peer": _name, "kind": _name},
     "superseded": {"peer": _name, "kind": _name},
     "undelivered": {"peer": _name, "messages": _count},
-    "bad_message": {"peer": _name, "reason": _text},
+    "bad_message": {"peer": _name, "reason": _text, "kind": _or_none(_name)},
     "overrun": {"asked": _seconds, "taken": _seconds},
     "note": {"text": _text},
     "frozen": {"seconds": _seconds},

@@ -21,7 +21,7 @@ from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.loss_audit import look
 from orchestrator.fidelity.overload import EVENT as OVERLOAD
-from orchestrator.fidelity.overload import Overloads, Reading
+from orchestrator.fidelity.overload import SHORTEST, Overloads, Reading
 from orchestrator.host.load import HostLoad, read_load
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.timeline import Fault
@@ -81,7 +81,8 @@ class Monitor:
         self._kinds = {
             (link.source, link.target): link_kind(run.plan.driver, real=link.profile.real) for link in run.plan.links
         }
-        self._last: float | None = None
+        self._last = run.clock()  # when rates were last computed
+        self._delivered = Counter({self._group(ends): 0 for ends in self._classes})  # bytes since then
         self._load = load
         self._before: dict[Ends, LinkRow] = {}  # each link's counters when training began
         self._counted: dict[Ends, LinkRow] = {}  # each link's latest counters, since training began
@@ -142,23 +143,22 @@ class Monitor:
         counted = await self._fabric.counters()
         t = self._clock()
         rows = []
-        delivered = Counter({self._group(ends): 0 for ends in self._classes})  # bytes since the last sample
         for row in counted.links:
             ends = _ends(row)
             link, before = since(row, self._before.get(ends)), self._counted.get(ends)
             if before != link:
                 rows.append({**link, "link_class": self._classes[ends], "kind": self._kinds[ends]})
-                delivered[self._group(ends)] += int(link["delivered_bytes"])
-                delivered[self._group(ends)] -= int(before["delivered_bytes"]) if before else 0
+                self._delivered[self._group(ends)] += int(link["delivered_bytes"])
+                self._delivered[self._group(ends)] -= int(before["delivered_bytes"]) if before else 0
                 self._counted[ends] = link
         self._record.counters(t, rows)
         if self._load is not None:
             self._note_overload(Reading(t, counted, self._load()), last=last)
             self._look(t, last=last)
             self._found = self._judged(t)
-        if self._last is not None and t > self._last:
-            self._rates = {name: count / (t - self._last) for name, count in delivered.items()}
-        self._last = t
+        if t - self._last >= SHORTEST:
+            self._rates = {name: count / (t - self._last) for name, count in self._delivered.items()}
+            self._last, self._delivered = t, Counter(dict.fromkeys(self._delivered, 0))
         self._record.flush()
 
     def show(self) -> None:

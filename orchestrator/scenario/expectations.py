@@ -24,6 +24,7 @@ from orchestrator.scenario.strict import Strict
 CheckName = Literal[
     "finished",
     "learned",
+    "participation",
     "links as asked",
     "faults took effect",
     "links over time",

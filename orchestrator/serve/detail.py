@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import RecordError
+from orchestrator.fidelity.overload import SHORTEST
 from orchestrator.host.directory import RunDirectory
 from orchestrator.report.calibration import probe_figures
 from orchestrator.report.fidelity import look_rows, probe_rows
@@ -49,12 +50,13 @@ def fidelity_detail(directory: RunDirectory) -> dict[str, Any]:
 
 def _used(readings: list[Resources]) -> list[list[float]]:
     """The cores that a node used between two readings, and its memory at the second. A count that fell restarted."""
-    step = max(1, len(readings) // READINGS)
-    kept = readings[::step]
+    kept: list[Resources] = []
+    for row in readings[:: max(1, len(readings) // READINGS)]:
+        if not kept or row.t - kept[-1].t >= SHORTEST:
+            kept.append(row)
     return [
         [now.t, round(max(0.0, now.cpu_seconds - before.cpu_seconds) / (now.t - before.t), 3), now.rss]
         for before, now in pairwise(kept)
-        if now.t > before.t
     ]
 
 

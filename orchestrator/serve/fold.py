@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from orchestrator import text
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
+from orchestrator.fidelity.overload import SHORTEST
 from orchestrator.results import growth
 from orchestrator.results.growth import ClassGrowth, LinkGrowth, SentGrowth
 from orchestrator.results.history import History
@@ -55,12 +56,12 @@ class Cursor(NamedTuple):
 
 
 class Flow:
-    """A count that only grows: the total, and the rate between its last two readings."""
+    """A count that only grows: the total, and its rate between the last two readings that are `SHORTEST` apart."""
 
-    __slots__ = ("last", "rate", "t", "total")
+    __slots__ = ("grown", "last", "rate", "t", "total")
 
     def __init__(self) -> None:
-        self.total = self.last = self.t = self.rate = 0.0
+        self.total = self.last = self.t = self.rate = self.grown = 0.0
 
     def read(self, t: float, count: float) -> None:
         """Take a reading at ``t`` of a count that begins again at 0 with its process."""
@@ -70,10 +71,11 @@ class Flow:
 
     def grow(self, t: float, grown: float) -> None:
         """Take a reading at ``t`` of what was added."""
-        if t > self.t:
-            self.rate = grown / (t - self.t) if self.t else 0.0
-            self.t = t
         self.total += grown
+        self.grown += grown
+        if not self.t or t - self.t >= SHORTEST:
+            self.rate = self.grown / (t - self.t) if self.t else 0.0
+            self.t, self.grown = t, 0.0
 
 
 class Band:

@@ -298,7 +298,7 @@ def test_below_the_quorum_a_round_is_abandoned_at_the_deadline() -> None:
         assert asyncio.get_running_loop().time() == pytest.approx(8 + 3 * 30, abs=1)  # lost_after, then the deadlines
 
     world = run(work)
-    expected = {"kind": "update", "have": 1, "need": 2}
+    expected = {"kind": "update", "have": 1, "need": 2, "peers": ["device-0"]}
     assert world.notes["cloud"].of("round_abandoned") == [(t, expected) for t in (1, 2, 3)]
 
 
@@ -346,7 +346,8 @@ def test_rounds_tell_how_many_gatherings_came_to_nothing() -> None:
     world = run(work)
     ends = [fields for _, fields in world.notes["cloud"].of("round") if fields["phase"] == "end"]
     assert ends == [{"phase": "end", "gatherings": 1, "abandoned": 1}] * 3
-    assert world.notes["cloud"].of("round_abandoned")[0] == (1, {"kind": "update", "have": 2, "need": 3})
+    abandoned = {"kind": "update", "have": 2, "need": 3, "peers": ["device-1", "device-2"]}
+    assert world.notes["cloud"].of("round_abandoned")[0] == (1, abandoned)
 
 
 def test_a_round_with_nobody_left_to_ask_is_abandoned() -> None:

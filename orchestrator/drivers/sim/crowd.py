@@ -186,6 +186,11 @@ class Crowd:
             if (part := self._parts.get(message.sender)) is not None:
                 part.outcome, part.used = COUNTED, round
 
+    def refused(self, client: str) -> None:
+        """See `node.role.Selector`."""
+        if (part := self._parts.get(client)) is not None and part.outcome == COUNTED:
+            part.outcome, part.used = None, None
+
     # What the cloud's transport notices
 
     def answered(self, name: str) -> None:

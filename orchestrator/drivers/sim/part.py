@@ -20,7 +20,8 @@ from orchestrator.drivers.sim.virtual_control import MemoryReporter
 from orchestrator.population.population import Population
 
 COUNTED, SLOW, AWAY, UNUSED, UNFINISHED = "counted", "slow", "away", "unused", "unfinished"
-PRESENCE = frozenset({"joined", "lost", "left"})  # events of the cloud that each client would cause in each round
+PRESENCE = frozenset({"joined", "lost", "left", "contributed"})
+"""Events of the cloud that each client would cause in each round."""
 _OWN = PRESENCE | {"round", "resumed"}
 
 

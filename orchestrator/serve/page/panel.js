@@ -4,6 +4,7 @@ import {GLOBAL, line, plot} from "./plots.js";
 import {menu} from "./touch.js";
 
 const EVERY = 2000; // ms
+const SHORTEST = 0.25; // s between two readings of a rate, as in orchestrator/fidelity/overload.py
 
 let timer = null;
 const dialog = el("dialog", {class: "panel", onclose: () => clearInterval(timer)});
@@ -58,7 +59,9 @@ function linkFiller(run, plan, ends, body) {
   const found = links.map(() => []), title = plan.simulated ? "virtual seconds of the run" : "seconds of the run";
   const figures = links.map((link, index) => plot(`link-${index}`, () => {
     const rows = found[index];
-    const points = rows.slice(1).map(([t, bytes], at) => [t, 8 * Math.max(0, bytes - rows[at][1]) / Math.max(1e-3, t - rows[at][0])]);
+    const spaced = [];
+    for (const row of rows) if (!spaced.length || row[0] - spaced.at(-1)[0] >= SHORTEST) spaced.push(row);
+    const points = spaced.slice(1).map(([t, bytes], at) => [t, 8 * Math.max(0, bytes - spaced[at][1]) / (t - spaced[at][0])]);
     return {title: `${link.source} → ${link.target}`, x: {title}, y: {title: "carried", format: "rate", zero: true}, height: 130, hover: "x", marks: [line("", points, GLOBAL)]};
   }));
   const notes = links.map(() => el("div"));

@@ -20,9 +20,8 @@ class Coordinator:
     def __init__(self) -> None:
         self.notes: list[tuple[str, str]] = []
 
-    def note(self, event: str, *, round: int | None, peer: str, reason: str) -> None:
-        assert event == "bad_message"
-        self.notes.append((peer, reason))
+    def refuse(self, message: Message, reason: str) -> None:
+        self.notes.append((message.sender, reason))
 
     async def compute(self, fn: Any, *args: Any, mode: str) -> Any:
         return fn(*args)
@@ -63,4 +62,4 @@ def test_other_counts_and_those_without_samples() -> None:
     nothing = update("a", {}, samples=0, steps=0)
     fit = fitting(role, [nothing, update("b", steps=3), update("c")], W, "steps")
     assert [each.sender for each in fit] == ["a", "b"]
-    assert role.notes == [("c", "message 'update' has no whole number of steps")]
+    assert role.notes == [("c", "has no whole number of steps")]

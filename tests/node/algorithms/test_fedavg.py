@@ -98,7 +98,12 @@ def test_a_round_in_which_nobody_had_samples_is_abandoned(digits: Prepared, tmp_
     nothing: dict[str, Any] = dict.fromkeys(run.keys, np.empty(0, np.int64))
     np.savez(tmp_path / "shards.npz", **nothing)
     run.run()
-    assert run.journals["cloud"].events.count(("round_abandoned", 1, {"kind": "update", "have": 0, "need": 1})) == 1
+    assert (
+        run.journals["cloud"].events.count(
+            ("round_abandoned", 1, {"kind": "update", "have": 0, "need": 1, "peers": []})
+        )
+        == 1
+    )
     assert ("round", 1, {"phase": "end", "gatherings": 1, "abandoned": 1}) in run.journals["cloud"].events
 
 

@@ -72,7 +72,7 @@ class Run:
 
 def test_the_example_passes_every_check(tmp_path: Path) -> None:
     found = checks(History.open(Example().build(tmp_path)))
-    not_its = ("result as expected", "network between hosts")
+    not_its = ("result as expected", "network between hosts", "participation")  # it records no messages of roles
     assert [check["name"] for check in found] == [name for name in module.CHECKS if name not in not_its]
     assert {check["verdict"] for check in found} == {"pass"}
     assert overall(found) == "pass"
@@ -273,6 +273,44 @@ def test_a_fault_of_a_node_that_is_away_already_is_moot(tmp_path: Path) -> None:
     verdict, detail = run.ended().verdict("faults took effect")
     assert verdict == "pass"
     assert "1 met a node that was already away" in detail
+
+
+@pytest.mark.parametrize(
+    ("when", "verdict", "words"),
+    [  # the training began at 1 s, and round 2 at 11 s
+        ({"at": 2.0}, "pass", "1 of 1 planned fault took effect; the latest was 500 ms late"),
+        ({"at": 1.0}, "unknown", "1 fault took effect more than 1 s late, the latest by 1.5 s: crash edge-0"),
+        ({"round": 1}, "unknown", "the latest by 2.5 s: crash edge-0, planned at 0 s of the training"),
+    ],
+)
+@pytest.mark.parametrize("later", [0.0, 89.0])
+def test_faults_come_in_time(tmp_path: Path, when: dict[str, Any], verdict: str, words: str, later: float) -> None:
+    """3 GB of a program's output held the orchestrator up for 89 s: a fault planned at 2 s came at 91 s."""
+    run = Run(tmp_path, faults=[FAULT | {"action": "crash", "node": "edge-0"} | when]).rounds(last=12)
+    run.record.fault(3.5 + later, 1, "crash", "edge-0", "start", 1)
+    found = run.ended().verdict("faults took effect")
+    if later:
+        assert found[0] == "fail"
+        assert "1 fault took effect more than 1 s late, the latest by " in found[1]
+    else:
+        assert found[0] == verdict
+        assert words in found[1]
+
+
+def test_faults_of_a_continued_run_wait_until_it_trains_again(tmp_path: Path) -> None:
+    """It stopped at 4 s of training and trained again 10 s later, so what was planned at 6 s came at 17 s."""
+    run = Run(tmp_path, faults=[FAULT | {"action": "crash", "node": "edge-0", "at": 6.0}]).rounds()
+    run.record.event(5.0, None, "continued", 1, {})
+    run.record.event(15.0, None, "training", None, {})
+    run.record.fault(17.0, 1, "crash", "edge-0", "start", 1)
+    assert run.ended().verdict("faults took effect") == ("pass", "1 of 1 planned fault took effect")
+
+
+def test_a_fault_that_met_no_node_because_it_came_late(tmp_path: Path) -> None:
+    run = Run(tmp_path, faults=[FAULT | {"action": "pause", "node": "edge-0", "at": 2.0}]).rounds()
+    run.record.state(2.5, "edge-0", "done")
+    run.record.fault(13.0, 1, "pause", "edge-0", "skipped", 1, "edge-0 is not running but done")
+    assert run.ended().verdict("faults took effect")[0] == "fail"
 
 
 @pytest.mark.parametrize(("at", "expected"), [(5.0, "fail"), (18.5, "pass"), (500.0, "pass")])

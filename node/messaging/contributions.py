@@ -1,0 +1,75 @@
+"""Whose messages a role used, and which it never received, for the record. Pure: `Exchange` reports it.
+
+A message counts when a gathering returns it, or ``receive`` if it has tensors, unless the role refuses it before it
+gathers again or receives the same kind again. Each kind of a sender is reported once. So the record has a few names
+for each peer, however long the run is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+
+from node.messaging.gathering import Gather
+from node.messaging.wire import Message
+
+
+class Contributions:
+    """What one role has made of the messages of its peers."""
+
+    def __init__(self) -> None:
+        self._reported: defaultdict[tuple[str, bool], set[str]] = defaultdict(set)  # by kind, and whether gathered
+        self._new: dict[tuple[str, bool], set[str]] = {}  # that may still be refused
+        self._last: Gather | None = None
+        self._wanted: set[str] = set()  # kinds that the role ever waited for
+        self._unreceived: defaultdict[str, set[str]] = defaultdict(set)  # senders by kind
+
+    def want(self, kinds: Iterable[str]) -> None:
+        """Note that the role waits for these kinds."""
+        self._wanted.update(kinds)
+
+    def gathered(self, gather: Gather, messages: Collection[Message]) -> None:
+        """Note what a gathering returned."""
+        self._last = gather
+        self._new[gather.kind, True] = {message.sender for message in messages}
+
+    def received(self, message: Message) -> None:
+        """Note what ``receive`` returned."""
+        if message.tensors:
+            self._new.setdefault((message.kind, False), set()).add(message.sender)
+
+    def refuse(self, message: Message) -> Gather | None:
+        """Note that the role does not use a message. Returns the gathering of which nothing is left, if it needed
+        answers."""
+        for gathered in (True, False):
+            senders = self._new.get((message.kind, gathered), set())
+            if message.sender in senders:
+                senders.discard(message.sender)
+                if gathered and not senders and self._last is not None and self._last.quorum != 0:
+                    return self._last
+        return None
+
+    def news(self, gathered: bool, kinds: Collection[str] | None) -> list[tuple[str, list[str]]]:
+        """Kinds, and the senders that count now and did not before. Called before the role gathers, or receives these
+        ``kinds``."""
+        found = []
+        for key in [key for key in self._new if key[1] == gathered and (kinds is None or key[0] in kinds)]:
+            senders = self._new.pop(key)
+            if fresh := senders - self._reported[key]:
+                self._reported[key] |= fresh
+                found.append((key[0], sorted(fresh)))
+        return found
+
+    def leave(self, waiting: Iterable[tuple[str, str]]) -> None:
+        """Note messages (kind, sender) that are left over, because they are dropped or because the role has ended."""
+        for kind, sender in waiting:
+            if kind not in self._wanted:
+                self._unreceived[kind].add(sender)
+
+    def forget(self, peers: Collection[str]) -> None:
+        for senders in self._reported.values():
+            senders.difference_update(peers)
+
+    def unreceived(self) -> dict[str, list[str]]:
+        """The senders of messages of each kind that the role never waited for."""
+        return {kind: sorted(senders) for kind, senders in sorted(self._unreceived.items())}

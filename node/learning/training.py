@@ -24,7 +24,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from node.assignment import Assignment, derive_seed
 from node.learning.aggregation import State
 from node.learning.datasets import Prepared, open_prepared
-from node.learning.devices import PROCESSOR
+from node.learning.devices import PROCESSOR, Seeded
 from node.learning.errors import DataError, ModelError
 from node.learning.local_training import LocalTraining
 from node.learning.metrics import correct
@@ -139,6 +139,10 @@ class Learner:
     def apply(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Run ``fn(self, *args)``: a step of an algorithm that runs in the same place as the learner's methods."""
         return fn(self, *args)
+
+    def seeded(self, fn: Callable[..., Any], *purpose: str) -> Seeded:
+        """``fn`` with a seed for its draws, from the scenario's seed, this node and the purpose."""
+        return Seeded(fn, derive_seed(self._seed, self.node, "draws", *purpose), str(self.device))
 
     @property
     def device(self) -> torch.device:

@@ -89,12 +89,14 @@ class ResNet(Parameters):
 @dataclass(frozen=True)
 class Size:
     """The size of a model's state: the numbers of trained `parameters` (float32), float `buffers` and integer
-    `counters` (int64); and the number of `features` that its extractor makes of a sample."""
+    `counters` (int64); the number of `features` in the vector that its extractor makes of a sample, 0 if it makes none;
+    and whether its classifier is one `linear` layer."""
 
     parameters: int
     buffers: int = 0
     counters: int = 0
     features: int = 0
+    linear: bool = True
 
     @property
     def bytes(self) -> int:
@@ -175,7 +177,7 @@ def _fedfeat_cnn(shape: Shape, classes: int, _: Any) -> Size:
         raise ValueError(f"takes images of at least 16x16, not samples of shape {shape}")
     features = 64 * math.prod(((side - 4) // 2 - 4) // 2 for side in shape[1:])
     parameters = (shape[0] * 25 + 1) * 32 + (32 * 25 + 1) * 64 + (features + 1) * 512 + 513 * classes
-    return Size(parameters, features=features)
+    return Size(parameters, features=features, linear=False)
 
 
 def _resnet18(shape: Shape, classes: int, params: ResNet) -> Size:

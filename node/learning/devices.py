@@ -51,6 +51,7 @@ def load_state(module: Module, state: State) -> Module:
     return module
 
 
+_LEGACY: Any = np.random  # its stubs lack two functions
 _spare: list[np.random.MT19937] = []  # for `seeded`: one to make, or numpy's state to copy, takes longer than all else
 
 
@@ -60,9 +61,9 @@ def seeded(seed: int, device: str = PROCESSOR) -> Iterator[None]:
 
     Those of an accelerator are seeded if it is the ``device``, and not restored: nothing draws from them unseeded.
     """
-    states, numpys = (torch.get_rng_state(), random.getstate()), np.random.get_bit_generator()
+    states, numpys = (torch.get_rng_state(), random.getstate()), _LEGACY.get_bit_generator()
     ours = _spare.pop() if _spare else np.random.MT19937()
-    np.random.set_bit_generator(ours)
+    _LEGACY.set_bit_generator(ours)
     np.random.seed(seed % 2**32)
     torch.default_generator.manual_seed(seed)  # not `torch.manual_seed`, which has accelerators wait for their seed
     if device != PROCESSOR:
@@ -73,7 +74,7 @@ def seeded(seed: int, device: str = PROCESSOR) -> Iterator[None]:
     finally:
         torch.set_rng_state(states[0])
         random.setstate(states[1])
-        np.random.set_bit_generator(numpys)
+        _LEGACY.set_bit_generator(numpys)
         _spare.append(ours)
 
 

@@ -165,10 +165,18 @@ class Learner:
         return any(isinstance(each, _BatchNorm) for each in self._models.sample.modules())
 
     @cached_property
+    def features(self) -> int:
+        """The number of features that the model's extractor makes of a sample."""
+        with torch.inference_mode():
+            made: Tensor = self._models.sample.eval().extractor(torch.zeros(1, *self.data.shape))
+        return made.shape[1]
+
+    @cached_property
     def trained(self) -> tuple[str, ...]:
-        """The names of a state's entries that gradients change. The others are batch normalisation's statistics and
-        counters: no sums of steps, so steps added to one another would leave their range."""
-        return tuple(name for name, _ in self._models.sample.named_parameters())
+        """The names of a state's entries that gradients change. The others are frozen parameters, and batch
+        normalisation's statistics and counters: no sums of steps, so steps added to one another would leave their
+        range."""
+        return tuple(name for name, each in self._models.sample.named_parameters() if each.requires_grad)
 
     def initial(self) -> State:
         """The initial weights, equal at every node of a run."""

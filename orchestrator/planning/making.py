@@ -19,11 +19,10 @@ from node.catalogue.models import MODEL_GROUPS, MODELS, Size, model_of
 from node.catalogue.partitions import PARTITIONS
 from node.learning.local_training import LocalTraining
 from node.parameters import read_parameters
-from orchestrator.errors import PlanError
 from orchestrator.planning.computing import clients_at_once, refuse_stretched_accelerators
 from orchestrator.planning.deadlines import RoundWork, deadlines
 from orchestrator.planning.inventory import Inventory
-from orchestrator.planning.model_size import MODEL, model_size
+from orchestrator.planning.model_size import check_demands, model_size
 from orchestrator.planning.on_hosts import on_hosts
 from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
 from orchestrator.planning.population import plan_population, typical
@@ -143,21 +142,7 @@ def _model_size(scenario: Scenario, data: PreparedLabels | None) -> Size:
     else:
         return Size(0)
     size = model_size(scenario, shape, classes)
-    algorithm = scenario.scheme
-    if algorithm.featured and not size.features:
-        raise PlanError(
-            MODEL,
-            f"{scenario.model.name} is one module, and {algorithm.name} works on features: let its build return an"
-            " extractor and a classifier",
-        )
-    if algorithm.aligned and (group := MODEL_GROUPS.get(scenario.model.name)) is not None:
-        found = {each.features for each in group.sizes(shape, classes, scenario.model.params)}
-        if len(found) > 1:
-            raise PlanError(
-                MODEL,
-                f"the models of {group.name} have {', '.join(map(str, sorted(found)))} features, and {algorithm.name}"
-                f" needs one number for all: write model: {{name: {group.name}, features: 64}}",
-            )
+    check_demands(scenario, size, shape, classes)
     return size
 
 

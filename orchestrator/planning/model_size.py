@@ -1,4 +1,5 @@
-"""The size of the scenario's model: in closed form, or measured on a plug-in's model by a process with torch."""
+"""The size of the scenario's model: in closed form, or measured on a plug-in's model by a process with torch. And
+whether the model has what the algorithm needs."""
 
 from __future__ import annotations
 
@@ -9,14 +10,16 @@ from dataclasses import asdict
 
 from node.assignment import PluginSource
 from node.catalogue.datasets import Shape
-from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry, Size
+from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry, ModelGroup, Size
 from node.parameters import read_parameters
+from node.plugins import is_of_plugin
 from orchestrator.errors import PlanError
 from orchestrator.host import python
 from orchestrator.scenario.schema import Scenario
 
 TIMEOUT = 300.0  # s; the first import of torch from a cold disk is slow
 MODEL = ("model",)
+FEATURES = "an extractor that makes a vector of features, and a classifier of it"
 
 
 def model_size(scenario: Scenario, shape: Shape, classes: int) -> Size:
@@ -24,12 +27,56 @@ def model_size(scenario: Scenario, shape: Shape, classes: int) -> Size:
     name, params = scenario.model.name, scenario.model.params
     entry = (MODELS | MODEL_GROUPS)[name]
     if isinstance(entry, ModelEntry) and entry.measure is None:
-        given = asdict(read_parameters(entry.params, params))
-        return measured(scenario.plugins, name, json.dumps(given, sort_keys=True), shape, classes)
+        return _measured(scenario, entry, shape, classes)
     try:
         return entry.size(shape, classes, params)
     except ValueError as error:
         raise PlanError(MODEL, str(error).removeprefix("model ")) from None
+
+
+def check_demands(scenario: Scenario, size: Size, shape: Shape, classes: int) -> None:
+    """PlanError if the model, of this size, lacks what the algorithm declares to need of one."""
+    algorithm, name = scenario.scheme, scenario.model.name
+    entry = (MODELS | MODEL_GROUPS)[name]
+    if isinstance(entry, ModelEntry) and entry.build is not None and is_of_plugin(entry.build.__module__):
+        size = _measured(scenario, entry, shape, classes)  # its closed form need not know
+    demands = (
+        (algorithm.featured, FEATURES, _featured),
+        (algorithm.linear, "a classifier of one linear layer", _linear),
+    )
+    for needed, what, has in demands:
+        if needed and not has(size):
+            others = [each.name for each in MODELS.values() if has(_closed(each, shape, classes))]
+            raise PlanError(MODEL, f"{algorithm.name} needs {what}, which {name} lacks: take {', '.join(others)}")
+    if algorithm.aligned and isinstance(entry, ModelGroup):
+        found = {each.features for each in entry.sizes(shape, classes, scenario.model.params)}
+        if len(found) > 1:
+            raise PlanError(
+                MODEL,
+                f"the models of {name} have {', '.join(map(str, sorted(found)))} features, and {algorithm.name}"
+                f" needs one number for all: write model: {{name: {name}, features: 64}}",
+            )
+
+
+def _featured(size: Size) -> bool:
+    return size.features > 0
+
+
+def _linear(size: Size) -> bool:
+    return size.features > 0 and size.linear
+
+
+def _closed(entry: ModelEntry, shape: Shape, classes: int) -> Size:
+    """The size of a model with its default parameters, by its closed form; one without anything if there is none."""
+    try:
+        return Size(0) if entry.measure is None else entry.size(shape, classes)
+    except ValueError:  # it does not take such samples
+        return Size(0)
+
+
+def _measured(scenario: Scenario, entry: ModelEntry, shape: Shape, classes: int) -> Size:
+    given = asdict(read_parameters(entry.params, scenario.model.params))
+    return measured(scenario.plugins, entry.name, json.dumps(given, sort_keys=True), shape, classes)
 
 
 @functools.lru_cache(maxsize=64)

@@ -3,7 +3,11 @@ rounds. The second round is that in which clients use what they learned from one
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,7 @@ import numpy as np
 import pytest
 
 from node.algorithms.registry import ALGORITHMS, Algorithm
-from node.catalogue.models import MODELS, Size
+from node.catalogue.models import BACKBONES, MODELS, Size
 from node.learning.errors import ModelError
 from node.learning.models import measured
 from orchestrator.errors import PlanError, ScenarioError
@@ -20,6 +24,7 @@ from orchestrator.planning import model_size
 from tests import user_models
 from tests.orchestrator.drivers.sim.harness import Simulated, simulate
 
+ROOT = Path(user_models.__file__).parents[1]
 BASELINES = [
     f"edgebed.baselines.{each.stem}"
     for each in sorted(Path(import_module("edgebed.baselines").__path__[0]).glob("*.py"))
@@ -29,6 +34,8 @@ OF_BASELINES: dict[str, Algorithm] = {
     each.name: each for module in BASELINES for each in import_module(module).PLUGIN.algorithms
 }
 EVERY = ALGORITHMS | OF_BASELINES
+BUILT_IN = [name for name in MODELS if name != "torchvision"]
+TORCHVISION = "{name: torchvision, image_size: 32, architecture: %s}"
 MODELS_TRIED = ["cnn", "mlp", "fedfeat-cnn", "torchvision", *user_models.NAMES]
 REFUSED = {"featured": {"maps", "whole"}, "linear": {"maps", "whole", "two-layers", "no-bias", "fedfeat-cnn"}}
 TOPOLOGIES = {  # of two clients each
@@ -76,7 +83,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(tmp_path: Path, pictures: Path, algorithm: Algorithm, model: str, *arguments: str) -> Simulated:
     topology = TOPOLOGIES[algorithm.edges, algorithm.devices]
     plugins = [module for module in BASELINES if algorithm.name in OF_BASELINES]
-    params = "{name: torchvision, architecture: squeezenet-1.1, image_size: 32}" if model == "torchvision" else model
+    params = TORCHVISION % "squeezenet-1.1" if model == "torchvision" else model
     small = SMALL.get(algorithm.name, "")
     text = f"""\
 plugins: [{", ".join([*plugins, user_models.__file__])}]
@@ -116,3 +123,40 @@ def test_the_matrix_of_algorithms_and_models(tmp_path: Path, pictures: Path, nam
 def test_a_model_with_nothing_to_train_is_refused(tmp_path: Path, pictures: Path) -> None:
     with pytest.raises(ScenarioError, match="model: untrainable has no parameter to train: requires_grad is False for"):
         run(tmp_path, pictures, ALGORITHMS["fedavg"], "untrainable")
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fededs"])
+def test_dropout_gives_one_record_on_any_number_of_workers(tmp_path: Path, pictures: Path, algorithm: str) -> None:
+    """The transformer draws from the generators of torch, numpy and Python in each pass of training."""
+    settings = [("--workers", "1"), ("--workers", "2"), ("--workers", "2", "--set", "compute.clients_at_once=4")]
+    records = [run(tmp_path, pictures, EVERY[algorithm], "transformer", *each).record() for each in settings]
+    assert records[0] == records[1]
+    same = [[row for row in record["metric"] if "loss" in row] for record in (records[0], records[2])]
+    assert same[0] == same[1]
+    assert len(same[0]) >= 6
+
+
+def digests(folder: Path, pictures: Path, workers: str) -> dict[str, str]:
+    """A digest of the record of one round with each built-in model, each of torchvision's, and the transformer."""
+    found = {}
+    for model in [*BUILT_IN, *(TORCHVISION % each for each in BACKBONES), "transformer"]:
+        arguments = ("--set", "algorithm.rounds=1", "--workers", workers)
+        record = run(folder, pictures, EVERY["fedavg"], model, *arguments).record()
+        found[model] = hashlib.sha256(repr(record).encode()).hexdigest()
+    return found
+
+
+@pytest.mark.slow
+def test_every_model_gives_one_record_in_fresh_processes(tmp_path: Path, pictures: Path) -> None:
+    code = "import json, sys; from pathlib import Path; from tests.orchestrator.drivers.sim.test_models import digests;"
+    code += "print(json.dumps(digests(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])))"
+    found = []
+    for seed in ("1", "2"):
+        (tmp_path / seed).mkdir()
+        argv = [sys.executable, "-c", code, str(tmp_path / seed), str(pictures), seed]
+        done = subprocess.run(
+            argv, capture_output=True, text=True, check=True, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": seed}
+        )
+        found.append(json.loads(done.stdout.splitlines()[-1]))
+    assert found[0] == found[1]
+    assert found[0].keys() == {*BUILT_IN, *(TORCHVISION % each for each in BACKBONES), "transformer"}

@@ -26,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -131,6 +132,8 @@ class Role:
         self.selector: Selector | None = None
         self.clients = len(self.children)
         self.lasting = True
+        self._round = 0  # of the newest message, or of this node's own round
+        self._computed: Counter[tuple[str, int]] = Counter()  # computations, by function and round
         expected = [peer.name for peer in assignment.peers if not peer.late]
         self._exchange = Exchange(
             transport, expected, self.parent, assignment.gathering, reporter, EdgeRounds.of(assignment, params)
@@ -163,7 +166,7 @@ class Role:
 
         ``rounds`` does this for the rounds it yields. ``edge_round=r`` marks edge round r, which belongs to round t.
         """
-        exchange = self._exchange
+        exchange, self._round = self._exchange, t
         gatherings, abandoned = exchange.gatherings, exchange.abandoned
         self._reporter.event("round", round=t, **numbers, phase="start")
         yield
@@ -248,7 +251,9 @@ class Role:
         not_finite), except the parent's. A population's client that sends one is released.
         """
         release = None if self.selector is None else self.selector.release
-        return await self._exchange.receive(kinds, sender, release)
+        message = await self._exchange.receive(kinds, sender, release)
+        self._round = self._round if message.round is None else message.round
+        return message
 
     @property
     def present(self) -> frozenset[str]:
@@ -281,8 +286,13 @@ class Role:
     async def compute(self, fn: Callable[..., Any], *args: Any, samples: int = 0, mode: Mode = "train") -> Any:
         """Run ``fn(*args)`` concurrently with communication. It lasts as long as on the node's hardware.
 
-        ``samples``: the number of samples it processes, from which a simulation models the duration.
+        ``samples``: the number of samples it processes, from which a simulation models the duration. Global generators
+        of torch, numpy and Python are seeded for it, from the function, the round, and how often it was computed there.
         """
+        if self.learner is not None:
+            name = getattr(fn, "__qualname__", type(fn).__name__)
+            self._computed[name, self._round] += 1
+            fn = self.learner.seeded(fn, name, str(self._round), str(self._computed[name, self._round]))
         return await self._exchange.unless_stopped(self._compute.run(fn, args, samples, mode))
 
     def report(self, *, round: int | None = None, **values: float | str) -> None:

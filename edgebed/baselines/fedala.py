@@ -93,10 +93,11 @@ def adapt(
             model = learner.model.eval()
             parameters = dict(model.named_parameters())
             loss = cross_entropy(model(learner.normalise(x[batch])), y[batch])
-            gradients = torch.autograd.grad(loss, [parameters[name] for name in weights])
-            weights = {
+            gradients = torch.autograd.grad(loss, [parameters[name] for name in weights], allow_unused=True)
+            weights = weights | {
                 name: reweighted(weights[name], gradient.cpu().numpy(), w[name] - own[name], p.weight_learning_rate)
                 for name, gradient in zip(weights, gradients, strict=True)
+                if gradient is not None
             }
             total += float(loss.detach()) * len(batch)
         losses.append(total / len(order))

@@ -118,9 +118,7 @@ def loaded(state: edgebed.State) -> Generator:
 
 def initial_generator(learner: edgebed.Learner, hidden: int, seed: int) -> edgebed.State:
     """The first state of G for the features of the node's model."""
-    with torch.no_grad():
-        features = learner.model.eval().extractor(torch.zeros(1, *learner.data.shape, device=learner.device)).shape[1]
-    return edgebed.state_of(new_generator(learner.data.classes, features, hidden, seed))
+    return edgebed.state_of(new_generator(learner.data.classes, learner.features, hidden, seed))
 
 
 def label_counts(learner: edgebed.Learner) -> NDArray[np.int64]:

@@ -79,8 +79,9 @@ class Correction:
     def __call__(self, model: edgebed.Model, batch: edgebed.MiniBatch) -> Tensor:
         import torch
 
+        y = dict(model.named_parameters())
         return torch.stack(
-            [torch.sum(self._differences[name].to(y.device) * y) for name, y in model.named_parameters()]
+            [torch.sum(each.to(y[name].device) * y[name]) for name, each in self._differences.items()]
         ).sum()
 
     @cached_property

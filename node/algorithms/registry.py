@@ -32,6 +32,7 @@ class Algorithm:
     `personalises`: edges need a part of their own test sets for personalisation.
     `levels`: each edge gathers the answers of all other edges.
     `featured`: works on features, so it needs a model of an extractor and a classifier.
+    `linear`: works on the classifier's weights, so the classifier must be one linear layer.
     `aligned`: the features of all clients' models are compared, so they need one size.
     `population`: other clients may take part in each round. A client keeps nothing from round to round, except in its
     checkpoints, and the leader uses `children` within a round only.
@@ -53,6 +54,7 @@ class Algorithm:
     personalises: bool = False
     levels: bool = False
     featured: bool = False
+    linear: bool = False
     aligned: bool = False
     population: bool = False
     asynchronous: bool = False
@@ -97,7 +99,14 @@ _flat = partial(Algorithm, cloud="required", edges="optional", devices="optional
 _averaging = partial(_flat, population=True)
 _tree = partial(Algorithm, cloud="required", edges="required", devices="required", leader="cloud")
 _mesh = partial(
-    Algorithm, cloud="none", edges="required", devices="required", leader="edge", meshed=True, featured=True
+    Algorithm,
+    cloud="none",
+    edges="required",
+    devices="required",
+    leader="edge",
+    meshed=True,
+    featured=True,
+    linear=True,
 )
 
 ALGORITHMS: dict[str, Algorithm] = {

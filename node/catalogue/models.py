@@ -172,7 +172,7 @@ def _fedfeat_cnn(shape: Shape, classes: int, _: Any) -> Size:
     for width in (32, 64):
         network.convolution(width, 5).activation().pooling()
     (features,) = network.flatten().shape
-    return network.linear(512).activation().linear(classes).size(features)
+    return network.linear(512).activation().linear(classes).size(features, linear=False)
 
 
 def _resnet18(shape: Shape, classes: int, params: ResNet) -> Size:

@@ -12,7 +12,8 @@ from node.catalogue.datasets import Shape
 @dataclass(frozen=True)
 class Size:
     """The size of a model's state: the numbers of trained `parameters` (float32), float `buffers` and integer
-    `counters` (int64); and the number of `features` that its extractor makes of a sample.
+    `counters` (int64); the number of `features` in the vector that its extractor makes of a sample, 0 if it makes none;
+    and whether its classifier is one `linear` layer.
 
     The work of one sample's forward pass: `operations`, the multiply-adds of convolutions and linear layers; `values`,
     the numbers that all layers output; and the number of `layers`, the modules without submodules. A closed form that
@@ -25,6 +26,7 @@ class Size:
     operations: int = 0
     values: int = 0
     layers: int = 0
+    linear: bool = True
 
     @property
     def bytes(self) -> int:
@@ -40,8 +42,8 @@ class Layers:
         self.shape = tuple(shape)
         self._sums = {"parameters": 0, "buffers": 0, "counters": 0, "operations": 0, "values": 0, "layers": 0}
 
-    def size(self, features: int) -> Size:
-        return Size(features=features, **self._sums)
+    def size(self, features: int, linear: bool = True) -> Size:
+        return Size(features=features, linear=linear, **self._sums)
 
     def convolution(
         self, width: int, kernel: int, stride: int = 1, padding: int = 0, groups: int = 1, bias: bool = True

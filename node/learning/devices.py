@@ -2,16 +2,19 @@
 
 Everything that travels or is kept (messages, checkpoints, results of steps) is numpy, in the processor's memory.
 Everything that is drawn with a seed is drawn by the processor and moved: an accelerator trains on the same numbers.
-Only dropout draws on the accelerator itself, from its own generator.
+Only dropout draws on the accelerator itself, from its own generator, which `Seeded` seeds.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -48,12 +51,44 @@ def load_state(module: Module, state: State) -> Module:
     return module
 
 
+_LEGACY: Any = np.random  # its stubs lack two functions
+_spare: list[np.random.MT19937] = []  # for `seeded`: one to make, or numpy's state to copy, takes longer than all else
+
+
 @contextlib.contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed torch's global generators, also those of accelerators, and restore the processor's at the end."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+def seeded(seed: int, device: str = PROCESSOR) -> Iterator[None]:
+    """Seed the global generators of torch, numpy and Python, and restore them at the end.
+
+    Those of an accelerator are seeded if it is the ``device``, and not restored: nothing draws from them unseeded.
+    """
+    states, numpys = (torch.get_rng_state(), random.getstate()), _LEGACY.get_bit_generator()
+    ours = _spare.pop() if _spare else np.random.MT19937()
+    _LEGACY.set_bit_generator(ours)
+    np.random.seed(seed % 2**32)
+    torch.default_generator.manual_seed(seed)  # not `torch.manual_seed`, which has accelerators wait for their seed
+    if device != PROCESSOR:
+        torch.cuda.manual_seed_all(seed)
+    random.seed(seed)
+    try:
         yield
+    finally:
+        torch.set_rng_state(states[0])
+        random.setstate(states[1])
+        _LEGACY.set_bit_generator(numpys)
+        _spare.append(ours)
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """The function ``fn`` with a seed for what it draws from global generators, as dropout does in a forward pass."""
+
+    fn: Callable[..., Any]
+    seed: int
+    device: str = PROCESSOR
+
+    def __call__(self, *args: Any) -> Any:
+        with seeded(self.seed, self.device):
+            return self.fn(*args)
 
 
 def make_deterministic() -> None:

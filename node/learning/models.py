@@ -285,11 +285,14 @@ def build(name: str, shape: Shape, classes: int, seed: int, params: Mapping[str,
             own = cast(nn.Linear, model.classifier).in_features
             model.extractor = nn.Sequential(model.extractor, nn.Linear(own, chosen.features))
             model.classifier = nn.Linear(chosen.features, classes)
-        return model
+    if not any(each.requires_grad for each in model.parameters()):
+        raise ModelError(f"model {name} has no parameter to train: requires_grad is False for all, or there are none")
+    return model
 
 
 def measured(entry: ModelEntry, shape: Shape, classes: int, params: Mapping[str, Any]) -> Size:
-    """The size of a model, counted on the model itself. A model of one module has no features.
+    """The size of a model, counted on the model itself. A model of one module has no features, nor has one whose
+    extractor makes no vector of a sample.
 
     Raises ModelError if the model cannot be made, or does not give (N, classes) logits for (N, *shape) samples.
     """
@@ -298,6 +301,8 @@ def measured(entry: ModelEntry, shape: Shape, classes: int, params: Mapping[str,
         model = build(entry.name, shape, classes, 0, params).eval()
         with torch.inference_mode():
             features, logits = model.extractor(samples), model(samples)
+    except ModelError:
+        raise
     except Exception as error:
         raise ModelError(
             f"model {entry.name} cannot be made for samples {shape}: {type(error).__name__}: {error}"
@@ -309,6 +314,7 @@ def measured(entry: ModelEntry, shape: Shape, classes: int, params: Mapping[str,
     trained = sum(each.numel() for each in model.parameters())
     floats = sum(each.numel() for each in model.state_dict().values() if each.is_floating_point())
     others = sum(each.numel() for each in model.state_dict().values() if not each.is_floating_point())
-    whole = isinstance(model.classifier, nn.Identity)
+    count = 0 if isinstance(model.classifier, nn.Identity) or features.ndim != 2 else features.shape[1]
+    linear = isinstance(model.classifier, nn.Linear) and model.classifier.bias is not None
     work = zoo.forward_work(model, samples[:1])
-    return Size(trained, floats - trained, others, 0 if whole else features.shape[1], **work)
+    return Size(trained, floats - trained, others, count, linear=linear, **work)

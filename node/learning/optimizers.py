@@ -1,5 +1,8 @@
 """Optimizers for training. An optimizer is made for its parameters; each call with a loss takes one step.
 
+As with `torch.optim`, a step leaves alone parameters that are frozen and those that the loss does not depend on: no
+decay either, and their moments stay.
+
 `torch.optim` is not used: its first object costs every process a second of processor time.
 """
 
@@ -19,26 +22,41 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 DescentStep = Callable[[Tensor], None]
 
 
+def _trainable(parameters: Sequence[Tensor]) -> list[Tensor]:
+    return [w for w in parameters if w.requires_grad]
+
+
+def _gradients(loss: Tensor, parameters: Sequence[Tensor]) -> tuple[list[int], list[Tensor]]:
+    """The places of the parameters that the loss depends on, and their gradients."""
+    if not parameters:
+        return [], []
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    places = [place for place, gradient in enumerate(gradients) if gradient is not None]
+    return places, [gradients[place] for place in places]
+
+
 class Descent:
     """Stochastic gradient descent as in `torch.optim.SGD`: g ← ∇loss + λw, v ← ρv + g, w ← w − ηv."""
 
     def __init__(self, parameters: Sequence[Tensor], params: LocalTraining) -> None:
-        self.parameters = list(parameters)
+        self.parameters = _trainable(parameters)
         self.params = params
-        self.velocities: list[Tensor] | None = None
+        self.velocities = [torch.zeros_like(w) for w in self.parameters] if params.momentum else []
 
     def __call__(self, loss: Tensor) -> None:
-        gradients = torch.autograd.grad(loss, self.parameters)
+        places, gradients = _gradients(loss, self.parameters)
+        if not places:
+            return
+        weights = [self.parameters[place] for place in places]
         with torch.no_grad():
             if self.params.weight_decay:
-                gradients = tuple(torch._foreach_add(gradients, self.parameters, alpha=self.params.weight_decay))
+                gradients = list(torch._foreach_add(gradients, weights, alpha=self.params.weight_decay))
             if self.params.momentum:
-                if self.velocities is None:
-                    self.velocities = [torch.zeros_like(w) for w in self.parameters]
-                torch._foreach_mul_(self.velocities, self.params.momentum)
-                torch._foreach_add_(self.velocities, gradients)
-                gradients = tuple(self.velocities)
-            torch._foreach_add_(self.parameters, gradients, alpha=-self.params.learning_rate)
+                velocities = [self.velocities[place] for place in places]
+                torch._foreach_mul_(velocities, self.params.momentum)
+                torch._foreach_add_(velocities, gradients)
+                gradients = velocities
+            torch._foreach_add_(weights, gradients, alpha=-self.params.learning_rate)
 
 
 class Adam:
@@ -58,31 +76,38 @@ class Adam:
         weight_decay: float = 0.0,
         decay: float = 0.0,
     ) -> None:
-        self.parameters = list(parameters)
+        self.parameters = _trainable(parameters)
         self.learning_rate, self.weight_decay, self.decay = learning_rate, weight_decay, decay
-        self.steps = 0
+        self.steps = [0] * len(self.parameters)  # of each parameter
         self.first = [torch.zeros_like(w) for w in self.parameters]
         self.second = [torch.zeros_like(w) for w in self.parameters]
 
     def __call__(self, loss: Tensor) -> None:
-        gradients = torch.autograd.grad(loss, self.parameters)
-        self.steps += 1
+        places, gradients = _gradients(loss, self.parameters)
+        if not places:
+            return
+        weights, first, second = (
+            [each[place] for place in places] for each in (self.parameters, self.first, self.second)
+        )
+        for place in places:
+            self.steps[place] += 1
+        steps = [self.steps[place] for place in places]
         with torch.no_grad():
             if self.weight_decay:
-                gradients = tuple(torch._foreach_add(gradients, self.parameters, alpha=self.weight_decay))
+                gradients = list(torch._foreach_add(gradients, weights, alpha=self.weight_decay))
             if self.decay:
-                torch._foreach_mul_(self.parameters, 1 - self.learning_rate * self.decay)
-            torch._foreach_lerp_(self.first, gradients, 1 - BETA_1)
-            torch._foreach_mul_(self.second, BETA_2)
-            torch._foreach_addcmul_(self.second, gradients, gradients, 1 - BETA_2)
-            scale = torch._foreach_sqrt(self.second)
-            torch._foreach_div_(scale, (1 - BETA_2**self.steps) ** 0.5)
+                torch._foreach_mul_(weights, 1 - self.learning_rate * self.decay)
+            torch._foreach_lerp_(first, gradients, 1 - BETA_1)
+            torch._foreach_mul_(second, BETA_2)
+            torch._foreach_addcmul_(second, gradients, gradients, 1 - BETA_2)
+            scale = torch._foreach_sqrt(second)
+            torch._foreach_div_(scale, [(1 - BETA_2**taken) ** 0.5 for taken in steps])
             torch._foreach_add_(scale, EPSILON)
-            step = -self.learning_rate / (1 - BETA_1**self.steps)
-            torch._foreach_addcdiv_(self.parameters, self.first, scale, step)
+            rates = [-self.learning_rate / (1 - BETA_1**taken) for taken in steps]
+            torch._foreach_addcdiv_(weights, first, scale, rates)
 
     def state(self) -> State:
-        """Copies of the moments, by the number of the parameter, and the number of steps taken."""
+        """Copies of the moments, by the number of the parameter, and the number of steps that each has taken."""
         moments = {"first": self.first, "second": self.second}
         of_parameters = ((f"{name}.{place}", m) for name, each in moments.items() for place, m in enumerate(each))
         return {name: as_array(m).copy() for name, m in of_parameters} | {"steps": np.array(self.steps)}
@@ -90,7 +115,7 @@ class Adam:
     def resumed(self, state: State) -> Adam:
         """Load the moments from `state` and return this optimizer. An empty `state` changes nothing."""
         if state:
-            self.steps = int(state["steps"])
+            self.steps = np.broadcast_to(state["steps"], len(self.steps)).tolist()
             for name, moments in (("first", self.first), ("second", self.second)):
                 for place, moment in enumerate(moments):
                     moment.copy_(torch.tensor(state[f"{name}.{place}"]))

@@ -24,7 +24,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from node.assignment import Assignment, derive_seed
 from node.learning.aggregation import State
 from node.learning.datasets import Prepared, open_prepared
-from node.learning.devices import PROCESSOR
+from node.learning.devices import PROCESSOR, Seeded
 from node.learning.errors import DataError, ModelError
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
 from node.learning.metrics import correct
@@ -139,6 +139,10 @@ class Learner:
         """Run ``fn(self, *args)``: a step of an algorithm that runs in the same place as the learner's methods."""
         return fn(self, *args)
 
+    def seeded(self, fn: Callable[..., Any], *purpose: str) -> Seeded:
+        """``fn`` with a seed for its draws, from the scenario's seed, this node and the purpose."""
+        return Seeded(fn, derive_seed(self._seed, self.node, "draws", *purpose), str(self.device))
+
     @property
     def device(self) -> torch.device:
         """Where the model is and where its inputs must be: the processor, or an accelerator."""
@@ -160,10 +164,18 @@ class Learner:
         return any(isinstance(each, _BatchNorm) for each in self._models.sample.modules())
 
     @cached_property
+    def features(self) -> int:
+        """The number of features that the model's extractor makes of a sample."""
+        with torch.inference_mode():
+            made: Tensor = self._models.sample.eval().extractor(torch.zeros(1, *self.data.shape))
+        return made.shape[1]
+
+    @cached_property
     def trained(self) -> tuple[str, ...]:
-        """The names of a state's entries that gradients change. The others are batch normalisation's statistics and
-        counters: no sums of steps, so steps added to one another would leave their range."""
-        return tuple(name for name, _ in self._models.sample.named_parameters())
+        """The names of a state's entries that gradients change. The others are frozen parameters, and batch
+        normalisation's statistics and counters: no sums of steps, so steps added to one another would leave their
+        range."""
+        return tuple(name for name, each in self._models.sample.named_parameters() if each.requires_grad)
 
     def initial(self) -> State:
         """The initial weights, equal at every node of a run."""

@@ -20,11 +20,10 @@ from node.catalogue.partitions import PARTITIONS
 from node.catalogue.sizes import Size
 from node.learning.local_training import LocalTraining
 from node.parameters import read_parameters
-from orchestrator.errors import PlanError
 from orchestrator.planning.computing import clients_at_once, refuse_stretched_accelerators
 from orchestrator.planning.deadlines import RoundWork, Workers, deadlines
 from orchestrator.planning.inventory import Inventory
-from orchestrator.planning.model_size import MODEL, model_sizes
+from orchestrator.planning.model_size import check_demands, model_sizes
 from orchestrator.planning.on_hosts import on_hosts
 from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
 from orchestrator.planning.population import plan_population, typical
@@ -147,21 +146,7 @@ def _form(scenario: Scenario, data: PreparedLabels | None) -> tuple[Shape, int] 
 def _model_sizes(scenario: Scenario, shape: Shape, classes: int) -> list[Size]:
     """The size of each kind of model, which has to suit the algorithm."""
     sizes = model_sizes(scenario, shape, classes)
-    algorithm = scenario.scheme
-    if algorithm.featured and not largest(sizes).features:
-        raise PlanError(
-            MODEL,
-            f"{scenario.model.name} is one module, and {algorithm.name} works on features: let its build return an"
-            " extractor and a classifier",
-        )
-    if algorithm.aligned and (group := MODEL_GROUPS.get(scenario.model.name)) is not None:
-        found = {each.features for each in sizes}
-        if len(found) > 1:
-            raise PlanError(
-                MODEL,
-                f"the models of {group.name} have {', '.join(map(str, sorted(found)))} features, and {algorithm.name}"
-                f" needs one number for all: write model: {{name: {group.name}, features: 64}}",
-            )
+    check_demands(scenario, sizes, shape, classes)
     return sizes
 
 

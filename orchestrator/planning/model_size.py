@@ -1,4 +1,5 @@
-"""The sizes of the scenario's models: in closed form, or measured on a model by a process with torch."""
+"""The sizes of the scenario's models: in closed form, or measured on a model by a process with torch. And whether the
+models have what the algorithm needs."""
 
 from __future__ import annotations
 
@@ -10,15 +11,17 @@ from dataclasses import asdict
 
 from node.assignment import PluginSource
 from node.catalogue.datasets import Shape
-from node.catalogue.models import MODEL_GROUPS, MODELS
+from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry, largest
 from node.catalogue.sizes import Size
 from node.parameters import read_parameters
+from node.plugins import is_of_plugin
 from orchestrator.errors import PlanError
 from orchestrator.host import python
 from orchestrator.scenario.schema import Scenario
 
 TIMEOUT = 300.0  # s; the first import of torch from a cold disk is slow
 MODEL = ("model",)
+FEATURES = "an extractor that makes a vector of features, and a classifier of it"
 
 
 def model_sizes(scenario: Scenario, shape: Shape, classes: int) -> list[Size]:
@@ -32,8 +35,7 @@ def model_sizes(scenario: Scenario, shape: Shape, classes: int) -> list[Size]:
         (size,) = _in_closed_form(lambda: [entry.size(shape, classes, params)])
         if size.layers:
             return [size]
-    given = asdict(read_parameters(entry.params, params))
-    return [measured(scenario.plugins, name, json.dumps(given, sort_keys=True), shape, classes)]
+    return [_measured(scenario, entry, shape, classes)]
 
 
 def _in_closed_form(sizes: Callable[[], list[Size]]) -> list[Size]:
@@ -41,6 +43,51 @@ def _in_closed_form(sizes: Callable[[], list[Size]]) -> list[Size]:
         return sizes()
     except ValueError as error:
         raise PlanError(MODEL, str(error).removeprefix("model ")) from None
+
+
+def check_demands(scenario: Scenario, sizes: list[Size], shape: Shape, classes: int) -> None:
+    """PlanError if the models, of these sizes, lack what the algorithm declares to need of them."""
+    algorithm, name = scenario.scheme, scenario.model.name
+    size, entry = largest(sizes), MODELS.get(name)
+    if entry is not None and entry.build is not None and is_of_plugin(entry.build.__module__):
+        size = _measured(scenario, entry, shape, classes)  # its closed form need not know
+    demands = (
+        (algorithm.featured, FEATURES, _featured),
+        (algorithm.linear, "a classifier of one linear layer", _linear),
+    )
+    for needed, what, has in demands:
+        if needed and not has(size):
+            others = [each.name for each in MODELS.values() if has(_closed(each, shape, classes))]
+            raise PlanError(MODEL, f"{algorithm.name} needs {what}, which {name} lacks: take {', '.join(others)}")
+    if algorithm.aligned and name in MODEL_GROUPS:
+        found = {each.features for each in sizes}
+        if len(found) > 1:
+            raise PlanError(
+                MODEL,
+                f"the models of {name} have {', '.join(map(str, sorted(found)))} features, and {algorithm.name}"
+                f" needs one number for all: write model: {{name: {name}, features: 64}}",
+            )
+
+
+def _featured(size: Size) -> bool:
+    return size.features > 0
+
+
+def _linear(size: Size) -> bool:
+    return size.features > 0 and size.linear
+
+
+def _closed(entry: ModelEntry, shape: Shape, classes: int) -> Size:
+    """The size of a model with its default parameters, by its closed form; one without anything if there is none."""
+    try:
+        return Size(0) if entry.measure is None else entry.size(shape, classes)
+    except ValueError:  # it does not take such samples
+        return Size(0)
+
+
+def _measured(scenario: Scenario, entry: ModelEntry, shape: Shape, classes: int) -> Size:
+    given = asdict(read_parameters(entry.params, scenario.model.params))
+    return measured(scenario.plugins, entry.name, json.dumps(given, sort_keys=True), shape, classes)
 
 
 @functools.lru_cache(maxsize=64)

@@ -13,7 +13,7 @@ from node.role import RESERVED_KINDS
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.results import carried
 from orchestrator.results.history import History
-from tests import tutorial
+from tests import tutorial, user_models
 from tests.e2e.harness import FEW, up
 
 pytestmark = pytest.mark.e2e
@@ -22,11 +22,12 @@ Figures = tuple[list[tuple[str, int | None, str, float]], dict[str, int]]
 
 
 def figures(tmp_path: Path, driver: str, scenario: str, prefix: Sequence[str] = ()) -> Figures:
-    """Every accuracy by node, round and scope; and what the roles sent, by kind."""
+    """Every accuracy and training loss by node, round and scope; and what the roles sent, by kind."""
     result = up(tmp_path, f"{scenario}probe: {{before: false}}\n", "--driver", driver, prefix=prefix, timeout=300)
     assert result.summary["ended"] == "rounds", result.errors
     with closing(History.open(Path(result.summary["run"]))) as history:
-        metrics = history.metrics("accuracy", "global") + history.metrics("accuracy", "own")
+        scopes = (("accuracy", "global"), ("accuracy", "own"), ("loss", "train"))
+        metrics = [each for value, scope in scopes for each in history.metrics(value, scope)]
         accuracies = sorted((each.node, each.round, each.scope, each.value) for each in metrics)
         sent: defaultdict[str, int] = defaultdict(int)
         for row in carried.traffic(history):
@@ -49,3 +50,12 @@ def test_every_driver_runs_a_plug_in_alike(tmp_path: Path, engine: Engine) -> No
     )
     assert len(simulated[0]) >= 5
     assert simulated == namespaces == containers
+
+
+def test_a_model_that_draws_learns_the_same_in_namespaces(tmp_path: Path) -> None:
+    """Dropout, and draws of numpy and Python in a forward pass, are seeded in nodes as in the simulation's workers."""
+    scenario = f"plugins: [{user_models.__file__}]\n{FEW.replace('model: mlp', 'model: transformer')}"
+    simulated, namespaces = (figures(tmp_path, driver, scenario) for driver in ("sim", "namespaces"))
+    assert "transformer" in scenario
+    assert {scope for _, _, scope, _ in simulated[0]} >= {"global", "train"}
+    assert simulated == namespaces

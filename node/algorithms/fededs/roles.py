@@ -120,9 +120,8 @@ class Cloud(fednova.Cloud):
 
     def layer(self, edge: str) -> Floats:
         """The matrix θ^l of an edge."""
-        features = self.learner.initial()["classifier.weight"].shape[1]
         seed = self.shared_seed(f"stochastic layer of {edge}")
-        return stochastic_layer(features, seed, self.params.layer)
+        return stochastic_layer(self.learner.features, seed, self.params.layer)
 
     async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
         if self.params.base != "fednova":

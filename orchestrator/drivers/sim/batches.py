@@ -8,8 +8,10 @@ neither on the number of workers nor on the speed of the host.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any
 
+from node.learning.devices import Seeded
 from node.learning.together import Crew, Training, form
 from node.learning.training import Learner, TrainResult
 from orchestrator.drivers.sim.virtual_compute import Pool, Work
@@ -18,8 +20,8 @@ from orchestrator.drivers.sim.virtual_compute import Pool, Work
 class Member:
     """One client's training, of a batch that has begun or of one that still gathers."""
 
-    def __init__(self, batch: Batch, learner: Learner, training: Training) -> None:
-        self.learner, self.training = learner, training
+    def __init__(self, batch: Batch, step: Callable[..., Any], learner: Learner, training: Training) -> None:
+        self.step, self.learner, self.training = step, learner, training
         self._batch = batch
 
     def result(self) -> Any:
@@ -39,8 +41,8 @@ class Batch:
         self._work: Work | None = None
         self._results: list[TrainResult] | None = None
 
-    def join(self, learner: Learner, training: Training) -> Member:
-        self.members.append(Member(self, learner, training))
+    def join(self, step: Callable[..., Any], learner: Learner, training: Training) -> Member:
+        self.members.append(Member(self, step, learner, training))
         return self.members[-1]
 
     def leave(self, member: Member) -> None:
@@ -53,8 +55,9 @@ class Batch:
     def begin(self) -> Work:
         if self._work is None:
             self._begins()
-            crew = Crew([each.learner for each in self.members])
-            self._work = self._pool.submit(crew.train, [each.training for each in self.members])
+            crew, first = Crew([each.learner for each in self.members]), self.members[0].step
+            step = replace(first, fn=crew.train) if isinstance(first, Seeded) else crew.train
+            self._work = self._pool.submit(step, [each.training for each in self.members])
         return self._work
 
     def result(self, member: Member) -> Any:
@@ -71,8 +74,9 @@ class Batches:
         self._gathering: dict[Hashable, Batch] = {}
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Work:
-        learner = getattr(fn, "__self__", None)
-        if not isinstance(learner, Learner) or fn.__name__ != Learner.train.__name__:
+        called = fn.fn if isinstance(fn, Seeded) else fn
+        learner = getattr(called, "__self__", None)
+        if not isinstance(learner, Learner) or called.__name__ != Learner.train.__name__:
             return self._pool.submit(fn, *args)
         training = Training(*args)
         if (key := form(learner, training)) is None:
@@ -80,7 +84,7 @@ class Batches:
         if key not in self._gathering:
             self._gathering[key] = Batch(self._pool, lambda: self._gathering.pop(key))
         batch = self._gathering[key]
-        member = batch.join(learner, training)
+        member = batch.join(fn, learner, training)
         if len(batch.members) == self._most:
             batch.begin()
         return member

@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from node.learning.devices import Seeded
 from node.learning.together import Crew
 from node.learning.training import Learner
 from orchestrator.drivers.sim.codec import CannotCrossError, read, write
@@ -79,13 +80,16 @@ class _Worker:
         """Send a step to the worker. CannotCrossError if it cannot cross."""
         slot = self.free[0]
         fn: Any = step.fn
+        draws: list[Any] | None = None
+        if isinstance(fn, Seeded):
+            draws, fn = [fn.seed, fn.device], fn.fn
         owner = getattr(fn, "__self__", None)
         task: list[Any] = [None, fn]
         if isinstance(owner, Learner):
             task = [owner.node, fn.__name__]
         elif isinstance(owner, Crew):
             task = [owner.nodes, fn.__name__]
-        head = write([*task, *step.args], self.memory[slot][0])
+        head = write([draws, *task, *step.args], self.memory[slot][0])
         self.free.popleft()
         self.doing[slot] = step
         with contextlib.suppress(ConnectionError):  # `collect` detects it
@@ -187,9 +191,9 @@ def _serve(link: socket.socket, memory: list[list[memoryview]], learner_of: Call
     while len(token := link.recv(_TOKEN.size, socket.MSG_WAITALL)) == _TOKEN.size:
         slot, head = _TOKEN.unpack(token)
         try:
-            node, name, *args = read(memory[slot][0], head, copy=False)
+            draws, node, name, *args = read(memory[slot][0], head, copy=False)
             fn = name if node is None else getattr(_owner(node, learner_of), name)
-            answer = write(fn(*args), memory[slot][1])
+            answer = write((fn if draws is None else Seeded(fn, *draws))(*args), memory[slot][1])
         except Exception:
             answer = -1
         link.sendall(_TOKEN.pack(slot, answer))

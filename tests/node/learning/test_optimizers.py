@@ -8,7 +8,7 @@ from torch import Tensor
 
 from node.learning.aggregation import State
 from node.learning.local_training import LocalTraining
-from node.learning.optimizers import Adam, Descent
+from node.learning.optimizers import Adam, Descent, optimizer
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,36 @@ def test_moments_carry_over() -> None:
         moments = adam.state()
     for a, b in zip(whole, parts, strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("params", "reference"),
+    [
+        (LocalTraining(learning_rate=0.1), lambda w: torch.optim.SGD(w, 0.1)),
+        (
+            LocalTraining(learning_rate=0.1, momentum=0.9, weight_decay=0.1),
+            lambda w: torch.optim.SGD(w, 0.1, 0.9, weight_decay=0.1),
+        ),
+        (
+            LocalTraining(optimizer="adam", learning_rate=0.1, weight_decay=0.1),
+            lambda w: torch.optim.Adam(w, 0.1, weight_decay=0.1),
+        ),
+    ],
+)
+def test_frozen_unused_and_sometimes_unused_parameters_are_left_alone_as_by_torch(
+    params: LocalTraining, reference: Any
+) -> None:
+    """The first weight is frozen, the second never used, the third used in every third step, the last in each."""
+    mine, theirs = ([torch.linspace(1, 2, 3).requires_grad_(place > 0) for place in range(4)] for _ in range(2))
+    ours, torchs = optimizer(mine, params), reference(theirs)
+    for step in range(9):
+        loss_mine, loss_theirs = (
+            (w[0] * w[3] ** 2).sum() + ((w[2] ** 3).sum() if step % 3 == 1 else 0) for w in (mine, theirs)
+        )
+        ours(loss_mine)
+        torchs.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss_theirs)
+        torchs.step()
+    for a, b in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(a, b)
+    assert [torch.equal(w, torch.linspace(1, 2, 3)) for w in mine] == [True, True, False, False]

@@ -119,6 +119,26 @@ def test_a_batch_of_one_sample_keeps_the_statistics_of_batch_normalisation(digit
     assert int(together[0].weights["extractor.2.num_batches_tracked"]) == 2  # of four
 
 
+@pytest.mark.parametrize("params", [SGD, ADAM])
+def test_frozen_and_unused_parameters_stay(digits: Prepared, params: LocalTraining) -> None:
+    def made() -> Model:
+        with seeded(1):
+            frozen = nn.Linear(64, 8).requires_grad_(False)
+            model = Model(nn.Sequential(nn.Flatten(), frozen, nn.ReLU()), nn.Linear(8, 10))
+        model.classifier.spare = nn.Parameter(torch.ones(2))
+        return model
+
+    pool = ModelPool(made)
+    clients = [Learner(pool, digits, 7, f"device-{k}", np.arange(17 * k, 17 * k + 17)) for k in range(2)]
+    alone, together = both(clients, params)
+    assert max(apart(*each) for each in zip(alone, together, strict=True)) < 1e-5
+    w = clients[0].initial()
+    for result in (clients[0].train(w, params, 1), Crew(clients[:1]).train([Training(w, params, 1)])[0]):
+        same = {name for name, values in w.items() if np.array_equal(values, result.weights[name])}
+        assert same == {"extractor.1.weight", "extractor.1.bias", "classifier.spare"}
+    assert clients[0].trained == ("classifier.weight", "classifier.bias", "classifier.spare")
+
+
 @dataclass(frozen=True)
 class OfItsOwn:
     """A term that no other client can share."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from node.learning.datasets import Prepared, prepare
+from node.learning.devices import Seeded
 from node.learning.local_training import LocalTraining
 from node.learning.models import ModelPool, build
 from node.learning.together import Crew
@@ -126,7 +127,7 @@ def test_a_simulation_in_batches_has_the_accuracies_of_one_by_one(
     submit = Workers.submit
 
     def noting(workers: Workers, fn: Callable[..., Any], *args: Any) -> Any:
-        owner = getattr(fn, "__self__", None)
+        owner = getattr(fn.fn if isinstance(fn, Seeded) else fn, "__self__", None)
         sizes.extend([len(owner.nodes)] if isinstance(owner, Crew) else [])
         return submit(workers, fn, *args)
 

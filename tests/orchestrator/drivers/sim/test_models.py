@@ -1,0 +1,163 @@
+"""Every algorithm with every kind of model: the plan refuses the pair in one sentence, or two clients finish two
+rounds. The second round is that in which clients use what they learned from one another in the first."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from node.algorithms.registry import ALGORITHMS, Algorithm
+from node.catalogue.models import BACKBONES, MODELS
+from node.catalogue.sizes import Size
+from node.learning.errors import ModelError
+from node.learning.models import measured
+from orchestrator.errors import PlanError, ScenarioError
+from orchestrator.planning import model_size
+from tests import user_models
+from tests.orchestrator.drivers.sim.harness import Simulated, simulate
+
+ROOT = Path(user_models.__file__).parents[1]
+BASELINES = [
+    f"edgebed.baselines.{each.stem}"
+    for each in sorted(Path(import_module("edgebed.baselines").__path__[0]).glob("*.py"))
+    if "PLUGIN" in each.read_text()
+]
+OF_BASELINES: dict[str, Algorithm] = {
+    each.name: each for module in BASELINES for each in import_module(module).PLUGIN.algorithms
+}
+EVERY = ALGORITHMS | OF_BASELINES
+BUILT_IN = [name for name in MODELS if name != "torchvision"]
+TORCHVISION = "{name: torchvision, image_size: 32, architecture: %s}"
+MODELS_TRIED = ["cnn", "mlp", "fedfeat-cnn", "torchvision", *user_models.NAMES]
+REFUSED = {"featured": {"maps", "whole"}, "linear": {"maps", "whole", "two-layers", "no-bias", "fedfeat-cnn"}}
+TOPOLOGIES = {  # of two clients each
+    ("required", "required"): "edges: 2, devices_per_edge: 1",
+    ("required", "none"): "edges: 2, devices_per_edge: 0",
+    ("optional", "optional"): "edges: 0, devices: 2",
+}
+SMALL = {  # less work, of the same kinds
+    "fededs": "encryptor_width: 2, encryptor_epochs: 1, model_epochs: 1, epochs_max: 2",
+    **dict.fromkeys(["feelpgen-minus", "feelpgen", "feelpgen-plus"], "inner_rounds: 1, generator_steps: 2"),
+    "dffke": "first_epochs: 1, epochs: 1, docking_epochs: 1, decoder_epochs: 1, width: 4",
+    "fedgen": "generator_steps: 2",
+}
+QUICK = {"fedavg": ["frozen", "unused"], "scaffold": ["frozen-head"], "fedala": ["unused"]} | {
+    "fededs": ["two-layers", "whole"],
+    "feelpgen": ["two-layers", "frozen-head"],
+    "fedgen": ["transformer", "maps"],
+}
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """Pictures of 16x16, which every model takes, of three classes."""
+    random, path = np.random.default_rng(1), tmp_path / "pictures.npz"
+    arrays: dict[str, Any] = {
+        f"x_{part}": random.integers(0, 256, (45, 16, 16), np.uint8) for part in ("train", "test")
+    }
+    np.savez(path, **arrays, y_train=np.arange(45) % 3, y_test=np.arange(45) % 3)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure plug-ins' models here. A process for each would import torch."""
+
+    def here(plugins: Any, model: str, params: str, shape: tuple[int, ...], classes: int) -> Size:
+        try:
+            return measured(MODELS[model], shape, classes, json.loads(params))
+        except ModelError as error:
+            raise PlanError(model_size.MODEL, str(error).removeprefix("model ")) from None
+
+    monkeypatch.setattr(model_size, "measured", here)
+
+
+def run(tmp_path: Path, pictures: Path, algorithm: Algorithm, model: str, *arguments: str) -> Simulated:
+    topology = TOPOLOGIES[algorithm.edges, algorithm.devices]
+    plugins = [module for module in BASELINES if algorithm.name in OF_BASELINES]
+    params = TORCHVISION % "squeezenet-1.1" if model == "torchvision" else model
+    small = SMALL.get(algorithm.name, "")
+    text = f"""\
+plugins: [{", ".join([*plugins, user_models.__file__])}]
+algorithm: {{name: {algorithm.name}, rounds: 2{small and f", {small}"}}}
+data: {{dataset: "npz:{pictures}", partition: iid, samples_per_client: 18, evaluate_samples: 9}}
+model: {params}
+topology: {{{topology}, cloud: {str(algorithm.cloud != "none").lower()}}}
+"""
+    return simulate(tmp_path, text, "--workers", "1", *arguments)
+
+
+def check(tmp_path: Path, pictures: Path, algorithm: Algorithm, model: str) -> None:
+    refused = any(getattr(algorithm, need) and model in models for need, models in REFUSED.items())
+    try:
+        done = run(tmp_path, pictures, algorithm, model)
+        found = "finished" if (done.code, done.summary["rounds"]) == (0, 2) else done.errors
+    except ScenarioError as error:
+        sentence = str(error).partition("model: ")[2]
+        one = sentence.startswith(f"{algorithm.name} needs ") and f"which {model} lacks: take cnn, " in sentence
+        found = "refused" if one and "\n" not in sentence else str(error)
+    assert found == ("refused" if refused else "finished"), f"{algorithm.name} with {model}"
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_pairs_that_differ_most(tmp_path: Path, pictures: Path, name: str) -> None:
+    for model in QUICK[name]:
+        check(tmp_path, pictures, EVERY[name], model)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EVERY)
+def test_the_matrix_of_algorithms_and_models(tmp_path: Path, pictures: Path, name: str) -> None:
+    for model in MODELS_TRIED:
+        check(tmp_path, pictures, EVERY[name], model)
+
+
+def test_a_model_with_nothing_to_train_is_refused(tmp_path: Path, pictures: Path) -> None:
+    with pytest.raises(ScenarioError, match="model: untrainable has no parameter to train: requires_grad is False for"):
+        run(tmp_path, pictures, ALGORITHMS["fedavg"], "untrainable")
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fededs"])
+def test_dropout_gives_one_record_on_any_number_of_workers(tmp_path: Path, pictures: Path, algorithm: str) -> None:
+    """The transformer draws from the generators of torch, numpy and Python in each pass of training."""
+    settings = [("--workers", "1"), ("--workers", "2"), ("--workers", "2", "--set", "compute.clients_at_once=4")]
+    records = [run(tmp_path, pictures, EVERY[algorithm], "transformer", *each).record() for each in settings]
+    assert records[0] == records[1]
+    same = [[row for row in record["metric"] if "loss" in row] for record in (records[0], records[2])]
+    assert same[0] == same[1]
+    assert len(same[0]) >= 6
+
+
+def digests(folder: Path, pictures: Path, workers: str) -> dict[str, str]:
+    """A digest of the record of one round with each built-in model, each of torchvision's, and the transformer."""
+    found = {}
+    for model in [*BUILT_IN, *(TORCHVISION % each for each in BACKBONES), "transformer"]:
+        arguments = ("--set", "algorithm.rounds=1", "--workers", workers)
+        record = run(folder, pictures, EVERY["fedavg"], model, *arguments).record()
+        found[model] = hashlib.sha256(repr(record).encode()).hexdigest()
+    return found
+
+
+@pytest.mark.slow
+def test_every_model_gives_one_record_in_fresh_processes(tmp_path: Path, pictures: Path) -> None:
+    code = "import json, sys; from pathlib import Path; from tests.orchestrator.drivers.sim.test_models import digests;"
+    code += "print(json.dumps(digests(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])))"
+    found = []
+    for seed in ("1", "2"):
+        (tmp_path / seed).mkdir()
+        argv = [sys.executable, "-c", code, str(tmp_path / seed), str(pictures), seed]
+        done = subprocess.run(
+            argv, capture_output=True, text=True, check=True, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": seed}
+        )
+        found.append(json.loads(done.stdout.splitlines()[-1]))
+    assert found[0] == found[1]
+    assert found[0].keys() == {*BUILT_IN, *(TORCHVISION % each for each in BACKBONES), "transformer"}

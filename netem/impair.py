@@ -1,9 +1,8 @@
 """The only module that decides a packet's fate on a link: whether it arrives, and when.
 
 An Impairment is one direction of one link. `offer` takes each frame and returns its deliveries. It keeps no packets,
-only their sizes and times, does no I/O and never waits. Therefore the userspace engine and the simulator run the same code, and the same seed gives
-the same fates. A frame passes these steps, those of tc-netem(8) with a tail-drop rate queue in front of the
-propagation delay:
+only their sizes and times, does no I/O and never waits. Therefore the same seed gives the same fates. A frame passes
+these steps, those of tc-netem(8) with a tail-drop rate queue in front of the propagation delay:
 
 1. loss         independent (Bernoulli) or Gilbert–Elliott; the chain decides by its state, then makes one step
 2. duplicate    a second copy is made; each copy passes the following steps independently

@@ -114,7 +114,7 @@ class LinkProfile:
     duplicate      fraction of packets sent twice
     corrupt        fraction of packets in which one bit is flipped
     reorder        fraction of packets that overtake earlier ones; needs a latency
-    silence        seconds from now on in which nothing leaves the rate queue; packets wait for its end. Schedules set it
+    silence        seconds from now on in which nothing leaves the rate queue; packets wait. Only schedules set it
     real           the network below is the link: an engine treats its packets as those of an unimpaired link, but
                    nothing was asked of it, so it cannot be asked for anything else
 

@@ -213,7 +213,7 @@ class Flow:
         lost: list[int] = []
         if count := kept[place]:
             lost = [each for each in undone.lost if each < count]
-            undone.packets = count
+            undone.packets, undone.dropped = count, 0
             self._rounds.append(undone)
             sender.let_go(undone.start, undone.begin, count, 0, 0.0, path)
             sender.count(count, lost, 0, path)
@@ -241,8 +241,8 @@ class Flow:
             clocked = sender.train > 0 or count > room
             lost = path.losses.draw(count) if path.losses else ()
             state = vars(sender).copy()
-            rounds.append(_Round(start, begin, pace, path.latency, count, clocked, number, rest, lost, state))
             dropped = sender.overflow(max(0.0, queued), min(count, room), path) if pace else 0
+            rounds.append(_Round(start, begin, pace, path.latency, count, clocked, number, rest, lost, dropped, state))
             rest += len(lost) + dropped - count
             short = message.missing * path.byte if rest == 0 else 0.0
             sender.let_go(start, begin, count, dropped, short, path)
@@ -280,6 +280,7 @@ class _Round:
     number: int
     rest: int
     lost: Sequence[int]  # which of the packets
+    dropped: int  # by a full buffer, at the end of the round
     state: dict[str, Any]
 
     def let_go(self, now: float) -> int:
@@ -297,7 +298,8 @@ class _Round:
         ahead = now - self.begin
         if not self.pace or ahead < 0:
             return self.packets if ahead >= 0 else 0
-        return min(self.packets, ahead / self.pace + 1e-9)
+        sent = ahead / self.pace + 1e-9
+        return sent if sent < self.packets - self.dropped else self.packets
 
 
 def _counters(state: Mapping[str, Any]) -> Counters:

@@ -49,7 +49,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -84,25 +84,32 @@ class Flow:
         self._rounds: deque[_Round] = deque()  # the rounds that carry those messages
         self._number = 0
         self._cut_at: float | None = None
+        self._profile = forward
+        self._silent_until = -math.inf
 
-    @property
-    def counters(self) -> Counters:
-        """The link's counters once everything sent has arrived. Counts that TCP notices are random draws, the others
+    def counted(self, now: float) -> Counters:
+        """The link's counters at ``now``. A packet is offered when it leaves the queue, and delivered when it arrives;
+        the other counts grow at the end of a round. Counts that TCP notices are random draws, the others
         (duplicated, reordered) are expectations."""
-        sender = self._sender
-        gone = sender.lost + sender.overflowed
-        duplicated = round(sender.duplicated)
-        return Counters(
-            offered=sender.offered,
-            offered_bytes=sender.offered_bytes,
-            delivered=sender.offered + duplicated - gone,
-            delivered_bytes=sender.offered_bytes + FULL_FRAME * (duplicated - gone),
-            lost=sender.lost,
-            overflowed=sender.overflowed,
-            duplicated=duplicated,
-            corrupted=sender.corrupted,
-            reordered=round(sender.reordered),
-        )
+        self._forget(now)
+        rounds, present = self._rounds, vars(self._sender)
+        if not rounds:
+            return _counters(present)
+        states = [each.state for each in rounds] + [present]
+        arrived = [each.crossed(now) for each in rounds]
+        place = next((n for n, each in enumerate(rounds) if arrived[n] < each.packets), len(rounds))
+        counters = _counters(states[place])
+        if place < len(rounds):
+            after, more = _counters(states[place + 1]), arrived[place]
+            more -= sum(lost < more for lost in rounds[place].lost)
+            counters.delivered = min(counters.delivered + more, after.delivered)
+            counters.delivered_bytes = min(counters.delivered_bytes + more * FULL_FRAME, after.delivered_bytes)
+        sent = [int(each.sent(now)) for each in rounds]
+        place = next((n for n, each in enumerate(rounds) if sent[n] < each.packets), len(rounds))
+        more = sent[place] if place < len(rounds) else 0
+        counters.offered = states[place]["offered"] + more
+        counters.offered_bytes = states[place]["offered_bytes"] + more * FULL_FRAME
+        return counters
 
     def open(self, now: float) -> float:
         """Begin a new connection and discard messages in flight; returns the seconds until its first message."""
@@ -111,6 +118,7 @@ class Flow:
         counted = {name: getattr(self._sender, name) for name in COUNTED}
         self._sender = Sender(self._path.round_trip, self._sender.beat)
         vars(self._sender).update(counted)
+        self._sender.free = self._silent_until
         return SETUP_ROUND_TRIPS * self._path.round_trip
 
     def send(self, now: float, size: int, *, more: bool = False) -> float:
@@ -131,13 +139,21 @@ class Flow:
     def reshape(self, now: float, forward: LinkProfile, backward: LinkProfile) -> list[float]:
         """Change the link's profiles; returns the new arrival times of the messages in flight, in order.
 
-        Packets released before keep their times; the rest takes the new link.
+        Packets that have left the queue keep their times, see "Changes" in `netem.impair`; the rest takes the new link.
+        The packet being sent keeps the share of it that has been sent.
         """
         self._forget(now)
-        changed = [] if self._cut_at is not None else self._rewind([each.let_go(now) for each in self._rounds])
+        sent = [each.sent(now) for each in self._rounds]
+        share = next((some % 1 for some, each in zip(sent, self._rounds, strict=True) if some < each.packets), 0.0)
+        changed = [] if self._cut_at is not None else self._rewind([int(some) for some in sent])
         self._path = Path(forward, backward, self._random)
+        if forward != self._profile:
+            self._profile, self._silent_until = forward, now + forward.silence
+        begun = share * self._path.pace
+        self._sender.free = max(now, self._silent_until) - begun
         for message in changed:
-            self._carry(message, now)
+            self._carry(message, now - begun)
+            begun = 0.0
         return [message.arrival for message in self._messages]
 
     def cut(self, now: float) -> None:
@@ -146,7 +162,7 @@ class Flow:
             return
         self._forget(now)
         self._cut_at = now
-        crossed = [each.crossed(now, self._path.latency) for each in self._rounds]
+        crossed = [each.crossed(now) for each in self._rounds]
         lost = sum(max(0, each.let_go(now) - there) for each, there in zip(self._rounds, crossed, strict=True))
         for message in self._rewind(crossed):
             message.arrival = math.inf
@@ -175,7 +191,7 @@ class Flow:
         return [message.arrival for message in self._messages]
 
     def _forget(self, now: float) -> None:
-        """Drop messages that have arrived, and their rounds."""
+        """Drop messages and rounds that have arrived."""
         messages, rounds = self._messages, self._rounds
         while messages and messages[0].arrival <= now:
             messages.popleft()
@@ -183,7 +199,7 @@ class Flow:
             rounds.clear()
         else:
             first = messages[0].number
-            while rounds and rounds[0].number < first:
+            while rounds and (rounds[0].number < first or rounds[0].crossed(now) >= rounds[0].packets):
                 rounds.popleft()
 
     def _rewind(self, kept: Sequence[int]) -> list[_Message]:
@@ -191,15 +207,23 @@ class Flow:
         place = next((place for place, each in enumerate(self._rounds) if kept[place] < each.packets), None)
         if place is None:
             return []
-        undone = self._rounds[place]
-        vars(self._sender).update(undone.state)
-        self._sender.keep(kept[place], undone.begin + kept[place] * undone.pace)
+        undone, sender, path = self._rounds[place], self._sender, self._path
+        vars(sender).update(undone.state)
         while len(self._rounds) > place:
             self._rounds.pop()
+        lost: list[int] = []
+        if count := kept[place]:
+            lost = [each for each in undone.lost if each < count]
+            undone.packets, undone.dropped = count, 0
+            self._rounds.append(undone)
+            sender.let_go(undone.start, undone.begin, count, 0, 0.0, path)
+            sender.count(count, lost, 0, path)
+            if lost:
+                sender.miss(lost, 0, count, True, path)
         again = [message for message in self._messages if message.number >= undone.number]
         for message in again:
             message.rest = message.packets
-        again[0].rest = undone.rest - kept[place]
+        again[0].rest = undone.rest - count + len(lost)
         return again
 
     def _carry(self, message: _Message, now: float) -> None:
@@ -212,12 +236,14 @@ class Flow:
             start, room = sender.open(now, path)
             begin = start if start > sender.free else sender.free
             count = room if room < rest else rest
-            if rest > 2 * room and sender.steady(rest, start, begin, path):
+            queued = begin - max(start, self._silent_until)  # s
+            if rest > 2 * room and sender.steady(rest, begin - queued, begin, path):
                 count = rest
             clocked = sender.train > 0 or count > room
-            rounds.append(_Round(start, begin, pace, count, clocked, number, rest, vars(sender).copy()))
             lost = path.losses.draw(count) if path.losses else ()
-            dropped = sender.overflow(begin - start, min(count, room), path) if pace else 0
+            state = vars(sender).copy()
+            dropped = sender.overflow(max(0.0, queued), min(count, room), path) if pace else 0
+            rounds.append(_Round(start, begin, pace, path.latency, count, clocked, number, rest, lost, dropped, state))
             rest += len(lost) + dropped - count
             short = message.missing * path.byte if rest == 0 else 0.0
             sender.let_go(start, begin, count, dropped, short, path)
@@ -249,10 +275,13 @@ class _Round:
     start: float
     begin: float
     pace: float
+    latency: float
     packets: int
     clocked: bool
     number: int
     rest: int
+    lost: Sequence[int]  # which of the packets
+    dropped: int  # by a full buffer, at the end of the round
     state: dict[str, Any]
 
     def let_go(self, now: float) -> int:
@@ -261,9 +290,30 @@ class _Round:
             return self.packets if now >= self.start else 0
         return min(self.packets, int((now - self.start) / self.pace))
 
-    def crossed(self, now: float, latency: float) -> int:
+    def crossed(self, now: float) -> int:
         """Number of packets that have arrived by ``now``."""
-        ahead = now - latency - self.begin
+        return int(self.sent(now - self.latency))
+
+    def sent(self, now: float) -> float:
+        """Number of packets that have left the queue by ``now``, with the share of the one being sent."""
+        ahead = now - self.begin
         if not self.pace or ahead < 0:
             return self.packets if ahead >= 0 else 0
-        return min(self.packets, int(ahead / self.pace))
+        sent = ahead / self.pace + 1e-9
+        return sent if sent < self.packets - self.dropped else self.packets
+
+
+def _counters(state: Mapping[str, Any]) -> Counters:
+    """Those of a sender in this state, once everything sent has arrived."""
+    gone, duplicated = state["lost"] + state["overflowed"], round(state["duplicated"])
+    return Counters(
+        offered=state["offered"],
+        offered_bytes=state["offered_bytes"],
+        delivered=state["offered"] + duplicated - gone,
+        delivered_bytes=state["offered_bytes"] + FULL_FRAME * (duplicated - gone),
+        lost=state["lost"],
+        overflowed=state["overflowed"],
+        duplicated=duplicated,
+        corrupted=state["corrupted"],
+        reordered=round(state["reordered"]),
+    )

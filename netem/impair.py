@@ -1,9 +1,8 @@
 """The only module that decides a packet's fate on a link: whether it arrives, and when.
 
 An Impairment is one direction of one link. `offer` takes each frame and returns its deliveries. It keeps no packets,
-does no I/O and never waits. Therefore the userspace engine and the simulator run the same code, and the same seed gives
-the same fates. A frame passes these steps, those of tc-netem(8) with a tail-drop rate queue in front of the
-propagation delay:
+only their sizes and times, does no I/O and never waits. Therefore the same seed gives the same fates. A frame passes
+these steps, those of tc-netem(8) with a tail-drop rate queue in front of the propagation delay:
 
 1. loss         independent (Bernoulli) or Gilbert–Elliott; the chain decides by its state, then makes one step
 2. duplicate    a second copy is made; each copy passes the following steps independently
@@ -24,6 +23,9 @@ frame being sent, and keep their drawn delay. So a slow phase of a schedule ends
 netem fixes a packet's time when it is enqueued (sch_netem.c, netem_enqueue). So in the kernel engine the backlog leaves
 at the old rate: after a slow phase up to a buffer's worth of frames is late.
 
+**Silence.** With `LinkProfile.silence` nothing leaves step 4 for that many seconds from the change on, and the buffer
+fills. Frames in flight arrive. The frame being sent keeps what has been sent of it. A cut drops all of them.
+
 **Jitter** has the distributions of netem's tables: "normal" with the jitter as standard deviation, "uniform" over
 latency ± jitter, "pareto" as in iproute2's table: shape 3, mean 0, (4/3)(u^(-1/3) - 3/2) jitters, at most 4. A
 negative delay becomes 0. This cut raises the mean above the asked one, noticeably if jitter > latency / 2.
@@ -32,7 +34,8 @@ negative delay becomes 0. This cut raises the mean above the asked one, noticeab
 each step and one step of the chain. The long-run fraction of lost packets stays as asked, but losses are bursts of
 whole super-packets. A super-packet enters the buffer if its first segment fits; otherwise a buffer smaller than a
 super-packet would never pass one. It arrives in one piece at the end of its last segment. If the profile acts on single
-packets (`LinkProfile.needs_packet_truth`), the sender's offload must be off. Counters are in packets.
+packets (`LinkProfile.needs_packet_truth`), the sender's offload must be off. Counters are in packets. A frame counts as
+delivered when it arrives, so no link delivers faster than its rate.
 """
 
 from __future__ import annotations
@@ -48,9 +51,9 @@ from netem.profile import GilbertElliott, LinkProfile
 
 @dataclass(slots=True)
 class Counters:
-    """Counters of one direction of a link, in packets (`_bytes`: in bytes).
+    """Counters of one direction of a link, in packets (`_bytes`: in bytes). They never fall.
 
-    Invariant: offered + duplicated == delivered + lost + overflowed.
+    Invariant: offered + duplicated == delivered + lost + overflowed + packets on the way or dropped by a cut.
     """
 
     offered: int = 0
@@ -88,10 +91,10 @@ class Impairment:
         "_limit",
         "_loss",
         "_normal",
-        "_past",
-        "_queue",
+        "_on_the_way",
         "_reorder",
         "_seconds_per_byte",
+        "_silent_until",
         "counters",
         "profile",
     )
@@ -106,9 +109,10 @@ class Impairment:
         self._bad = False
         self._free_at = -math.inf
         self._last_delivery = -math.inf
-        # For each frame in step 4: end of the step, delivery time, delay (None if `reorder` was drawn).
-        self._queue: deque[tuple[float, float, float | None]] = deque()
-        self._past = -math.inf  # latest in-order delivery time of the frames past step 4
+        self._silent_until = -math.inf
+        # For each frame that has not arrived: delivery time, size, packets, end of step 4, delay (None if `reorder` was
+        # drawn).
+        self._on_the_way: deque[tuple[float, int, int, float, float | None]] = deque()
         self._bytes_per_second = 0.0
         self._configure(profile)
 
@@ -140,36 +144,54 @@ class Impairment:
 
         Returns the delivery times that have changed, old to new, see "Changes" above.
         """
-        before = self._bytes_per_second
+        self._arrive(now)
+        before, begun = self._bytes_per_second, max(now, self._silent_until)
         self._configure(profile)
-        if self._bytes_per_second == before or self._free_at <= now:
+        self._silent_until = begin = now + profile.silence
+        if self._free_at <= now and not profile.silence:
             return {}
-        self._leave_behind(now)
+        if self._bytes_per_second == before and begin == begun:
+            return {}
         stretch = before / self._bytes_per_second if self._bytes_per_second else 0.0
-        self._free_at = now + (self._free_at - now) * stretch
-        waiting, self._queue = self._queue, deque()
-        last = self._past
+        self._free_at = begin + max(0.0, self._free_at - begun) * stretch
+        waiting, self._on_the_way = self._on_the_way, deque()
+        last = -math.inf
         moved: dict[float, float] = {}
-        for sent, at, delay in waiting:
-            sent = now + (sent - now) * stretch
-            new = sent if delay is None else max(sent + delay, last)
+        for at, size, packets, sent, delay in waiting:
+            new = at
+            if sent > now:
+                sent = begin + (sent - begun) * stretch
+                new = sent if delay is None else max(sent + delay, last)
+                moved[at] = max(new, moved.get(at, new))
             last = last if delay is None else new
-            moved[at] = max(new, moved.get(at, new))
-            self._queue.append((sent, new, delay))
+            self._on_the_way.append((new, size, packets, sent, delay))
         self._last_delivery = last
         return moved
+
+    def cut(self, now: float) -> int:
+        """Drop all frames on the way; returns the number of their packets."""
+        self._arrive(now)
+        dropped = sum(packets for _, _, packets, _, _ in self._on_the_way)
+        self._on_the_way.clear()
+        self._free_at, self._last_delivery = self._silent_until, -math.inf
+        return dropped
+
+    def counted(self, now: float) -> Counters:
+        """The counters at `now`."""
+        self._arrive(now)
+        return self.counters
 
     def backlog(self, now: float) -> int:
         """Bytes in the rate queue at `now`, including the rest of the frame being sent."""
         return round(self._backlog(now))
 
-    def _leave_behind(self, now: float) -> None:
-        """Forget the frames that have left the rate queue by `now`."""
-        queue = self._queue
-        while queue and queue[0][0] <= now:
-            _, at, delay = queue.popleft()
-            if delay is not None and at > self._past:
-                self._past = at
+    def _arrive(self, now: float) -> None:
+        """Count the frames that have arrived by `now`. A frame that overtook others counts with those ahead of it."""
+        frames, counters = self._on_the_way, self.counters
+        while frames and frames[0][0] <= now:
+            _, size, packets, _, _ = frames.popleft()
+            counters.delivered += packets
+            counters.delivered_bytes += size
 
     def _configure(self, profile: LinkProfile) -> None:
         self.profile = profile
@@ -190,7 +212,8 @@ class Impairment:
         limit = profile.buffer_limit
         # Half a byte absorbs the rounding of times; sizes are whole bytes.
         self._limit = math.inf if limit is None else limit + 0.5
-        self._at_once = not (profile.latency or profile.jitter or profile.rate or profile.needs_packet_truth)
+        acts = profile.latency or profile.jitter or profile.rate or profile.silence or profile.needs_packet_truth
+        self._at_once = not acts
 
     def _is_lost(self) -> bool:
         draw = self._draw_loss
@@ -212,7 +235,7 @@ class Impairment:
         sent = self._free_at
         if sent <= now:
             sent = now
-        elif self._backlog(now) + size / packets > self._limit:
+        elif (backlog := self._backlog(now)) and backlog + size / packets > self._limit:
             counters.overflowed += packets
             return None
         self._free_at = sent = sent + size * self._seconds_per_byte
@@ -225,15 +248,14 @@ class Impairment:
             if at < self._last_delivery:
                 at = self._last_delivery
             self._last_delivery = at
-        if sent > now:
-            self._leave_behind(now)
-            self._queue.append((sent, at, delay))
-        elif delay is not None:
-            self._past = at
         if corrupt:
             counters.corrupted += packets
-        counters.delivered += packets
-        counters.delivered_bytes += size
+        frames = self._on_the_way
+        frames.append((at, size, packets, sent, delay))
+        while frames and frames[0][0] <= now:  # `_arrive` written out: a call would cost more than the rest
+            _, size, packets, _, _ = frames.popleft()
+            counters.delivered += packets
+            counters.delivered_bytes += size
         return at, corrupt
 
     def _delay(self) -> float:
@@ -241,4 +263,5 @@ class Impairment:
         return max(0.0, self._latency + self._jitter * deviation)
 
     def _backlog(self, now: float) -> float:
-        return max(0.0, self._free_at - now) * self._bytes_per_second
+        begin = self._silent_until if self._silent_until > now else now
+        return max(0.0, self._free_at - begin) * self._bytes_per_second

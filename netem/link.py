@@ -32,7 +32,13 @@ class Link:
         self.segments = segments_together(profile)
         self.cut = False
         self.epoch = 0  # number of cuts so far; a packet in flight belongs to the epoch in which it entered the link
-        self.cut_dropped = 0
+        self.cut_dropped = 0  # packets in flight at a cut, and offered during one
+
+    def stop(self, now: float) -> None:
+        """Cut the link: the packets in flight are lost."""
+        self.cut = True
+        self.epoch += 1
+        self.cut_dropped += self.impairment.cut(now)
 
     def change(self, profile: LinkProfile, now: float) -> dict[float, float]:
         """Apply another profile from `now` on. Returns the changed delivery times, see `Impairment.change`."""
@@ -40,15 +46,14 @@ class Link:
         self.segments = segments_together(profile)
         return self.impairment.change(profile, now)
 
-    def counted(self) -> dict[str, int | float]:
+    def counted(self, now: float) -> dict[str, int | float]:
         """The counters of the Impairment, and these:
 
-        cut_dropped     packets offered during a cut, and packets in flight at a cut; the Impairment has counted the
-                        latter as delivered
+        cut_dropped     packets offered during a cut, and packets in flight at a cut; only the latter count as offered
         drawn           packets that could be lost
         asked_lost, asked_variance   mean and variance of the losses asked for among them, see netem.losses
         """
-        counters = self.impairment.counters
+        counters = self.impairment.counted(now)
         asked, variance = self.asked.of(counters.offered)
         return {
             **asdict(counters),

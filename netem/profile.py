@@ -114,6 +114,7 @@ class LinkProfile:
     duplicate      fraction of packets sent twice
     corrupt        fraction of packets in which one bit is flipped
     reorder        fraction of packets that overtake earlier ones; needs a latency
+    silence        seconds from now on in which nothing leaves the rate queue; packets wait. Only schedules set it
     real           the network below is the link: an engine treats its packets as those of an unimpaired link, but
                    nothing was asked of it, so it cannot be asked for anything else
 
@@ -130,10 +131,11 @@ class LinkProfile:
     duplicate: float = 0.0
     corrupt: float = 0.0
     reorder: float = 0.0
+    silence: float = 0.0
     real: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("latency", "jitter"):
+        for name in ("latency", "jitter", "silence"):
             _check_number(name, getattr(self, name), "seconds", LONGEST)
         for name in FRACTIONS:
             _check_fraction(name, getattr(self, name))
@@ -195,6 +197,8 @@ class LinkProfile:
         for name in FRACTIONS:
             if value := getattr(self, name):
                 mapping[name] = units.format_fraction(value)
+        if self.silence:
+            mapping["silence"] = units.format_duration(self.silence)
         if self.real:
             mapping["real"] = True
         return mapping
@@ -241,6 +245,8 @@ class LinkProfile:
         for name in FRACTIONS:
             if value := getattr(self, name):
                 parts.append(f"{name} {units.format_fraction(value)}")
+        if self.silence:
+            parts.append(f"silent for {units.format_duration(self.silence)}")
         return ", ".join(parts) or "unimpaired"
 
     @property
@@ -277,13 +283,14 @@ _PARSERS: dict[str, Callable[[object], float]] = {
     "latency": units.parse_duration,
     "jitter": units.parse_duration,
     "rate": units.parse_rate,
+    "silence": units.parse_duration,
     **dict.fromkeys(FRACTIONS, units.parse_fraction),
 }
 
 
 def _typed(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """Constructor arguments from the written form; only rate and buffer may be null."""
-    _check_keys([key for key in mapping if key != "real"], KEYS, "the profile")
+    _check_keys([key for key in mapping if key not in ("real", "silence")], KEYS, "the profile")
     typed: dict[str, Any] = {}
     for key, value in mapping.items():
         if key == "buffer":

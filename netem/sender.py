@@ -296,14 +296,6 @@ class Sender:
         self.limit = self.used = 0
         self.probing = True
 
-    def keep(self, packets: int, free: float) -> None:
-        """Count ``packets`` packets of an undone round that were sent anyway, until ``free``."""
-        if packets:
-            self.sent += packets
-            self.offered += packets
-            self.offered_bytes += packets * FULL_FRAME
-            self.free = free
-
     def count(self, packets: int, lost: Sequence[int], dropped: int, path: Path) -> None:
         """Update the counters; an arrival ends the backoff."""
         if len(lost) + dropped < packets:

@@ -137,8 +137,8 @@ class Switch:
 
     def cut(self, source: str, target: str) -> dict[str, Any]:
         link = self._link(source, target)
-        link.cut = True
-        link.epoch += 1
+        self.deliver()  # what is due counts as delivered
+        link.stop(self._clock())
         return {}
 
     def restore(self, source: str, target: str) -> dict[str, Any]:
@@ -182,10 +182,12 @@ class Switch:
         """
         lateness, self.lateness = self.lateness, Lateness()
         waiting, self.waiting = self.waiting, Lateness()
+        now = self._clock()
         drops = self._closed_drops + Counter({port.name: port.drops() for port in self.ports.values()})
         return {
             "links": [
-                {"source": source, "target": target, **link.counted()} for (source, target), link in self.links.items()
+                {"source": source, "target": target, **link.counted(now)}
+                for (source, target), link in self.links.items()
             ],
             "forwarded": self.forwarded,
             "unrouted": self.unrouted,
@@ -311,8 +313,7 @@ class Switch:
             _, _, link, epoch, packet = heappop(flight)
             self._flight_bytes -= len(packet)
             if epoch != link.epoch:
-                link.cut_dropped += 1 if packet[1] == NO_GSO else link_size(packet)[1]
-                continue
+                continue  # cut, and counted then
             self._send(link, packet)
             self.lateness.add(late)
         return flight[0][0] if flight else None

@@ -19,6 +19,8 @@ yet sent (tc-netem(8), LIMITATIONS). Decisions:
   netem counts packets and keeps both in one queue. Small packets fill it earlier than their bytes would.
 - **No link, no traffic**: packets that match no filter go to a blackhole, including ARP and IPv6. Nodes need static
   neighbour entries.
+- **A silent link** has the silence as additional delay, so that a packet leaves when it ends. A packet that comes later
+  in the silence would be late. So a schedule repeats the rest of the silence, window by window.
 - **Changes are in place** (`change`) and name every setting, because tc resets only some of the omitted ones. Deleting
   and adding would drop the queue. Packets keep their times, also those that wait for the rate. netem restarts its
   random stream at each change, so each change needs its own seed (`next_seed`); otherwise a link with many changes
@@ -285,6 +287,8 @@ def compare(asked: LinkProfile, found: KernelLinkState) -> list[Difference]:
     differences = []
     for name, tolerance in _TOLERANCES.items():
         wanted, got = getattr(asked, name), getattr(found.profile, name)
+        if name == "latency":
+            wanted += asked.silence
         if not _same(wanted, got, tolerance):
             differences.append(Difference(setting=name, asked=wanted, found=got))
     if found.limit != (limit := queue_limit(asked)):
@@ -331,8 +335,8 @@ def _netem(link: KernelLink, capabilities: Capabilities, *, alone: bool, complet
     """netem's options. `complete` also names those that are off, because a change keeps some omitted options."""
     profile = applied(link.profile, capabilities, alone=alone)
     options = ["limit", str(queue_limit(profile))]
-    if profile.latency or profile.jitter or complete:
-        options += ["delay", _time(profile.latency)]
+    if (delay := profile.latency + profile.silence) or profile.jitter or complete:
+        options += ["delay", _time(delay)]
     if profile.jitter:
         options += [_time(profile.jitter), "distribution", profile.distribution]
     if isinstance(profile.loss, GilbertElliott):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from typing import Any, Self
 
 from netem import units
 from netem.errors import ProfileError, ScheduleError, UnitError
-from netem.profile import FULL_FRAME, LinkProfile
+from netem.profile import FULL_FRAME, LONGEST, LinkProfile
 from netem.schedule import DIGITS, Change, check_repeat
 
 WINDOW = 0.1  # s, the default
@@ -35,9 +36,10 @@ class Trace:
     end of the previous cycle and is counted there.
 
     The opportunities are counted in windows of ``window`` seconds, (0, w], (w, 2w] and so on. The rate in a window with
-    n opportunities is that of n full frames: n * 1514 bytes * 8 / w bit/s, because rates count Ethernet headers. A
-    window with no opportunity has the rate of one: in Mahimahi packets wait for the next opportunity, a cut would lose
-    them. All other settings are those of the base.
+    n opportunities is that of n full frames: n * 1514 bytes * 8 / w bit/s, because rates count Ethernet headers. In a
+    window without one the link is silent (`LinkProfile.silence`): packets wait, as in Mahimahi. Its profile has the
+    rate of the next window that is not empty. So a backlog gets exactly the trace's number of frames, whatever the
+    window is. All other settings are those of the base.
     """
 
     name: str
@@ -82,14 +84,20 @@ class Trace:
 
     def changes(self, base: LinkProfile) -> Iterator[Change]:
         profiles: dict[int, LinkProfile] = {}
-        before = 0
+        full = -1  # the next window that is not empty
         for number in count():
-            after = self.crossed((number + 1) * self.window)
-            packets = max(after - before, 1)
-            if packets not in profiles:
-                profiles[packets] = base.merged(rate=packets * FULL_FRAME * 8 / self.window)
-            yield Change(round(number * self.window, DIGITS), profiles[packets])
-            before = after
+            if full < number:
+                crossed = self.crossed(number * self.window)
+                cycles, place = divmod(crossed, len(self.opportunities))
+                following = cycles * self.opportunities[-1] + self.opportunities[place]  # ms
+                full = math.ceil(round(following / (1000 * self.window), 6)) - 1
+                packets = self.crossed((full + 1) * self.window) - crossed
+                if packets not in profiles:
+                    profiles[packets] = base.merged(rate=packets * FULL_FRAME * 8 / self.window)
+            profile = profiles[packets]
+            if silence := min(round((full - number) * self.window, DIGITS), LONGEST):
+                profile = profile.merged(silence=silence)
+            yield Change(round(number * self.window, DIGITS), profile)
 
     def extremes(self, base: LinkProfile) -> list[LinkProfile]:
         return [base, base.merged(rate=self.mean_rate)]

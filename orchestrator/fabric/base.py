@@ -38,21 +38,35 @@ NO_COUNTS = ("source", "target", "others_too")
 
 
 def since(row: LinkRow, before: LinkRow | None) -> LinkRow:
-    """A link's counters since an earlier reading; the whole ``row`` if they have restarted since then."""
-    if before is None or int(row["offered"]) < int(before["offered"]):
+    """A link's counters since an earlier reading. They never fall, see `Counted`."""
+    if before is None:
         return row
-    return {key: value if key in NO_COUNTS else _difference(value, before[key]) for key, value in row.items()}
+    return _combined(row, before, -1)
 
 
-def _difference(now: int | float | str, before: int | float | str) -> int | float:
-    assert not isinstance(now, str)
-    assert not isinstance(before, str)
-    return now - before
+def plus(row: LinkRow, earlier: LinkRow) -> LinkRow:
+    """A link's counters and those of an engine that shaped it earlier."""
+    return _combined(earlier | row, earlier, 1) | {
+        "others_too": max(*(_count(x, "others_too") for x in (row, earlier)))
+    }
+
+
+def _combined(row: LinkRow, other: LinkRow, sign: int) -> LinkRow:
+    return {
+        key: value if key in NO_COUNTS else _count(row, key) + sign * _count(other, key) for key, value in row.items()
+    }
+
+
+def _count(row: LinkRow, key: str) -> int | float:
+    value = row.get(key, 0)
+    assert not isinstance(value, str)
+    return value
 
 
 @dataclass(frozen=True)
 class Counted:
-    """Cumulative counters of links (at least of those that have changed), and figures of the engine's own load.
+    """Cumulative counters of links (at least of those that have changed), and figures of the engine's own load. None of
+    the cumulative counters ever falls.
 
     forwarded    packets that the engine has sent
     late         number of packets more than `netem.switch.LATE` late since the last reading

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from orchestrator.results.history import History
@@ -55,17 +56,30 @@ def readings(history: History, source: str, target: str) -> list[tuple[float, in
     return list(zip(times, *map(accumulate, grown), strict=True))
 
 
-def fastest(history: History, readings: int, unsure: float) -> dict[tuple[str, str], float]:
-    """A lower bound of the bit/s that each direction carried in its fastest window of ``readings`` readings. The
-    length of a window may be wrong by ``unsure`` seconds."""
-    rows = history.rows(
-        "SELECT source, target, rate FROM (SELECT link, MAX(8.0 * carried / (t - since + ?)) AS rate FROM ("
-        "SELECT link, t, LAG(t, ?) OVER w AS since, SUM(delivered_bytes) OVER (w ROWS ? PRECEDING) AS carried"
-        " FROM link_growth WINDOW w AS (PARTITION BY link ORDER BY id))"
-        " WHERE carried > 0 AND since IS NOT NULL GROUP BY link) JOIN link ON link.id = link",
-        *(unsure, readings, readings - 1),
-    )
-    return {(source, target): rate for source, target, rate in rows}
+def fastest(
+    history: History, readings: Sequence[int], allowed: Mapping[tuple[str, str], tuple[float, float]]
+) -> dict[tuple[str, str], float]:
+    """A lower bound of the bit/s that each direction carried in its fastest window of so many ``readings``.
+
+    ``allowed``: by direction, the bytes that a window may count too many, and the seconds by which its length may be
+    wrong. A direction without a positive bound is left out.
+    """
+    ends = json.dumps([(*each, *most) for each, most in allowed.items()])
+    found: dict[tuple[str, str], float] = {}
+    for number in readings:
+        rows = history.rows(
+            "WITH allowed AS (SELECT json_extract(value, '$[0]') AS source, json_extract(value, '$[1]') AS target,"
+            " json_extract(value, '$[2]') AS bytes, json_extract(value, '$[3]') AS seconds FROM json_each(?)),"
+            " grown AS (SELECT link, t, LAG(t, ?) OVER w AS since, SUM(delivered_bytes) OVER (w ROWS ? PRECEDING)"
+            " AS carried FROM link_growth WINDOW w AS (PARTITION BY link ORDER BY id))"
+            " SELECT source, target, MAX(8.0 * (carried - bytes) / (t - since + seconds)) AS rate FROM grown"
+            " JOIN link ON link.id = link JOIN allowed USING (source, target)"
+            " WHERE since IS NOT NULL GROUP BY link HAVING rate > 0",
+            *(ends, number, number - 1),
+        )
+        for source, target, rate in rows:
+            found[source, target] = max(rate, found.get((source, target), 0.0))
+    return found
 
 
 def traffic(history: History) -> list[PeerTraffic]:

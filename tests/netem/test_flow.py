@@ -136,8 +136,8 @@ def test_a_slow_way_back_sets_the_pace() -> None:
 def test_a_small_buffer_costs_packets() -> None:
     small, large = (flow(latency=0.04, rate=50e6, buffer=buffer) for buffer in (0.002, 0.2))
     assert small.send(0.0, 3_000_000) > large.send(0.0, 3_000_000)
-    assert small.counters.overflowed > 0
-    assert large.counters.overflowed == 0
+    assert small.counted(math.inf).overflowed > 0
+    assert large.counted(math.inf).overflowed == 0
 
 
 # Losses
@@ -147,7 +147,7 @@ def test_losses_have_the_mean_of_the_profile() -> None:
     for loss in (0.02, GilbertElliott(p=0.01, r=0.25), GilbertElliott(p=0.02, r=0.5, loss_good=0.001, loss_bad=0.6)):
         connection = flow(latency=0.01, loss=loss)
         total(connection, 3_000_000, 20)
-        counters = connection.counters
+        counters = connection.counted(math.inf)
         asked = loss if isinstance(loss, float) else loss.mean_loss
         assert counters.lost / counters.offered == pytest.approx(asked, rel=0.15)
 
@@ -194,7 +194,7 @@ def test_nothing_crosses_a_link_that_loses_everything() -> None:
 def test_corrupt_packets_are_lost_to_tcp() -> None:
     connection = flow(latency=0.02, corrupt=0.02, loss=0.01)
     assert total(connection, 1_000_000, 10) > total(flow(latency=0.02, loss=0.01), 1_000_000, 10)
-    counters = connection.counters
+    counters = connection.counted(math.inf)
     assert counters.corrupted / counters.offered == pytest.approx(0.02, rel=0.3)
     assert counters.lost / counters.offered == pytest.approx(0.01, rel=0.4)
 
@@ -363,7 +363,7 @@ def test_order_causality_and_counters(
                 assert all(each >= now for each in arrivals)
                 assert arrivals == sorted(arrivals)
                 seen += arrivals
-        counters = connection.counters
+        counters = connection.counted(math.inf)
         assert counters.offered + counters.duplicated == counters.delivered + counters.lost + counters.overflowed
         assert all(value >= 0 for value in dataclasses.astuple(counters))
         return seen

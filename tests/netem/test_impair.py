@@ -176,8 +176,8 @@ def test_overload_delivers_at_the_rate() -> None:
     for index in range(100_000):
         now = index * 0.0001  # ten times the rate for 10 s
         impairment.offer(now, 1000)
-    # 10 s at 1 MB/s, and what the buffer still holds.
-    assert impairment.counters.delivered == pytest.approx(10_000 + 50, abs=1)
+    assert impairment.counted(10.0).delivered == pytest.approx(10_000, abs=1)  # 10 s at 1 MB/s
+    assert impairment.counted(11.0).delivered == pytest.approx(10_050, abs=1)  # and what the buffer held
 
 
 def test_without_a_buffer_a_frame_passes_only_an_idle_link() -> None:
@@ -225,11 +225,67 @@ def test_order_is_kept_unless_reordering_is_asked(
 def test_every_packet_is_accounted_for(profile: LinkProfile, stream: list[tuple[float, int]], packets: int) -> None:
     impairment = Impairment(profile, seed=1)
     deliveries = [delivery for gap, size in stream for delivery in impairment.offer(gap, size * packets, packets)]
-    counters = impairment.counters
+    counters = impairment.counted(math.inf)
     assert counters.offered == len(stream) * packets
     assert counters.delivered == len(deliveries) * packets
     assert counters.corrupted == sum(corrupt for _, corrupt in deliveries) * packets
     assert counters.offered + counters.duplicated == counters.delivered + counters.lost + counters.overflowed
+
+
+@given(profile=profiles, after=profiles, stream=gaps, share=st.floats(0, 1))
+def test_a_frame_counts_as_delivered_when_it_arrives(
+    profile: LinkProfile, after: LinkProfile, stream: list[tuple[float, int]], share: float
+) -> None:
+    impairment, now, arrivals = Impairment(profile, seed=1), 0.0, []
+    for number, (gap, size) in enumerate(stream):
+        now += gap
+        if number == len(stream) // 2:
+            moved = impairment.change(after, now)
+            arrivals = [(moved.get(at, at), bytes_) for at, bytes_ in arrivals]
+        arrivals += [(at, size) for at, _ in impairment.offer(now, size)]
+    look = now + share * max((at - now for at, _ in arrivals), default=0.0)
+    counters = impairment.counted(look)
+    arrived = [size for at, size in arrivals if at <= look]
+    assert (counters.delivered, counters.delivered_bytes) == (len(arrived), sum(arrived))
+    on_the_way = len(arrivals) - len(arrived)
+    before = counters.delivered + counters.lost + counters.overflowed + on_the_way
+    assert counters.offered + counters.duplicated == before
+    assert impairment.cut(look) == on_the_way
+    assert impairment.counted(math.inf).delivered == len(arrived)
+
+
+def test_after_a_cut_the_queue_is_empty() -> None:
+    impairment = Impairment(LinkProfile(rate=8e3, latency=0.5), seed=1)
+    for _ in range(10):
+        impairment.offer(0.0, 1000)  # a second each
+    assert impairment.cut(2.6) == 8  # two have arrived, at 1.5 and 2.5 s
+    assert impairment.offer(2.6, 1000) == [(pytest.approx(4.1), False)]
+    assert impairment.counted(5.0).delivered == 3
+
+
+def test_a_silent_link_holds_packets_back() -> None:
+    link = LinkProfile(rate=8e3, latency=0.5, buffer_bytes=3000)
+    impairment = Impairment(link, seed=1)
+    first, second = (impairment.offer(0.0, 1000)[0][0] for _ in range(2))
+    assert (first, second) == (1.5, 2.5)
+    # Half of the second has been sent when the silence of 60 s begins.
+    assert impairment.change(link.merged(silence=60.0), 1.5) == {2.5: pytest.approx(62.5)}
+    assert impairment.offer(10.0, 1000) == [(pytest.approx(63.5), False)]
+    assert impairment.offer(20.0, 1000) == [(pytest.approx(64.5), False)]
+    assert impairment.offer(30.0, 1000) == []  # 2500 bytes wait
+    # Saying again how long the silence still lasts changes nothing; its end lets go at the rate of that time.
+    assert all(new == pytest.approx(old) for old, new in impairment.change(link.merged(silence=21.5), 40.0).items())
+    assert [new for _, new in sorted(impairment.change(link.merged(rate=16e3), 61.5).items())] == pytest.approx(
+        [62.25, 62.75, 63.25]
+    )
+    assert [impairment.counted(t).delivered for t in (61.5, 62.3, 64.0)] == [1, 2, 4]
+
+
+def test_an_idle_silent_link_takes_a_frame() -> None:
+    impairment = Impairment(LinkProfile(), seed=1)
+    assert impairment.change(LinkProfile(rate=8e3, buffer_bytes=0, silence=5.0), 1.0) == {}
+    assert impairment.offer(2.0, 1000) == [(pytest.approx(7.0), False)]
+    assert impairment.offer(2.0, 1000) == []
 
 
 @given(profile=profiles, stream=gaps, seed=st.integers(0, 2**63))

@@ -18,7 +18,7 @@ FRAME = FULL_FRAME * 8  # bits
 def rates(trace: Trace, number: int) -> list[float]:
     """Full frames a window lets cross, for the first windows."""
     changes = islice(trace.changes(BASE), number)
-    return [(change.profile.rate or 0) * trace.window / FRAME for change in changes]
+    return [0 if change.profile.silence else (change.profile.rate or 0) * trace.window / FRAME for change in changes]
 
 
 def test_a_tiny_trace_by_hand() -> None:
@@ -35,11 +35,14 @@ def test_a_tiny_trace_by_hand() -> None:
 
 def test_windows_run_on_over_the_end_of_the_trace() -> None:
     # 1, 2 and 25 ms, lasting 25 ms: in windows of 10 ms the second time has 26, 27 and 50 ms.
-    assert rates(Trace.read("1\n2\n25", "t", window=0.01), 5) == pytest.approx([2, 1, 3, 1, 1])
+    assert rates(Trace.read("1\n2\n25", "t", window=0.01), 5) == pytest.approx([2, 0, 3, 0, 1])
 
 
-def test_a_window_without_opportunities_has_the_rate_of_one() -> None:
-    assert rates(Trace.read("1\n2\n3\n50", "t", window=0.01), 5) == pytest.approx([3, 1, 1, 1, 1])
+def test_a_window_without_opportunities_is_silent_until_the_next_that_has_some() -> None:
+    changes = list(islice(Trace.read("1\n2\n3\n50", "t", window=0.01).changes(BASE), 6))
+    assert [change.profile.silence for change in changes] == [0.0, 0.03, 0.02, 0.01, 0.0, 0.0]
+    assert [(change.profile.rate or 0) * 0.01 / FRAME for change in changes] == pytest.approx([3, 1, 1, 1, 1, 3])
+    assert all(change.profile.merged(silence=None, rate=10e6, buffer=0.2) == BASE for change in changes)
 
 
 def test_a_line_0_falls_together_with_the_end() -> None:

@@ -42,7 +42,7 @@ class ModelFabric:
         self._passed: dict[Ends, Counters] = {}  # of the clients that have ended
         self._profiles: dict[Ends, LinkProfile] = {}
         self._flows: dict[Ends, Flow] = {}
-        self._offered: dict[Ends, int] = {}  # packets offered at the last count
+        self._counted: dict[Ends, Counters] = {}  # at the last count
 
     def notes(self) -> list[str]:
         return []
@@ -81,10 +81,12 @@ class ModelFabric:
 
     async def counters(self) -> Counted:
         rows: list[LinkRow] = []
+        now = asyncio.get_running_loop().time()
         for ends, flow in self._flows.items():
-            if self._offered.get(ends) != flow.counters.offered:
-                self._offered[ends] = flow.counters.offered
-                rows.append({"source": ends[0], "target": ends[1], **asdict(flow.counters)})
+            counted = flow.counted(now)
+            if self._counted.get(ends) != counted:
+                self._counted[ends] = counted
+                rows.append({"source": ends[0], "target": ends[1], **asdict(counted)})
         rows += [{"source": ends[0], "target": ends[1], **asdict(counted)} for ends, counted in self._passed.items()]
         return Counted(links=rows)
 
@@ -104,7 +106,8 @@ class ModelFabric:
     def dismiss(self, client: str, cloud: str) -> None:
         """Take the link of a client away. Its counters are added to those of the links of the population."""
         for ends, total in (((client, cloud), (POPULATION, cloud)), ((cloud, client), (cloud, POPULATION))):
-            counted, before = self._clients.pop(ends).counters, self._passed.get(total, Counters())
+            now = asyncio.get_running_loop().time()
+            counted, before = self._clients.pop(ends).counted(now), self._passed.get(total, Counters())
             self._passed[total] = Counters(
                 *(one + other for one, other in zip(astuple(before), astuple(counted), strict=True))
             )

@@ -15,7 +15,7 @@ from orchestrator.drivers.swarm.frames import Frames
 from orchestrator.drivers.swarm.plain import change_to, counted_of, link_to, node_to
 from orchestrator.errors import FabricError, LostError, OrchestratorError
 from orchestrator.fabric import tcp
-from orchestrator.fabric.base import Counted, Handle, LinkChange
+from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow, plus
 from orchestrator.fabric.coalesce import Coalescing
 from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
 from orchestrator.scenario.topology import Ends
@@ -40,6 +40,7 @@ class SwarmFabric(Coalescing):
         self._cut: set[Ends] = set()
         self._following = asyncio.Lock()  # while links follow nodes that have moved
         self._counted: dict[str, Counted] = {}  # the latest of each host
+        self._ended: list[tuple[str, Counted]] = []  # the last of hosts that have been opened anew since
         self.frames = Frames(self._hosts)
 
     def notes(self) -> list[str]:
@@ -60,7 +61,10 @@ class SwarmFabric(Coalescing):
         await self._shape(links, {*self._hosts.values()})
 
     async def reshape(self, host: str) -> None:
-        """Make the links of a host that was opened anew, as they are now. FabricError if that fails."""
+        """Make the links of a host that was opened anew, as they are now. FabricError if that fails. Its counters
+        start at 0."""
+        if (last := self._counted.pop(host, None)) is not None:
+            self._ended.append((host, replace(last, late=0, late_max=0.0)))
         await self._reshape(list(self._links.values()), host)
 
     async def redirect(self, nodes: Collection[str]) -> None:
@@ -119,11 +123,13 @@ class SwarmFabric(Coalescing):
         return errors
 
     async def counters(self) -> Counted:
-        """Those of a lost host stay as they were."""
-        hosts = sorted(set(self._hosts.values()))
+        """Those of a lost host stay as they were when they were last read."""
+        hosts = sorted({*self._hosts.values(), *self._counted})
         there = [host for host in await asyncio.gather(*map(self._count, hosts)) if host is not None]
         self.frames.read(asyncio.get_running_loop().time(), {host: self._counted[host] for host in there})
-        return added(self._counted, self._hosts)
+        for host in self._counted.keys() - set(there):
+            self._counted[host] = replace(self._counted[host], late=0, late_max=0.0)
+        return added([*self._ended, *self._counted.items()])
 
     async def _count(self, host: str) -> str | None:
         """Returns the host, None if it is lost."""
@@ -168,16 +174,24 @@ def remotes(plan: Plan, homes: Mapping[str, str], host: str) -> dict[str, str]:
     return {node.mac: addresses[homes[node.name]] for node in plan.nodes if homes[node.name] != host}
 
 
-def added(counted: Mapping[str, Counted], homes: Mapping[str, str]) -> Counted:
-    """The counters of all hosts as those of one fabric. A link is counted where its source lives, see ``homes``."""
-    drops = Counter[str]()
-    for host, each in counted.items():
+def added(counted: Sequence[tuple[str, Counted]]) -> Counted:
+    """The counters of all hosts as those of one fabric. ``counted``: by host, of one engine after the other.
+
+    A link is counted by the host of its source, by several one after the other if the source has moved.
+    """
+    drops: Counter[str] = Counter()
+    rows: dict[Ends, LinkRow] = {}
+    for host, each in counted:
         drops.update({f"{where} on {host}": number for where, number in each.drops.items()})
+        for row in each.links:
+            ends = str(row["source"]), str(row["target"])
+            rows[ends] = plus(rows[ends], row) if ends in rows else row
+    engines = [each for _, each in counted]
     return Counted(
-        links=[row for host, each in counted.items() for row in each.links if homes[str(row["source"])] == host],
-        forwarded=sum(each.forwarded for each in counted.values()),
-        late=sum(each.late for each in counted.values()),
-        late_max=max((each.late_max for each in counted.values()), default=0.0),
+        links=list(rows.values()),
+        forwarded=sum(each.forwarded for each in engines),
+        late=sum(each.late for each in engines),
+        late_max=max((each.late_max for each in engines), default=0.0),
         drops=drops,
-        cpu_seconds=sum(each.cpu_seconds for each in counted.values()),
+        cpu_seconds=sum(each.cpu_seconds for each in engines),
     )

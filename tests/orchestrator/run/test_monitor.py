@@ -12,7 +12,7 @@ import pytest
 
 from netem.profile import LinkProfile
 from node.runtime.clock import run_virtual
-from orchestrator.fabric.base import Counted, Fabric, LinkRow, since
+from orchestrator.fabric.base import Counted, Fabric, LinkRow, plus, since
 from orchestrator.host.load import HostLoad
 from orchestrator.results import carried
 from orchestrator.results.history import History
@@ -66,9 +66,9 @@ def test_counts_since_an_earlier_reading() -> None:
     assert since(now, before) == row(15, drawn=15, asked_lost=1.25, others_too=1)
 
 
-@pytest.mark.parametrize("offered", [0, 9])
-def test_a_link_that_began_anew_counts_from_there(offered: int) -> None:
-    assert since(row(offered), row(10)) == row(offered)
+def test_counts_of_engines_that_shaped_a_link_one_after_the_other() -> None:
+    rows = row(10, overflowed=7, others_too=1), row(25, lost=2, others_too=0)
+    assert plus(*rows[::-1]) == row(35, overflowed=7, lost=2, others_too=1)
 
 
 class Shown:

@@ -87,7 +87,7 @@ def divide(
         )
     entry = next(each for each in PARTITIONS.values() if each.params is type(scheme))
     if entry.subjects and subjects is None:
-        raise PartitionError(f"partition {entry.name} needs a data set that names people (har, npz with subject_train)")
+        raise PartitionError(f"partition {entry.name} needs a data set that names people (har, leaf, npz with subject_train)")
     random = np.random.default_rng(seed)
     if entry.divide is not None:
         parts = _by_plugin(entry, scheme, labels, groups, random)

@@ -25,6 +25,10 @@ from PIL import Image
 
 from node.learning.datasets import Prepared, prepare
 from node.learning.errors import DataError
+from orchestrator.errors import PlanError, ScenarioError
+from orchestrator.planning.shards import make_shards
+from orchestrator.scenario.reading import parse
+from tests.orchestrator.labels import prepared
 
 PAGE = (Path(__file__).parents[1] / "docs" / "data.md").read_text()
 
@@ -699,6 +703,93 @@ def test_leaf(row: str, tmp_path: Path) -> None:
     for index, case in enumerate(LEAF[row]):
         (tmp_path / str(index)).mkdir()
         try_case(case, tmp_path / str(index))
+
+
+# a partition from a file
+
+
+SCENARIO = "algorithm: hierfavg\ntopology: {edges: 2, devices_per_edge: [2, 1]}\ndata: {partition: {file: f.json}}\n"
+CLIENTS = ["device-0-0", "device-0-1", "device-1-0"]
+
+
+def divided(text: str) -> dict[str, list[list[int]]]:
+    """The training and own test samples that each client of `SCENARIO` gets by this file, of 1,000 and 200."""
+    made = make_shards(parse(SCENARIO, "f.yaml", files={"f.json": text}), prepared())
+    return {
+        "train": [made.train[client].tolist() for client in CLIENTS],
+        "test": [made.own_test[node].tolist() for node in (*CLIENTS, "edge-0")],
+    }
+
+
+TRAIN = [[0, 5, 7], [1, 2], [999]]
+BY_NAME = dict(zip(CLIENTS, TRAIN, strict=True))
+LISTS: dict[str, Sequence[tuple[Any, list[list[int]] | str]]] = {
+    "samples in no list": [
+        (BY_NAME, TRAIN),
+        (TRAIN, TRAIN),
+        ({"train": TRAIN}, TRAIN),
+        ([[5, 7, 0], [2, 1], [999]], TRAIN),
+    ],
+    "an empty list": [([[0], [], [1]], [[0], [], [1]])],
+    "index out of range": [
+        ([[0], [1000], [1]], "f.json: train: device-0-1 has 1000; samples are 0 to 999"),
+        ([[0], [-1], [1]], "f.json: train: device-0-1 has -1; samples are 0 to 999"),
+        ({"train": TRAIN, "test": [[200], [], []]}, "f.json: test: device-0-0 has 200; samples are 0 to 199"),
+    ],
+    "a training sample listed twice": [
+        ([[0, 0], [1], [2]], "f.json: train: device-0-0 has 0 twice"),
+        ([[0], [2], [1, 2]], "f.json: train: sample 2 is in the lists of device-0-1, device-1-0"),
+    ],
+    "a client that is missing or unknown": [
+        ([[0], [1]], "f.json: train has 2 lists for 3 clients"),
+        ({**BY_NAME, "edge-0": []}, "f.json: train has edge-0; clients are device-0-0, device-0-1, device-1-0"),
+        (
+            {"device-0-0": [0]},
+            "f.json: train lacks device-0-1, device-1-0; give clients without samples an empty list",
+        ),
+        ({"train": TRAIN, "test": BY_NAME | {"cloud": []}}, "f.json: test has cloud; clients are"),
+    ],
+    "not whole numbers": [
+        ([[0], [1.0], [2]], "f.json: train: device-0-1 has the number 1.0, which is no whole number"),
+        ([[0], [True], [2]], "f.json: train: device-0-1 has the truth value true, which is no whole number"),
+        ([[0], "1", [2]], "f.json: train: device-0-1 must be a list of indices"),
+        (7, "f.json has no lists of training samples: write"),
+        ({"test": TRAIN}, "f.json has no lists of training samples: write"),
+        ({"train": TRAIN, "validation": TRAIN}, "f.json has the key 'validation' beside train or test: write"),
+    ],
+}
+
+
+@pytest.mark.parametrize("row", rows("A partition from a file"))
+def test_lists(row: str) -> None:
+    for content, expected in LISTS[row]:
+        if isinstance(expected, str):
+            with pytest.raises((PlanError, ScenarioError), match=f"data.partition(.file)?: {re.escape(expected)}"):
+                divided(json.dumps(content))
+        else:
+            assert divided("\ufeff" + json.dumps(content))["train"] == expected
+
+
+def test_own_test_sets_from_a_file() -> None:
+    """Clients may share test samples; an edge has those of its devices."""
+    made = divided(json.dumps({"train": TRAIN, "test": {"device-1-0": [], "device-0-0": [9, 3], "device-0-1": [3]}}))
+    assert made["test"] == [[3, 9], [3], [], [3, 9]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[1], [2]", "f.json is not JSON"),
+        ('{"a": [1], "a": [2]}', "f.json is not JSON: it has the key 'a' more than once"),
+    ],
+)
+def test_a_partition_file_that_cannot_be_read(text: str, message: str) -> None:
+    with pytest.raises(ScenarioError, match=f"f.yaml:3: data.partition.file: {message}"):
+        divided(text)
+    with pytest.raises(ScenarioError, match="No such file"):
+        parse(SCENARIO.replace("f.json", "none.json"), "f.yaml")
+    with pytest.raises(ScenarioError, match="name a file"):
+        parse(SCENARIO.replace("{file: f.json}", "file"), "f.yaml")
 
 
 # memory

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import stat
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from node.learning.errors import DataError
 from node.resources import available_bytes
@@ -70,22 +67,3 @@ def below(folder: Path) -> Iterator[str]:
 
 def _refuse(error: OSError) -> None:
     raise DataError(f"{error.filename}: cannot be read ({error.strerror})")
-
-
-def parse_json(text: str) -> Any:
-    """JSON as RFC 8259 has it. ValueError also for a repeated key, of which readers keep the last, and for NaN."""
-    try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError(f"it has the key {Counter(key for key, _ in pairs).most_common(1)[0][0]!r} more than once")
-    return found
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"it has {name}, which is no number of JSON")

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from node.catalogue.json_text import parse_json
 from node.learning.errors import DataError
-from node.learning.files import below, parse_json, read_text, refuse_large
+from node.learning.files import below, read_text, refuse_large
 from node.learning.formats import Arrays
 from node.learning.labels import whole_numbers
 

@@ -1,7 +1,6 @@
 """Divide training data over clients: pure functions of labels and a seed.
 
-Papers use these names for different conventions. Each scheme says which paper it follows. Draws are made once: to repeat
-them until they fit would bias them. Clients with too few samples are topped up by a fixed rule, and moves are listed.
+Papers use these names differently, so each scheme names its paper. Draws are made once: repetition would bias them.
 """
 
 from __future__ import annotations

@@ -65,6 +65,19 @@ class Flag(OneOf):
         return "true or false"
 
 
+@dataclass(frozen=True)
+class Text(OneOf):
+    """Any text."""
+
+    words: tuple[str, ...] = ()
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, str)
+
+    def __str__(self) -> str:
+        return "a text"
+
+
 def number(
     default: float | None,
     *,
@@ -87,6 +100,10 @@ def word(default: str | int, *words: str, number: Between | None = None) -> Any:
 
 def flag(default: bool) -> Any:
     return field(default=default, metadata={"allowed": Flag()})
+
+
+def text() -> Any:
+    return field(default="", metadata={"allowed": Text()})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,9 +70,10 @@ DATASETS: dict[str, Dataset] = {
 DATASET_PATHS: dict[str, str] = {
     "npz:": "npz:PATH, arrays x_train, y_train, x_test, y_test and, if known, subject_train and subject_test",
     "images:": "images:PATH, a folder or zip with train/<class>/ and test/<class>/ pictures of one size",
+    "leaf:": "leaf:PATH, a folder with LEAF's JSON in train/ and test/",
 }
 
 
 def is_dataset(name: str) -> bool:
-    """Whether `name` is a known data set or one of the forms with a path (`npz:PATH`, `images:PATH`)."""
+    """Whether `name` is a known data set or one of the forms with a path (`npz:PATH`, `images:PATH`, `leaf:PATH`)."""
     return name in DATASETS or any(name.startswith(form) and name != form for form in DATASET_PATHS)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from node.parameters import Between, Parameters, number, whole, word
+from node.parameters import Between, Parameters, number, text, whole, word
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +62,14 @@ class BySubject(PartitionParameters):
     """Each client holds all samples of one or more people."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class FromFile(PartitionParameters):
+    """path: a JSON file of the sample indices of each client, relative to the scenario's (docs/data.md)."""
+
+    path: str = text()
+    min_samples: int = whole(0, low=0)
+
+
 @dataclass(frozen=True)
 class PartitionScheme:
     """A way to divide the training data; `short` is the parameter that a bare value sets (`{dirichlet: 0.1}`).
@@ -90,5 +98,6 @@ PARTITIONS: dict[str, PartitionScheme] = {
         PartitionScheme("shards", LabelShards, "a few single-label shards per client", "shards_per_client"),
         PartitionScheme("labels-per-edge", LabelsPerEdge, "PHE-FL's D1 to D4", "pattern"),
         PartitionScheme("by-subject", BySubject, "whole people per client", subjects=True),
+        PartitionScheme("file", FromFile, "the samples of each client, listed in a JSON file", "path"),
     )
 }

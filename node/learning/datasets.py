@@ -24,12 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.catalogue.datasets import DATASET_PATHS, DATASETS, Shape, is_dataset
-from node.learning import formats
+from node.learning import formats, leaf, pictures
 from node.learning.errors import DataError, DataNotFound
+from node.learning.files import below, open_regular, refuse_large
 from node.learning.formats import Arrays
+from node.learning.labels import refuse_gaps
 from node.learning.samples import arrays_from
 
-FORMAT = 3  # version of the prepared folder; part of its name, so that a new version does not use old folders
+FORMAT = 4  # version of the prepared folder; part of its name, so that a new version does not use old folders
+LONGEST_STEM = 100  # characters of a prepared folder's name that come from the data set's name
 log = logging.getLogger(__name__)
 
 
@@ -81,37 +84,44 @@ def _mapped(path: Path) -> NDArray[Any]:
     return mapped
 
 
-def prepare(name: str, cache: Path, search: Sequence[Path] = (), *, download: bool = True) -> Prepared:
-    """Prepare data set `name` under `cache`, or find it there. Other runs may do the same at the same time.
+def prepare(
+    name: str, cache: Path, search: Sequence[Path] = (), *, download: bool = True, store: Path | None = None
+) -> Prepared:
+    """Find data set `name` prepared under `cache`, or prepare it under `store`, by default `cache`. Other runs may do
+    the same at the same time.
 
     The places are, in order: `search`, files or folders of the scenario; the folders of EDGEBED_DATA (separated as in
     PATH); Debian's /usr/share/datasets; earlier downloads; and, with `download`, the network.
     Raises DataNotFound (with the places tried and the remedy) or DataError (the files found are broken).
     """
-    stem = re.sub(r"[^a-z0-9]+", "-", Path(name).stem.lower()).strip("-")
+    store = cache if store is None else store
+    stem = re.sub(r"[^a-z0-9]+", "-", Path(name).stem.lower()).strip("-")[:LONGEST_STEM] or "data"
     if name in DATASETS and DATASETS[name].read is not None:
-        return _made(name, cache / stem)
-    source, read = _find(name, cache, [Path(path).expanduser() for path in search], download)
-    directory = cache / f"{stem}-{_fingerprint(name, source)}"
+        source, read, key = _made(name)
+    else:
+        place, read = _find(name, cache, [Path(path).expanduser() for path in search], download)
+        source, key = str(place or "scikit-learn"), _fingerprint(name, place)
+    directory = cache / f"{stem}-{key}"
     if not directory.exists():
-        log.info("preparing data set %s from %s", name, source or "scikit-learn")
-        _store(name, read(), str(source or "scikit-learn"), directory)
+        directory = store / directory.name
+        log.info("preparing data set %s from %s", name, source)
+        _store(name, read(), source, directory)
     return open_prepared(directory)
 
 
 def open_prepared(directory: Path) -> Prepared:
     """Open a folder that `prepare` made. Raises DataError if it is no such folder."""
     try:
-        meta = json.loads((directory / "meta.json").read_text())
+        meta = json.loads((directory / "meta.json").read_text(encoding="ascii"))
         values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in meta.items()}
         return Prepared(directory, **values)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{directory}: not a prepared data set: {error}; delete the folder to make it again") from error
 
 
-def _made(name: str, stem: Path) -> Prepared:
-    """A plug-in's data set. What its function reads may change, so it is called each time, and equal arrays share a
-    folder."""
+def _made(name: str) -> tuple[str, Reader, str]:
+    """The source, reader and hash of a plug-in's data set. What its function reads may change, so it is called each
+    time, and equal arrays share a folder."""
     entry = DATASETS[name]
     assert entry.read is not None
     source = f"data set {name} ({entry.where})"
@@ -121,10 +131,7 @@ def _made(name: str, stem: Path) -> Prepared:
         raise
     except Exception as error:
         raise DataError(f"{source} cannot be read: {type(error).__name__}: {error}") from error
-    directory = stem.with_name(f"{stem.name}-{_digest(arrays)[:12]}")
-    if not directory.exists():
-        _store(name, arrays, source, directory)
-    return open_prepared(directory)
+    return source, lambda: arrays, _digest(arrays)[:12]
 
 
 def _digest(arrays: Arrays) -> str:
@@ -157,12 +164,12 @@ def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[P
     if given:
         path = Path(given).expanduser()
         candidates = [path] if path.is_absolute() else [path, *(place / path for place in search)]
-        pictures = form == "images"
         for candidate in candidates:
-            if candidate.is_file() or (pictures and candidate.is_dir()):
-                return candidate, _reader(formats.read_pictures if pictures else formats.read_npz, candidate)
+            if candidate.exists() and (form != "npz" or not candidate.is_dir()):
+                return candidate, _reader(_FORMS[form], candidate)
         places = dict.fromkeys(os.path.abspath(candidate) for candidate in candidates)
-        raise DataNotFound(f"data set {name}: no {'folder or zip' if pictures else 'file'} at {' or '.join(places)}")
+        what = {"npz": "file", "images": "folder or zip", "leaf": "folder"}[form]
+        raise DataNotFound(f"data set {name}: no {what} at {' or '.join(places)}")
     roots = _roots(cache)
     for place in (*_candidates(name, search, given=True), *_candidates(name, roots, given=False)):
         if (reader := _FORMATS[name](place)) is not None:
@@ -213,16 +220,23 @@ def _reader(read: Callable[[Path], Arrays], path: Path) -> Reader:
     return lambda: read(path)
 
 
+_FORMS: dict[str, Callable[[Path], Arrays]] = {
+    "npz": formats.read_npz,
+    "images": pictures.read_pictures,
+    "leaf": leaf.read_leaf,
+}
+
+
 def _idx_format(place: Path) -> Reader | None:
     return _reader(formats.read_idx_folder, place) if formats.idx_paths(place) else None
 
 
 def _cifar10_format(place: Path) -> Reader | None:
     if place.is_file():
-        return _reader(formats.read_pictures if place.suffix == ".zip" else formats.read_cifar10, place)
+        return _reader(pictures.read_pictures if place.suffix == ".zip" else formats.read_cifar10, place)
     if (place / formats.CIFAR10_FILES[0]).is_file():
         return _reader(formats.read_cifar10, place)
-    return _reader(formats.read_pictures, place) if (place / "train").is_dir() else None
+    return _reader(pictures.read_pictures, place) if (place / "train").is_dir() else None
 
 
 def _har_format(place: Path) -> Reader | None:
@@ -240,13 +254,19 @@ _FORMATS: dict[str, Callable[[Path], Reader | None]] = {
 
 
 def _fingerprint(name: str, source: Path | None) -> str:
-    """Short hash of the data set's name and of its source's files: their names, sizes and times, not contents."""
+    """Short hash of the data set's name, its place, and the names and contents of its files. Times do not count: a file
+    can change without them, and a copy has others."""
     digest = hashlib.sha256(f"{FORMAT} {name}".encode())
     if source is not None:
-        files = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
-        for file in files:
-            status = file.stat()
-            digest.update(f"{file.absolute()} {status.st_size} {status.st_mtime_ns}\n".encode())
+        digest.update(os.fsencode(source.absolute()))
+        size = 0
+        for file in sorted(below(source), key=os.fsencode) if source.is_dir() else [""]:
+            if file and not (source / file).is_file():
+                continue
+            with open_regular(source / file) as content:
+                size += os.fstat(content.fileno()).st_size
+                refuse_large(source, size)
+                digest.update(os.fsencode(f"\0{file}\0") + hashlib.file_digest(content, "sha256").digest())
     return digest.hexdigest()[:12]
 
 
@@ -270,7 +290,9 @@ def _store(name: str, arrays: Arrays, source: str, directory: Path) -> None:
             "source": source,
             "sha256": _digest(arrays),
         }
-        (making / "meta.json").write_text(json.dumps(meta, indent=1))
+        (making / "meta.json").write_text(json.dumps(meta, indent=1), encoding="ascii")
+        for path in making.iterdir():
+            path.chmod(0o644)  # nodes run as other users
         making.chmod(0o755)
         try:
             making.rename(directory)
@@ -287,8 +309,6 @@ def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
     for part, x, y in pairs:
         if len(x) != len(y) or len(y) == 0:
             raise DataError(f"{source}: {part} has {len(x)} samples and {len(y)} labels; they must be equal and not 0")
-        if y.min() < 0:
-            raise DataError(f"{source}: {part} has label {y.min()}; labels count from 0")
         wrong = _not_finite(x)
         if len(wrong):
             raise DataError(
@@ -305,15 +325,16 @@ def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
         if subjects is not None and len(subjects) != len(y):
             raise DataError(f"{source}: {len(subjects)} subjects for {len(y)} {part} samples")
     shape = tuple(arrays.x_train.shape[1:])
+    if 0 in shape:
+        raise DataError(f"{source}: a sample has the shape {shape}, which holds nothing")
+    known = DATASETS[name] if name in DATASETS and DATASETS[name].classes else None
+    if known is None:
+        refuse_gaps({"y_train": arrays.y_train, "y_test": arrays.y_test}, source)
     classes = int(max(arrays.y_train.max(), arrays.y_test.max())) + 1
-    if (
-        name in DATASETS
-        and DATASETS[name].classes
-        and (shape, classes) != (DATASETS[name].shape, DATASETS[name].classes)
-    ):
+    if known is not None and (shape, classes) != (known.shape, known.classes):
         raise DataError(
             f"{source}: samples of shape {shape} and {classes} classes are not {name}, which has "
-            f"{DATASETS[name].shape} and {DATASETS[name].classes}"
+            f"{known.shape} and {known.classes}"
         )
     return shape, classes
 

@@ -1,28 +1,32 @@
-"""Readers of data set files: IDX, CIFAR-10's binary version, pictures in class folders, UCI HAR, npz.
+"""Readers of data set files: IDX, CIFAR-10's binary version, UCI HAR, npz. `pictures` and `leaf` have two more.
 
 Every reader returns `Arrays`: samples channels first, uint8 (pictures) or float32 (anything else), labels from 0 up.
-No reader unpickles. Readers raise DataError naming the file and its fault.
+No reader unpickles. Readers raise DataError naming the file and its fault. docs/data.md lists what each keeps, converts
+and refuses.
 """
 
 from __future__ import annotations
 
 import gzip
-import io
+import math
 import struct
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from node.learning.errors import DataError
+from node.learning.files import open_regular, read_regular, read_text, refuse_large
+from node.learning.labels import whole_numbers
 
+CHANNELS = (1, 3, 4)  # of pictures
 IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
-PICTURES = {".jpg", ".jpeg", ".png", ".bmp"}
 
 
 @dataclass(frozen=True)
@@ -71,23 +75,37 @@ def read_idx_folder(folder: Path) -> Arrays:
     paths = idx_paths(folder)
     if paths is None:
         raise DataError(f"{folder}: not all of {', '.join(IDX_FILES)} (or .gz) are there")
-    x_train, y_train, x_test, y_test = (read_idx(path) for path in paths)
+    x_train, y_train, x_test, y_test = (read_idx(path, axes) for path, axes in zip(paths, (3, 1, 3, 1), strict=True))
     return Arrays(x_train[:, None], y_train.astype(np.int64), x_test[:, None], y_test.astype(np.int64))
 
 
-def read_idx(path: Path) -> NDArray[np.uint8]:
-    """One IDX file of unsigned bytes (http://yann.lecun.com/exdb/mnist): two zero bytes, type 8, the number of axes,
-    each axis as a big-endian 32-bit number, then the bytes."""
-    try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        magic, axes = data[:3], data[3]
-        shape = struct.unpack_from(f">{axes}I", data, 4)
-        values = np.frombuffer(data, dtype=np.uint8, offset=4 + 4 * axes)
-    except (OSError, EOFError, IndexError, struct.error, ValueError) as error:
-        raise DataError(f"{path}: not an IDX file: {error}") from error
-    if magic != b"\0\0\x08" or len(values) != np.prod(shape):
-        raise DataError(f"{path}: not a complete IDX file of unsigned bytes; fetch it again")
-    return values.reshape(shape)
+IDX_TYPES = {8: "unsigned bytes", 9: "signed bytes", 11: "16-bit", 12: "32-bit", 13: "32-bit float", 14: "64-bit float"}
+
+
+def read_idx(path: Path, axes: int) -> NDArray[np.uint8]:
+    """One IDX file of unsigned bytes (http://yann.lecun.com/exdb/mnist), gzipped or plain: two zero bytes, type 8, the
+    number of axes, each axis as a big-endian 32-bit number, then the bytes."""
+    with open_regular(path) as file:
+        compressed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        try:
+            with gzip.open(file) if compressed else file as content:
+                zeros, kind, found = struct.unpack(">HBB", content.read(4))
+                if zeros or kind not in IDX_TYPES:
+                    raise DataError(f"{path}: not an IDX file: it does not begin with two zero bytes and a type")
+                if (kind, found) != (8, axes):
+                    raise DataError(
+                        f"{path}: has {found} axes of {IDX_TYPES[kind]} values; take a file of {axes} axes of "
+                        "unsigned bytes"
+                    )
+                shape = struct.unpack(f">{axes}I", content.read(4 * axes))
+                refuse_large(path, math.prod(shape))
+                data = content.read(math.prod(shape) + 1)
+        except (OSError, EOFError, struct.error, zlib.error) as error:
+            raise DataError(f"{path}: not an IDX file: {error}") from error
+    if len(data) != math.prod(shape):
+        raise DataError(f"{path}: not a complete IDX file of unsigned bytes of shape {shape}; fetch it again")
+    return np.frombuffer(data, dtype=np.uint8).reshape(shape)
 
 
 CIFAR10_LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -107,16 +125,17 @@ def _cifar10_batches(path: Path) -> Iterator[tuple[str, bytes]]:
     if path.is_dir():
         for name in CIFAR10_FILES:
             if (path / name).is_file():
-                yield str(path / name), (path / name).read_bytes()
+                yield str(path / name), read_regular(path / name)
         return
     try:
         with tarfile.open(path) as archive:
             members = {PurePosixPath(member.name).name: member for member in archive if member.isfile()}
+            refuse_large(path, 3 * sum(members[name].size for name in CIFAR10_FILES if name in members))
             for name in CIFAR10_FILES:
                 file = archive.extractfile(members[name]) if name in members else None
                 if file is not None:
                     yield f"{path}:{name}", file.read()
-    except (OSError, EOFError, tarfile.TarError) as error:
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise DataError(f"{path}: not a readable archive: {error}; fetch it again") from error
 
 
@@ -130,58 +149,6 @@ def _cifar10_split(records: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArr
     return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64)
 
 
-def read_pictures(path: Path) -> Arrays:
-    """Pictures named {train,test}/<class>/<file>, in a folder or a zip. Classes are numbered in order of their names.
-
-    All pictures must have one size. The first one sets the mode: one channel if it is grey (mode L), else three.
-    """
-    if path.is_dir():
-        files = [file.relative_to(path) for file in sorted(path.rglob("*"))]
-        return _read_pictures(path, [file.as_posix() for file in files], lambda name: (path / name).read_bytes())
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return _read_pictures(path, sorted(archive.namelist()), archive.read)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: not a readable zip: {error}") from error
-
-
-def _read_pictures(path: Path, names: Iterable[str], read: Callable[[str], bytes]) -> Arrays:
-    found: dict[str, list[tuple[str, str]]] = {"train": [], "test": []}
-    for name in names:
-        parts = PurePosixPath(name).parts
-        if len(parts) >= 3 and parts[-3] in found and PurePosixPath(name).suffix.lower() in PICTURES:
-            found[parts[-3]].append((parts[-2], name))
-    classes = sorted({label for label, _ in found["train"]})
-    strangers = sorted({label for label, _ in found["test"]} - set(classes))
-    if len(classes) < 2 or not found["test"] or strangers:
-        reason = f"test class {strangers[0]!r} is not in train" if strangers else "it needs two classes and a test part"
-        raise DataError(f"{path}: pictures must be named train/<class>/<file> and test/<class>/<file>: {reason}")
-    shape: list[tuple[str, tuple[int, int]]] = []
-    x = {part: np.stack([_picture(path, name, read(name), shape) for _, name in found[part]]) for part in found}
-    y = {part: np.array([classes.index(label) for label, _ in found[part]], dtype=np.int64) for part in found}
-    return Arrays(x["train"], y["train"], x["test"], y["test"], label_names=tuple(classes))
-
-
-def _picture(path: Path, name: str, data: bytes, shape: list[tuple[str, tuple[int, int]]]) -> NDArray[np.uint8]:
-    """Decode one picture. The first one sets mode and size for all, which `shape` keeps."""
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            if not shape:
-                shape.append(("L" if image.mode == "L" else "RGB", image.size))
-            mode, size = shape[0]
-            if image.size != size:
-                raise DataError(
-                    f"{path}: {name} is {image.size[0]}x{image.size[1]}, the first picture "
-                    f"{size[0]}x{size[1]}; bring all to one size"
-                )
-            pixels = np.asarray(image.convert(mode))
-    except (OSError, UnidentifiedImageError) as error:
-        raise DataError(f"{path}: {name} is not a readable picture: {error}") from error
-    return pixels[None] if mode == "L" else np.ascontiguousarray(pixels.transpose(2, 0, 1))
-
-
 HAR_LABELS = ("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "laying")
 
 
@@ -190,37 +157,74 @@ def read_har_folder(path: Path) -> Arrays:
     p: dict[str, Any] = {}
     for part in ("train", "test"):
         folder = path / part
-        try:
-            axes = [
-                np.loadtxt(folder / "Inertial Signals" / f"total_acc_{axis}_{part}.txt", dtype=np.float32, ndmin=2)
-                for axis in "xyz"
-            ]
-            p[f"x_{part}"] = np.stack(axes, axis=1)
-            p[f"y_{part}"] = np.loadtxt(folder / f"y_{part}.txt", dtype=np.int64, ndmin=1) - 1
-            p[f"subject_{part}"] = np.loadtxt(folder / f"subject_{part}.txt", dtype=np.int64, ndmin=1)
-        except (OSError, ValueError) as error:
-            raise DataError(f"{folder}: not the UCI HAR data set: {error}") from error
+        files = [folder / "Inertial Signals" / f"total_acc_{axis}_{part}.txt" for axis in "xyz"]
+        axes = [_table(file, np.float32, 2) for file in files]
+        if len({each.shape for each in axes}) > 1:
+            raise DataError(f"{files[0].parent}: the three axes have different numbers of values; unpack it again")
+        p[f"x_{part}"] = np.stack(axes, axis=1)
+        p[f"y_{part}"] = _table(folder / f"y_{part}.txt", np.int64, 1) - 1
+        p[f"subject_{part}"] = _table(folder / f"subject_{part}.txt", np.int64, 1)
     return Arrays(p["x_train"], p["y_train"], p["x_test"], p["y_test"], p["subject_train"], HAR_LABELS)
 
 
-def read_npz(path: Path) -> Arrays:
-    """An npz file of x_train, y_train, x_test, y_test and, if known, subject_train and subject_test.
+def _table(file: Path, kind: type[np.generic], axes: Literal[1, 2]) -> NDArray[Any]:
+    """The numbers of a text file, one row a line."""
+    lines = read_text(file).split("\n")
+    try:
+        if not any(map(str.strip, lines)):
+            raise ValueError("it is empty")
+        return np.loadtxt(lines, dtype=kind, ndmin=axes)
+    except ValueError as error:
+        raise DataError(f"{file}: not a table of the UCI HAR data set: {error}") from None
 
-    x is (N, H, W) or (N, H, W, C) uint8 for pictures, (N, T, C) floats for sequences, (N, F) floats for features.
+
+ENTRIES = ("x_train", "y_train", "x_test", "y_test")
+SUBJECTS = ("subject_train", "subject_test")
+
+
+def read_npz(path: Path) -> Arrays:
+    """An npz file of x_train, y_train, x_test, y_test and, if known, subject_train and subject_test. Other arrays are
+    not read.
+
+    x is (N, H, W), (N, H, W, C) or (N, C, H, W) uint8 for pictures, (N, T, C) floats for sequences, (N, F) floats for
+    features.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return arrays_of({name: file[name] for name in file.files}, str(path))
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            wanted = {name: infos[name] for name in (*ENTRIES, *SUBJECTS) if name in infos}
+            refuse_large(path, 2 * sum(info.file_size for info in wanted.values()))
+            return arrays_of({name: _npy(archive, info, f"{path}: {name}") for name, info in wanted.items()}, str(path))
+    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path}: not an npz file of plain arrays: {error}") from error
+
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def _npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> NDArray[Any]:
+    """One array, of which the header declares what is there."""
+    with archive.open(info) as file:
+        try:
+            shape, _, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
+            size, held = math.prod(shape) * dtype.itemsize, info.file_size - file.tell()
+        except Exception as error:  # numpy evaluates the header, and raises what the parser of Python does
+            raise DataError(f"{name} is not a plain array: {type(error).__name__}: {error}") from None
+    if dtype.hasobject:
+        raise DataError(f"{name} holds Python objects, which are not read; save an array of numbers of one shape")
+    if size != held or min(shape, default=0) < 0:
+        raise DataError(f"{name} declares {dtype} {shape}, {size:,} bytes, and holds {held:,}; save it again")
+    with archive.open(info) as file:
+        values: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+        return values
 
 
 def arrays_of(entries: Mapping[str, Any], path: str) -> Arrays:
     """The data set of named arrays, as in an npz file. ``path`` is their source. Raises DataError."""
-    missing = [name for name in ("x_train", "y_train", "x_test", "y_test") if name not in entries]
+    missing = [name for name in ENTRIES if name not in entries]
     if missing:
         raise DataError(f"{path}: no array {missing[0]!r}; it needs x_train, y_train, x_test and y_test")
-    names = ("y_train", "y_test", "subject_train", "subject_test")
+    names = ("y_train", "y_test", *SUBJECTS)
     labels = whole_numbers({name: entries[name] for name in names if name in entries}, path)
     x_train, x_test = (_channels_first(path, name, entries[name]) for name in ("x_train", "x_test"))
     return Arrays(
@@ -233,24 +237,18 @@ def arrays_of(entries: Mapping[str, Any], path: str) -> Arrays:
     )
 
 
-def whole_numbers(entries: Mapping[str, NDArray[Any]], path: str) -> dict[str, NDArray[np.int64]]:
-    """The arrays as int64. Raises DataError if one is not one axis of whole numbers."""
-    for name, values in entries.items():
-        if values.ndim != 1 or values.dtype.kind not in "iu":
-            raise DataError(f"{path}: {name} must be one axis of whole numbers, not {values.dtype} {values.shape}")
-    return {name: values.astype(np.int64) for name, values in entries.items()}
-
-
 def _channels_first(path: str, name: str, x: NDArray[Any]) -> NDArray[Any]:
     if x.dtype == np.uint8 and x.ndim == 3:
         return np.ascontiguousarray(x[:, None])
-    if x.dtype == np.uint8 and x.ndim == 4 and x.shape[3] in (1, 3, 4):
+    if x.dtype == np.uint8 and x.ndim == 4 and x.shape[3] in CHANNELS:
         return np.ascontiguousarray(x.transpose(0, 3, 1, 2))
-    if x.dtype.kind == "f" and x.ndim == 3:
-        return np.ascontiguousarray(x.transpose(0, 2, 1), dtype=np.float32)
-    if x.dtype.kind == "f" and x.ndim == 2:
-        return np.ascontiguousarray(x, dtype=np.float32)
+    if x.dtype == np.uint8 and x.ndim == 4 and x.shape[1] in CHANNELS:
+        return np.ascontiguousarray(x)
+    if x.dtype.kind == "f" and x.ndim in (2, 3):
+        with np.errstate(over="ignore"):  # what is beyond float32 becomes an infinity, which is refused
+            return np.ascontiguousarray(x.transpose(0, 2, 1) if x.ndim == 3 else x, dtype=np.float32)
+    remedy = "; pictures of other types must be scaled to 0..255 first" if x.ndim > 2 else "; write x.astype('float32')"
     raise DataError(
-        f"{path}: {name} is {x.dtype} {x.shape}; take uint8 (N, H, W) or (N, H, W, C) for pictures, "
-        "floats (N, T, C) for sequences or (N, F) for features"
+        f"{path}: {name} is {x.dtype} {x.shape}; take uint8 (N, H, W), (N, H, W, C) or (N, C, H, W) for pictures, "
+        f"floats (N, T, C) for sequences or (N, F) for features{remedy if x.dtype.kind in 'biuf' else ''}"
     )

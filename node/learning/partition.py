@@ -1,8 +1,6 @@
 """Divide training data over clients: pure functions of labels and a seed.
 
-Papers use these names for different conventions. Each scheme says which paper it follows. Draws are made once. Clients
-with too few samples are topped up by a fixed rule, and the result lists every move. Repeating the draw until it fits
-would bias it and, at small alpha, never end.
+Papers use these names differently, so each scheme names its paper. Draws are made once: repetition would bias them.
 """
 
 from __future__ import annotations
@@ -70,12 +68,13 @@ def divide(
     groups: Sequence[int],
     seed: int,
     subjects: NDArray[np.int64] | None = None,
+    lists: Sequence[Indices] | None = None,
 ) -> Partition:
     """Divide samples with these `labels` (N,) over clients.
 
     `groups` holds the number of clients below each edge, in the plan's order: (4, 4, 4) is twelve devices at three
-    edges, (1, 1, 1) three edges that hold data themselves, (10,) ten devices below the cloud. `subjects` (N,) is the
-    person of each sample. Raises PartitionError if the data does not suffice.
+    edges, (1, 1, 1) three edges that hold data themselves, (10,) ten devices below the cloud. `subjects` (N,): the
+    person of each sample. `lists`: the samples of each client, for `file`. Raises PartitionError if data is lacking.
     """
     clients = sum(groups)
     if clients < 1 or min(groups) < 1:
@@ -87,9 +86,11 @@ def divide(
         )
     entry = next(each for each in PARTITIONS.values() if each.params is type(scheme))
     if entry.subjects and subjects is None:
-        raise PartitionError(f"partition {entry.name} needs a data set that names people (har, npz with subject_train)")
+        raise PartitionError(f"partition {entry.name} needs a data set that names people (har, leaf, npz)")
     random = np.random.default_rng(seed)
-    if entry.divide is not None:
+    if lists is not None:
+        parts = list(lists)
+    elif entry.divide is not None:
         parts = _by_plugin(entry, scheme, labels, groups, random)
     else:
         parts = _SCHEMES[type(scheme)](scheme, _Task(labels, tuple(groups), clients, subjects), random)
@@ -230,9 +231,8 @@ PATTERNS: dict[str, tuple[Fraction, Fraction]] = {  # share of all labels at an 
 def edge_proportions(pattern: str, edge: int, classes: int) -> list[Fraction]:
     """Share of each label in the data of edge number `edge`: PHE-FL's Table II, and its Table III for D3.
 
-    Edge e's labels are e, e + 1, ... modulo the number of classes. With ten classes these are the paper's numbers. With
-    other numbers of classes the number of labels is scaled and rounded. The paper does not print D2's window; it is
-    cyclic here, like D3's.
+    Edge e's labels are e, e + 1, ... modulo the number of classes: with ten the paper's numbers, with others scaled and
+    rounded. The paper does not print D2's window, which is cyclic here, like D3's.
     """
     labels_share, first_share = PATTERNS[pattern]
     held = max(1, round(labels_share * classes))

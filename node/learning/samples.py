@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.learning.errors import DataError
-from node.learning.formats import Arrays, arrays_of, whole_numbers
-
-CHANNELS = (1, 3, 4)  # of pictures
+from node.learning.formats import CHANNELS, Arrays, arrays_of
+from node.learning.labels import whole_numbers
 
 
 def arrays_from(found: Any, source: str) -> Arrays:

@@ -33,17 +33,11 @@ def prepare_data(spec: DataSpec, base: Path) -> Prepared:
 def looked_up(spec: DataSpec, base: Path) -> Iterator[Prepared]:
     """Like `prepare_data`, without side effects: no download, and a data set that is not cached is decoded to a
     temporary folder."""
-    cache = cache_directory()
     with tempfile.TemporaryDirectory(prefix="edgebed-") as passing:
-        known = _first(spec, base, cache, download=False) if cache.exists() and _is_cached(spec, cache) else None
-        yield known or _first(spec, base, Path(passing), download=False)
+        yield _first(spec, base, cache_directory(), download=False, store=Path(passing))
 
 
-def _is_cached(spec: DataSpec, cache: Path) -> bool:
-    return any(any(cache.glob(f"{Path(name).stem.lower()}-*/meta.json")) for name in spec.dataset)
-
-
-def _first(spec: DataSpec, base: Path, cache: Path, *, download: bool) -> Prepared:
+def _first(spec: DataSpec, base: Path, cache: Path, *, download: bool, store: Path | None = None) -> Prepared:
     search = [base / spec.path] if spec.path else [base]
     if not search[0].exists():
         raise PlanError(("data", "path"), f"there is nothing at {search[0].absolute()}")
@@ -51,14 +45,14 @@ def _first(spec: DataSpec, base: Path, cache: Path, *, download: bool) -> Prepar
     for name in spec.dataset:
         last = name == spec.dataset[-1]
         try:
-            return prepare(name, cache, search, download=download and last)
+            return prepare(name, cache, search, download=download and last, store=store)
         except DataNotFound as error:
             reasons.append(str(error))
         except DataError as error:
             raise PlanError(("data", "dataset"), str(error)) from None
         except OSError as error:
             raise HostError(
-                f"data.dataset: {name} cannot be prepared in {cache} ({error.strerror or error}): make room there, or "
-                "name another folder in the variable EDGEBED_CACHE"
+                f"data.dataset: {name} cannot be prepared in {store or cache} ({error.strerror or error}): make room "
+                "there, or name another folder in the variable EDGEBED_CACHE"
             ) from None
     raise PlanError(("data", "dataset"), "; ".join(reasons))

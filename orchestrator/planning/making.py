@@ -241,10 +241,13 @@ def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> Da
 
 
 def _partition_params(scenario: Scenario) -> dict[str, Any]:
-    """The partition's parameters. Of a population, those that were given: the others are for a division of the data."""
+    """The partition's parameters, and the hash of its file. Of a population, those that were given: the others are for
+    a division of the data."""
     if scenario.population is not None:
         return dict(scenario.data.partition.params)
-    return asdict(read_parameters(PARTITIONS[scenario.data.partition.name].params, partition_params(scenario)))
+    params = asdict(read_parameters(PARTITIONS[scenario.data.partition.name].params, partition_params(scenario)))
+    lists = scenario.data.lists
+    return params if lists is None else params | {"sha256": lists.sha256}
 
 
 def _unheld(data: PreparedLabels, shards: Shards) -> tuple[int, ...]:

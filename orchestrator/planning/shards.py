@@ -111,17 +111,20 @@ def make_shards(scenario: Scenario, data: PreparedLabels) -> Shards:
     holders = holders or [member for member in members if member.tier == "edge"]
     names = [member.name for member in holders]
     scheme = PARTITIONS[scenario.data.partition.name]
+    lists = scenario.data.lists
     try:
         params = read_parameters(scheme.params, partition_params(scenario))
         seed = derive_seed(scenario.seed, "partition")
-        partition = divide(params, data.train, _groups(holders), seed, data.subjects)
+        listed = None if lists is None else lists.training(names, len(data.train))
+        listed_tests = None if lists is None else lists.testing(names, len(data.test))
+        partition = divide(params, data.train, _groups(holders), seed, data.subjects, listed)
     except (PartitionError, ValueError) as error:
         raise PlanError(("data", "partition"), str(error)) from error
     counts = _counts(holders, partition.label_counts(data.train, data.classes))
     people = _people(holders, partition.parts, data) if scheme.subjects else {}
     balanced = scenario.data.test == "balanced"
-    tests = {}
-    for node, held in counts.items():
+    tests = {} if listed_tests is None else _with_edges(holders, listed_tests)
+    for node, held in counts.items() if not tests else ():
         seed = derive_seed(scenario.seed, "own-test", node)
         if people and data.test_subjects is not None:
             tests[node] = own_test_of(people[node], data.test_subjects, data.test, seed, balanced=balanced)
@@ -162,7 +165,12 @@ def _people(holders: list[Member], parts: Sequence[Indices], data: PreparedLabel
     are of nobody of them, as where a data set is split by people."""
     if data.subjects is None or data.test_subjects is None or not np.isin(data.test_subjects, data.subjects).any():
         return {}
-    found = {member.name: np.unique(data.subjects[part]) for member, part in zip(holders, parts, strict=True)}
+    return _with_edges(holders, [data.subjects[part] for part in parts])
+
+
+def _with_edges(holders: list[Member], held: Sequence[Indices]) -> dict[str, Indices]:
+    """What each holder has, ascending and without repetition, and what the devices of each edge have together."""
+    found = {member.name: np.unique(own) for member, own in zip(holders, held, strict=True)}
     for member in holders:
         if member.tier == "device" and member.parent not in (None, "cloud"):
             found[member.parent] = np.union1d(found.get(member.parent, np.empty(0, np.int64)), found[member.name])

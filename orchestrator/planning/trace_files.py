@@ -13,20 +13,29 @@ from typing import Any
 
 from netem.traces import Table, Trace
 from orchestrator.errors import RunError
-from orchestrator.planning.plan import LinkPlan
+from orchestrator.planning.plan import DataPlan, LinkPlan
 from orchestrator.population.availability import FromTrace
 from orchestrator.population.population import Population
 
 FOLDER = "files"
+FILE = "file"  # the partition
 
 
-def keep_files(links: Iterable[LinkPlan], base: Path, directory: Path, population: Population | None = None) -> None:
-    """Copy the files of the links' schedules, and the trace of the population's clients, into a run's directory. Their
-    paths are relative to ``base``."""
+def keep_files(
+    links: Iterable[LinkPlan],
+    base: Path,
+    directory: Path,
+    population: Population | None = None,
+    data: DataPlan | None = None,
+) -> None:
+    """Copy the files of the links' schedules, of the partition, and the trace of the population's clients, into a run's
+    directory. Their paths are relative to ``base``."""
     schedules = [link.schedule for link in links if isinstance(link.schedule, Trace | Table)]
     named = [(schedule.name, schedule.sha256) for schedule in schedules]
     if population is not None and isinstance(population.availability, FromTrace):
         named.append((population.availability.table.name, population.availability.table.sha256))
+    if data is not None and data.partition == FILE:
+        named.append((data.partition_params["path"], data.partition_params["sha256"]))
     for name, sha256 in dict.fromkeys(named):
         try:
             text = (base / name).read_text(encoding="utf-8")
@@ -54,6 +63,8 @@ def kept_files(plan: Mapping[str, Any], directory: Path) -> dict[str, str]:
     if (population := plan.get("population")) is not None:
         schedules.append(population["availability"])
     named = {each[key]: each["sha256"] for each in schedules for key in ("trace", "csv") if key in each}
+    if (data := plan.get("data", {})).get("partition") == FILE:
+        named[data["partition_params"]["path"]] = data["partition_params"]["sha256"]
     found = {name: find_file(directory, name, sha256) for name, sha256 in named.items()}
     return {name: text for name, text in found.items() if text is not None}
 

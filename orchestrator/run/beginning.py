@@ -45,7 +45,7 @@ def begin(
         raise RunError(
             f"cannot make the run's directory {directory.path}: {error.strerror}; make room, or choose --runs"
         ) from None
-    keep_files(plan.links, file.parent, directory.path, plan.population)
+    keep_files(plan.links, file.parent, directory.path, plan.population, plan.data)
     keep_plugins(plan.plugins, directory.plugins)
     return Record.create(directory.path, json.dumps(plan.to_json(), indent=1) + "\n", facts)
 

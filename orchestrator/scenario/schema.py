@@ -12,9 +12,10 @@ A scenario has ``programs`` instead if its nodes run programs of their own.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, WithJsonSchema, model_validator
 
 from netem.units import format_fraction
 from node.algorithms.registry import ALGORITHMS, PROGRAMS, Algorithm
@@ -27,12 +28,14 @@ from orchestrator.scenario.catalogue import (
     PartitionField,
     PartitionSpec,
 )
+from orchestrator.scenario.client_lists import LARGEST_FILE, ClientLists
 from orchestrator.scenario.clients import ClientsSpec
 from orchestrator.scenario.compute import ComputeSpec, Device
 from orchestrator.scenario.drivers import DriverName
 from orchestrator.scenario.engines import EngineName
 from orchestrator.scenario.expectations import ExpectSpec
 from orchestrator.scenario.faults import FaultSpec
+from orchestrator.scenario.files import text_of
 from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.hosts import HostField
 from orchestrator.scenario.links import DEFAULT_PROFILE, LinkSpec
@@ -40,6 +43,7 @@ from orchestrator.scenario.names import Name
 from orchestrator.scenario.plugins import PluginSources
 from orchestrator.scenario.programs import ProgramSpec
 from orchestrator.scenario.quantities import AutoDuration, Duration, Fraction, Quorum, QuorumField, Size
+from orchestrator.scenario.schedules import DIRECTORY, FILES
 from orchestrator.scenario.strict import Strict
 from orchestrator.scenario.topology import LINK_CLASSES, Topology
 from orchestrator.scenario.words import shortened
@@ -66,6 +70,34 @@ class DataSpec(Strict):
         description="share of each edge's own test set that is set apart to personalise by; "
         "default: 15% for an algorithm that does, else none",
     )
+
+    _lists: ClientLists | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _read(self, info: ValidationInfo) -> DataSpec:
+        if self.partition.name != "file":
+            return self
+        name = self.partition.params.get("path")
+        if not name:
+            raise ValueError("partition: file: name a file: {file: clients.json}")
+        known, folder = (info.context or {}).get(FILES, {}), (info.context or {}).get(DIRECTORY, ".")
+        path, longer = Path(folder, name), f"it is larger than {LARGEST_FILE // 10**6} MB"
+        try:
+            text = known[name] if name in known else text_of(path, LARGEST_FILE, longer)
+        except ValueError as error:
+            raise ValueError(
+                f"partition: file: {path} cannot be read: {error}; paths begin at the scenario's"
+            ) from None
+        try:
+            self._lists = ClientLists.read(text, name)
+        except ValueError as error:
+            raise ValueError(f"partition: file: {error}") from None
+        return self
+
+    @property
+    def lists(self) -> ClientLists | None:
+        """The samples of each client, if the partition is a file's."""
+        return self._lists
 
 
 def _check_image(name: str) -> str:

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from node.catalogue.datasets import DATASETS, Dataset
 from node.learning import formats
@@ -58,6 +63,52 @@ def test_a_changed_file_is_another_data_set(cache: Path, tmp_path: Path) -> None
     second = prepare(f"npz:{path}", cache)
     assert first.directory != second.directory
     assert first.sha256 != second.sha256
+
+
+def test_a_file_that_changes_without_its_size_and_time_is_another_data_set(cache: Path, tmp_path: Path) -> None:
+    path = npz(tmp_path / "a.npz")
+    first, times = prepare(f"npz:{path}", cache), path.stat()
+    npz(path, y_train=np.arange(40)[::-1] % 4)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (times.st_size, times.st_mtime_ns)
+    assert prepare(f"npz:{path}", cache).train_labels.tolist() == list(np.arange(40)[::-1] % 4)
+    npz(path)
+    os.utime(path, (1, 1))
+    assert prepare(f"npz:{path}", cache) == first
+
+
+SETTINGS = {  # of a process, twice each
+    "time zone": [{"TZ": "UTC"}, {"TZ": "Asia/Kathmandu"}],
+    "locale": [{"LC_ALL": "C.UTF-8"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}],
+    "hash seed": [{"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2"}],
+    "umask": [{"UMASK": "022"}, {"UMASK": "077"}],
+}
+PREPARE = """
+import os, stat, sys
+from pathlib import Path
+os.umask(int(os.environ.get("UMASK", "022"), 8))
+from node.learning.datasets import prepare
+data = prepare("images:set", Path(sys.argv[1]), [Path(".")], download=False)
+modes = {oct(stat.S_IMODE(path.stat().st_mode)) for path in data.directory.iterdir()}
+print(data.directory.name, data.sha256, ascii(data.label_names), *modes)
+"""
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_prepared_data_set_does_not_depend_on_settings_of_the_host(tmp_path: Path, setting: str) -> None:
+    """Name, hash, class names and modes of the files, which other users' nodes read. Files are made in two orders."""
+    found = set()
+    for index, environment in enumerate(SETTINGS[setting]):
+        place = tmp_path / "set"
+        for name in ("train/\u00e9/1.png", "train/z/1.png", "test/z/1.png")[:: 1 - 2 * index]:
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (2, 2), len(name)).save(place / name)
+        argv = [sys.executable, "-c", PREPARE, str(tmp_path / f"cache{index}")]
+        variables = {**os.environ, **environment}
+        found.add(subprocess.run(argv, cwd=tmp_path, env=variables, check=True, capture_output=True).stdout)
+        shutil.rmtree(place)
+    assert len(found) == 1
+    assert found.pop().split()[2:] == [b"('z',", b"'\\xe9')", b"0o644"]
 
 
 def test_normalisation_is_of_the_training_part(cache: Path, tmp_path: Path) -> None:
@@ -134,7 +185,7 @@ def test_unknown_names(cache: Path, tmp_path: Path) -> None:
     [
         ({"y_test": None}, "no array 'y_test'"),
         ({"y_train": np.arange(39) % 4}, "train has 40 samples and 39 labels"),
-        ({"y_train": np.arange(40) % 4 - 1}, "label -1; labels count from 0"),
+        ({"y_train": np.arange(40) % 4 - 1}, r"label -1 at y_train\[0\]; labels count from 0"),
         ({"y_train": np.ones(40)}, "y_train must be one axis of whole numbers, not float64"),
         (
             {"x_train": np.array([[0.0, 1.0]] * 30 + [[np.nan, 1.0]] * 10), "x_test": np.zeros((8, 2))},
@@ -148,7 +199,7 @@ def test_unknown_names(cache: Path, tmp_path: Path) -> None:
         ({"x_train": np.zeros((40, 6, 5, 3))}, r"x_train is float64 \(40, 6, 5, 3\); take uint8"),
         ({"subject_train": np.arange(3)}, "3 subjects for 40 training samples"),
         ({"subject_test": np.arange(3)}, "3 subjects for 8 test samples"),
-        ({"x_train": np.array([{}] * 40)}, "not an npz file of plain arrays: Object arrays cannot be loaded"),
+        ({"x_train": np.array([{}] * 40)}, "x_train holds Python objects, which are not read"),
     ],
 )
 def test_arrays_that_do_not_fit(cache: Path, tmp_path: Path, changes: dict[str, Any], message: str) -> None:

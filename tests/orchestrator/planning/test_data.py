@@ -50,7 +50,7 @@ def test_a_path_that_leads_nowhere_is_refused_also_where_it_is_not_needed(tmp_pa
 
 def test_a_pipe_is_no_data_set(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(PlanError, match="no file at"):
+    with pytest.raises(PlanError, match="is a device, pipe or socket, not a file"):
         prepare_data(spec(f"npz:{tmp_path}/pipe"), tmp_path)
 
 

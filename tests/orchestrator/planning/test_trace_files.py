@@ -8,8 +8,11 @@ from netem.profile import LinkProfile
 from netem.schedule import Schedule
 from netem.traces import Table, Trace
 from orchestrator.errors import RunError
+from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import LinkPlan
 from orchestrator.planning.trace_files import FOLDER, find_file, keep_files, kept_files
+from orchestrator.scenario.reading import parse
+from tests.orchestrator.labels import prepared
 
 TRACE, TABLE = "1\n5\n9\n", "t_s,rate_mbit\n0,5\n2,1\n"
 
@@ -41,6 +44,18 @@ def test_files_of_one_name_do_not_clash(tmp_path: Path) -> None:
     assert find_file(run, "../drive.csv", inside.sha256) == TABLE + "4,9\n"  # by what it holds, not by where it was
     plan = {"links": [{"schedule": each.to_mapping()} for each in (outside, inside)] + [{"source": "a"}]}
     assert kept_files(plan, run) == {"../drive.csv": TABLE, "drive.csv": TABLE + "4,9\n"}
+
+
+def test_the_file_of_a_partition_is_kept(tmp_path: Path) -> None:
+    """`resume` and the hosts of a swarm plan from the copy."""
+    (tmp_path / "clients.json").write_text(lists := "[[0, 1], [2]]")
+    scenario = "algorithm: fedavg\ntopology: {devices: 2}\ndata: {partition: {file: clients.json}}\n"
+    plan = make_plan(parse(scenario, str(tmp_path / "f.yaml")), prepared())
+    keep_files(plan.links, tmp_path, tmp_path / "run", None, plan.data)
+    (tmp_path / "clients.json").unlink()
+    files = kept_files(plan.recorded, tmp_path / "run")
+    assert files == {"clients.json": lists}
+    assert make_plan(parse(scenario, str(tmp_path / "f.yaml"), files=files), prepared()).recorded == plan.recorded
 
 
 def test_what_was_kept_and_changed_is_not_taken(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ CheckName = Literal[
     "network between hosts",
     "nodes kept pace",
     "links kept up",
+    "clients available",
     "nodes answered",
     "undisturbed",
 ]

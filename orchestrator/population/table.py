@@ -19,7 +19,6 @@ from array import array
 from collections.abc import Container
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,68 +70,50 @@ class AvailabilityTable:
         lines: dict[str, int] = {}  # the first of each device
         numbers: dict[str, int] = {}
         periods: dict[int, float] = {}
-        stays = _Stays()
+        absent: set[int] = set()
+        stays = array("d")  # device, line, from and until of each
         for line, cells in rows:
             try:
+                again = cells[0] in numbers
                 device = _device(cells, numbers, periods)
-                stay = None if cells[1] == cells[2] == "" else _stay(cells)
-                if lines.setdefault(cells[0], line) != line and (stay is None or device not in stays.present):
+                lines.setdefault(cells[0], line)
+                if cells[1] or cells[2]:
+                    stays.extend((device, line, *_stay(cells)))
+                else:
+                    absent.add(device)
+                if again and device in absent:
                     raise ValueError(
                         f"{cells[0]} has another row: one without times is for a device that is never there"
                     )
             except ValueError as error:
                 raise ValueError(f"{name}:{line}: {error}") from None
-            if stay is not None:
-                stays.add(device, line, *stay)
-        if not stays.present:
+        if not stays:
             raise ValueError(f"{name}: has no stays: no device would ever be there")
-        owner, place, begin, end = stays.sorted()
+        found = np.array(stays).reshape(-1, 4)
+        owner, place, begin, end = found[np.lexsort((found[:, 2], found[:, 0]))].T
         default = _default(name, repeat, float(end.max()), len(periods) == len(numbers))
-        period = np.array([periods.get(number, default or 0.0) for number in range(len(numbers))])
-        sha256 = hashlib.sha256(text.encode()).hexdigest()
-        found = cls(
+        table = cls(
             name=name,
-            sha256=sha256,
+            sha256=hashlib.sha256(text.encode()).hexdigest(),
             names=tuple(numbers),
             repeat=default,
-            period=period,
-            device=owner,
-            begin=begin,
-            end=end,
+            period=np.array([periods.get(number, default or 0.0) for number in range(len(numbers))]),
+            device=owner.astype(np.int64),
+            begin=begin.copy(),
+            end=end.copy(),
             lines=tuple(lines.values()),
             names_nodes=columns[0] == NAMES[-1],
         )
-        _check(found, place, periods)
-        return found
-
-
-class _Stays:
-    """The columns of stays, in the order of the file."""
-
-    def __init__(self) -> None:
-        self.present: set[int] = set()
-        self._device, self._line = array("q"), array("q")
-        self._begin, self._end = array("d"), array("d")
-
-    def add(self, device: int, line: int, begin: float, end: float) -> None:
-        self.present.add(device)
-        self._device.append(device)
-        self._line.append(line)
-        self._begin.append(begin)
-        self._end.append(end)
-
-    def sorted(self) -> list[NDArray[Any]]:
-        """Device, line, begin and end of each stay, by device and time."""
-        columns = [np.array(column) for column in (self._device, self._line, self._begin, self._end)]
-        order = np.lexsort((columns[2], columns[0]))
-        return [column[order] for column in columns]
+        _check(table, place.astype(np.int64), periods)
+        return table
 
 
 def _device(cells: list[str], numbers: dict[str, int], periods: dict[int, float]) -> int:
+    """The number of a row's device, whose period is noted."""
     if not cells[0]:
         raise ValueError(EXAMPLE)
     device = numbers.setdefault(cells[0], len(numbers))
-    if len(cells) > len(HEADER) - 1 and cells[3]:
+    if len(cells) == len(HEADER) and cells[3]:
         own = _period(cells[3])
         if periods.setdefault(device, own) != own:
             raise ValueError(f"device {cells[0]} has a period of {periods[device]:.15g} s already")

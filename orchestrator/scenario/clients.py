@@ -54,12 +54,6 @@ class LognormalSpec(Strict):
     low: float | None = Field(default=None, gt=0)
     high: float | None = Field(default=None, gt=0)
 
-    @model_validator(mode="after")
-    def _check_order(self) -> LognormalSpec:
-        if self.low is not None and self.high is not None and self.low > self.high:
-            raise ValueError(f"low: {self.low:g} is above high, {self.high:g}")
-        return self
-
 
 class UniformSpec(Strict):
     """The same chance for all numbers from ``low`` to ``high``."""
@@ -67,18 +61,18 @@ class UniformSpec(Strict):
     low: float = Field(gt=0)
     high: float = Field(gt=0)
 
-    @model_validator(mode="after")
-    def _check_order(self) -> UniformSpec:
-        if self.low > self.high:
-            raise ValueError(f"low: {self.low:g} is above high, {self.high:g}")
-        return self
+
+def _ordered(spec: Any) -> Any:
+    if spec.low is not None and spec.high is not None and spec.low > spec.high:
+        raise ValueError(f"low: {spec.low:g} is above high, {spec.high:g}")
+    return spec
 
 
 class DistributionSpec(Strict):
     """A distribution that each client draws from once."""
 
-    lognormal: LognormalSpec | None = None
-    uniform: UniformSpec | None = None
+    lognormal: Annotated[LognormalSpec, AfterValidator(_ordered)] | None = None
+    uniform: Annotated[UniformSpec, AfterValidator(_ordered)] | None = None
 
     @model_validator(mode="after")
     def _check_one(self) -> DistributionSpec:
@@ -93,18 +87,14 @@ def _shares(value: dict[str, float]) -> dict[str, float]:
     return value
 
 
-def _of_hardware(value: dict[str, float]) -> dict[str, float]:
-    for name in value:
-        if name not in HARDWARE:
-            raise ValueError(unknown("hardware class", name, HARDWARE))
-    return _shares(value)
+def _shares_of(what: str, known: Mapping[str, object]) -> AfterValidator:
+    def check(value: dict[str, float]) -> dict[str, float]:
+        for name in value:
+            if name not in known:
+                raise ValueError(unknown(what, name, known))
+        return _shares(value)
 
-
-def _of_links(value: dict[str, float]) -> dict[str, float]:
-    for name in value:
-        if name not in PROFILES:
-            raise ValueError(unknown("named profile", name, PROFILES))
-    return _shares(value)
+    return AfterValidator(check)
 
 
 def _hour(value: str) -> str:
@@ -187,11 +177,11 @@ class ClientsSpec(Strict):
     availability: Annotated[AvailabilitySpec | None, BeforeValidator(_availability)] = Field(
         default=None, description="default: all clients are always there"
     )
-    hardware: Annotated[dict[str, Fraction], AfterValidator(_of_hardware)] = Field(
+    hardware: Annotated[dict[str, Fraction], _shares_of("hardware class", HARDWARE)] = Field(
         default={}, description="shares of hardware classes; default: hardware.device for all"
     )
     speed: DistributionSpec | None = Field(default=None, description="relative to a host core, instead of hardware")
-    links: Annotated[dict[str, Fraction], AfterValidator(_of_links)] = Field(
+    links: Annotated[dict[str, Fraction], _shares_of("named profile", PROFILES)] = Field(
         default={}, description="shares of named profiles; default: links.device-cloud for all"
     )
     samples: DistributionSpec | None = Field(default=None, description="training samples of each client")

@@ -21,12 +21,12 @@ STEP = 300.0  # s between two looks at a model
 
 
 def devices_of(model: DayAndNight, seconds: float) -> Devices:
-    """When each client of a model is there, to `STEP` seconds."""
+    """When each client of a model is there, to `STEP` seconds; after ``seconds`` it begins anew."""
     looks = np.array([model.there(t) for t in np.arange(0, seconds, STEP)])
     found = Devices()
     for client, there in enumerate(looks.T):
         edges = np.flatnonzero(np.diff(np.concatenate([[False], there, [False]]).astype(np.int8))) * STEP
-        found.add(str(client), list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)), None)
+        found.add(str(client), list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)), seconds)
     return found
 
 

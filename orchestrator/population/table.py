@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import math
 from array import array
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -91,7 +91,7 @@ class AvailabilityTable:
             raise ValueError(f"{name}: has no stays: no device would ever be there")
         found = np.array(stays).reshape(-1, 4)
         owner, place, begin, end = found[np.lexsort((found[:, 2], found[:, 0]))].T
-        default = _default(name, repeat, float(end.max()), len(periods) == len(numbers))
+        default = _default(name, repeat, float(end.max()), len(numbers), periods)
         table = cls(
             name=name,
             sha256=hashlib.sha256(text.encode()).hexdigest(),
@@ -120,11 +120,13 @@ def _device(cells: list[str], numbers: dict[str, int], periods: dict[int, float]
     return device
 
 
-def _default(name: str, repeat: float | None, last: float, all_have_one: bool) -> float | None:
+def _default(name: str, repeat: float | None, last: float, devices: int, periods: Mapping[int, float]) -> float | None:
     """The period of devices without one of their own."""
-    if all_have_one and repeat is not None:
+    if len(periods) < devices:
+        return last if repeat is None else repeat
+    if repeat is not None and {*periods.values()} != {repeat}:
         raise ValueError(f"{name}: has a period for each device: leave out repeat")
-    return None if all_have_one else last if repeat is None else repeat
+    return None
 
 
 def _check(table: AvailabilityTable, line: NDArray[np.int64], own: Container[int]) -> None:

@@ -49,6 +49,7 @@ def test_each_device_may_have_a_period_and_no_stay() -> None:
     table = AvailabilityTable.read("device,from,until,period\na,0,3,10\na,5,6,10\nb,,,20\nc,1,2,\n", "t.csv", 8.0)
     assert (table.devices, table.repeat, table.period.tolist()) == (3, 8.0, [10.0, 20.0, 8.0])
     assert table.device.tolist() == [0, 0, 2]
+    assert AvailabilityTable.read(f"{OWN}a,0,5,9\n", "t.csv", 9.0).repeat is None
 
 
 OWN = "device,from,until,period\n"
@@ -98,7 +99,7 @@ OWN = "device,from,until,period\n"
         (f"{OWN}a,0,5,9\na,6,7,8\n", None, "t.csv:3: device a has a period of 9 s already"),
         (f"{OWN}a,0,5,0\n", None, "t.csv:2: period: write seconds above 0, not 0"),
         (f"{OWN}a,0,5,nan\n", None, "t.csv:2: period: write seconds above 0, not nan"),
-        (f"{OWN}a,0,5,9\n", 9.0, "t.csv: has a period for each device: leave out repeat"),
+        (f"{OWN}a,0,5,9\n", 10.0, "t.csv: has a period for each device: leave out repeat"),
         (
             "device,from,until\na,1641763224,1641763225\n",
             None,

@@ -65,7 +65,7 @@ class FromTrace:
 
     def there(self, t: float) -> Flags:
         table = self.table
-        since = (t % table.period)[table.device]  # the beginning of its device's present period, for each stay
+        since: Any = t % self._common if self._common else (t % table.period)[table.device]
         now = np.zeros(table.devices, bool)
         now[table.device[(table.begin <= since) & (since < table.end)]] = True
         return now[self.device]
@@ -85,6 +85,12 @@ class FromTrace:
             if passed + float(begins[place]) > end:
                 return end
         return math.inf
+
+    @cached_property
+    def _common(self) -> float | None:
+        """The period of all devices, if it is one: looks take half the time then."""
+        period = self.table.period
+        return float(period[0]) if (period == period[0]).all() else None
 
     @cached_property
     def device(self) -> NDArray[np.int64]:

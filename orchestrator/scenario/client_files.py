@@ -139,12 +139,11 @@ def _add_absences(
     if after is None:
         raise ValueError("needs stop.after: stays repeat, and when clients are away is planned before the run")
     nodes = by_node(table, topology)
+    stays = {node: table.stays(device) for node, device in nodes.items()}
+    if sum(len(stays[node]) * after / table.period[device] for node, device in nodes.items()) > MAX_FAULTS:
+        raise ValueError(f"{table.name}: clients would go away more than {MAX_FAULTS:,} times: lower stop.after")
     for node, device in nodes.items():
-        stays = table.stays(device)
-        period = float(table.period[device])
-        if len(stays) * after / period > MAX_FAULTS:
-            raise ValueError(f"{table.name}: {node} would go away more than {MAX_FAULTS:,} times: lower stop.after")
-        for begin, end in absences(stays, period, after):
+        for begin, end in absences(stays[node], float(table.period[device]), after):
             fault = {"at": format_duration(begin), "node": node, "action": "disconnect"}
             if end is not None:
                 fault["for"] = format_duration(round(end - begin, 9))

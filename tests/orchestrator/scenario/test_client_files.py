@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.errors import ScenarioError
+from orchestrator.planning.making import make_plan
 from orchestrator.scenario.client_files import absences
 from orchestrator.scenario.reading import parse
 from orchestrator.scenario.schema import Scenario, effective
@@ -74,6 +75,21 @@ def test_devices_of_a_trace_of_others_are_taken_in_order() -> None:
         ("device-0-0", 0.0, 20.0),
         ("device-1-0", 60.0, None),
     ]
+
+
+def test_a_plan_names_the_files_and_says_which_rows_are_not_used() -> None:
+    text = HEAD + "clients: {file: clients.csv, availability: {trace: stays.csv, repeat: 200s}}\n"
+    plan = make_plan(read(text, "speed\n1\n0.5\n0.2\n", "device,from,until\n7,20,100\n3,0,60\n9,5,6\n"), None)
+    assert {node.name: node.hardware.speed for node in plan.nodes if node.tier == "device"} == {
+        "device-0-0": 1.0,
+        "device-1-0": 0.5,
+    }
+    assert plan.notes()[-2:] == [
+        "clients.csv has 3 clients, and the first 2 of them are used",
+        "stays.csv has 3 clients, and the first 2 of them are used",
+    ]
+    availability = plan.to_json()["clients"]["availability"]
+    assert (availability["trace"], availability["first"], availability["change"]) == ("stays.csv", 0.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +202,7 @@ FILE, TRACE = "clients: {file: clients.csv}\n", "clients: {availability: {trace:
             HEAD + TRACE,
             "",
             "node,from,until,period\ndevice-0-0,0,0.0001,0.0002\n",
-            f"{OF_TRACE}stays.csv: device-0-0 would go away more than 100,000 times: lower stop.after",
+            f"{OF_TRACE}stays.csv: clients would go away more than 100,000 times: lower stop.after",
         ),
         (
             HEAD + "clients: {availability: day-and-night}\n",

@@ -63,7 +63,7 @@ class Devices:
         return of_devices + [f"{count} {what}" for what, count in sorted(self.counts.items())]
 
     def add(self, name: str, stays: list[tuple[float, float]], period: float | None) -> None:
-        joined = list(_joined(stays))
+        joined = _joined(stays)
         self.counts += Counter({"stays overlap or touch another one: they are one stay": len(stays) - len(joined)})
         self.devices.append(Device(name, joined, period))
 
@@ -216,15 +216,12 @@ def _within(begin: float, end: float, period: float) -> Iterator[tuple[float, fl
         yield 0.0, last - period
 
 
-def _joined(stays: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+def _joined(stays: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """Stays in order; those that overlap or touch are one."""
-    present: tuple[float, float] | None = None
+    joined: list[tuple[float, float]] = []
     for begin, end in sorted(stays):
-        if present is not None and begin <= present[1]:
-            present = present[0], max(present[1], end)
-            continue
-        if present is not None:
-            yield present
-        present = begin, end
-    if present is not None:
-        yield present
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], end)
+        else:
+            joined.append((begin, end))
+    return joined

@@ -100,9 +100,8 @@ def _add_settings(
         raise ValueError(f"{settings.name}: has {len(settings.rows)} rows for {len(clients)} clients")
     members = {member.name: member for member in topology.members()}
     linked = {frozenset(key.split()) - {"->", "<->"}: key for key in data["links"] if isinstance(key, str)}
-    for row, node in zip(
-        settings.rows, [row.node for row in settings.rows] if settings.named else clients, strict=False
-    ):
+    nodes = [row.node for row in settings.rows] if settings.named else clients
+    for row, node in zip(settings.rows, nodes, strict=False):
         member = members[_known(node, topology, row.place)]
         if row.hardware:
             if node in data["hardware"]:
@@ -121,9 +120,10 @@ def _add_settings(
 
 
 def _over(of_tier: Any, own: Mapping[str, Any]) -> dict[str, Any]:
-    """A client's hardware over that of its tier, which a class replaces."""
-    base = {"class": of_tier} if isinstance(of_tier, str) else of_tier
-    return {**(base if isinstance(base, dict) and "class" not in own else {}), **own}
+    """A client's hardware over that of its tier. A class replaces its class, speed, cores and memory."""
+    base = {"class": of_tier} if isinstance(of_tier, str) else of_tier if isinstance(of_tier, dict) else {}
+    kept = ("image", "accelerator") if "class" in own else base.keys()
+    return {key: value for key, value in base.items() if key in kept} | dict(own)
 
 
 def _link_entries(row: ClientRow, node: str, parent: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -13,7 +13,7 @@ from orchestrator.scenario.schema import Scenario, effective
 HEAD = """\
 algorithm: {name: hierfavg, rounds: 5}
 topology: {edges: 2, devices_per_edge: 1}
-hardware: {device: {class: raspberry-pi-4, cores: 2}, edge: phone}
+hardware: {device: {class: raspberry-pi-4, cores: 2, image: mine}, edge: phone}
 links: {device-edge: wifi, edge-cloud: {latency: 40ms}}
 stop: {after: 100s}
 """
@@ -32,8 +32,8 @@ edge-1,,,8,,,,
 cloud,edge-server,,,,,,
 """
     written = """\
-  device-0-0: {class: raspberry-pi-4, cores: 2, speed: 0.05, memory: 1gib}
-  device-1-0: {class: phone}
+  device-0-0: {class: raspberry-pi-4, cores: 2, image: mine, speed: 0.05, memory: 1gib}
+  device-1-0: {class: phone, image: mine}
   edge-1: {class: phone, memory: 8gib}
   cloud: {class: edge-server}
 links:
@@ -44,7 +44,7 @@ links:
   device-1-0 <-> edge-1: lte
   edge-1 -> device-1-0: {loss: 2%}
 """
-    device, edge = "device: {class: raspberry-pi-4, cores: 2}", "edge: phone"
+    device, edge = "device: {class: raspberry-pi-4, cores: 2, image: mine}", "edge: phone"
     by_hand = HEAD.replace(f"{{{device}, {edge}}}", f"\n  {device}\n  {edge}")
     by_hand = by_hand.replace("links: {device-edge: wifi, edge-cloud: {latency: 40ms}}\n", written)
     expected = effective(parse(by_hand, "f.yaml"))

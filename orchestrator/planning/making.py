@@ -26,7 +26,7 @@ from orchestrator.planning.inventory import Inventory
 from orchestrator.planning.model_size import check_demands, model_sizes
 from orchestrator.planning.on_hosts import on_hosts
 from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
-from orchestrator.planning.population import plan_population, typical
+from orchestrator.planning.population import plan_clients, plan_population, typical
 from orchestrator.planning.programs import plan_programs
 from orchestrator.planning.shards import PreparedLabels, Shards, by_class, make_shards
 from orchestrator.planning.timeline import FaultTime, expand, joins
@@ -108,6 +108,7 @@ def make_plan(
         programs=plan_programs(scenario, {node.name: node.address for node in nodes}),
         folder=folder,
         population=population,
+        clients=plan_clients(scenario),
     )
     if inventory is not None and DRIVERS[scenario.driver].several_hosts:
         plan = on_hosts(plan, scenario, inventory)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from orchestrator import text
 from orchestrator.scenario.drivers import DRIVERS, listed
@@ -32,3 +33,11 @@ def of_images(images: Sequence[str], driver: str) -> Iterator[str]:
     if images and not DRIVERS[driver].images:
         names, makers = ", ".join(images), listed(images=True)
         yield f"nodes run this host's Python and not their images ({names}): only the driver {makers} uses images"
+
+
+def of_files(clients: Mapping[str, Any]) -> Iterator[str]:
+    """Notes on files with settings of single nodes that have more rows than there are nodes."""
+    for each in clients.values():
+        if each["used"] < each["rows"]:
+            name = each.get("csv") or each["trace"]
+            yield f"{name} has {each['rows']:,} clients, and the first {each['used']:,} of them are used"

@@ -16,7 +16,7 @@ from netem.profile import LinkProfile
 from netem.schedule import Schedule
 from node.assignment import PluginSource, Tier, Timeouts
 from orchestrator.planning.inventory import HostFacts
-from orchestrator.planning.notes import of_clients_at_once, of_data, of_images
+from orchestrator.planning.notes import of_clients_at_once, of_data, of_files, of_images
 from orchestrator.planning.placement import Placement
 from orchestrator.planning.programs import ProgramPlan
 from orchestrator.planning.shards import Shards
@@ -149,7 +149,7 @@ class Plan:
     measured. ``folder``: of the scenario, where programs run. ``hosts``: those that nodes live on, by name; none if
     all nodes live on this host. ``clients_at_once``: how many simulated clients train as one
     batch. ``placement``: who lives where and why, None as well. ``population``: the clients that one node stands for,
-    if there are such."""
+    if there are such. ``clients``: the files with settings of single nodes, and how many of their rows are used."""
 
     name: str
     plugins: tuple[PluginSource, ...]
@@ -178,6 +178,7 @@ class Plan:
     clients_at_once: int = 1
     placement: Placement | None = field(default=None, compare=False, repr=False)
     population: Population | None = field(default=None, compare=False, repr=False)
+    clients: Mapping[str, Any] = field(default_factory=dict)
 
     def node(self, name: str) -> NodePlan:
         """The node of this name. Raises KeyError."""
@@ -223,7 +224,8 @@ class Plan:
         empty = [node.name for node in self.nodes if node.label_counts and not node.samples]
         computing = of_clients_at_once(self.clients_at_once, self.driver)
         of_hosts = self.placement.notes if self.placement is not None else ()
-        return [*of_data(self.data.unheld, empty), *of_images(self.images, self.driver), *computing, *of_hosts]
+        of_nodes = [*of_images(self.images, self.driver), *of_files(self.clients)]
+        return [*of_data(self.data.unheld, empty), *of_nodes, *computing, *of_hosts]
 
     def to_json(self) -> dict[str, Any]:
         """The content of plan.json: plain data, times in seconds, profiles with units."""
@@ -240,7 +242,7 @@ class Plan:
         }
         data |= {name: asdict(data[name]) for name in ("data", "gathering", "timeouts", "stop")}
         left_out = {"params", "shards", "data_directory", "folder", "placement"}
-        left_out |= {name for name in ("programs", "hosts", "population") if not data[name]}
+        left_out |= {name for name in ("programs", "hosts", "population", "clients") if not data[name]}
         left_out |= {"clients_at_once"} if self.clients_at_once == 1 else set()
         return {key: value for key, value in data.items() if key not in left_out}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +14,11 @@ from node.parameters import read_parameters
 from orchestrator.errors import PlanError
 from orchestrator.planning.plan import LinkPlan, NodePlan
 from orchestrator.planning.shards import PreparedLabels
-from orchestrator.population.availability import HOUR, Always, Availability, DayAndNight, FromTrace
+from orchestrator.population.availability import HOUR, Always, Availability, DayAndNight, FromTrace, effect
 from orchestrator.population.distributions import Distribution, Fixed, Lognormal, Uniform
 from orchestrator.population.population import HardwareShare, LinkShare, Population
 from orchestrator.population.selection import SELECTIONS
+from orchestrator.scenario.client_files import by_node, clients_of
 from orchestrator.scenario.clients import AvailabilitySpec, ClientsSpec, DistributionSpec
 from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.links import LinkSpec
@@ -50,6 +52,22 @@ def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequ
         where = ("data", "samples_per_client") if spec.samples is None else ("clients", "samples")
         raise PlanError(where, f"a client would draw {most} samples of {len(data.train)}: lower it, or set `high`")
     return population
+
+
+def plan_clients(scenario: Scenario) -> dict[str, Any]:
+    """The files that say what single nodes are and when they are there, for plan.json; empty without such files."""
+    spec, topology = scenario.clients, scenario.topology
+    if spec is None or topology.population is not None:
+        return {}
+    files: dict[str, Any] = {}
+    if (settings := spec.settings) is not None:
+        used = len(settings.rows) if settings.named else len(clients_of(topology))
+        files["file"] = {"csv": settings.name, "sha256": settings.sha256, "rows": len(settings.rows), "used": used}
+    if spec.availability is not None and (table := spec.availability.table) is not None:
+        nodes = by_node(table, topology)
+        facts = {"trace": table.name, "sha256": table.sha256, "rows": table.devices, "used": len(nodes)}
+        files["availability"] = facts | effect(table, np.array(list(nodes.values())))
+    return files
 
 
 def typical(

@@ -7,36 +7,19 @@ run's own files.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from netem.traces import Table, Trace
 from orchestrator.errors import RunError
-from orchestrator.planning.plan import DataPlan, LinkPlan
-from orchestrator.population.availability import FromTrace
-from orchestrator.population.population import Population
 
 FOLDER = "files"
-FILE = "file"  # the partition
+PARTITION = "file"  # the partition that a file gives
 
 
-def keep_files(
-    links: Iterable[LinkPlan],
-    base: Path,
-    directory: Path,
-    population: Population | None = None,
-    data: DataPlan | None = None,
-) -> None:
-    """Copy the files of the links' schedules, of the partition, and the trace of the population's clients, into a run's
-    directory. Their paths are relative to ``base``."""
-    schedules = [link.schedule for link in links if isinstance(link.schedule, Trace | Table)]
-    named = [(schedule.name, schedule.sha256) for schedule in schedules]
-    if population is not None and isinstance(population.availability, FromTrace):
-        named.append((population.availability.table.name, population.availability.table.sha256))
-    if data is not None and data.partition == FILE:
-        named.append((data.partition_params["path"], data.partition_params["sha256"]))
-    for name, sha256 in dict.fromkeys(named):
+def keep_files(plan: Mapping[str, Any], base: Path, directory: Path) -> None:
+    """Copy the files that a plan.json names into a run's directory. Their paths are relative to ``base``."""
+    for name, sha256 in _named(plan):
         try:
             text = (base / name).read_text(encoding="utf-8")
             if _hash(text) != sha256:
@@ -59,14 +42,20 @@ def find_file(directory: Path, name: str, sha256: str) -> str | None:
 
 def kept_files(plan: Mapping[str, Any], directory: Path) -> dict[str, str]:
     """The texts of the files that a plan.json names, by their names in the scenario; files not kept are left out."""
-    schedules = [link["schedule"] for link in plan["links"] if link.get("schedule")]
-    if (population := plan.get("population")) is not None:
-        schedules.append(population["availability"])
-    named = {each[key]: each["sha256"] for each in schedules for key in ("trace", "csv") if key in each}
-    if (data := plan.get("data", {})).get("partition") == FILE:
-        named[data["partition_params"]["path"]] = data["partition_params"]["sha256"]
-    found = {name: find_file(directory, name, sha256) for name, sha256 in named.items()}
+    found = {name: find_file(directory, name, sha256) for name, sha256 in _named(plan)}
     return {name: text for name, text in found.items() if text is not None}
+
+
+def _named(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The name and the hash of each file: of schedules, of clients' settings and stays, and of the partition."""
+    given = [link["schedule"] for link in plan["links"] if link.get("schedule")]
+    if (population := plan.get("population")) is not None:
+        given.append(population["availability"])
+    given += plan.get("clients", {}).values()
+    if (data := plan.get("data", {})).get("partition") == PARTITION:
+        params = data["partition_params"]
+        given.append({"csv": params["path"], "sha256": params["sha256"]})
+    return list(dict.fromkeys((each[key], each["sha256"]) for each in given for key in ("trace", "csv") if key in each))
 
 
 def _hash(text: str) -> str:

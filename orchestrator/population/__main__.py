@@ -9,25 +9,25 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from orchestrator.population.availability import DAY, HOUR, DayAndNight
-from orchestrator.population.importing import Stay, from_fedscale, from_flash, to_csv
+from orchestrator.population.importing import Devices, from_fedscale, from_flash, to_csv
 
 LARGEST_FILE = 1 << 30  # bytes
 STEP = 300.0  # s between two looks at a model
 
 
-def stays_of(model: DayAndNight, seconds: float) -> Iterator[Stay]:
-    """When each client of a model is there, to `STEP` seconds, ordered by client."""
+def devices_of(model: DayAndNight, seconds: float) -> Devices:
+    """When each client of a model is there, to `STEP` seconds; after ``seconds`` it begins anew."""
     looks = np.array([model.there(t) for t in np.arange(0, seconds, STEP)])
+    found = Devices()
     for client, there in enumerate(looks.T):
-        edges = np.flatnonzero(np.diff(np.concatenate([[False], there, [False]]).astype(np.int8)))
-        for begin, end in zip(edges[::2], edges[1::2], strict=True):
-            yield Stay(str(client), float(begin) * STEP, float(end) * STEP)
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], there, [False]]).astype(np.int8))) * STEP
+        found.add(str(client), list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)), seconds)
+    return found
 
 
 def main(words: list[str] | None = None) -> int:
@@ -37,18 +37,23 @@ def main(words: list[str] | None = None) -> int:
     model.add_argument("--devices", type=int, default=300)
     model.add_argument("--days", type=int, default=7)
     model.add_argument("--seed", type=int, default=1)
+    model.add_argument("--only-available", action="store_true", help="leave out devices that are never there")
     for name in ("fedscale", "flash"):
         kinds.add_parser(name).add_argument("file", type=Path)
     options = parser.parse_args(words)
     try:
-        print(_made(options), end="")
+        found, origin = _found(options)
+        print(to_csv(found, origin), end="")
     except (OSError, ValueError) as error:
         print(f"error: {getattr(options, 'file', options.kind)}: {error}", file=sys.stderr)
         return 2
+    for note in found.notes:
+        print(f"note: {note}", file=sys.stderr)
     return 0
 
 
-def _made(options: argparse.Namespace) -> str:
+def _found(options: argparse.Namespace) -> tuple[Devices, str]:
+    """The devices, and where they come from."""
     if options.kind == "day-and-night":
         model = DayAndNight(
             clients=options.devices,
@@ -64,15 +69,17 @@ def _made(options: argparse.Namespace) -> str:
             day_charge=HOUR * 2 / 3,
         )
         command = " ".join(f"--{name} {getattr(options, name)}" for name in ("devices", "days", "seed"))
-        origin = f"made by: python -m orchestrator.population day-and-night {command}"
-        return to_csv(stays_of(model, options.days * DAY), origin)
-    size = options.file.stat().st_size
-    if size > LARGEST_FILE:
+        command += " --only-available" if options.only_available else ""
+        found = devices_of(model, options.days * DAY)
+        if options.only_available:
+            found.devices = [device for device in found.devices if device.stays]
+        return found, f"made by: python -m orchestrator.population day-and-night {command}"
+    if options.file.stat().st_size > LARGEST_FILE:
         raise ValueError(f"is larger than {LARGEST_FILE >> 30} GiB")
     name = options.file.name
     if options.kind == "fedscale":
-        return to_csv(from_fedscale(options.file.read_bytes()), f"from {name} of FedScale")
-    return to_csv(from_flash(options.file.read_text(encoding="utf-8")), f"from {name} of FLASH")
+        return from_fedscale(options.file.read_bytes()), f"from {name} of FedScale"
+    return from_flash(options.file.read_text(encoding="utf-8-sig")), f"from {name} of FLASH"
 
 
 if __name__ == "__main__":

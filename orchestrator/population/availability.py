@@ -64,25 +64,33 @@ class FromTrace:
     table: AvailabilityTable = field(repr=False)
 
     def there(self, t: float) -> Flags:
-        t %= self.table.repeat
-        now = np.zeros(self.table.devices, bool)
-        now[self.table.device[(self.table.begin <= t) & (t < self.table.end)]] = True
+        table = self.table
+        since: Any = t % self._common if self._common else (t % table.period)[table.device]
+        now = np.zeros(table.devices, bool)
+        now[table.device[(table.begin <= since) & (since < table.end)]] = True
         return now[self.device]
 
     def until(self, client: int, t: float) -> float:
-        table, round = self.table, self.table.repeat
-        first, last = np.searchsorted(table.device, [self.device[client], self.device[client] + 1])
+        table, device = self.table, self.device[client]
+        period = float(table.period[device])
+        first, last = np.searchsorted(table.device, [device, device + 1])
         begins, ends = table.begin[first:last], table.end[first:last]
-        passed = t // round * round
+        passed = t // period * period
         place = int(np.searchsorted(begins, t - passed, side="right")) - 1
         for _ in range(len(begins)):  # stays that follow one another without a gap are one
             end = passed + float(ends[place])
             place += 1
             if place == len(begins):
-                passed, place = passed + round, 0
+                passed, place = passed + period, 0
             if passed + float(begins[place]) > end:
                 return end
         return math.inf
+
+    @cached_property
+    def _common(self) -> float | None:
+        """The period of all devices, if it is one: looks take half the time then."""
+        period = self.table.period
+        return float(period[0]) if (period == period[0]).all() else None
 
     @cached_property
     def device(self) -> NDArray[np.int64]:
@@ -91,7 +99,23 @@ class FromTrace:
         return random.integers(self.table.devices, size=self.clients)
 
     def to_json(self) -> dict[str, Any]:
-        return {"trace": self.table.name, "sha256": self.table.sha256, "repeat": self.table.repeat}
+        return {"trace": self.table.name, "sha256": self.table.sha256, "repeat": self.table.repeat} | effect(
+            self.table, self.device
+        )
+
+
+def effect(table: AvailabilityTable, drawn: NDArray[np.int64]) -> dict[str, float | None]:
+    """``first``: the time at which the first of these devices is there. ``change``: the time from which on they are not
+    all there as before, 0 if one of them is away at the start. None: never."""
+    used = np.zeros(table.devices, bool)
+    used[drawn] = True
+    stays = used[table.device]
+    device, begin, end = table.device[stays], table.begin[stays], table.end[stays]
+    here = np.zeros(table.devices, bool)
+    here[device[begin == 0]] = True
+    lasting = here[device] & (end == table.period[device])  # goes on into the next period
+    times = np.concatenate([begin[begin > 0], end[~lasting]]) if here[used].all() else np.zeros(1)
+    return {key: float(found.min()) if len(found) else None for key, found in (("first", begin), ("change", times))}
 
 
 @dataclass(frozen=True)

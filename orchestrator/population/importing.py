@@ -6,15 +6,21 @@ its stays, and begins anew after ``finish_time`` seconds.
 
 FLASH (C. Yang et al., "Characterizing Impacts of Heterogeneity in Federated Learning upon Large-Scale Smartphone Data",
 WWW 2021): a JSON file. Each device has ``messages``, lines with a local time, a tab and a state. As in the authors'
-code, a device is there while it is locked, charged and on Wi-Fi. Times begin at the midnight before the first message
-of any device. A stay that the trace does not end is left out.
+code, a device is there while it is locked, charged and on Wi-Fi, a stay that the trace does not end is left out, and a
+device begins anew after the time from its first message to its last. Times begin at the midnight before the first
+message of any device, and have no time zone.
+
+Both programs look at whole seconds, and the second in which a stay ends is part of it. Here the end is exclusive, so
+it is one second later.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -30,59 +36,120 @@ STATES = {
     "screen_lock": ("locked", True),
     "screen_unlock": ("locked", False),
 }
+WITHOUT_EFFECT = ("screen_on", "screen_off")  # and the battery's level, 55.0%
 
 
-class Stay(NamedTuple):
-    """A device is there from ``begin`` to ``end``, in seconds."""
+class Device(NamedTuple):
+    """A device: its stays as (from, until) in order of time, and the period after which they repeat, in seconds; None:
+    that of the table."""
 
-    device: str
-    begin: float
-    end: float
+    name: str
+    stays: list[tuple[float, float]]
+    period: float | None = None
 
 
-def from_fedscale(pickled: bytes) -> Iterator[Stay]:
-    """The stays of FedScale's trace. ValueError if the data has another form; nothing in it is run."""
+@dataclass
+class Devices:
+    """The devices of a trace, and ``counts`` of what was left out or changed, by the words for it."""
+
+    devices: list[Device] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the trace must know."""
+        away = sum(1 for device in self.devices if not device.stays)
+        of_devices = [f"{away} of {len(self.devices)} devices are never there"] if away else []
+        return of_devices + [f"{count} {what}" for what, count in sorted(self.counts.items())]
+
+    def add(self, name: str, stays: list[tuple[float, float]], period: float | None) -> None:
+        joined = _joined(stays)
+        self.counts += Counter({"stays overlap or touch another one: they are one stay": len(stays) - len(joined)})
+        self.devices.append(Device(name, joined, period))
+
+
+def from_fedscale(pickled: bytes) -> Devices:
+    """FedScale's trace. ValueError if the data has another form; nothing in it is run."""
     traces = plain_data(pickled)
     if not isinstance(traces, dict):
         raise ValueError(f"holds a {type(traces).__name__}, not a dictionary of clients")
+    found = Devices()
     for client, trace in traces.items():
         starts, ends, period = (_of(trace, client, key) for key in ("active", "inactive", "finish_time"))
         if not (isinstance(starts, list) and isinstance(ends, list) and len(starts) == len(ends)):
             raise ValueError(f"client {client}: active and inactive are not lists of one length")
         limit = _seconds(period, client)
-        stays = [(_seconds(begin, client), _seconds(end, client)) for begin, end in zip(starts, ends, strict=True)]
-        yield from _joined(str(client), ((begin, min(end, limit)) for begin, end in stays))
+        if not limit:
+            raise ValueError(f"client {client}: finish_time is 0")
+        stays = []
+        for start, end in zip(starts, ends, strict=True):
+            begin, stop = math.ceil(_seconds(start, client)), min(math.floor(_seconds(end, client)) + 1.0, limit)
+            if end < start:
+                found.counts["stays end before they begin: left out"] += 1
+            elif begin >= limit:
+                found.counts["stays begin after the client's finish_time, which no time reaches: left out"] += 1
+            elif begin < stop:
+                stays.append((float(begin), stop))
+            else:
+                found.counts["stays have no whole second: left out"] += 1
+        found.add(str(client), stays, limit)
+    return found
 
 
-def from_flash(text: str) -> Iterator[Stay]:
-    """The stays of FLASH's trace. ValueError if the text has another form."""
+def from_flash(text: str) -> Devices:
+    """FLASH's trace. ValueError if the text has another form."""
     try:
-        devices = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        devices = json.loads(text, object_pairs_hook=_without_repetition)
+    except RecursionError:
+        raise ValueError("is not JSON (it is nested too deeply)") from None
+    except json.JSONDecodeError as error:
         raise ValueError(f"is not JSON ({error})") from None
     if not isinstance(devices, dict):
         raise ValueError(f"holds a {type(devices).__name__}, not an object of devices")
-    told = {str(device): _messages(_of(each, device, "messages"), device) for device, each in devices.items()}
-    times = [t for messages in told.values() for t, _ in messages]
+    found = Devices()
+    read = {device: _messages(_of(each, device, "messages"), device, found.counts) for device, each in devices.items()}
+    times = [t for messages in read.values() for t, _ in messages]
     if not times:
         raise ValueError("has no messages")
     midnight = min(times).replace(hour=0, minute=0, second=0)
-    for device, messages in told.items():
-        yield from _joined(device, _while_ready(messages, midnight))
+    for device, messages in read.items():
+        start, end = ((messages[place][0] - midnight) / timedelta(seconds=1) if messages else 0.0 for place in (0, -1))
+        stays = [(first, min(last + 1, end)) for first, last in _while_ready(messages, midnight, found.counts)]
+        parts = [part for stay in stays if stay[0] < stay[1] for part in _within(*stay, end - start)]
+        found.add(device, parts, end - start or None)
+    return found
 
 
-def to_csv(stays: Iterable[Stay], *comments: str) -> str:
-    """The stays as a trace of `orchestrator.population.table`, with ``comments`` above."""
-    lines = [f"# {comment}" for comment in comments] + [",".join(HEADER)]
-    lines += [f"{device.replace(',', ' ')},{begin:g},{end:g}" for device, begin, end in _rounded(stays)]
+def to_csv(found: Devices, *comments: str) -> str:
+    """The devices as a trace of `orchestrator.population.table`, with ``comments`` and notes above."""
+    if twice := [name for name, count in Counter(device.name for device in found.devices).items() if count > 1]:
+        raise ValueError(f"has two devices of the name {twice[0]}")
+    periodic = any(device.period is not None for device in found.devices)
+    lines = [f"# {comment}" for comment in (*comments, *found.notes)] + [",".join(HEADER if periodic else HEADER[:3])]
+    for device in found.devices:
+        period = [] if not periodic else [_written(device.period)]
+        times = [[_written(begin), _written(end)] for begin, end in device.stays] or [["", ""]]
+        lines += [",".join([_quoted(device.name), *stay, *period]) for stay in times]
     return "\n".join(lines) + "\n"
 
 
-def _rounded(stays: Iterable[Stay]) -> Iterator[tuple[str, int, int]]:
-    """Whole seconds: a stay of less than a second is left out."""
-    for device, begin, end in stays:
-        if math.floor(end) > math.ceil(begin):
-            yield device, math.ceil(begin), math.floor(end)
+def _written(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:.15g}"
+
+
+def _quoted(name: str) -> str:
+    if not (name.isprintable() and name == name.strip() != ""):
+        raise ValueError(f"{name!r} cannot be the name of a device")
+    quoted = name.replace('"', '""')
+    return f'"{quoted}"' if set(name) & set(',;#"') else name
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"has {name!r} twice")
+    return found
 
 
 def _of(trace: Any, device: Any, key: str) -> Any:
@@ -100,7 +167,8 @@ def _seconds(value: Any, client: Any) -> float:
     return float(value)
 
 
-def _messages(text: Any, device: Any) -> list[tuple[datetime, str]]:
+def _messages(text: Any, device: Any, counts: Counter[str]) -> list[tuple[datetime, str]]:
+    """The messages of a device in order of time."""
     if not isinstance(text, str):
         raise ValueError(f"device {device}: messages are not a text")
     found = []
@@ -112,10 +180,17 @@ def _messages(text: Any, device: Any) -> list[tuple[datetime, str]]:
             found.append((datetime.strptime(stamp.strip(), STAMP), state.strip().lower()))
         except ValueError:
             raise ValueError(f"device {device}: {line[:60]!r} is no time, tab and state") from None
-    return sorted(found, key=lambda message: message[0])
+        if found[-1][1] not in (*STATES, *WITHOUT_EFFECT) and not found[-1][1].endswith("%"):
+            counts[f"messages have the state {found[-1][1][:40]!r}, which says nothing here"] += 1
+    ordered = sorted(found, key=lambda message: message[0])
+    counts += Counter({"devices have messages out of order: sorted by time": int(ordered != found)})
+    return ordered
 
 
-def _while_ready(messages: list[tuple[datetime, str]], midnight: datetime) -> Iterator[tuple[float, float]]:
+def _while_ready(
+    messages: list[tuple[datetime, str]], midnight: datetime, counts: Counter[str]
+) -> Iterator[tuple[float, float]]:
+    """The first and the last second of each stay."""
     states = dict.fromkeys(("charged", "wifi", "locked"), False)
     since: float | None = None
     for t, state in messages:
@@ -128,17 +203,25 @@ def _while_ready(messages: list[tuple[datetime, str]], midnight: datetime) -> It
         elif since is not None and not all(states.values()):
             yield since, now
             since = None
+    if since is not None:
+        counts["stays have no end in the trace: left out"] += 1
 
 
-def _joined(device: str, stays: Iterable[tuple[float, float]]) -> Iterator[Stay]:
-    """The stays of a device in order; those that overlap or touch are one, and empty ones are left out."""
-    present: tuple[float, float] | None = None
-    for begin, end in sorted(stay for stay in stays if stay[0] < stay[1]):
-        if present is not None and begin <= present[1]:
-            present = present[0], max(present[1], end)
-            continue
-        if present is not None:
-            yield Stay(device, *present)
-        present = begin, end
-    if present is not None:
-        yield Stay(device, *present)
+def _within(begin: float, end: float, period: float) -> Iterator[tuple[float, float]]:
+    """A stay in the period that repeats: it goes on at the beginning if it passes the end."""
+    first = begin % period
+    last = first + end - begin
+    yield first, min(last, period)
+    if last > period:
+        yield 0.0, last - period
+
+
+def _joined(stays: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Stays in order; those that overlap or touch are one."""
+    joined: list[tuple[float, float]] = []
+    for begin, end in sorted(stays):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], end)
+        else:
+            joined.append((begin, end))
+    return joined

@@ -1,78 +1,179 @@
 """The trace of when devices are there: a CSV file with a row for each stay.
 
-    device,from,until
-    0,3600,28800
-    0,90000,115200
-    1,7200,9000
+    device,from,until,period
+    0,3600,28800,86400
+    0,40000,43200,86400
+    1,7200,9000,604800
+    2,,,86400
 
-Times are in seconds from the start of the training. ``until`` is exclusive. A device that has no row is not in the
-trace. After ``repeat`` seconds, by default the latest ``until``, the trace begins anew.
+Times are in seconds from the start of the training. ``until`` is exclusive. A device without times is never there. The
+stays of a device repeat after its ``period``. Without this column, or this cell, they repeat after ``repeat`` seconds,
+by default the latest ``until`` of the file. The first column may also be named client or node.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import math
+from array import array
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
-HEADER = ["device", "from", "until"]
+from orchestrator.population.csv_rows import read_rows
+
+HEADER = ["device", "from", "until", "period"]
+NAMES = ("device", "client", "node")  # of the first column
+EXAMPLE = "write a device and two times in seconds, like 17,3600,28800"
+SINCE_1970 = 1e9  # s; a training of 31 years, or a time of this century
 
 
 @dataclass(frozen=True, eq=False)
 class AvailabilityTable:
     """The stays of all devices, ordered by device and time. ``device`` counts them from 0, in the order of the file.
 
-    ``name`` and ``sha256`` are those of the file.
+    ``name`` and ``sha256`` are those of the file, ``names`` those of the devices. ``period`` (devices,): after how many
+    seconds the stays of each device repeat. ``repeat``: that of devices without a period of their own; None if each has
+    one. ``lines``: where each device is in the file first. ``names_nodes``: the first column is ``node``.
     """
 
     name: str
     sha256: str
-    devices: int
-    repeat: float
+    names: tuple[str, ...]
+    repeat: float | None
+    period: NDArray[np.float64]
     device: NDArray[np.int64]
     begin: NDArray[np.float64]
     end: NDArray[np.float64]
+    lines: tuple[int, ...]
+    names_nodes: bool = False
+
+    @property
+    def devices(self) -> int:
+        return len(self.names)
+
+    def stays(self, device: int) -> list[tuple[float, float]]:
+        """The stays of a device as (from, until)."""
+        own = slice(*np.searchsorted(self.device, [device, device + 1]))
+        return list(zip(self.begin[own].tolist(), self.end[own].tolist(), strict=True))
 
     @classmethod
     def read(cls, text: str, name: str, repeat: float | None = None) -> AvailabilityTable:
         """Read a file's text. ValueError names the file, the line and the mistake."""
-        lines = [line for line in text.splitlines() if not line.startswith("#")]
-        skipped = len(text.splitlines()) - len(lines)
-        rows = csv.reader(lines)
-        if next(rows, None) != HEADER:
-            raise ValueError(f"{name}: the first row must be {','.join(HEADER)}")
+        first, header, rows = read_rows(text, name)
+        columns = [cell.lower() for cell in header]
+        if columns[:1] not in [[each] for each in NAMES] or columns[1:] not in (HEADER[1:3], HEADER[1:]):
+            raise ValueError(f"{name}:{first}: the first row must be {','.join(HEADER)}; period may be left out")
+        lines: dict[str, int] = {}  # the first of each device
         numbers: dict[str, int] = {}
-        found: list[tuple[int, float, float]] = []
-        for place, row in enumerate(rows, start=2 + skipped):
-            if not row:
-                continue
-            found.append(_stay(row, numbers, f"{name}:{place}"))
-        if not found:
-            raise ValueError(f"{name}: has no rows: no device would ever be there")
-        found.sort()
-        device, begin, end = (np.array(column) for column in zip(*found, strict=True))
-        overlapping = (device[1:] == device[:-1]) & (begin[1:] < end[:-1])
-        if overlapping.any():
-            names = list(numbers)
-            raise ValueError(f"{name}: stays of device {names[device[1:][overlapping][0]]} overlap")
-        last = float(end.max())
-        if repeat is not None and repeat < last:
-            raise ValueError(f"{name}: repeat is {repeat:g} s, but its last stay ends after {last:g} s")
-        sha256 = hashlib.sha256(text.encode()).hexdigest()
-        return cls(name, sha256, len(numbers), repeat or last, device, begin, end)
+        periods: dict[int, float] = {}
+        absent: set[int] = set()
+        stays = array("d")  # device, line, from and until of each
+        for line, cells in rows:
+            try:
+                again = cells[0] in numbers
+                device = _device(cells, numbers, periods)
+                lines.setdefault(cells[0], line)
+                if cells[1] or cells[2]:
+                    stays.extend((device, line, *_stay(cells)))
+                else:
+                    absent.add(device)
+                if again and device in absent:
+                    raise ValueError(
+                        f"{cells[0]} has another row: one without times is for a device that is never there"
+                    )
+            except ValueError as error:
+                raise ValueError(f"{name}:{line}: {error}") from None
+        if not stays:
+            raise ValueError(f"{name}: has no stays: no device would ever be there")
+        found = np.array(stays).reshape(-1, 4)
+        owner, place, begin, end = found[np.lexsort((found[:, 2], found[:, 0]))].T
+        default = _default(name, repeat, float(end.max()), len(numbers), periods)
+        table = cls(
+            name=name,
+            sha256=hashlib.sha256(text.encode()).hexdigest(),
+            names=tuple(numbers),
+            repeat=default,
+            period=np.array([periods.get(number, default or 0.0) for number in range(len(numbers))]),
+            device=owner.astype(np.int64),
+            begin=begin.copy(),
+            end=end.copy(),
+            lines=tuple(lines.values()),
+            names_nodes=columns[0] == NAMES[-1],
+        )
+        _check(table, place.astype(np.int64), periods)
+        return table
 
 
-def _stay(row: list[str], numbers: dict[str, int], where: str) -> tuple[int, float, float]:
+def _device(cells: list[str], numbers: dict[str, int], periods: dict[int, float]) -> int:
+    """The number of a row's device, whose period is noted."""
+    if not cells[0]:
+        raise ValueError(EXAMPLE)
+    device = numbers.setdefault(cells[0], len(numbers))
+    if len(cells) == len(HEADER) and cells[3]:
+        own = _period(cells[3])
+        if periods.setdefault(device, own) != own:
+            raise ValueError(f"device {cells[0]} has a period of {periods[device]:.15g} s already")
+    return device
+
+
+def _default(name: str, repeat: float | None, last: float, devices: int, periods: Mapping[int, float]) -> float | None:
+    """The period of devices without one of their own."""
+    if len(periods) < devices:
+        return last if repeat is None else repeat
+    if repeat is not None and {*periods.values()} != {repeat}:
+        raise ValueError(f"{name}: has a period for each device: leave out repeat")
+    return None
+
+
+def _check(table: AvailabilityTable, line: NDArray[np.int64], own: Container[int]) -> None:
+    """Refuse stays that overlap, or that end after their period. ``line``: that of each stay."""
+    device = table.device
+    overlapping = (device[1:] == device[:-1]) & (table.begin[1:] < table.end[:-1])
+    if overlapping.any():
+        stay = int(np.flatnonzero(overlapping)[0]) + 1
+        other = f"the stay of {table.names[device[stay]]} in line {line[stay - 1]}"
+        raise ValueError(f"{table.name}:{line[stay]}: overlaps {other}")
+    if (late := table.end > table.period[device]).any():
+        stay = int(np.flatnonzero(late)[0])
+        limit = f"the {'period' if int(device[stay]) in own else 'repeat'} of {table.period[device[stay]]:.15g} s"
+        raise ValueError(f"{table.name}:{line[stay]}: ends at {table.end[stay]:.15g} s, after {limit}")
+
+
+def _period(cell: str) -> float:
     try:
-        name, begin, end = row[0].strip(), float(row[1]), float(row[2])
-        if len(row) != len(HEADER) or not name:
-            raise ValueError
-    except (ValueError, IndexError):
-        raise ValueError(f"{where}: write a device and two times in seconds, like 17,3600,28800") from None
+        period = float(cell)
+    except ValueError:
+        period = math.nan
+    if not 0 < period < math.inf:
+        raise ValueError(f"period: write seconds above 0, not {cell}")
+    return period
+
+
+def _stay(cells: list[str]) -> tuple[float, float]:
+    try:
+        begin, end = float(cells[1]), float(cells[2])
+    except ValueError:
+        raise ValueError(EXAMPLE) from None
     if not (0 <= begin < end < math.inf):
-        raise ValueError(f"{where}: a stay lasts from 0 or later until a later time, not from {begin:g} to {end:g}")
-    return numbers.setdefault(name, len(numbers)), begin, end
+        raise ValueError(f"a stay lasts from 0 or later until a later time, not from {begin:g} to {end:g}")
+    if end >= SINCE_1970:
+        raise ValueError(since_1970(end))
+    return begin, end
+
+
+def since_1970(seconds: float) -> str:
+    """The message for a time that is no time of a training, with both readings."""
+    unit, moment = ("seconds", seconds) if seconds < 1000 * SINCE_1970 else ("milliseconds", seconds / 1000)
+    years = f"{seconds / (365.25 * 86400):,.0f} years"
+    try:
+        date = f" ({datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC)"
+    except (ValueError, OverflowError, OSError):
+        date = ""
+    return (
+        f"{seconds:.15g} looks like {unit} since 1970{date}; write seconds from the start of the training. "
+        f"If these are such seconds, they are {years}, more than a run may take"
+    )

@@ -24,6 +24,7 @@ from orchestrator.results.learned import learned
 from orchestrator.results.link_assessments import LATE_SHARE, judge_losses, judge_overloads
 from orchestrator.results.network import network_held
 from orchestrator.results.participation import participation
+from orchestrator.results.population import clients_available
 from orchestrator.results.rates import busiest
 from orchestrator.results.record import CONTINUED
 from orchestrator.results.rows import FaultSpan, ProbeResult
@@ -297,6 +298,7 @@ CHECKS: dict[CheckName | Literal["result as expected"], Callable[[History], Asse
     "network between hosts": network_held,
     "nodes kept pace": kept_pace,
     "links kept up": links_kept_up,
+    "clients available": clients_available,
     "nodes answered": nodes_answered,
     "undisturbed": undisturbed,
 }

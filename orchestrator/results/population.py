@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Any, NamedTuple
 
+from orchestrator import text
 from orchestrator.results.history import History
+from orchestrator.results.verdicts import Assessment
 from orchestrator.scenario.topology import POPULATION
 
 EVENT = "client"
@@ -80,6 +82,29 @@ def population(history: History) -> dict[str, Any] | None:
         "outcomes": {outcome: tally[outcome] for outcome in OUTCOMES},
         "seconds": median(part.seconds for part in counted) if counted else None,
     }
+
+
+def clients_available(history: History) -> Assessment | None:
+    """Check that the trace of when clients are available made a difference in the run. None without a trace, training
+    or facts on it."""
+    planned = history.plan.get(POPULATION) or history.plan.get("clients") or {}
+    trace, began = planned.get("availability", {}), history.training_began
+    if "change" not in trace or began is None:
+        return None
+    if history.status == "running":
+        return "unknown", "the run is going on"
+    seconds = (history.seconds if history.outcome is None else history.outcome.t) - began
+    name, first, change = trace["trace"], trace["first"], trace["change"]
+    hint = (
+        f"the run ended after {text.duration(seconds)} of training: check the unit of the times, and where they begin"
+    )
+    if first is None or first >= seconds:
+        begins = "no client has a stay" if first is None else f"the first stay begins at {text.duration(first)}"
+        return "unknown", f"no row of {name} took effect: {begins}, and {hint}"
+    if change is None or change >= seconds:
+        comes = "never" if change is None else f"first at {text.duration(change)}"
+        return "unknown", f"no row of {name} made a difference: a client comes or goes {comes}, and {hint}"
+    return "pass", f"clients came or went by {name} from {text.duration(change)} on"
 
 
 def seen_by_round(found: Iterable[Part]) -> dict[int, int]:

@@ -45,9 +45,10 @@ def begin(
         raise RunError(
             f"cannot make the run's directory {directory.path}: {error.strerror}; make room, or choose --runs"
         ) from None
-    keep_files(plan.links, file.parent, directory.path, plan.population, plan.data)
+    planned = plan.to_json()
+    keep_files(planned, file.parent, directory.path)
     keep_plugins(plan.plugins, directory.plugins)
-    return Record.create(directory.path, json.dumps(plan.to_json(), indent=1) + "\n", facts)
+    return Record.create(directory.path, json.dumps(planned, indent=1) + "\n", facts)
 
 
 def on_clock(driver: str, work: Coroutine[Any, Any, T]) -> T:

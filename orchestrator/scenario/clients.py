@@ -9,7 +9,10 @@
       links: {wifi: 60%, lte: 40%}                          default: links.device-cloud, for all
       samples: {lognormal: {median: 40, sigma: 0.8}}        or data.samples_per_client
 
-All of this is drawn from the scenario's seed (`orchestrator.population`).
+All of this is drawn from the scenario's seed (`orchestrator.population`). Without a population, files have the settings
+of single nodes, and when each of them is there (`client_files`):
+
+    clients: {file: clients.csv, availability: {trace: stays.csv}}
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from netem.units import format_fraction
 from orchestrator.population.selection import SELECTIONS
 from orchestrator.population.table import AvailabilityTable
 from orchestrator.scenario.catalogue import Named
+from orchestrator.scenario.client_settings import ClientSettings
 from orchestrator.scenario.files import text_of
 from orchestrator.scenario.hardware import HARDWARE
 from orchestrator.scenario.quantities import Duration, Fraction
@@ -50,12 +54,6 @@ class LognormalSpec(Strict):
     low: float | None = Field(default=None, gt=0)
     high: float | None = Field(default=None, gt=0)
 
-    @model_validator(mode="after")
-    def _check_order(self) -> LognormalSpec:
-        if self.low is not None and self.high is not None and self.low > self.high:
-            raise ValueError(f"low: {self.low:g} is above high, {self.high:g}")
-        return self
-
 
 class UniformSpec(Strict):
     """The same chance for all numbers from ``low`` to ``high``."""
@@ -63,18 +61,18 @@ class UniformSpec(Strict):
     low: float = Field(gt=0)
     high: float = Field(gt=0)
 
-    @model_validator(mode="after")
-    def _check_order(self) -> UniformSpec:
-        if self.low > self.high:
-            raise ValueError(f"low: {self.low:g} is above high, {self.high:g}")
-        return self
+
+def _ordered(spec: Any) -> Any:
+    if spec.low is not None and spec.high is not None and spec.low > spec.high:
+        raise ValueError(f"low: {spec.low:g} is above high, {spec.high:g}")
+    return spec
 
 
 class DistributionSpec(Strict):
     """A distribution that each client draws from once."""
 
-    lognormal: LognormalSpec | None = None
-    uniform: UniformSpec | None = None
+    lognormal: Annotated[LognormalSpec, AfterValidator(_ordered)] | None = None
+    uniform: Annotated[UniformSpec, AfterValidator(_ordered)] | None = None
 
     @model_validator(mode="after")
     def _check_one(self) -> DistributionSpec:
@@ -89,18 +87,14 @@ def _shares(value: dict[str, float]) -> dict[str, float]:
     return value
 
 
-def _of_hardware(value: dict[str, float]) -> dict[str, float]:
-    for name in value:
-        if name not in HARDWARE:
-            raise ValueError(unknown("hardware class", name, HARDWARE))
-    return _shares(value)
+def _shares_of(what: str, known: Mapping[str, object]) -> AfterValidator:
+    def check(value: dict[str, float]) -> dict[str, float]:
+        for name in value:
+            if name not in known:
+                raise ValueError(unknown(what, name, known))
+        return _shares(value)
 
-
-def _of_links(value: dict[str, float]) -> dict[str, float]:
-    for name in value:
-        if name not in PROFILES:
-            raise ValueError(unknown("named profile", name, PROFILES))
-    return _shares(value)
+    return AfterValidator(check)
 
 
 def _hour(value: str) -> str:
@@ -133,7 +127,7 @@ class AvailabilitySpec(Strict):
     """When clients are there: by a model, or by a trace that they take their places in."""
 
     day_and_night: DayAndNightSpec | None = Field(default=None, alias=DAY_AND_NIGHT)
-    trace: str | None = Field(default=None, description="CSV: device,from,until in seconds; relative to the scenario's")
+    trace: str | None = Field(default=None, description="CSV: device,from,until,period in seconds")
     repeat: Duration | None = Field(default=None, gt=0, description="a trace begins anew after this; default: its end")
 
     _table: AvailabilityTable | None = PrivateAttr(default=None)
@@ -146,15 +140,8 @@ class AvailabilitySpec(Strict):
             if self.repeat is not None:
                 raise ValueError("repeat: goes with trace")
             return self
-        known = (info.context or {}).get(FILES, {})
-        path = Path((info.context or {}).get(DIRECTORY, "."), self.trace)
-        larger = f"is larger than {LARGEST_FILE // 10**6} MB; take fewer devices, they stand for several clients"
         try:
-            text = known[self.trace] if self.trace in known else text_of(path, LARGEST_FILE, larger)
-        except ValueError as error:
-            raise ValueError(f"trace: {path} cannot be read: {error}; paths begin at the scenario's file") from None
-        try:
-            self._table = AvailabilityTable.read(text, self.trace, self.repeat)
+            self._table = AvailabilityTable.read(_text_of(self.trace, info), self.trace, self.repeat)
         except ValueError as error:
             raise ValueError(f"trace: {error}") from None
         return self
@@ -165,26 +152,55 @@ class AvailabilitySpec(Strict):
         return self._table
 
 
+def _text_of(name: str, info: ValidationInfo) -> str:
+    """The text of a file that a scenario names."""
+    context = info.context or {}
+    path = Path(context.get(DIRECTORY, "."), name)
+    try:
+        if (known := context.get(FILES, {}).get(name)) is not None:
+            return str(known)
+        return text_of(path, LARGEST_FILE, f"is larger than {LARGEST_FILE // 10**6} MB; take fewer devices")
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}; paths begin at the scenario's file") from None
+
+
 def _availability(value: Any) -> Any:
     return {DAY_AND_NIGHT: {}} if value == DAY_AND_NIGHT else value
 
 
 class ClientsSpec(Strict):
-    """The clients of a population, and who of them takes part in a round."""
+    """The clients of a population, and who of them takes part in a round; or what files say of single nodes."""
 
+    file: str | None = Field(default=None, description="CSV: hardware and links of single nodes, without a population")
     selection: SelectionSpec = SelectionSpec(name="uniform")
     over: Fraction = Field(default=0.0, description="share of further clients to ask; the slowest of all are dropped")
     availability: Annotated[AvailabilitySpec | None, BeforeValidator(_availability)] = Field(
         default=None, description="default: all clients are always there"
     )
-    hardware: Annotated[dict[str, Fraction], AfterValidator(_of_hardware)] = Field(
+    hardware: Annotated[dict[str, Fraction], _shares_of("hardware class", HARDWARE)] = Field(
         default={}, description="shares of hardware classes; default: hardware.device for all"
     )
     speed: DistributionSpec | None = Field(default=None, description="relative to a host core, instead of hardware")
-    links: Annotated[dict[str, Fraction], AfterValidator(_of_links)] = Field(
+    links: Annotated[dict[str, Fraction], _shares_of("named profile", PROFILES)] = Field(
         default={}, description="shares of named profiles; default: links.device-cloud for all"
     )
     samples: DistributionSpec | None = Field(default=None, description="training samples of each client")
+
+    _settings: ClientSettings | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _read(self, info: ValidationInfo) -> ClientsSpec:
+        if self.file is not None:
+            try:
+                self._settings = ClientSettings.read(_text_of(self.file, info), self.file)
+            except ValueError as error:
+                raise ValueError(f"file: {error}") from None
+        return self
+
+    @property
+    def settings(self) -> ClientSettings | None:
+        """The rows of ``file``."""
+        return self._settings
 
     @model_validator(mode="after")
     def _check_one_speed(self) -> ClientsSpec:

@@ -33,6 +33,7 @@ CheckName = Literal[
     "network between hosts",
     "nodes kept pace",
     "links kept up",
+    "clients available",
     "nodes answered",
     "undisturbed",
 ]

@@ -19,8 +19,10 @@ def check_population(scenario: Scenario) -> Iterator[Mistake]:
     spec = scenario.population
     if spec is None:
         if scenario.clients is not None:
-            yield ("clients",), "are those of a population: write topology: {population: 1000, selected: 10}, or remove"
+            yield from _without_population(scenario.clients)
         return
+    if spec.file is not None:
+        yield ("clients", "file"), "is for single nodes: the clients of a population draw hardware, links and speed"
     if not DRIVERS[scenario.driver].simulated:
         why = f"the driver {scenario.driver} makes every node before the run, and clients of a population come and go"
         yield ("topology", "population"), f"{why}: use the driver {listed(simulated=True)}"
@@ -34,6 +36,16 @@ def check_population(scenario: Scenario) -> Iterator[Mistake]:
         yield from _asynchronous(scheme.name, spec)
     yield from _data(scenario, spec)
     yield from _hardware_and_links(scenario, spec)
+
+
+def _without_population(spec: ClientsSpec) -> Iterator[Mistake]:
+    """Nodes that all run from the start may have a file of settings and a trace."""
+    given = spec.model_fields_set
+    if not given or given - {"file", "availability"}:
+        yield ("clients",), "are those of a population: write topology: {population: 1000, selected: 10}, or remove"
+    elif spec.availability is not None and spec.availability.table is None:
+        why = "goes with a population. For single nodes print it as a trace"
+        yield ("clients", "availability"), f"day-and-night {why}: python -m orchestrator.population day-and-night"
 
 
 def _asynchronous(algorithm: str, spec: ClientsSpec) -> Iterator[Mistake]:

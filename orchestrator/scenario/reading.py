@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from node.assignment import PluginSource
 from orchestrator.errors import PlanError, Problem, ScenarioError
 from orchestrator.scenario import document
+from orchestrator.scenario.client_files import with_client_files
 from orchestrator.scenario.files import text_of
 from orchestrator.scenario.names import name_from
 from orchestrator.scenario.plugins import make_known, use
@@ -60,8 +61,8 @@ def parse(
     """Like `load`, from text.
 
     ``name`` stands for the file in messages. Relative paths begin at its folder, and it is the default for the
-    scenario's name. ``files`` maps schedule files to their texts; these files are not read. ``plugins``: the sources of
-    the scenario's plug-ins, which are otherwise found by their names.
+    scenario's name. ``files`` maps files that the scenario names to their texts; these files are not read. ``plugins``:
+    the sources of the scenario's plug-ins, which are otherwise found by their names.
     """
     source = document.override(document.read(text, name), overrides, shorthand)
     if "scenario" in source.data and not source.data.keys() & {"algorithm", "programs"}:
@@ -70,6 +71,7 @@ def parse(
         make_known(source, Path(name).parent)
     else:
         use(plugins)
+    source = with_client_files(source, Path(name).parent, files)
     try:
         data = {"name": name_from(Path(name).stem, "scenario")} | source.data
         scenario = Scenario.model_validate(data, context={DIRECTORY: Path(name).parent, FILES: files})

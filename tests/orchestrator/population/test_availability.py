@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.population.availability import DAY, HOUR, Always, DayAndNight, FromTrace, hashed, normal
+from orchestrator.population.availability import DAY, HOUR, Always, DayAndNight, FromTrace, effect, hashed, normal
 from orchestrator.population.table import AvailabilityTable
 
 TABLE = AvailabilityTable.read("device,from,until\na,0,100\na,200,300\nb,50,250\n", "t.csv", 400.0)
@@ -58,6 +58,38 @@ def test_stays_of_a_trace_that_touch_are_one() -> None:
     a, b = int(np.flatnonzero(trace.device == 0)[0]), int(np.flatnonzero(trace.device == 1)[0])
     assert trace.until(a, 350.0) == 500.0  # it begins anew at 400
     assert trace.until(b, 350.0) == math.inf
+
+
+def test_each_device_of_a_trace_has_its_own_period() -> None:
+    text = "device,from,until,period\na,40,50,100\na,80,100,100\nb,0,20,100\nc,,,100\nd,600,700,1000\n"
+    table = AvailabilityTable.read(text, "t.csv")
+    trace = FromTrace(400, 1, table)
+    a, b, c, d = (int(np.flatnonzero(trace.device == device)[0]) for device in range(4))
+    assert [trace.there(t)[d] for t in (100.0, 650.0, 1650.0, 1700.0)] == [False, True, True, False]
+    assert [trace.there(t)[b] for t in (100.0, 119.0, 120.0)] == [True, True, False]
+    assert not any(trace.there(t)[c] for t in np.arange(0, 2000, 7))
+    assert trace.until(a, 190.0) == 200.0
+    assert trace.until(d, 5650.0) == 5700.0
+
+
+@pytest.mark.parametrize(
+    ("rows", "first", "change"),
+    [
+        (["a,0,50,100", "b,0,70,100"], 0.0, 50.0),
+        (["a,0,100,100", "b,0,9,9"], 0.0, None),
+        (["a,0,100,100", "b,5,9,9"], 0.0, 0.0),
+        (["a,36000,72000,86400", "b,40000,50000,86400"], 36000.0, 0.0),
+        (["a,0,100,100", "b,,,9"], 0.0, 0.0),
+    ],
+)
+def test_when_a_trace_takes_effect(rows: list[str], first: float, change: float | None) -> None:
+    table = AvailabilityTable.read("\n".join(["device,from,until,period", *rows]), "t.csv")
+    assert effect(table, np.array([0, 1])) == {"first": first, "change": change}
+
+
+def test_a_trace_whose_drawn_devices_never_come_has_no_first_stay() -> None:
+    table = AvailabilityTable.read("device,from,until,period\na,0,50,100\nb,,,9\n", "t.csv")
+    assert effect(table, np.array([1, 1])) == {"first": None, "change": 0.0}
 
 
 def test_everybody_sleeps_at_the_same_time_without_spread() -> None:

@@ -6,9 +6,11 @@ import json
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 
-from orchestrator.population.importing import Stay, from_fedscale, from_flash, to_csv
+from orchestrator.population.availability import FromTrace
+from orchestrator.population.importing import Device, Devices, from_fedscale, from_flash, to_csv
 from orchestrator.population.table import AvailabilityTable
 
 CLIENT: dict[str, Any] = {
@@ -20,17 +22,50 @@ CLIENT: dict[str, Any] = {
 }
 
 
+def fedscale(**clients: dict[str, Any]) -> Devices:
+    return from_fedscale(pickle.dumps({int(name[1:]): CLIENT | changed for name, changed in clients.items()}))
+
+
 def test_fedscale_tells_starts_and_ends() -> None:
-    assert list(from_fedscale(pickle.dumps({1: CLIENT}))) == [
-        Stay("1", 12788.0, 65881.0),
-        Stay("1", 100044.0, 133574.0),
-        Stay("1", 188992.0, 200000.0),  # cut where the trace begins anew
+    assert fedscale(c1={}).devices == [
+        Device("1", [(12788.0, 65882.0), (100044.0, 133575.0), (188992.0, 200000.0)], 200000.0)  # cut at finish_time
     ]
 
 
-def test_stays_that_overlap_are_one_and_empty_ones_none() -> None:
-    trace = CLIENT | {"active": [50, 0, 90, 300], "inactive": [80, 60, 90, 200]}
-    assert list(from_fedscale(pickle.dumps({1: trace}))) == [Stay("1", 0.0, 80.0)]
+def test_each_client_of_fedscale_is_there_when_its_program_says() -> None:
+    """FedScale's client_metadata.is_active: a client is there if active <= t mod finish_time <= inactive."""
+    traces: dict[int, dict[str, Any]] = {
+        1: {"inactive": [50, 90], "finish_time": 100, "active": [40, 80]},
+        2: {"inactive": [700], "finish_time": 1000, "active": [600]},
+        3: {"inactive": [], "finish_time": 1000, "active": []},
+        4: {"inactive": [30.5, 99], "finish_time": 99, "active": [0.5, 98]},
+    }
+    table = AvailabilityTable.read(to_csv(from_fedscale(pickle.dumps(traces))), "t.csv")
+    trace = FromTrace(200, 1, table)
+    there = np.array([trace.there(float(t)) for t in range(2000)])
+    for client, each in traces.items():
+        stays = list(zip(each["active"], each["inactive"], strict=True))
+        expected = [any(a <= t % each["finish_time"] <= b for a, b in stays) for t in range(2000)]
+        own = there[:, np.flatnonzero(trace.device == client - 1)]
+        assert own.size
+        assert (own == np.array(expected)[:, None]).all()
+    assert there[:, np.flatnonzero(trace.device == 0)[0]].mean() == pytest.approx(0.22)
+    assert not there[:, np.flatnonzero(trace.device == 2)].any()
+
+
+def test_what_fedscale_leaves_no_time_for_is_counted() -> None:
+    found = fedscale(
+        c1={"active": [50, 0, 90, 300], "inactive": [80, 60, 90, 200]},
+        c2={"active": [200_000, 7.2], "inactive": [200_001, 7.8]},
+    )
+    assert [device.stays for device in found.devices] == [[(0.0, 81.0), (90.0, 91.0)], []]
+    assert found.notes == [
+        "1 of 2 devices are never there",
+        "1 stays begin after the client's finish_time, which no time reaches: left out",
+        "1 stays end before they begin: left out",
+        "1 stays have no whole second: left out",
+        "1 stays overlap or touch another one: they are one stay",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -41,13 +76,14 @@ def test_stays_that_overlap_are_one_and_empty_ones_none() -> None:
         ({1: {"active": [1]}}, "client 1 has no inactive"),
         ({1: CLIENT | {"active": [1]}}, "client 1: active and inactive are not lists of one length"),
         ({1: CLIENT | {"active": [1, 2, "x"]}}, "client 1: a str is no time in seconds"),
+        ({1: CLIENT | {"finish_time": 0}}, "client 1: finish_time is 0"),
         ({1: CLIENT | {"finish_time": -1}}, "client 1: -1 is no time in seconds"),
         ({1: CLIENT | {"active": [1, 2, float("nan")]}}, "client 1: nan is no time in seconds"),
     ],
 )
 def test_other_pickles_are_refused(value: Any, message: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011
-        list(from_fedscale(pickle.dumps(value)))
+        from_fedscale(pickle.dumps(value))
     assert str(caught.value) == message
 
 
@@ -56,7 +92,7 @@ def test_a_list_that_grows_without_end_is_refused_at_once() -> None:
     for _ in range(100):
         grown = [grown, grown]
     with pytest.raises(ValueError, match="a list is no time"):
-        list(from_fedscale(pickle.dumps({1: CLIENT | {"active": [grown, 1, 2]}})))
+        from_fedscale(pickle.dumps({1: CLIENT | {"active": [grown, 1, 2]}}))
 
 
 MESSAGES = """\
@@ -71,12 +107,38 @@ MESSAGES = """\
 """
 
 
+def flash(**messages: str) -> Devices:
+    return from_flash(json.dumps({name: {"messages": text, "model": "x"} for name, text in messages.items()}))
+
+
 def test_flash_devices_are_there_while_locked_charged_and_on_wifi() -> None:
-    day, found = 86400.0, list(from_flash(json.dumps({"a": {"messages": MESSAGES, "model": "x"}})))
-    assert found == [
-        Stay("a", 22 * 3600 + 1200, day + 6.5 * 3600),
-        Stay("a", day + 6 * 3600 + 2400, day + 7 * 3600),
-    ]  # the last charge has no end in the trace
+    """FLASH's timer.py: ready if start <= now <= end, where now is (t - first message) modulo the time to the last
+    message, here 36,000 s, after the first one. So 80,400 to 109,800 s are 8,400 to 36,000 and 0 to 1,800 s."""
+    found = flash(a=MESSAGES)
+    assert found.devices == [Device("a", [(0, 1801), (2400, 3601), (8400, 36000)], 36000)]
+    assert found.notes == ["1 stays have no end in the trace: left out"]
+
+
+def test_flash_devices_repeat_by_their_own_length_and_some_never_come() -> None:
+    day = "2020-01-28 {}\tscreen_lock\n2020-01-28 {}\tbattery_charged_on\n2020-01-28 {}\twifi\n2020-01-28 {}\t4g\n"
+    found = flash(
+        b=day.format("00:00:00", "00:00:00", "00:01:00", "00:02:00"),
+        c=day.format("00:00:10", "00:01:10", "00:01:40", "00:01:50") + "2020-01-28 00:01:45\tphone_off\n",
+        d="2020-01-28 01:00:00\twifi\n",
+        e="",
+    )
+    assert [(device.name, device.period) for device in found.devices] == [
+        ("b", 120),
+        ("c", 100),
+        ("d", None),
+        ("e", None),
+    ]
+    assert [device.stays for device in found.devices] == [[(60, 120)], [(0, 10)], [], []]
+    assert found.notes == [
+        "2 of 4 devices are never there",
+        "1 devices have messages out of order: sorted by time",
+        "1 messages have the state 'phone_off', which says nothing here",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -91,15 +153,40 @@ def test_flash_devices_are_there_while_locked_charged_and_on_wifi() -> None:
 )
 def test_other_json_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011
-        list(from_flash(text))
+        from_flash(text)
     assert str(caught.value) == message
     with pytest.raises(ValueError, match="is not JSON"):
-        list(from_flash("{"))
+        from_flash("{")
+
+
+def test_a_device_that_flash_has_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="has 'a' twice"):
+        from_flash('{"a": {"messages": ""}, "a": {"messages": ""}}')
 
 
 def test_what_is_written_can_be_read() -> None:
-    stays = [*from_fedscale(pickle.dumps({1: CLIENT})), Stay("2,x", 0.5, 0.9), Stay("3", 1.5, 9.5)]
-    text = to_csv(stays, "where from")
-    assert text.startswith("# where from\ndevice,from,until\n1,12788,65881\n")
+    """Names with the file's own signs, and times of which six digits would not suffice: two weeks are 1,209,601 s."""
+    found = fedscale(c1={})
+    for name in ("2,x", "2 x", "#3", 'a"b', ";"):
+        found.add(name, [(1_209_601.0, 1_209_602.5)], 2_000_000.0)
+    text = to_csv(found, "where from")
+    assert text.startswith("# where from\ndevice,from,until,period\n1,12788,65882,200000\n")
     table = AvailabilityTable.read(text, "t.csv")
-    assert (table.devices, table.begin.tolist()[-1], table.end.tolist()[-1]) == (2, 2.0, 9.0)
+    assert table.names == ("1", "2,x", "2 x", "#3", 'a"b', ";")
+    assert (table.begin[-1], table.end[-1], table.period[-1]) == (1_209_601.0, 1_209_602.5, 2_000_000.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("line\nbreak", "'line\\nbreak' cannot be the name of a device"),
+        (" 1", "' 1' cannot be the name of a device"),
+        ("1", "has two devices of the name 1"),
+    ],
+)
+def test_names_that_cannot_be_written_are_refused(name: str, message: str) -> None:
+    found = fedscale(c1={})
+    found.add(name, [], None)
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        to_csv(found)
+    assert str(caught.value) == message

@@ -21,7 +21,15 @@ def test_a_trace_of_others_is_printed_as_csv(tmp_path: Path, capsys: pytest.Capt
     trace = tmp_path / "client_behave_trace"
     trace.write_bytes(pickle.dumps({7: {"active": [0], "inactive": [60], "finish_time": 100}}))
     assert main(["fedscale", str(trace)]) == 0
-    assert capsys.readouterr().out == "# from client_behave_trace of FedScale\ndevice,from,until\n7,0,60\n"
+    assert capsys.readouterr().out == "# from client_behave_trace of FedScale\ndevice,from,until,period\n7,0,61,100\n"
+
+
+def test_devices_of_the_model_that_never_come_are_in_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["day-and-night", "--devices", "200", "--days", "3"]) == 0
+    printed = capsys.readouterr()
+    devices = [line.partition(",")[0] for line in printed.out.splitlines() if line[0].isdecimal()]
+    assert set(devices) == {str(device) for device in range(200)}
+    assert printed.err == "note: 16 of 200 devices are never there\n"  # 10% have no Wi-Fi where they charge
 
 
 def test_a_file_that_cannot_be_read_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

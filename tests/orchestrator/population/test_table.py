@@ -7,32 +7,111 @@ from orchestrator.population.table import AvailabilityTable
 
 def test_stays_are_ordered_by_device_and_time() -> None:
     table = AvailabilityTable.read("# a comment\ndevice,from,until\nb,5,9\na,1,2\nb,0,3\n", "t.csv")
-    assert (table.devices, table.repeat) == (2, 9.0)
+    assert (table.names, table.repeat, table.period.tolist()) == (("b", "a"), 9.0, [9.0, 9.0])
     assert table.device.tolist() == [0, 0, 1]
     assert table.begin.tolist() == [0.0, 5.0, 1.0]
     assert table.end.tolist() == [3.0, 9.0, 2.0]
+    assert (table.lines, table.stays(0)) == ((3, 4), [(0.0, 3.0), (5.0, 9.0)])
+
+
+STAYS = (("a", 0.0, 3.0), ("b", 5.0, 9.0))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "device,from,until\na,0,3\nb,5,9\n",
+        "\ufeffdevice,from,until\r\na,0,3\r\nb,5,9\r\n",
+        "Client;From;Until\na;0;3\nb;5;9",
+        "node\tfrom\tuntil\n\na\t0\t3\n\t\t\nb\t5\t9\n",
+        'device, from, until\n# x\n"a", 0.0, 3e0\nb , 5 , 9\n',
+        "device,from,until\nb,5,9\na,0,3\n",
+        "device,from,until,period\na,0,3,\nb,5,9,\n",
+    ],
+    ids=[
+        "plain",
+        "byte order mark, CRLF",
+        "semicolons",
+        "tabs, empty rows",
+        "blanks, quotes",
+        "unsorted",
+        "no periods",
+    ],
+)
+def test_files_as_programs_write_them(text: str) -> None:
+    table = AvailabilityTable.read(text, "t.csv")
+    found = zip((table.names[device] for device in table.device), table.begin, table.end, strict=True)
+    assert tuple(sorted(found)) == STAYS
+    assert table.repeat == 9.0
+
+
+def test_each_device_may_have_a_period_and_no_stay() -> None:
+    table = AvailabilityTable.read("device,from,until,period\na,0,3,10\na,5,6,10\nb,,,20\nc,1,2,\n", "t.csv", 8.0)
+    assert (table.devices, table.repeat, table.period.tolist()) == (3, 8.0, [10.0, 20.0, 8.0])
+    assert table.device.tolist() == [0, 0, 2]
+    assert AvailabilityTable.read(f"{OWN}a,0,5,9\n", "t.csv", 9.0).repeat is None
+
+
+OWN = "device,from,until,period\n"
 
 
 @pytest.mark.parametrize(
     ("text", "repeat", "message"),
     [
-        ("", None, "t.csv: the first row must be device,from,until"),
-        ("a,b\n", None, "t.csv: the first row must be device,from,until"),
-        ("device,from,until\n", None, "t.csv: has no rows: no device would ever be there"),
-        ("# x\ndevice,from,until\na,1\n", None, "t.csv:3: write a device and two times in seconds, like 17,3600,28800"),
+        ("", None, "t.csv: is empty"),
+        ("a,b\n", None, "t.csv:1: the first row must be device,from,until,period; period may be left out"),
+        ("device,from,until\n", None, "t.csv: has no stays: no device would ever be there"),
+        ("device,from,until\na,,\n", None, "t.csv: has no stays: no device would ever be there"),
+        ("# x\ndevice,from,until\na,1\n", None, "t.csv:3: has 2 cells for 3 columns"),
+        ("device,from,until\na,1,\n", None, "t.csv:2: write a device and two times in seconds, like 17,3600,28800"),
+        ("device,from,until\n,1,2\n", None, "t.csv:2: write a device and two times in seconds, like 17,3600,28800"),
         ("device,from,until\na,x,2\n", None, "t.csv:2: write a device and two times in seconds, like 17,3600,28800"),
+        ("device;from;until\na;1,5;2\n", None, "t.csv:2: write a device and two times in seconds, like 17,3600,28800"),
         (
             "device,from,until\na,5,5\n",
             None,
             "t.csv:2: a stay lasts from 0 or later until a later time, not from 5 to 5",
         ),
         (
+            "device,from,until\na,-1,5\n",
+            None,
+            "t.csv:2: a stay lasts from 0 or later until a later time, not from -1 to 5",
+        ),
+        (
             "device,from,until\na,0,inf\n",
             None,
             "t.csv:2: a stay lasts from 0 or later until a later time, not from 0 to inf",
         ),
-        ("device,from,until\nx,0,5\nx,4,6\n", None, "t.csv: stays of device x overlap"),
-        ("device,from,until\na,0,5\n", 4.0, "t.csv: repeat is 4 s, but its last stay ends after 5 s"),
+        (
+            "device,from,until\na,nan,3\n",
+            None,
+            "t.csv:2: a stay lasts from 0 or later until a later time, not from nan to 3",
+        ),
+        (
+            "device,from,until\na,0,5\na,,\n",
+            None,
+            "t.csv:3: a has another row: one without times is for a device that is never there",
+        ),
+        ("device,from,until\nx,0,5\nx,4,6\n", None, "t.csv:3: overlaps the stay of x in line 2"),
+        ("device,from,until\nx,0,5\ny,4,6\nx,0,5\n", None, "t.csv:4: overlaps the stay of x in line 2"),
+        ("device,from,until\na,0,5\n", 4.0, "t.csv:2: ends at 5 s, after the repeat of 4 s"),
+        (f"{OWN}a,0,5,4\n", None, "t.csv:2: ends at 5 s, after the period of 4 s"),
+        (f"{OWN}a,0,5,9\na,6,7,8\n", None, "t.csv:3: device a has a period of 9 s already"),
+        (f"{OWN}a,0,5,0\n", None, "t.csv:2: period: write seconds above 0, not 0"),
+        (f"{OWN}a,0,5,nan\n", None, "t.csv:2: period: write seconds above 0, not nan"),
+        (f"{OWN}a,0,5,9\n", 10.0, "t.csv: has a period for each device: leave out repeat"),
+        (
+            "device,from,until\na,1641763224,1641763225\n",
+            None,
+            "t.csv:2: 1641763225 looks like seconds since 1970 (2022-01-09 21:20:25 UTC); write seconds from the "
+            "start of the training. If these are such seconds, they are 52 years, more than a run may take",
+        ),
+        (
+            "device,from,until\na,1641763224000,1641763225000\n",
+            None,
+            "t.csv:2: 1641763225000 looks like milliseconds since 1970 (2022-01-09 21:20:25 UTC); write seconds from "
+            "the start of the training. If these are such seconds, they are 52,024 years, more than a run may take",
+        ),
     ],
 )
 def test_mistakes_are_told_with_their_line(text: str, repeat: float | None, message: str) -> None:

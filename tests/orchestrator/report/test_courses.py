@@ -83,7 +83,7 @@ def test_schedules_are_read_again_as_they_were(tmp_path: Path, schedule: Schedul
     if isinstance(schedule, Trace | Table):
         text = "1\n4\n4\n90\n140\n" if isinstance(schedule, Trace) else "t_s,rate_mbit,loss\n0,5,1%\n1.5,2,\n"
         (tmp_path / schedule.name).write_text(text)
-        keep_files([link(schedule)], tmp_path, tmp_path / "run")
+        keep_files({"links": [link(schedule).to_json()]}, tmp_path, tmp_path / "run")
     mapping = json.loads(json.dumps(schedule.to_mapping()))
     again = read_schedule(mapping, tmp_path / "run")
     assert again is not None

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.report.clients import client_figures, client_rows
 from orchestrator.results.history import History
-from orchestrator.results.population import kinds, parts, population, seen_by_round
+from orchestrator.results.population import clients_available, kinds, parts, population, seen_by_round
 from orchestrator.results.record import Record
 
 POPULATION = {"size": 10, "asynchronous": False, "selected": 2, "selection": {"name": "oort", "params": {}}}
@@ -103,3 +103,30 @@ def test_a_run_without_a_population_says_nothing_of_it(tmp_path: Path) -> None:
         assert population(other) is None
         assert client_rows(other) is None
         assert not any(figure["marks"] for figure in client_figures(other).values())
+
+
+NONE = "the run ended after 1 min 40 s of training: check the unit of the times, and where they begin"
+NO_DIFFERENCE = "no row of stays.csv made a difference: a client comes or goes"
+
+
+@pytest.mark.parametrize(
+    ("first", "change", "verdict", "detail"),
+    [
+        (0.0, 40.0, "pass", "clients came or went by stays.csv from 40 s on"),
+        (60.0, 0.0, "pass", "clients came or went by stays.csv from 0 s on"),
+        (36000.0, 0.0, "unknown", f"no row of stays.csv took effect: the first stay begins at 10 h 00 min, and {NONE}"),
+        (None, 0.0, "unknown", f"no row of stays.csv took effect: no client has a stay, and {NONE}"),
+        (0.0, 3.6e6, "unknown", f"{NO_DIFFERENCE} first at 1000 h 00 min, and {NONE}"),
+        (0.0, None, "unknown", f"{NO_DIFFERENCE} never, and {NONE}"),
+    ],
+)
+@pytest.mark.parametrize("key", ["population", "clients"])
+def test_a_trace_of_which_no_row_took_effect_is_unknown(
+    tmp_path: Path, key: str, first: float | None, change: float | None, verdict: str, detail: str
+) -> None:
+    trace = {"trace": "stays.csv", "sha256": "", "first": first, "change": change}
+    record = Record.create(tmp_path / "run", json.dumps({key: {"availability": trace}, "nodes": []}), {})
+    record.event(5.0, None, "training", None, {})
+    record.outcome(105.0, {"ended": "rounds", "error": None})
+    record.close()
+    assert clients_available(History.open(tmp_path / "run")) == (verdict, detail)

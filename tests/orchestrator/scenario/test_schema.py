@@ -96,6 +96,7 @@ expect:
 DEVICES = """\
 algorithm: fedavg
 topology: {devices: 3, edges: 0, cloud: true}
+clients: {file: clients.csv}
 links: {device-cloud: lte}
 expect: {bytes: {device-cloud: 20mb}}
 """
@@ -133,7 +134,7 @@ clients:
   availability: {trace: stays.csv, repeat: 24h}
   speed: {uniform: {low: 0.1, high: 0.4}}
 """
-FILES = {"stays.csv": "device,from,until\n0,0,3600\n"}
+FILES = {"stays.csv": "device,from,until\n0,0,3600\n", "clients.csv": "node,speed\ndevice-0,0.1\n"}
 
 PROGRAMS = """\
 programs:
@@ -216,7 +217,7 @@ def test_rounds_are_those_of_the_algorithm_unless_stop_has_fewer() -> None:
 
 @pytest.mark.parametrize("text", [EDGES, DEVICES, POPULATION, "algorithm: onlyedge"])
 def test_the_effective_scenario_reads_back(text: str) -> None:
-    scenario = parse(text, "f.yaml")
+    scenario = parse(text, "f.yaml", files=FILES)
     written = json.dumps(effective(scenario))
     again = parse(written, "f.yaml")
     assert effective(again) == json.loads(written)
@@ -289,7 +290,8 @@ MISTAKES = [
             "device-edge, device-cloud, edge-edge, edge-cloud)",
             "f.yaml:7: expect.checks.0: 'links keptup' is not one of: finished, learned, participation, links as "
             "asked, faults took effect, links over time, links during the run, rates during the run, network between "
-            "hosts, nodes kept pace, links kept up, nodes answered, undisturbed; did you mean 'links kept up'?",
+            "hosts, nodes kept pace, links kept up, clients available, nodes answered, undisturbed; did you mean "
+            "'links kept up'?",
             "f.yaml:9: expect.metrics.0: give a bound: at_least, at_most or both",
             "f.yaml:10: expect.metrics.1.at_least: 3 is more than at_most, 2",
             "f.yaml:11: expect.metrics.2: 'name' is missing",

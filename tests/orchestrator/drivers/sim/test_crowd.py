@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from node.algorithms.common import average
 from orchestrator.cli import cli
+from orchestrator.population.availability import FromTrace
+from orchestrator.population.importing import from_fedscale, to_csv
+from orchestrator.population.population import client_number
+from orchestrator.population.table import AvailabilityTable
 from orchestrator.results import carried
 from orchestrator.results.rows import Event
 from tests.orchestrator.drivers.sim.harness import Simulated, simulate
@@ -174,6 +180,40 @@ def test_the_cloud_waits_while_nobody_is_there(tmp_path: Path) -> None:
     run = simulate(tmp_path, SCENARIO + "clients: {availability: {trace: stays.csv}}\n")
     assert run.code == 0, run.errors
     assert min(each.data["began"] for each in parts(run)) == 3600.0
+
+
+def test_clients_of_fedscale_come_by_day_and_half_of_them_never(tmp_path: Path) -> None:
+    """In FedScale's form: odd clients are there from 08:00 to 10:00 of a day of 86,400 s, even ones never. By its
+    client_metadata.is_active nobody is there from 36,000 s to 86,400 + 28,800 = 115,200 s."""
+    traces = {
+        client: {"active": [28800] * (client % 2), "inactive": [36000] * (client % 2), "finish_time": 86400}
+        for client in range(1, 201)
+    }
+    (tmp_path / "stays.csv").write_text(to_csv(from_fedscale(pickle.dumps(traces))))
+    clients = "clients: {availability: {trace: stays.csv}, speed: {uniform: {low: 0.0000006, high: 0.0000007}}}\n"
+    scenario = SCENARIO.replace("rounds: 3", "rounds: 16") + clients + "gathering: {deadline: 3h}\n"
+    run = simulate(tmp_path, scenario)
+    assert run.code == 0, run.errors
+    began = {each.data["began"] for each in parts(run)}
+    assert min(began) == 28800.0
+    assert max(began) > 115200.0
+    assert not [t for t in began if 36001.0 < t < 115200.0]
+    assert len({t for t in began if t < 36001.0}) > 5
+    by_number = {check["name"]: check["verdict"] for check in run.summary["checks"]}
+    assert by_number["clients available"] == "pass"
+    trace = FromTrace(500, 3, AvailabilityTable.read((tmp_path / "stays.csv").read_text(), "stays.csv"))
+    assert trace.there(30000.0).mean() == pytest.approx(0.5, abs=0.07)  # 500 draws: a standard deviation of 0.022
+    assert {client_number(each.data["client"]) for each in parts(run)} <= set(np.flatnonzero(trace.there(30000.0)))
+
+
+def test_a_trace_that_begins_after_the_run_is_no_pass(tmp_path: Path) -> None:
+    (tmp_path / "stays.csv").write_text("device,from,until\na,36000,72000\n")
+    run = simulate(tmp_path, SCENARIO + "clients: {availability: {trace: stays.csv}}\nstop: {after: 1h}\n")
+    assert run.summary["verdict"] == "unknown"
+    assert [check["detail"] for check in run.summary["checks"] if check["name"] == "clients available"] == [
+        "no row of stays.csv took effect: the first stay begins at 10 h 00 min, and the run ended after 1 h 00 min of "
+        "training: check the unit of the times, and where they begin"
+    ]
 
 
 def test_a_week_without_any_client_ends_the_run(tmp_path: Path) -> None:

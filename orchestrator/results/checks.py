@@ -24,6 +24,7 @@ from orchestrator.results.link_assessments import LATE_SHARE, judge_losses, judg
 from orchestrator.results.network import network_held
 from orchestrator.results.rates import busiest
 from orchestrator.results.record import CONTINUED
+from orchestrator.results.refused import messages_taken
 from orchestrator.results.rows import FaultSpan, ProbeResult
 from orchestrator.results.undisturbed import undisturbed
 from orchestrator.results.verdicts import Assessment, Verdict, worst
@@ -293,6 +294,7 @@ CHECKS: dict[CheckName | Literal["result as expected"], Callable[[History], Asse
     "nodes kept pace": kept_pace,
     "links kept up": links_kept_up,
     "nodes answered": nodes_answered,
+    "messages taken": messages_taken,
     "undisturbed": undisturbed,
 }
 

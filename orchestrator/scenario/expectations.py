@@ -33,6 +33,7 @@ CheckName = Literal[
     "nodes kept pace",
     "links kept up",
     "nodes answered",
+    "messages taken",
     "undisturbed",
 ]
 """The checks that a scenario may require: all of `orchestrator.results.checks` except the check of expectations."""

@@ -306,7 +306,7 @@ class Role:
             scope = values.get("scope", "train")
             self._reporter.event("not_finite", round=round, what=name, scope=scope, **_line_of_plugin())
         target = self._assignment.stop.accuracy
-        if target is not None and values.get("scope") == "global" and float(values.get("accuracy", -1)) >= target:
+        if target is not None and values.get("scope") == "global" and target <= float(values.get("accuracy", -1)) <= 1:
             self._finished = True
             self.ended_by = "accuracy"
 

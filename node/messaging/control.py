@@ -6,7 +6,7 @@ From a node:
     register {node, incarnation, pid, protocol, memory_pss? bytes}     ready; waits for start
     beat {cpu s, rss bytes, memory_pss? bytes}      each ``Timeouts.beat``
     event {name, round?, ...}                       see below
-    metric {round, values}                          a row of measured values; values["scope"] says what was measured
+    metric {round, values}                          a row of measured values; values["scope"] says what was measured; see SHARES
     traffic {peers: [{peer, kind, direction: "sent"|"received", messages, bytes}]}    cumulative, when it changed
     done {reason}                                   the role ended: "rounds", "accuracy" or "stopped"
     failed {error}                                  the node failed
@@ -43,6 +43,9 @@ from node.messaging.sockets import Authenticator, Endpoint, sender, set_client_k
 from node.messaging.wire import PROTOCOL, plain, quoted, unpack
 
 logger = logging.getLogger(__name__)
+
+SHARES = frozenset({"accuracy", "accuracy_before_meeting", "cloud_accuracy", "docking_accuracy", "edge_accuracy"})
+"""Metrics that are a share, from 0 to 1. A value outside is refused."""
 
 _BEAT = 1.0  # s between the orchestrator's beats
 _BACKLOG = 10_000  # messages that one side queues while the other does not read

@@ -1,6 +1,7 @@
 """What programs print for the record: lines such as ``::edgebed {"round": 3, "accuracy": 0.81}``. Pure.
 
-Each line has one JSON object, and becomes the messages that a node of ours would send (`node.messaging.control`):
+Each line has one JSON object, and becomes the messages that a node of ours would send (`node.messaging.control`). They
+are checked as those are (`orchestrator.run.messages`). JSON has one kind of number: 1 and 1.0 are the same.
 
 - ``{"round": 3, "phase": "start"}``: round 3 begins. Faults of that round strike now.
 - ``{"round": 3, "accuracy": 0.81, "loss": 0.6}``: the figures of round 3, which is over. If the program has never told
@@ -12,24 +13,42 @@ Each line has one JSON object, and becomes the messages that a node of ours woul
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
 MARK = "::edgebed "
-LONGEST_LINE = 65536  # characters; the rest of a longer line is not read
+LONGEST_LINE = 65536  # bytes; of a longer line the last ones are read, from the mark on if it has one
 
 
 class Lines:
-    """The lines of an output that is read in pieces."""
+    """The lines of an output that is read in pieces. A carriage return ends a line, too: progress bars print no other
+    end."""
 
     def __init__(self) -> None:
-        self._pending = ""
+        self._pending = b""
 
-    def add(self, text: str) -> list[str]:
-        """The lines that are complete with this piece."""
-        *lines, pending = (self._pending + text).split("\n")
-        self._pending = pending[:LONGEST_LINE]
-        return lines
+    def add(self, data: bytes, *wanted: str) -> list[str]:
+        """The lines that are complete with this piece; with ``wanted`` those that contain one of these texts."""
+        text, words = self._pending + data, [each.encode() for each in wanted]
+        end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+        whole, self._pending = text[:end], _shortened(text[end:])
+        if words and not any(word in whole for word in words):  # most pieces of a long output
+            return []
+        lines = whole.splitlines()
+        return [line.decode(errors="replace") for line in lines if not words or any(word in line for word in words)]
+
+    def end(self) -> list[str]:
+        """The last line, if the output ended without a newline."""
+        last, self._pending = self._pending, b""
+        return [last.decode(errors="replace")] if last else []
+
+
+def _shortened(line: bytes) -> bytes:
+    if len(line) <= LONGEST_LINE:
+        return line
+    start = line.find(MARK.encode())
+    return line[-LONGEST_LINE:] if start < 0 else line[start : start + LONGEST_LINE]
 
 
 class Printed:
@@ -42,22 +61,25 @@ class Printed:
         self._ended = 0
 
     def messages(self, line: str) -> Iterator[dict[str, Any]]:
-        """The messages of a line; none if it is not for the record. A line that cannot be read gives one message, which
-        says why."""
+        """The messages of a line; none if it is not for the record. What cannot be read gives one message, which says
+        why."""
         _, mark, written = line.partition(MARK)
         if not mark:
             return
         try:
             told = json.loads(written)
-        except ValueError as error:
-            yield _unreadable(f"{written.strip()[:80]!r} is no JSON: {error}")
+        except (ValueError, RecursionError) as error:
+            long = f" (only {LONGEST_LINE} bytes of a line are read)" if len(line.encode()) >= LONGEST_LINE else ""
+            yield _unreadable(f"{written.strip()[:80]!r} is no JSON: {error}{long}")
             return
         if not isinstance(told, dict):
             yield _unreadable(f"{written.strip()[:80]!r} is no JSON object")
             return
-        event, round, phase = told.pop("event", None), told.pop("round", None), told.pop("phase", None)
+        event, round, phase = told.pop("event", None), _whole(told.pop("round", None)), told.pop("phase", None)
         if event is not None:
             yield {"type": "event", "name": event, "round": round, **_without(told, "type", "name")}
+        elif phase not in (None, "start", "end"):
+            yield _unreadable(f"the phase is {str(phase)[:40]!r}: write start or end")
         elif phase == "start":
             self._tells_starts = True
             yield from self._begin(round)
@@ -76,7 +98,9 @@ class Printed:
         yield {"type": "event", "name": "round", "round": round, "phase": "start"}
 
     def _figures(self, round: Any, told: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        if told:
+        if unusual := [name for name, value in told.items() if type(value) is float and not math.isfinite(value)]:
+            yield _unreadable(f"{unusual[0]} is {told[unusual[0]]}, and JSON has no such number: leave it out")
+        elif told:
             yield {"type": "metric", "round": round, "values": {"scope": "global"} | told}
         if round is None:
             return
@@ -88,6 +112,11 @@ class Printed:
         yield {"type": "event", "name": "round", "round": round, "phase": "end"}
         if not self._tells_starts and type(round) is int and round != self._rounds:
             yield from self._begin(round + 1)
+
+
+def _whole(value: Any) -> Any:
+    """A whole number as an int. Some languages print 3 as 3.0."""
+    return int(value) if type(value) is float and value.is_integer() else value
 
 
 def _unreadable(reason: str) -> dict[str, Any]:

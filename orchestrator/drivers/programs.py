@@ -9,9 +9,8 @@ that fails takes its node down, and the restart policy of the run decides. The r
 from __future__ import annotations
 
 import asyncio
-import codecs
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 from orchestrator import text
 from orchestrator.drivers.base import SIGNALLED, ProgramEnd, RunsPrograms
-from orchestrator.drivers.printed import Lines, Printed
+from orchestrator.drivers.printed import MARK, Lines, Printed
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.fabric.base import Handle
 from orchestrator.host import tail
@@ -30,7 +29,7 @@ from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
 
 LOOK_EVERY = 0.1  # s
-PIECE = 1 << 20  # bytes of a log that are read at once
+PIECE = 1 << 16  # bytes of a log that are read at once
 
 
 def hosts_file(plan: Plan) -> str:
@@ -59,11 +58,6 @@ def quota_notes(plan: Plan) -> list[str]:
     ]
 
 
-def _decoder() -> codecs.IncrementalDecoder:
-    """A reader of UTF-8 in pieces, which may end within a character."""
-    return codecs.getincrementaldecoder("utf-8")("replace")
-
-
 class NodesHere:
     """The part of `RunsPrograms` by which a driver looks at nodes that live on its own host."""
 
@@ -87,9 +81,9 @@ class Phase(Enum):
 class _Program:
     plan: ProgramPlan
     log: Path
-    decoder: codecs.IncrementalDecoder = field(default_factory=_decoder)
     lines: Lines = field(default_factory=Lines)
     phase: Phase = Phase.WAITING
+    said_ready: bool = False  # it has printed the line by which it is ready
     code: int | None = None
     read: int = 0  # bytes of its log
     life: asyncio.Task[None] | None = None
@@ -106,7 +100,6 @@ class Programs:
     def __init__(self, plan: Plan, directory: RunDirectory, driver: RunsPrograms) -> None:
         self.over: asyncio.Future[tuple[str, str | None]] = asyncio.get_running_loop().create_future()
         self._driver = driver
-        self._stop = plan.stop
         self._by_rounds = plan.stop.rounds is not None or any(fault.round is not None for fault in plan.faults)
         self._leads = {node.name for node in plan.nodes if node.leads}
         self._nodes: dict[str, Handle] = {}  # those that are held
@@ -122,6 +115,7 @@ class Programs:
     async def messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         while True:
             yield await self._heard.get()
+            self._heard.task_done()
 
     async def send(self, node: str, message: Mapping[str, Any]) -> None:
         match message["type"]:
@@ -150,6 +144,8 @@ class Programs:
             node, handle = await self._driver.held.get()
             if handle is None:
                 self._nodes.pop(node, None)
+                for program in self._of(node):
+                    await self._read_last(program, cut=True)
                 continue
             self._nodes[node], self._used[node] = handle, 0.0
             self._started.discard(node)
@@ -172,7 +168,7 @@ class Programs:
         """Make a program ready for its next start."""
         program.cancel()
         program.phase, program.code = Phase.WAITING, None
-        program.read, program.decoder, program.lines = tail.size(program.log), _decoder(), Lines()
+        program.read, program.lines, program.said_ready = tail.size(program.log), Lines(), False
 
     def _of(self, node: str) -> list[_Program]:
         return [program for program in self._programs.values() if program.plan.node == node]
@@ -212,10 +208,10 @@ class Programs:
                 self._tell(plan.node, message)
         began = asyncio.get_running_loop().time()
         while True:
-            lines = self._new_lines(program)
+            await self._read(program)
             passed = asyncio.get_running_loop().time() - began
             if program.phase is Phase.RUNNING:
-                if await self._has_come_up(program, lines, passed):
+                if await self._has_come_up(program, passed):
                     program.phase = Phase.READY
                     self._start_what_can()
                 elif passed > ready.within and plan.node in self._nodes:
@@ -223,13 +219,13 @@ class Programs:
                     return
             await asyncio.sleep(LOOK_EVERY)
 
-    async def _has_come_up(self, program: _Program, lines: list[str], passed: float) -> bool:
+    async def _has_come_up(self, program: _Program, passed: float) -> bool:
         ready = program.plan.ready
         if ready.port is not None:
             handle = self._nodes.get(program.plan.node)
             return handle is not None and await self._driver.listens(handle, ready.port)
         if ready.line is not None:
-            return any(ready.line in line for line in lines)
+            return program.said_ready
         return passed >= (ready.delay or 0)
 
     def _give_up(self, program: _Program, why: str) -> None:
@@ -241,32 +237,35 @@ class Programs:
 
     # Output
 
-    def _new_lines(self, program: _Program) -> list[str]:
-        """Read what the program has printed, and pass on what is for the record."""
-        lines: list[str] = []
-        while tail.size(program.log) > program.read:
+    async def _read(self, program: _Program) -> None:
+        """Read what the program has printed until now, and pass on what is for the record.
+
+        Other work goes on after each piece, and the next piece is read when the messages of the last one are taken.
+        """
+        end = tail.size(program.log)
+        while program.read < end:
             with program.log.open("rb") as file:
                 file.seek(program.read)
                 data = file.read(PIECE)
             program.read += len(data)
-            lines += program.lines.add(program.decoder.decode(data))
-        for line in lines:
-            for message in self._printed[program.plan.node].messages(line):
-                self._tell(program.plan.node, message)
-                self._judge(program.plan, message)
-        return lines
+            wanted = [MARK] if program.said_ready or (line := program.plan.ready.line) is None else [MARK, line]
+            self._take(program, program.lines.add(data, *wanted))
+            await asyncio.sleep(0)
+            await self._heard.join()
 
-    def _judge(self, plan: ProgramPlan, message: Mapping[str, Any]) -> None:
-        """End the run if what a program has printed meets a stop rule."""
-        if plan.node not in self._leads:
-            return
-        match message:
-            case {"type": "event", "name": "round", "phase": "end", "round": int(round)}:
-                if self._stop.rounds is not None and round >= self._stop.rounds:
-                    self._finish("rounds")
-            case {"type": "metric", "values": {"scope": "global", "accuracy": float(accuracy)}}:
-                if self._stop.accuracy is not None and accuracy >= self._stop.accuracy:
-                    self._finish("accuracy")
+    async def _read_last(self, program: _Program, *, cut: bool) -> None:
+        """Read the rest of what a program has printed. ``cut``: it was killed, perhaps within its last line."""
+        if program.phase in (Phase.RUNNING, Phase.READY):
+            await self._read(program)
+            self._take(program, program.lines.end(), cut=cut)
+
+    def _take(self, program: _Program, lines: Iterable[str], *, cut: bool = False) -> None:
+        ready, printed = program.plan.ready.line, self._printed[program.plan.node]
+        for line in lines:
+            program.said_ready = program.said_ready or (ready is not None and ready in line)
+            for message in printed.messages(line):
+                if not (cut and message["type"] == "unreadable"):
+                    self._tell(program.plan.node, message)
 
     # Ends
 
@@ -277,8 +276,8 @@ class Programs:
 
     async def _ended(self, program: _Program, end: ProgramEnd) -> None:
         plan, node = program.plan, program.plan.node
-        self._new_lines(program)
         program.cancel()
+        await self._read_last(program, cut=end.code < 0)
         program.phase, program.code = Phase.ENDED, end.code
         if node in self._stopping:
             await self._release_if_idle(node)

@@ -27,6 +27,7 @@ from orchestrator.results.participation import participation
 from orchestrator.results.population import clients_available
 from orchestrator.results.rates import busiest
 from orchestrator.results.record import CONTINUED
+from orchestrator.results.refused import messages_taken
 from orchestrator.results.rows import FaultSpan, ProbeResult
 from orchestrator.results.undisturbed import undisturbed
 from orchestrator.results.verdicts import Assessment, Verdict, worst
@@ -300,6 +301,7 @@ CHECKS: dict[CheckName | Literal["result as expected"], Callable[[History], Asse
     "links kept up": links_kept_up,
     "clients available": clients_available,
     "nodes answered": nodes_answered,
+    "messages taken": messages_taken,
     "undisturbed": undisturbed,
 }
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Container, Mapping
 from numbers import Real
 from typing import Any
 
+from node.messaging.control import SHARES
+
 LONGEST_NAME = 200  # characters
 LONGEST_TEXT = 10_000
 MOST_VALUES = 1000  # in one metric message
@@ -64,13 +66,7 @@ def _real(value: Any) -> bool:
 
 
 def _values(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and len(value) <= MOST_VALUES
-        and all(
-            _name(name) and (_name(of) if name == "scope" else of is None or _number(of)) for name, of in value.items()
-        )
-    )
+    return isinstance(value, dict) and len(value) <= MOST_VALUES
 
 
 def _shares(value: Any) -> bool:
@@ -152,6 +148,8 @@ def problem(message: Mapping[str, Any], nodes: Container[str]) -> str | None:
     wrong = _first_wrong(message, checks, f"a message of type '{kind}'")
     if wrong is None and kind == "event":
         return _event_problem(message)
+    if wrong is None and kind == "metric":
+        return next((why for name, of in message["values"].items() if (why := _metric_problem(name, of))), None)
     if wrong is None and kind == "traffic":
         return _traffic_problem(message.get("peers"), nodes)
     return wrong
@@ -166,6 +164,19 @@ def _event_problem(event: Mapping[str, Any]) -> str | None:
     if _deeper(event, DEEPEST):
         return f"the event '{name}' is nested more than {DEEPEST} levels deep"
     return _first_wrong(event, _EVENTS.get(name, {}), f"the event '{name}'")
+
+
+def _metric_problem(name: Any, value: Any) -> str | None:
+    if not _name(name):
+        return f"a metric has the name {_shown(name)}, which is not a text of 1 to {LONGEST_NAME} characters"
+    if name == "scope":
+        return None if _name(value) else f"the scope of metrics is {_shown(value)}: write a text, such as global"
+    if value is not None and not _number(value):
+        return f"the metric '{name}' is {_shown(value)}: write a number"
+    if name in SHARES and value is not None and (value < 0 or value > 1):
+        right = f": write {value / 100:g} for {value:g} %" if 1 < value <= 100 else ""
+        return f"the metric '{name}' is {value:g}, and it is a share from 0 to 1{right}"
+    return None
 
 
 def _traffic_problem(rows: Any, nodes: Container[str]) -> str | None:

@@ -155,6 +155,8 @@ class Session:
 
     def _follow(self, state: NodeState, message: dict[str, Any]) -> None:
         """React to a message that has been checked."""
+        if self.plan.programs and state.plan.leads:
+            self._apply_stop_rules(message)
         match message:
             case {"type": "register"}:
                 state.settled.set()
@@ -175,6 +177,17 @@ class Session:
                 state.error = message["error"][:LONGEST_TEXT]
                 if message.get("lasting"):
                     self.finish("failed", f"{state.plan.name} failed: {state.error}: see `logs {state.plan.name}`")
+
+    def _apply_stop_rules(self, message: dict[str, Any]) -> None:
+        """End the run if what a program has printed meets a stop rule. The roles of an algorithm follow them."""
+        stop = self.plan.stop
+        match message:
+            case {"type": "event", "name": "round", "phase": "end", "round": round}:
+                if stop.rounds is not None and round >= stop.rounds:
+                    self.finish("rounds")
+            case {"type": "metric", "values": {"scope": "global", "accuracy": int() | float() as accuracy}}:
+                if stop.accuracy is not None and accuracy >= stop.accuracy:
+                    self.finish("accuracy")
 
     # The record
 

@@ -35,6 +35,7 @@ CheckName = Literal[
     "links kept up",
     "clients available",
     "nodes answered",
+    "messages taken",
     "undisturbed",
 ]
 """The checks that a scenario may require: all of `orchestrator.results.checks` except the check of expectations."""

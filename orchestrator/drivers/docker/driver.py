@@ -24,7 +24,7 @@ from orchestrator.drivers.docker.container import COMMAND, Limits, options, tria
 from orchestrator.drivers.docker.emulation import HANDLERS, emulated
 from orchestrator.drivers.docker.engine import Engine, Stream, plain_words, unless_gone
 from orchestrator.drivers.docker.files import lay_out
-from orchestrator.drivers.docker.log import copy_output
+from orchestrator.drivers.output import copy_output
 from orchestrator.drivers.user import User
 from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import Handle

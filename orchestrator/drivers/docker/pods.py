@@ -20,8 +20,8 @@ from orchestrator.drivers.base import ProgramEnd
 from orchestrator.drivers.docker import holder
 from orchestrator.drivers.docker.driver import DockerDriver, exit_code
 from orchestrator.drivers.docker.engine import Closeable, Engine, plain_words
-from orchestrator.drivers.docker.log import copy_output
 from orchestrator.drivers.docker.node_image import ARCHITECTURES
+from orchestrator.drivers.output import copy_output
 from orchestrator.drivers.programs import NodesHere
 from orchestrator.errors import DriverError, HostError
 from orchestrator.fabric.base import Handle

@@ -28,7 +28,7 @@ def missing(plan: Plan | None = None) -> list[HostError]:
 
 def open_files(plan: Plan, workers: int) -> int:
     """The open files of the orchestrator, of the switch, or of the node with most peers."""
-    return FIRST + max(len(plan.nodes), files_of_peers(plan))
+    return FIRST + max(len(plan.nodes) + 2 * len(plan.programs), files_of_peers(plan))
 
 
 async def open_environment(

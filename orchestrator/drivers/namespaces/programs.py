@@ -10,6 +10,7 @@ from typing import Any
 
 from orchestrator.drivers.base import ProgramEnd
 from orchestrator.drivers.namespaces.driver import NamespacesDriver
+from orchestrator.drivers.output import Pipe
 from orchestrator.drivers.programs import NodesHere, hosts_file, quota, quota_notes
 from orchestrator.errors import HostError
 from orchestrator.fabric.base import Handle
@@ -28,6 +29,7 @@ class HoldersDriver(NodesHere, NamespacesDriver):
         self.held: asyncio.Queue[tuple[str, Handle | None]] = asyncio.Queue()
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
         self._programs = {program.label: program for program in plan.programs}
+        self._pipes: dict[str, Pipe] = {}  # of each program that was started
         self._folder = plan.folder
         self._hosts = directory.nodes / "hosts"
         self._hosts.write_text(hosts_file(plan))
@@ -44,6 +46,9 @@ class HoldersDriver(NodesHere, NamespacesDriver):
         files.mkdir(exist_ok=True)
         placed = program.with_files(str(files))
         environment = {**os.environ, **placed.environment, **labels(directory.run, directory.path, "node")}
+        if program.label in self._pipes:
+            self._pipes[program.label].close()
+        pipe = self._pipes[program.label] = Pipe(directory.nodes / f"{program.label}.output", log)
         answer = await self._order(
             "run",
             program.node,
@@ -51,16 +56,22 @@ class HoldersDriver(NodesHere, NamespacesDriver):
             argv=placed.command,
             environment=environment,
             folder=self._folder,
-            log=str(log),
+            log=str(pipe.path),
         )
         if "refused" in answer:
             raise HostError(f"it cannot be started ({answer['refused']})")
+        pipe.start()
 
     async def terminate(self, program: ProgramPlan) -> None:
         await self._order("signal", program.node, program=program.label, number=signal.SIGTERM)
 
     async def release(self, node: str, code: int = 0) -> None:
         await self._order("release", node, code=code)
+
+    async def close(self) -> None:
+        await super().close()
+        for pipe in self._pipes.values():
+            pipe.close()
 
     async def pause(self, node: str) -> None:
         await self._order("signal", node, number=signal.SIGSTOP)
@@ -86,8 +97,12 @@ class HoldersDriver(NodesHere, NamespacesDriver):
 
     def _heard(self, event: dict[str, Any]) -> None:
         if event["event"] == "program":
+            self._pipes[event["program"]].drain()  # its last output comes first
             self.ends.put_nowait(ProgramEnd(self._programs[event["program"]], event["code"]))
             return
         super()._heard(event)
         if event["event"] == "exit":
+            for label, pipe in self._pipes.items():
+                if self._programs[label].node == event["node"]:
+                    pipe.close()
             self.held.put_nowait((event["node"], None))

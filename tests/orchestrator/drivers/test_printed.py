@@ -78,10 +78,69 @@ def test_a_line_that_cannot_be_read_is_told(written: str) -> None:
     assert "::edgebed" in message["reason"]
 
 
+@pytest.mark.parametrize(
+    ("written", "sent", "reason"),
+    [
+        ('{"accuracy": 1}', 1, None),  # JSON has one kind of number
+        ('{"accuracy": 0}', 0, None),
+        ('{"accuracy": 1.0}', 1.0, None),
+        ('{"accuracy": null}', None, None),
+        ('{"accuracy": 10.5}', 10.5, "it is a share from 0 to 1: write 0.105 for 10.5 %"),
+        ('{"accuracy": 105}', 105, "it is a share from 0 to 1"),
+        ('{"accuracy": -1}', -1, "it is a share from 0 to 1"),
+        ('{"accuracy": true}', True, "is True: write a number"),
+        ('{"accuracy": "0.9"}', "0.9", "is '0.9': write a number"),
+    ],
+)
+def test_figures_are_numbers_and_shares(written: str, sent: Any, reason: str | None) -> None:
+    (message,) = told(f"::edgebed {written}")
+    assert message["values"]["accuracy"] == sent
+    said = problem(message, [])
+    assert said is None if reason is None else said is not None and reason in said
+
+
+def test_a_figure_that_grows_without_limit_is_no_share() -> None:
+    (message,) = told(f'::edgebed {{"loss": {10**18}}}')
+    assert problem(message, []) is None
+    (message,) = told(f'::edgebed {{"loss": {10**400}}}')
+    assert problem(message, []) is not None  # beyond a float
+
+
+@pytest.mark.parametrize("written", ["NaN", "Infinity", "-Infinity", "1e400"])
+def test_what_is_no_number_of_json_is_refused_and_its_round_counts(written: str) -> None:
+    refused, *others = told(f'::edgebed {{"round": 1, "loss": {written}, "accuracy": 0.5}}')
+    assert refused["type"] == "unreadable"
+    assert "loss is" in refused["reason"]
+    assert others == [begins(1), ends(1), begins(2)]
+
+
+def test_some_languages_print_a_round_with_a_point() -> None:
+    assert told('::edgebed {"round": 3.0}', rounds=3) == [begins(3), ends(3)]
+
+
+def test_an_unknown_phase_ends_no_round() -> None:
+    (message,) = told('::edgebed {"round": 3, "phase": "begin"}')
+    assert "write start or end" in message["reason"]
+
+
+def test_a_progress_bar_hides_no_figures() -> None:
+    lines = Lines()
+    bar = b"".join(b"\r%3d%%|%s|" % (at % 100, b"#" * 70) for at in range(1500))
+    assert lines.add(bar + b'::edgebed {"round": 1}\n')[-1].endswith('::edgebed {"round": 1}')
+    assert lines.add(b"x" * 2 * LONGEST_LINE + b'::edgebed {"round": 2') == []  # also without a carriage return
+    (line,) = lines.add(b"}\r\n")
+    assert line.endswith('::edgebed {"round": 2}')
+
+
 def test_lines_come_in_pieces() -> None:
     lines = Lines()
-    assert lines.add("one\ntw") == ["one"]
-    assert lines.add("o\n\nthr") == ["two", ""]
-    assert lines.add("x" * 2 * LONGEST_LINE) == []
-    (long,) = lines.add("\n")
+    assert lines.add(b"one\ntw") == ["one"]
+    assert lines.add(b"o\n\nthr") == ["two", ""]
+    assert lines.end() == ["thr"]
+    assert lines.end() == []
+    assert lines.add(b"x" * 2 * LONGEST_LINE) == []
+    (long,) = lines.add(b"\n")
     assert len(long) == LONGEST_LINE
+    assert lines.add(b"a\nb\nabc\n", "b", "c") == ["b", "abc"]
+    assert lines.add(b"a\nc", "b") == []
+    assert lines.add(b"b\n", "b") == ["cb"]

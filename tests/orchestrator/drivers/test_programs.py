@@ -268,19 +268,59 @@ async def test_stopping_asks_the_programs_and_then_lets_go_of_the_node(tmp_path:
         await it.until(("release", "device-0", 0))
 
 
-@pytest.mark.parametrize(
-    ("setting", "line", "reason"),
-    [
-        ("stop.rounds=2", '::edgebed {"round": 2}', "rounds"),
-        ("stop.accuracy=80%", '::edgebed {"accuracy": 0.81}', "accuracy"),
-    ],
-)
-async def test_what_is_printed_may_meet_a_stop_rule(tmp_path: Path, setting: str, line: str, reason: str) -> None:
-    async with rig(tmp_path, TEXT, setting) as it:
+async def test_a_last_line_counts_without_a_newline(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
         await it.start_all()
         await it.until(("run", "cloud"))
-        it.print("cloud", line)
-        assert await it.programs.over == (reason, None)
+        it.print_bytes("cloud", b'::edgebed {"round": 2, "accuracy": 0.9}')
+        it.driver.end("cloud", 0)
+        assert (await it.until_heard("cloud", type="metric"))["values"] == {"scope": "global", "accuracy": 0.9}
+
+
+async def test_the_last_line_of_a_killed_program_counts_if_it_is_whole(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
+        await it.start_all()
+        it.print("cloud", "serving")
+        await it.until(("run", "device-0"))
+        it.print_bytes("cloud", b'::edgebed {"round": 2}')
+        it.print_bytes("device-0", b'::edgebed {"round": 2, "accu')
+        for node in ("device-0", "cloud"):
+            it.driver.held.put_nowait((node, None))
+        await it.until_heard("cloud", type="event", round=2, phase="end")
+        assert [sender for sender, message in it.heard if message["type"] == "unreadable"] == []
+
+
+async def test_other_work_goes_on_while_a_long_output_is_read(tmp_path: Path) -> None:
+    """Each piece of the output leaves a turn to other tasks, such as the one that makes faults."""
+    pieces, turns = 200, 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with rig(tmp_path) as it:
+        await it.start_all()
+        await it.until(("run", "cloud"))
+        task = asyncio.create_task(other())
+        line = b"x" * 63 + b"\n"
+        it.print_bytes("cloud", line * (pieces * control.PIECE // len(line)) + b'::edgebed {"event": "last"}\n')
+        before = turns
+        await it.until_heard("cloud", name="last")
+        task.cancel()
+        assert turns - before >= pieces
+
+
+async def test_output_is_read_on_when_its_messages_are_taken(tmp_path: Path) -> None:
+    async with rig(tmp_path) as it:
+        await it.start_all()
+        await it.until(("run", "cloud"))
+        it._hearing.cancel()
+        line = b'::edgebed {"event": "one of many"}\n'
+        it.print_bytes("cloud", line * (4 * control.PIECE // len(line)))
+        await asyncio.sleep(0.1)  # a hundred looks
+        assert it.programs._heard.qsize() <= control.PIECE // len(line) + 10
 
 
 async def test_the_first_round_begins_with_the_program_if_rounds_are_planned(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ class Stage:
         self.lines: list[str] = []
         self.view = cast(View, SimpleNamespace(line=self.lines.append))
         run = RunContext(self.plan, self.directory, self.record, asyncio.get_running_loop().time, self.view, past)
-        told = assignments(self.plan, self.directory, RunKeys.none(), address="")
+        told = {} if self.plan.programs else assignments(self.plan, self.directory, RunKeys.none(), address="")
         driver, fabric = cast(Driver, self.driver), cast(Fabric, self.fabric)
         self.session = Session(run, Environment(driver, fabric, cast(ControlServer, self.control), assignments=told))
 
@@ -458,6 +458,10 @@ ODD: list[tuple[str, dict[str, Any]]] = [
     ("metric", {"round": "one", "values": {"loss": 1.0}}),
     ("metric", {"round": 1, "values": {"scope": ["global"], "loss": 1.0}}),
     ("metric", {"round": 1, "values": {"loss": "small"}}),
+    ("metric", {"round": 1, "values": {"loss": True}}),
+    ("metric", {"round": 1, "values": {"accuracy": 10.5}}),
+    ("metric", {"round": 1, "values": {"accuracy": -0.1}}),
+    ("metric", {"round": 1, "values": {"accuracy": math.inf}}),
     ("metric", {"round": 1, "values": {f"loss {number}": 1.0 for number in range(100_000)}}),
     ("metric", {"round": 1, "values": {3: 1.0}}),
     ("traffic", {}),
@@ -487,8 +491,46 @@ def test_an_odd_message_is_an_event_and_the_run_goes_on(
         assert 0 < len(bad.data["reason"]) < 300
         judged = summary(History.open(stage.directory.path))  # nothing of it is in the way of a report
         assert judged["rounds"] == 0
+        assert judged["accuracy"]["global"] is None
+        (check,) = [each for each in judged["checks"] if each["name"] == "messages taken"]
+        assert (check["verdict"], bad.data["reason"] in check["detail"]) == ("fail", True)
 
     play(act, SCENARIO)
+
+
+PROGRAMS = """\
+programs: {cloud: {command: serve}, device: {command: ask}}
+topology: {cloud: true, edges: 0, devices: 1}
+stop: {rounds: 2, accuracy: 80%}
+"""
+
+
+@pytest.mark.parametrize(
+    ("type", "fields", "ended"),
+    [
+        ("event", {"name": "round", "round": 2, "phase": "end"}, "rounds"),
+        ("event", {"name": "round", "round": 1, "phase": "end"}, None),
+        ("metric", {"round": 1, "values": {"scope": "global", "accuracy": 0.81}}, "accuracy"),
+        ("metric", {"round": 1, "values": {"scope": "global", "accuracy": 1}}, "accuracy"),  # as JSON has it
+        ("metric", {"round": 1, "values": {"scope": "global", "accuracy": 0.79}}, None),
+        ("metric", {"round": 1, "values": {"scope": "global", "accuracy": 81}}, None),
+        ("metric", {"round": 1, "values": {"scope": "global", "accuracy": True}}, None),
+        ("metric", {"round": 1, "values": {"scope": "own", "accuracy": 0.9}}, None),
+    ],
+)
+def test_what_a_program_prints_may_meet_a_stop_rule(
+    play: Play, type: str, fields: dict[str, Any], ended: str | None
+) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.train()
+        stage.control.say("device-0", type, **fields)  # it does not lead
+        await asyncio.sleep(1)
+        assert not stage.session.ended.done()
+        stage.control.say("cloud", type, **fields)
+        await asyncio.sleep(1)
+        assert (stage.session.ended.done() and stage.session.ended.result().reason or None) == ended
+
+    play(act, PROGRAMS)
 
 
 def test_a_list_that_never_ends_is_refused(play: Play) -> None:

@@ -25,7 +25,6 @@ from orchestrator.drivers.docker.container import Limits, options
 from orchestrator.drivers.docker.driver import DockerDriver, unfit
 from orchestrator.drivers.docker.engine import Engine
 from orchestrator.drivers.docker.files import Given, lay_out
-from orchestrator.drivers.docker.log import CUT, copy_output
 from orchestrator.drivers.docker.node_image import emulation_note, problem, user_of, version_note
 from orchestrator.drivers.user import User
 from orchestrator.errors import DriverError, HostError
@@ -628,13 +627,6 @@ def test_data_that_nodes_may_not_read_is_refused(directory: RunDirectory) -> Non
     stranger = User(os.getuid() + 1, os.getgid() + 1)
     with pytest.raises(HostError, match=rf"may not read {hidden}: `chmod --recursive a\+rX"):
         lay_out(directory, "device-0", directory.nodes / "device-0.json", data, stranger)
-
-
-def test_a_log_has_a_limit(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_bytes(b"before\n")
-    copy_output([b"12345", b"67890", b"more"], log, largest=8)
-    assert log.read_bytes() == b"before\n12345678" + CUT
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,118 @@
+"""What nodes and programs print, on its way into their logs: read in pieces, and kept up to a limit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from orchestrator.drivers.printed import MARK, Lines
+
+LARGEST = 64 << 20  # bytes of a log that are kept whole, so that a node that prints without end fills no disk
+CUT = MARK + '{{"event": "note", "text": "the log {} has reached its limit of {} bytes: {}"}}\n'
+LINES_ONLY = "of what follows it has the lines for the record only"
+NOTHING = "what follows is lost, with the lines for the record"
+PIECE = 1 << 16  # bytes that are read at once, between other work
+
+
+class OutputLog:
+    """A log of at most twice ``largest`` bytes: up to ``largest`` all output, then only the lines for the record. Two
+    lines in the log, which become notes in the record, say so."""
+
+    def __init__(self, log: Path, largest: int = LARGEST) -> None:
+        self._name, self._largest, self._most = log.stem, largest, 2 * largest
+        self._file = log.open("ab", buffering=0)
+        self._size = self._file.tell()
+        self._lines = Lines()
+
+    def write(self, data: bytes) -> None:
+        """Append a piece of output."""
+        if (left := self._largest - self._size) > 0:
+            kept = data if len(data) < left else data[: data.rfind(b"\n", 0, left) + 1 or left]
+            self._append(kept)
+            if kept is data:
+                return
+            data, self._largest = data[len(kept) :], self._size
+            self._append(b"\n" if not kept.endswith(b"\n") else b"")
+            self._note(LINES_ONLY)
+        if self._size < self._most:
+            self._append("".join(f"{line}\n" for line in self._lines.add(data, MARK)).encode())
+            if self._size >= self._most:
+                self._note(NOTHING)
+
+    def end(self) -> None:
+        """Append the last line, if it is for the record. It counts without a newline."""
+        if self._size < self._most:
+            self._append("".join(f"{line}\n" for line in self._lines.end() if MARK in line).encode())
+
+    def close(self) -> None:
+        self.end()
+        self._file.close()
+
+    def _note(self, what: str) -> None:
+        self._append(CUT.format(self._name, self._size, what).encode())
+
+    def _append(self, data: bytes) -> None:
+        self._file.write(data)
+        self._size += len(data)
+
+
+def copy_output(output: Iterable[bytes], log: Path, largest: int = LARGEST) -> None:
+    """Append ``output`` to a log until it ends."""
+    with contextlib.closing(OutputLog(log, largest)) as kept:
+        for piece in output:
+            kept.write(piece)
+
+
+class Pipe:
+    """A named pipe at ``path`` into which a program prints, and which the event loop copies into a log.
+
+    One piece is read at a time, and other work goes on between them. A program that prints faster waits for its reader,
+    as at any pipe. A program opens the pipe as a file, and may open it again (/dev/stdout).
+    """
+
+    def __init__(self, path: Path, log: Path) -> None:
+        os.mkfifo(path, 0o600)
+        self._pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.path, self._log, self._closed = path, OutputLog(log), False
+
+    def start(self) -> None:
+        """Copy from now on. The program has opened the pipe."""
+        self.path.unlink()
+        asyncio.get_running_loop().add_reader(self._pipe, self._copy)
+
+    def drain(self) -> None:
+        """Copy what is in the pipe now and no more: processes that the program has left behind may print without
+        end."""
+        left = 0 if self._closed else fcntl.fcntl(self._pipe, fcntl.F_GETPIPE_SZ)
+        while left > 0 and (copied := self._copy()):
+            left -= copied
+        if not self._closed:
+            self._log.end()
+
+    def close(self) -> None:
+        self.drain()
+        self._end()
+
+    def _copy(self) -> int:
+        """Copy a piece. Returns its bytes; 0 if the pipe is empty, or if no process has it open any more."""
+        try:
+            data = os.read(self._pipe, PIECE)
+        except BlockingIOError:
+            return 0
+        if data:
+            self._log.write(data)
+        else:
+            self._end()
+        return len(data)
+
+    def _end(self) -> None:
+        if not self._closed:
+            self._closed = True
+            asyncio.get_running_loop().remove_reader(self._pipe)
+            os.close(self._pipe)
+            self._log.close()
+            self.path.unlink(missing_ok=True)

@@ -53,7 +53,7 @@ def test_the_file_of_a_partition_is_kept(tmp_path: Path) -> None:
     (tmp_path / "clients.json").write_text(lists := "[[0, 1], [2]]")
     scenario = "algorithm: fedavg\ntopology: {devices: 2}\ndata: {partition: {file: clients.json}}\n"
     plan = make_plan(parse(scenario, str(tmp_path / "f.yaml")), prepared())
-    keep_files(plan.links, tmp_path, tmp_path / "run", None, plan.data)
+    keep_files(plan.recorded, tmp_path, tmp_path / "run")
     (tmp_path / "clients.json").unlink()
     files = kept_files(plan.recorded, tmp_path / "run")
     assert files == {"clients.json": lists}

@@ -53,9 +53,14 @@ def drawn(role: Role, nodes: Sequence[str], count: int, purpose: str, round: int
     return [nodes[i] for i in sorted(random.permutation(len(nodes))[:count])]
 
 
-def participants(role: Role, share: float, round: int) -> list[str]:
-    """Draw a share of the node's children, at least one, anew in each round."""
-    return drawn(role, role.children, needed(share, len(role.children)), "devices", round)
+def participants(role: Role, share: float, round: int, nodes: Sequence[str] | None = None) -> list[str]:
+    """Draw a share of the node's children, or of `nodes`, rounded up, anew in each round. A share below 1 is recorded
+    (event selected)."""
+    available = role.children if nodes is None else nodes
+    chosen = drawn(role, available, needed(share, len(available)), "devices", round)
+    if share < 1:
+        role.note("selected", round=round if role.tier == "cloud" else None, nodes=chosen)
+    return chosen
 
 
 def with_samples(role: Role, updates: Sequence[Message]) -> list[Message]:

@@ -84,6 +84,10 @@ def _flag(value: Any) -> bool:
     return isinstance(value, bool)
 
 
+def _names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(map(_name, value))
+
+
 def _one_of(*words: str) -> Predicate:
     return lambda value: value in words if type(value) is str else False
 
@@ -111,6 +115,7 @@ _EVENTS: Mapping[str, Mapping[str, Predicate]] = {
     },
     "round_abandoned": {"round": _round},
     "resumed": {"round": _round},
+    "selected": {"nodes": _names},
     "joined": {"peer": _name},
     "lost": {"peer": _name, "reason": _text},
     "left": {"peer": _name},

@@ -23,8 +23,9 @@ from node.learning.local_training import LocalTraining
 from node.learning.models import Model, build
 from node.learning.optimizers import Descent
 from node.learning.training import EVALUATION_BATCH
+from node.learning.zoo import EVALUATION, TRAINING, Rates
 from node.process.main import preload
-from orchestrator.drivers.sim.cost import EVALUATION, TRAINING, Cost, Rates, cost_of
+from orchestrator.drivers.sim.cost import Cost, cost_of
 
 CASES = [
     ("cnn", (1, 8, 8), 8),

@@ -4,6 +4,7 @@ All heavy work goes through `Role.compute`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,11 +19,13 @@ from node.messaging.wire import Message
 from node.role import Role
 
 
-async def train(role: Role, w: State, round: int, params: LocalTraining, extra: ExtraLoss | None = None) -> TrainResult:
-    """Train from `w` on the node's own data, with the mini-batches of `round`."""
-    result: TrainResult = await role.compute(
-        role.learner.train, w, params, round, extra, samples=role.learner.work(params), mode="train"
-    )
+async def train(
+    role: Role, w: State, round: int, params: LocalTraining, extra: ExtraLoss | None = None, beside: float = 0.0
+) -> TrainResult:
+    """Train from `w` on the node's own data, with the mini-batches of `round`. `beside`: the time that the term `extra`
+    takes of a simulation's clock, as a multiple of that without it (`Learner.beside`)."""
+    samples = math.ceil(role.learner.work(params) * (1 + beside))
+    result: TrainResult = await role.compute(role.learner.train, w, params, round, extra, samples=samples, mode="train")
     return result
 
 

@@ -6,6 +6,7 @@ scenario may name.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import starmap
 from typing import Any, cast
 
@@ -19,6 +20,36 @@ from node.learning.devices import device_of
 from node.learning.vision import torchvision
 
 Parts = tuple[nn.Module, nn.Module]  # extractor, classifier
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds on the reference core (`orchestrator.drivers.sim.cost`): per layer of a batch, per multiply-add and per
+    value of a sample."""
+
+    per_layer: float
+    per_operation: float
+    per_value: float
+
+
+TRAINING = Rates(per_layer=35e-6, per_operation=30e-12, per_value=3.3e-9)  # forward and backward
+EVALUATION = Rates(per_layer=17.5e-6, per_operation=21.5e-12, per_value=0.38e-9)  # forward
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A pass of ``count`` samples like ``sample`` (1, ...) through a module: forward, and backward if it is trained."""
+
+    module: nn.Module
+    sample: Tensor
+    count: int
+    trained: bool = False
+
+    def seconds(self) -> float:
+        """The time on the reference core, counted as that of a mini-batch."""
+        called, rates = layer_outputs(self.module, self.sample), TRAINING if self.trained else EVALUATION
+        each = sum(operations(*one) * rates.per_operation + one[1] * rates.per_value for one in called)
+        return len(called) * rates.per_layer + self.count * each
 
 
 def lenet(shape: Shape, classes: int, _: Any) -> Parts:

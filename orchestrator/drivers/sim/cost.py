@@ -21,21 +21,8 @@ from torch import Tensor, nn
 from node.catalogue.datasets import Shape
 from node.learning.models import Model
 from node.learning.training import EVALUATION_BATCH
-from node.learning.zoo import layer_outputs, layers_of, operations
+from node.learning.zoo import EVALUATION, TRAINING, layer_outputs, layers_of, operations
 from node.runtime.compute import Mode
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Seconds on the reference core: per layer of a batch, per multiply-add and per value of a sample."""
-
-    per_layer: float
-    per_operation: float
-    per_value: float
-
-
-TRAINING = Rates(per_layer=35e-6, per_operation=30e-12, per_value=3.3e-9)
-EVALUATION = Rates(per_layer=17.5e-6, per_operation=21.5e-12, per_value=0.38e-9)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from node.learning.models import build
-from orchestrator.drivers.sim.cost import EVALUATION, TRAINING, Cost, cost_of
+from node.learning.zoo import EVALUATION, TRAINING
+from orchestrator.drivers.sim.cost import Cost, cost_of
 
 
 def test_operations_and_values_of_a_network_with_one_hidden_layer() -> None:

@@ -19,12 +19,13 @@ import torch
 from scipy.optimize import nnls
 from torch.nn.functional import cross_entropy
 
+from node.catalogue.sizes import EVALUATION, TRAINING, Rates
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
 from node.learning.models import Model, build
 from node.learning.optimizers import Descent
 from node.process.main import preload
 from orchestrator.drivers.sim.cost import cost_of
-from orchestrator.planning.cost import EVALUATION, PER_STEP, TRAINING, Cost, Rates
+from orchestrator.planning.cost import PER_STEP, Cost
 
 CASES = [
     ("cnn", (1, 8, 8), 8),

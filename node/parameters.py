@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 from collections.abc import Mapping, Sequence
@@ -140,10 +141,12 @@ P = TypeVar("P", bound=Parameters)
 def read_parameters(kind: type[P], values: Mapping[str, Any], beside: Sequence[str] = ()) -> P:
     """Make the parameters `kind` from a scenario's mapping. A missing value is that of the profile, else the default.
 
+    A number that may be at most 1 may be written as a percentage, such as "30%".
+
     Raises ValueError for an unknown key (with the nearest name and the allowed names) or a value out of range.
     ``beside``: keys that are valid next to the parameters, so the error may suggest them.
     """
-    own = [entry.name for entry in fields(kind)]
+    own = {entry.name: entry.metadata["allowed"] for entry in fields(kind)}
     known = [*beside, *own]
     for key in values:
         if key not in own:
@@ -151,4 +154,13 @@ def read_parameters(kind: type[P], values: Mapping[str, Any], beside: Sequence[s
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"unknown parameter {key!r}{hint} (allowed: {', '.join(known) or 'none'})")
     default = next((entry.default for entry in fields(kind) if entry.name == "profile"), None)
-    return kind(**{**kind.profiles.get(str(values.get("profile", default)), {}), **values})
+    given = {name: _from_percentage(value, own[name]) for name, value in values.items()}
+    return kind(**{**kind.profiles.get(str(values.get("profile", default)), {}), **given})
+
+
+def _from_percentage(value: Any, allowed: object) -> Any:
+    """The fraction that a percentage is, where a fraction is allowed. Any other value as it is."""
+    if isinstance(allowed, Between) and allowed.high == 1 and isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return float(value.removesuffix("%")) / 100 if value.endswith("%") else value
+    return value

@@ -25,8 +25,7 @@ Departures:
 - Every client is asked in every round. The models are weighted by n_k, as in the code; the paper's weights are even.
 - Adam begins afresh in each round of G's training. In the code its moments stay.
 - KL is between softmaxes, with a constant target h(z). G itself does not learn from the clients' losses.
-- On the virtual clock a generated sample of G's training takes as long as a sample of the model's. Those of the clients
-  take no time.
+- On the virtual clock a generated sample of G's training takes as long as a sample of the model's.
 """
 
 from __future__ import annotations
@@ -231,6 +230,20 @@ class Distilled:
         return torch.Generator().manual_seed(self.seed)
 
 
+def distilled_work(learner: edgebed.Learner, params: FedGen) -> float:
+    """The time that `Distilled` takes in a mini-batch, as a multiple of that without it."""
+    classes, classifier, batch = learner.data.classes, learner.model.classifier, params.batch_size
+    generator = new_generator(classes, learner.features, params.generator_hidden).layers
+    noise, z, logits = (torch.zeros(1, size) for size in (NOISE + classes, learner.features, classes))
+    b, both = params.generated_batch, params.generated_batch + batch
+    head = nn.Sequential(classifier, nn.LogSoftmax(1))
+    passes: list[tuple[nn.Module, Tensor, int, bool]] = [(generator, noise, both, False), (head, z, b, True)]
+    if params.agreement_factor:
+        passes += [(nn.Sequential(classifier, nn.Softmax(1)), z, batch, False)]
+        passes += [(nn.LogSoftmax(1), logits, batch, True), (nn.Identity(), logits, batch, True)]  # KL
+    return learner.beside(passes, batch)
+
+
 def distilled(
     generator: edgebed.State, labels: NDArray[np.float32], params: FedGen, t: int, seed: int
 ) -> Distilled | None:
@@ -283,13 +296,14 @@ class Client(edgebed.Role):
     async def run(self) -> None:
         assert self.parent is not None
         counts = await self.compute(self.learner.apply, label_counts, mode="other")
+        beside = await self.compute(self.learner.apply, distilled_work, self.params, mode="other")
         while True:
             message = await self.receive("model", sender=self.parent)
             t = edgebed.round_of(message)
             w, g = (edgebed.parted(message.tensors, part) for part in ("model", "generator"))
             seed = int(self.learner.random("generated", t).integers(2**63))
             extra = distilled(g, message.tensors["labels"], self.params, t, seed)
-            result = await edgebed.train(self, w, t, self.params, extra)
+            result = await edgebed.train(self, w, t, self.params, extra, beside if extra else 0.0)
             self.report(round=t, scope="train", loss=result.loss)
             await edgebed.evaluate(self, result.weights, t)
             update = edgebed.joined(model=result.weights) | {"counts": counts}

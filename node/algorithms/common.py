@@ -4,6 +4,7 @@ All heavy work goes through `Role.compute`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,11 +19,13 @@ from node.messaging.wire import Message
 from node.role import Role
 
 
-async def train(role: Role, w: State, round: int, params: LocalTraining, extra: ExtraLoss | None = None) -> TrainResult:
-    """Train from `w` on the node's own data, with the mini-batches of `round`."""
-    result: TrainResult = await role.compute(
-        role.learner.train, w, params, round, extra, samples=role.learner.work(params), mode="train"
-    )
+async def train(
+    role: Role, w: State, round: int, params: LocalTraining, extra: ExtraLoss | None = None, beside: float = 0.0
+) -> TrainResult:
+    """Train from `w` on the node's own data, with the mini-batches of `round`. `beside`: the time that the term `extra`
+    takes of a simulation's clock, as a multiple of that without it (`Learner.beside`)."""
+    samples = math.ceil(role.learner.work(params) * (1 + beside))
+    result: TrainResult = await role.compute(role.learner.train, w, params, round, extra, samples=samples, mode="train")
     return result
 
 
@@ -53,9 +56,14 @@ def drawn(role: Role, nodes: Sequence[str], count: int, purpose: str, round: int
     return [nodes[i] for i in sorted(random.permutation(len(nodes))[:count])]
 
 
-def participants(role: Role, share: float, round: int) -> list[str]:
-    """Draw a share of the node's children, at least one, anew in each round."""
-    return drawn(role, role.children, needed(share, len(role.children)), "devices", round)
+def participants(role: Role, share: float, round: int, nodes: Sequence[str] | None = None) -> list[str]:
+    """Draw a share of the node's children, or of `nodes`, rounded up, anew in each round. A share below 1 is recorded
+    (event selected)."""
+    available = role.children if nodes is None else nodes
+    chosen = drawn(role, available, needed(share, len(available)), "devices", round)
+    if share < 1:
+        role.note("selected", round=round if role.tier == "cloud" else None, nodes=chosen)
+    return chosen
 
 
 def with_samples(role: Role, updates: Sequence[Message]) -> list[Message]:

@@ -1,14 +1,16 @@
 """FedAvg. H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Agüera y Arcas, "Communication-Efficient Learning of Deep
 Networks from Decentralized Data", AISTATS 2017, arXiv 1602.05629, Algorithm 1.
 
-w global model, η learning rate, B batch size, E local epochs, n_k samples of client k, n their sum.
+w global model, η learning rate, B batch size, E local epochs, C share of the clients in a round, n_k samples of client
+k, n their sum.
 
+    cloud    selects a share C of the clients that are available
     client   w_k ← w, then w_k ← w_k − η ∇ℓ(w_k; b) for each mini-batch b, E times over its data
     cloud    w ← Σ_k (n_k / n) w_k
 
 Clients are devices below the cloud, or edges that hold data themselves.
 
-Departures: every client is asked in every round (the paper's C = 1), and n is summed over the clients that answered.
+Departures: n is summed over the clients that answered. C is `participation`, 1 by default.
 Batch normalisation's running statistics are averaged like weights; its counters take the maximum.
 """
 
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from node.algorithms.common import average, evaluate, round_of, train
+from node.algorithms.common import average, evaluate, participants, round_of, train
 from node.learning.aggregation import State
 from node.learning.training import TrainResult
 from node.messaging.wire import Message
@@ -29,11 +31,18 @@ class Cloud(Role):
     async def run(self) -> None:
         w = self.restored.tensors if self.restored else self.learner.initial()
         async for t in self.rounds():
-            await self.publish(self.children, "model", w, round=t)
-            updates = await self.gather("update", self.children, round=t)
+            clients = self.selected(t)
+            await self.publish(clients, "model", w, round=t)
+            updates = await self.gather("update", clients, round=t)
             w = await self.aggregate(updates, w, t)
             await self.score(w, t)
             await self.checkpoint(t, w)
+
+    def selected(self, t: int) -> Sequence[str]:
+        """The clients of round t: all, those that are away too, or a share of those that are available."""
+        share = getattr(self.params, "participation", 1.0)  # the parameters of an algorithm built on this one lack it
+        available = [child for child in self.children if child in self.present]
+        return self.children if share == 1 else participants(self, share, t, available or self.children)
 
     async def aggregate(self, updates: Sequence[Message], w: State, t: int) -> State:
         """The next global model. `w` itself if no client that answered has samples."""

@@ -11,7 +11,7 @@ the samples, a_i how often its gradients count in w − w_i, so that (w − w_i)
 
 Equal τ_i is FedAvg. Unequal τ_i do not pull w towards the clients that took more steps.
 
-Departures: every client is asked in every round, and n is summed over the clients that answered. Only trained
+Departures: n is summed over the clients that answered, all by default. Only trained
 parameters take the normalised step. Batch normalisation's running statistics are averaged as in FedAvg, since they are
 no sums of steps and would leave their range. Its counters take the maximum.
 """

@@ -8,8 +8,8 @@ w^t global model of round t, F_k loss on client k's data, μ weight of the proxi
 
 Clients are devices below the cloud, or edges that hold data themselves. μ = 0 is FedAvg.
 
-Departures: the inexact minimum is E epochs (or `steps`) of mini-batch SGD, not a γ-inexact solution. Every client is
-asked in every round with the weight n_k. The paper samples clients in proportion to n_k and averages evenly.
+Departures: the inexact minimum is E epochs (or `steps`) of mini-batch SGD, not a γ-inexact solution. Clients are drawn
+evenly, and all by default, with the weight n_k. The paper samples clients in proportion to n_k and averages evenly.
 """
 
 from __future__ import annotations

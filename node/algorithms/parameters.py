@@ -11,18 +11,20 @@ from node.parameters import Between, number, whole, word
 
 @dataclass(frozen=True, kw_only=True)
 class FedAvg(LocalTraining):
-    """FedAvg has no parameters beyond those of local training."""
+    """participation C: the share of the available clients, rounded up, that the cloud selects for each round."""
+
+    participation: float = number(1.0, low=0, above=True, high=1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedProx(LocalTraining):
+class FedProx(FedAvg):
     """mu μ: the weight of the proximal term, half the squared distance to the round's global model. 0 is FedAvg."""
 
     mu: float = number(0.1, low=0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedNova(LocalTraining):
+class FedNova(FedAvg):
     """momentum ρ also determines the weight of each of a client's steps in its update."""
 
     def __post_init__(self) -> None:

@@ -34,6 +34,20 @@ class Size:
         return 4 * (self.parameters + self.buffers) + 8 * self.counters
 
 
+@dataclass(frozen=True)
+class Rates:
+    """Seconds on the reference core (`orchestrator.planning.cost`): per layer of a batch, per multiply-add and per value
+    of a sample."""
+
+    per_layer: float
+    per_operation: float
+    per_value: float
+
+
+TRAINING = Rates(per_layer=35e-6, per_operation=30e-12, per_value=3.3e-9)  # forward and backward
+EVALUATION = Rates(per_layer=17.5e-6, per_operation=21.5e-12, per_value=0.38e-9)  # forward
+
+
 class Layers:
     """Adds up the layers of a network for samples of ``shape``, with the names and defaults of torch. ``shape`` is that
     of the last layer's output, without the batch. Each method adds a layer."""

@@ -8,7 +8,7 @@ exactly the same choices.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -30,7 +30,7 @@ from node.learning.local_training import EVALUATION_BATCH, LocalTraining
 from node.learning.metrics import correct
 from node.learning.models import Model, ModelPool, build
 from node.learning.optimizers import optimizer
-from node.learning.zoo import forward_operations
+from node.learning.zoo import Pass, forward_operations
 
 Indices = NDArray[np.int64]
 Scope = Literal["global", "own", "personal"]
@@ -191,6 +191,13 @@ class Learner:
         """The number of samples of the node's own model that take as many multiply-adds as one sample of `model`."""
         sample = torch.zeros(1, *self.data.shape)
         return forward_operations(model, sample) / forward_operations(self.model, sample)
+
+    def beside(self, passes: Iterable[tuple[nn.Module, Tensor, int, bool]], batch_size: int) -> float:
+        """The time that these passes take in each mini-batch of the node's training, as a multiple of that of the
+        mini-batch without them, by the cost model of simulations. A pass: a module, a sample of its input (1, ...), the
+        number of samples, and whether it is trained, so that it goes backward too."""
+        own = Pass(self._models.sample, torch.zeros(1, *self.data.shape), batch_size, True)
+        return sum(Pass(*each).seconds() for each in passes) / own.seconds()
 
     def outputs(self, weights: Mapping[str, NDArray[Any]]) -> tuple[Tensor, Tensor, Tensor]:
         """Features (n, d) and logits (n, classes) of the node's n training samples in the order of the data set, by

@@ -6,6 +6,7 @@ scenario may name.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import starmap
 from typing import Any, cast
 
@@ -15,10 +16,27 @@ from torch.nn.functional import interpolate
 
 from node.catalogue.datasets import Shape
 from node.catalogue.models import BACKBONES, PATCH, Torchvision
+from node.catalogue.sizes import EVALUATION, TRAINING
 from node.learning.devices import device_of
 from node.learning.vision import torchvision
 
 Parts = tuple[nn.Module, nn.Module]  # extractor, classifier
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A pass of ``count`` samples like ``sample`` (1, ...) through a module: forward, and backward if it is trained."""
+
+    module: nn.Module
+    sample: Tensor
+    count: int
+    trained: bool = False
+
+    def seconds(self) -> float:
+        """The time on the reference core, counted as that of a mini-batch."""
+        called, rates = layer_outputs(self.module, self.sample), TRAINING if self.trained else EVALUATION
+        each = sum(operations(*one) * rates.per_operation + one[1] * rates.per_value for one in called)
+        return len(called) * rates.per_layer + self.count * each
 
 
 def lenet(shape: Shape, classes: int, _: Any) -> Parts:

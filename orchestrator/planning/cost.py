@@ -17,21 +17,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from node.catalogue.sizes import EVALUATION, TRAINING
 from node.learning.local_training import EVALUATION_BATCH
 
-
-@dataclass(frozen=True)
-class Rates:
-    """Seconds on the reference core: per layer of a batch, per multiply-add and per value of a sample."""
-
-    per_layer: float
-    per_operation: float
-    per_value: float
-
-
 PER_STEP = 0.7e-3  # s
-TRAINING = Rates(per_layer=35e-6, per_operation=30e-12, per_value=3.3e-9)
-EVALUATION = Rates(per_layer=17.5e-6, per_operation=21.5e-12, per_value=0.38e-9)
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,7 @@ _EVENTS: Mapping[str, Mapping[str, Predicate]] = {
     "contributed": {"kind": _name, "gathered": _flag, "peers": _names},
     "unreceived": {"kind": _name, "peers": _names},
     "resumed": {"round": _round},
+    "selected": {"nodes": _names},
     "joined": {"peer": _name},
     "lost": {"peer": _name, "reason": _text},
     "left": {"peer": _name},

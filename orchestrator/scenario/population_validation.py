@@ -32,6 +32,8 @@ def check_population(scenario: Scenario) -> Iterator[Mistake]:
         able = ", ".join(each.name for each in ALGORITHMS.values() if each.population)
         why = f"{scenario.algorithm.name} needs the same clients from round to round"
         yield ("topology", "population"), f"{why}; for clients that come and go take one of {able}"
+    if scenario.algorithm is not None and scenario.algorithm.params.get("participation") is not None:
+        yield ("algorithm", "participation"), "topology.selected says how many clients a round has: leave it out"
     if fits and scheme.asynchronous:
         yield from _asynchronous(scheme.name, spec)
     yield from _data(scenario, spec)

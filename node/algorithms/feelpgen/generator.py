@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import batch_norm, cross_entropy, kl_div, linear, log_softmax, nll_loss, one_hot, relu, softmax
 
 from node.learning.aggregation import State, weighted_mean
@@ -25,7 +25,7 @@ from node.learning.devices import PROCESSOR, Constants, as_array
 from node.learning.errors import ModelError
 from node.learning.models import Model
 from node.learning.optimizers import Adam
-from node.learning.training import MiniBatch
+from node.learning.training import Learner, MiniBatch
 
 NOISE = 32  # numbers of noise in the input, as in FedGen for MNIST
 TRAINED = ("hidden.weight", "hidden.bias", "norm.weight", "norm.bias", "output.weight", "output.bias")
@@ -207,6 +207,23 @@ class Reinforcement:
     @cached_property
     def _batches(self) -> dict[torch.device, Iterator[tuple[Tensor, Tensor]]]:
         return {}
+
+
+def reinforcement_work(learner: Learner, hidden: int, batch: int, samples: int, agreement: bool) -> float:
+    """The time that `Reinforcement` takes in a mini-batch of `samples`, as a multiple of that without it: the passes
+    through a generator that is `hidden` wide and through the classifier, and the losses."""
+    classes, features, classifier = learner.data.classes, learner.features, learner.model.classifier
+    generator = nn.Sequential(
+        nn.Linear(NOISE + classes, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Linear(hidden, features)
+    )
+    noise, z, logits = (torch.zeros(1, size) for size in (NOISE + classes, features, classes))
+    ahead = learner.beside([(generator, noise, AHEAD * batch, False)], samples) / AHEAD
+    passes: list[tuple[nn.Module, Tensor, int, bool]] = [(nn.Sequential(classifier, nn.LogSoftmax(1)), z, batch, True)]
+    if agreement:
+        target = nn.Sequential(classifier, nn.Softmax(1))
+        passes += [(generator, noise, samples, False), (target, z, samples, False)]
+        passes += [(nn.LogSoftmax(1), logits, samples, True), (nn.Identity(), logits, samples, True)]  # KL
+    return ahead + learner.beside(passes, samples)
 
 
 def _endless_batches(g: TorchTensors, batch: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:

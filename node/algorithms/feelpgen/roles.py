@@ -62,6 +62,7 @@ from node.algorithms.feelpgen.generator import (
     dimensions,
     extract,
     new_generator,
+    reinforcement_work,
     sample_features,
 )
 from node.algorithms.feelpgen.parameters import FEELPGen, FEELPGenMinus, FEELPGenPlus
@@ -330,13 +331,16 @@ class Device(Role):
 
     async def run(self) -> None:
         assert self.parent is not None
-        p = self.params
+        p, apply = self.params, self.learner.apply
+        sizes = (p.generator_hidden, p.generated_batch, p.batch_size, bool(p.agreement_factor))
+        beside = await self.compute(apply, reinforcement_work, *sizes, mode="other")
         while True:
             message = await self.receive("model", sender=self.parent)
             r = round_of(message)
             w, generator = (parted(message.tensors, part) for part in ("model", "generator"))
             seed = int(self.learner.random("generated", r).integers(2**63))
-            result = await train(self, w, r, p, reinforcement(p, generator, r, self.learner.samples, seed))
+            extra = reinforcement(p, generator, r, self.learner.samples, seed)
+            result = await train(self, w, r, p, extra, beside)
             t, more = divmod(r, p.inner_rounds)
             if not more:  # the last inner round of round t
                 self.report(round=t, scope="train", loss=result.loss)

@@ -7,7 +7,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from edgebed.baselines.fedgen import (
     FedGen,
     alikeness,
     distilled,
+    distilled_work,
     distribution,
     ensemble_loss,
     loaded,
@@ -31,6 +32,7 @@ from edgebed.baselines.fedgen import (
 )
 from edgebed.testing import Federation, federation, star
 from node.parameters import read_parameters
+from node.testing import VirtualCompute
 from tests.edgebed.baselines.harness import equal
 
 LOCAL: dict[str, Any] = {"learning_rate": 0.1, "batch_size": 16, "evaluate_samples": 100}
@@ -205,13 +207,13 @@ def test_later_rounds_differ_and_learn(tmp_path: Path) -> None:
 
 
 def test_a_crash_of_the_cloud_changes_nothing(tmp_path: Path) -> None:
-    """It goes on with the generator and the labels that it kept. A round takes about 0.7 s."""
+    """It goes on with the generator and the labels that it kept. A round takes about 1.2 s."""
     edges = star(2, "edge")
     plain, crashed = (
         federation(
             tmp_path / name, "edgebed.baselines.fedgen", "fedgen", edges, params=SLOW, rounds=6, crash=crash
         ).run()
-        for name, crash in (("plain", {}), ("crashed", {"cloud": (1.7, 2.0)}))
+        for name, crash in (("plain", {}), ("crashed", {"cloud": (2.8, 3.1)}))
     )
     assert crashed.journals["cloud"].rounds("resumed") == [2]
     assert equal(crashed.state("cloud"), plain.state("cloud"))
@@ -225,3 +227,22 @@ def test_the_parameters_of_the_page() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| `?([\w.]+)`? \|", table, re.MULTILINE))
     defaults = {each.name: each.default for each in fields(FedGen) if each.name not in own}
     assert rows == {name: each if isinstance(each, str) else f"{each:g}" for name, each in defaults.items()}
+
+
+def test_the_clients_terms_take_time_on_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the second round on, when the generator is trained, a client's 120 samples take as much longer as the terms
+    need."""
+    samples: list[int] = []
+    compute = VirtualCompute.run
+
+    async def noting(clock: VirtualCompute, fn: Any, args: Any, count: int, mode: Any) -> Any:
+        samples.extend([count] if fn.fn.__name__ == "train" else [])
+        return await compute(clock, fn, args, count, mode)
+
+    monkeypatch.setattr(VirtualCompute, "run", noting)
+    run = federation(
+        tmp_path, "edgebed.baselines.fedgen", "fedgen", star(1), samples=120, params=LOCAL, rounds=3, model="mlp"
+    ).run()
+    beside = distilled_work(run.roles["device-0"].learner, cast(FedGen, run.params))
+    assert beside > 0.1
+    assert samples == [120, *[math.ceil(120 * (1 + beside))] * 2]

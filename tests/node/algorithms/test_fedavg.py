@@ -130,3 +130,49 @@ def test_a_crash_changes_nothing(digits: Prepared, tmp_path: Path, node: str) ->
     assert same(calm.state("cloud"), crash.state("cloud"))
     if node == "cloud":
         assert crash.journals["cloud"].rounds("resumed") == [1]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "params"),
+    [
+        ("fedavg", FedAvg(learning_rate=0.1, participation=0.4)),
+        ("fedprox", FedProx(learning_rate=0.1, participation=0.4)),
+        ("fednova", FedNova(learning_rate=0.1, participation=0.4)),
+    ],
+)
+def test_a_share_of_the_available_clients_takes_part(
+    algorithm: str, params: FedAvg, digits: Prepared, tmp_path: Path
+) -> None:
+    """0.4 of five clients are two; of the four that are there for a while, 1.6 are two as well. A round waits for these
+    two only."""
+    slow, cuts = dict.fromkeys(star(5), 20.0), {("cloud", "device-3"): (0.5, 100.0)}
+    everybody = Gathering(quorum=1.0, deadline=30)
+    run = Federation(
+        digits, star(5), algorithm, params, tmp_path, rounds=120, gathering=everybody, cuts=cuts, slow=slow
+    ).run()
+    events = run.journals["cloud"].events
+    ends = [
+        place for place, (name, _, f) in enumerate(events) if f.get("peer") == "device-3" and name in ("lost", "joined")
+    ]
+    assert [events[place][0] for place in ends] == ["joined", "lost", "joined"]
+    selected = {t: f["nodes"] for name, t, f in events if name == "selected"}
+    away = [f["nodes"] for name, _, f in events[ends[1] : ends[2]] if name == "selected"]
+    assert list(selected) == list(range(1, 121))
+    assert {len(set(nodes)) for nodes in selected.values()} == {2}
+    assert len(away) >= 5
+    assert {node for nodes in away for node in nodes} == {f"device-{k}" for k in (0, 1, 2, 4)}
+    for t, nodes in selected.items():
+        trained = {node for node in run.samples if t in run.journals[node].series("train", "loss")}
+        assert trained <= set(nodes)
+    assert sum("device-3" in nodes for nodes in selected.values()) > 5
+
+
+def test_selection_is_drawn_by_the_seed_alone(digits: Prepared, tmp_path: Path) -> None:
+    runs = [
+        Federation(digits, star(6), "fedavg", FedAvg(participation=0.5), tmp_path / str(k), rounds=4, slow=slow).run()
+        for k, slow in enumerate(({}, {"device-1": 4.0}))
+    ]
+    chosen = [[f["nodes"] for name, _, f in run.journals["cloud"].events if name == "selected"] for run in runs]
+    assert chosen[0] == chosen[1]
+    assert len({tuple(nodes) for nodes in chosen[0]}) > 1
+    assert same(runs[0].state("cloud"), runs[1].state("cloud"))

@@ -82,6 +82,7 @@ class PlayedFabric:
     engine = "played"
 
     def __init__(self) -> None:
+        self.tcp: Mapping[str, str] = {"tcp_congestion_control": "cubic"}
         self.remotes: Mapping[str, str] | None = None  # since nodes have moved
         self.attached: dict[str, Handle] = {}
         self.links: dict[tuple[str, str], LinkProfile] = {}

@@ -19,6 +19,7 @@ from node.algorithms.registry import ALGORITHMS
 from node.catalogue.models import MODEL_GROUPS, MODELS
 from node.catalogue.partitions import PARTITIONS
 from orchestrator.errors import ScenarioError
+from orchestrator.planning.making import make_plan
 from orchestrator.scenario.links import resolve
 from orchestrator.scenario.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA, Quorum
 from orchestrator.scenario.reading import load, parse
@@ -572,6 +573,11 @@ def test_a_quorum_is_a_share_or_a_number_of_peers(written: str, expected: str) -
             "algorithm: {name: hierfavg, participation: 0.3}\ntopology: {devices_per_edge: 3}",
             "edge-0 cannot wait for 2 answers: it asks 1 of its 3 devices in a round",
         ),
+        ("algorithm: {name: fedavg, participation: 50%}\ntopology: {devices: 4}", None),
+        (
+            "algorithm: {name: fedavg, participation: 30%}\ntopology: {devices: 3}",
+            "cloud cannot wait for 2 answers: it asks 1 of its 3 devices in a round",
+        ),
         ("algorithm: onlyedge\ntopology: {edges: 1, devices_per_edge: 2}", None),
         (
             "algorithm: hierfavg\ntopology: {edges: 1, devices_per_edge: 2}",
@@ -700,3 +706,30 @@ def test_schema_patterns_agree_with_the_parsers(schema: Any, parser: Any, good: 
         assert not re.search(schema["pattern"], text)
         with pytest.raises(ValueError, match=r"."):
             parser(text)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedprox", "fednova"])
+@pytest.mark.parametrize(("given", "share"), [("30%", 0.3), ("0.3", 0.3), ("100%", 1.0)])
+def test_participation_is_a_share(name: str, given: str, share: float) -> None:
+    scenario = parse(f"algorithm: {{name: {name}, participation: {given}}}\ntopology: {{devices: 4}}\n", "f.yaml")
+    assert make_plan(scenario, None).params["participation"] == pytest.approx(share)
+
+
+@pytest.mark.parametrize("given", ["0%", "130%", "30", "-1%", "many", "nan%"])
+def test_participation_is_above_0_and_at_most_1(given: str) -> None:
+    (found,) = messages(f"algorithm: {{name: fedavg, participation: {given}}}\ntopology: {{devices: 4}}\n")
+    assert found.startswith("f.yaml:1: algorithm.participation: ")
+    assert found.endswith(" is not a number above 0 and at most 1")
+
+
+def test_a_population_has_its_own_selection() -> None:
+    text = """\
+algorithm: {name: fedavg, participation: 30%}
+topology: {population: 100, selected: 10}
+data: {samples_per_client: 20}
+driver: sim
+"""
+    (found,) = messages(text)
+    assert (
+        found == "f.yaml:1: algorithm.participation: topology.selected says how many clients a round has: leave it out"
+    )

@@ -330,10 +330,10 @@ def test_a_slow_edge_delays_nobody_and_answers_while_it_trains(digits: Prepared,
 def test_a_busy_edge_answers_with_the_model_it_published(digits: Prepared, tmp_path: Path) -> None:
     """edge-0 becomes slow after its first round: while it trains, others ask for and take in that round's model."""
     p = quick(inner_rounds=1, participation=1.0)
-    late = {"edge-1": 6.0, "device-1-0": 6.0}
+    late = {"edge-1": 14.0, "device-1-0": 14.0}
     run = silos(digits, tmp_path, [1, 1], p, rounds=3, slow={"device-0-0": 80.0}, late=late)
     first, busy = run.diary("edge-1").meetings()[1], run.diary("edge-0").ends()
-    assert busy[0] < 6.0 < run.diary("edge-1").ends()[0] < busy[1]
+    assert busy[0] < 14.0 < run.diary("edge-1").ends()[0] < busy[1]
     assert first["queue"]["edge-0"][0] == 1
     assert first["shares"] == {"edge-0": 0.5}
 
@@ -361,7 +361,7 @@ def test_feelpgen_minus_is_fedavg_of_all_edges(digits: Prepared, tmp_path: Path)
 
 
 def test_an_edge_that_joins_late_is_taken_in(digits: Prepared, tmp_path: Path) -> None:
-    late = dict.fromkeys(("edge-2", "device-2-0", "device-2-1"), 1.0)
+    late = dict.fromkeys(("edge-2", "device-2-0", "device-2-1"), 2.5)
     run = silos(digits, tmp_path, [2, 2, 2], quick(refreshed=2), rounds=8, late=late)
     meetings = run.diary("edge-0").meetings()
     assert "edge-2" not in meetings[1]["queue"]
@@ -371,7 +371,7 @@ def test_an_edge_that_joins_late_is_taken_in(digits: Prepared, tmp_path: Path) -
 
 def test_an_edge_that_vanishes_ages_out(digits: Prepared, tmp_path: Path) -> None:
     """edge-2 leaves: it is not asked from then on, its entry grows old, loses weight and is forgotten."""
-    gone = dict.fromkeys(("edge-2", "device-2-0", "device-2-1"), 1.0)
+    gone = dict.fromkeys(("edge-2", "device-2-0", "device-2-1"), 2.5)
     run = silos(digits, tmp_path, [2, 2, 2], quick(max_age=4, refreshed=2), rounds=14, leave=gone)
     meetings = run.diary("edge-0").meetings()
     entries = {t: meeting["queue"]["edge-2"] for t, meeting in meetings.items() if "edge-2" in meeting["queue"]}

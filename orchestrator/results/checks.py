@@ -20,6 +20,7 @@ from orchestrator.results import carried
 from orchestrator.results.expectations import as_expected
 from orchestrator.results.fault_timing import ON_TIME, timely
 from orchestrator.results.history import History
+from orchestrator.results.host_load import slow_because
 from orchestrator.results.learned import learned
 from orchestrator.results.link_assessments import LATE_SHARE, judge_losses, judge_overloads
 from orchestrator.results.network import network_held
@@ -182,9 +183,10 @@ def links_followed(history: History) -> Assessment:
         errors = dict.fromkeys(str(event.data.get("error")) for event in history.events("schedule failed"))
         return "fail", f"{summary}; {failures} could not be made: {text.some(errors, 2)}"
     if overtaken > OVERTAKEN_SHARE * (changes + overtaken):
-        return "fail", f"{summary}; {overtaken:,} were skipped because the next change was due: this host is too slow"
+        why = slow_because(history, "so many changes")
+        return "fail", f"{summary}; {overtaken:,} were skipped because the next change was due: {why}"
     if latest["late_p99"] > SCHEDULE_LATE:
-        return "fail", f"{summary}, in {latest['links']}: this host is too slow for so many changes"
+        return "fail", f"{summary}, in {latest['links']}: {slow_because(history, 'so many changes')}"
     return "pass", summary
 
 
@@ -214,7 +216,7 @@ def kept_pace(history: History) -> Assessment | None:
     if share <= LATE_SHARE:
         return "pass", f"{steps}; {worst}"
     remedy = "use fewer or slower nodes, or `--driver sim`, whose time is virtual"
-    return "fail", f"{steps}; {worst}: this host is too slow for so many or so fast nodes; {remedy}"
+    return "fail", f"{steps}; {worst}: {slow_because(history, 'so many or so fast nodes')}; {remedy}"
 
 
 def links_kept_up(history: History) -> Assessment:

@@ -351,6 +351,25 @@ def test_overruns_fail_and_the_worst_is_named(tmp_path: Path) -> None:
     assert "the latest is device-0-1, by 900 ms" in detail
 
 
+@pytest.mark.parametrize(
+    ("busy", "words"),
+    [  # in 20 s of two processors; the orchestrator used 2 s, the node 10 s
+        (14.0, "this host is too slow for so many or so fast nodes; use fewer"),
+        (36.0, "other processes used 1.2 of this host's 2 processors: stop them; use fewer"),
+        (None, "this host is too slow for so many or so fast nodes, or other processes used its processors; use fewer"),
+    ],
+)
+def test_who_made_the_steps_late(tmp_path: Path, busy: float | None, words: str) -> None:
+    run = Run(tmp_path).rounds()
+    run.record.event(3.0, "device-0-1", "overrun", 1, {"asked": 1.0, "taken": 1.9, "mode": "train"})
+    for t, used in ((0.5, 3.0), (20.0, 13.0)):
+        run.record.resources(t, "device-0-1", used, 0)
+    if busy is not None:
+        load = {"seconds": 20.0, "busy": busy, "idle": 40.0 - busy, "own": 2.0}
+        run.record.event(21.0, None, "host load", None, load)
+    assert words in run.ended().verdict("nodes kept pace")[1]
+
+
 def test_a_few_late_steps_are_told_and_pass(tmp_path: Path) -> None:
     # 50 ms of a training of some twenty seconds: below the 2 % that a node may lose
     run = Run(tmp_path).rounds()
@@ -551,13 +570,13 @@ SCHEDULED: list[tuple[list[dict[str, Any]], str, str]] = [
         [{}, {"late_p99": 0.051, "late_max": 0.06}],
         "fail",
         "198 changes of 1 link direction, 99% of them at most 51 ms late, the latest 60 ms, in edge-0 → cloud: this "
-        "host is too slow for so many changes",
+        "host is too slow for so many changes, or other processes used its processors",
     ),
     (
         [{"overtaken": 2}],
         "fail",
         "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms; 2 were skipped because the "
-        "next change was due: this host is too slow",
+        "next change was due: this host is too slow for so many changes, or other processes used its processors",
     ),
     ([{"overtaken": 1}], "pass", "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms"),
     ([], "unknown", "the run ended before this was recorded"),

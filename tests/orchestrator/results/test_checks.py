@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -304,6 +305,18 @@ def test_faults_of_a_continued_run_wait_until_it_trains_again(tmp_path: Path) ->
     run.record.event(15.0, None, "training", None, {})
     run.record.fault(17.0, 1, "crash", "edge-0", "start", 1)
     assert run.ended().verdict("faults took effect") == ("pass", "1 of 1 planned fault took effect")
+
+
+def test_nothing_is_said_of_the_end_of_a_run_that_goes_on(tmp_path: Path) -> None:
+    crash = FAULT | {"action": "crash", "node": "edge-0", "round": 9}
+    run = Run(tmp_path, faults=[crash])
+    run.record.flush()
+    with RunDirectory(tmp_path).held():
+        found = {check["name"]: check["detail"] for check in checks(History.open(tmp_path))}
+    assert found["faults took effect"] == "0 of 1 planned fault took effect; 1 to come"
+    for name, detail in found.items():
+        assert "ended before" not in detail, name
+        assert not re.search(r"\bnever\b|was finished|were not", detail), name
 
 
 def test_a_fault_that_met_no_node_because_it_came_late(tmp_path: Path) -> None:

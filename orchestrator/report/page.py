@@ -373,6 +373,8 @@ def _plain(value: Any) -> str:
 
 def _environment(history: History) -> list[tuple[str, str]]:
     facts = {"seed": history.plan.get("seed"), **history.meta}
+    if history.simulated:  # no packet meets the kernel's TCP
+        facts = {key: value for key, value in facts.items() if not key.startswith("tcp_")}
     return [(key, _fact(key, value)) for key, value in sorted(facts.items())]
 
 

@@ -20,6 +20,7 @@ from orchestrator.results import carried
 from orchestrator.results.expectations import as_expected
 from orchestrator.results.fault_timing import ON_TIME, timely
 from orchestrator.results.history import History
+from orchestrator.results.host_load import slow_because
 from orchestrator.results.learned import learned
 from orchestrator.results.link_assessments import LATE_SHARE, judge_losses, judge_overloads
 from orchestrator.results.network import network_held
@@ -30,7 +31,7 @@ from orchestrator.results.record import CONTINUED
 from orchestrator.results.refused import messages_taken
 from orchestrator.results.rows import FaultSpan, ProbeResult
 from orchestrator.results.undisturbed import undisturbed
-from orchestrator.results.verdicts import Assessment, Verdict, worst
+from orchestrator.results.verdicts import Assessment, Verdict, missing, worst
 from orchestrator.scenario.expectations import CheckName
 
 AWAY = ("crashed", "paused", "restarting", "left", "planned", "starting")
@@ -123,8 +124,8 @@ def links_as_asked(history: History) -> Assessment:
     if failed := [probe for probe in probes if probe.verdict == "fail"]:
         busy = f"; {BUSY_MEANWHILE}" if any(BUSY_MEANWHILE in probe.detail for probe in failed) else ""
         return "fail", f"{len(failed)} of {text.count(len(probes), 'probe')} failed: {_worst(failed)}{busy}"
-    if missing := [each for each in classes if each not in {probe.link_class for probe in found}]:
-        return "unknown", f"no probe of {text.some(missing)}: those links were not measured"
+    if unprobed := [each for each in classes if each not in {probe.link_class for probe in found}]:
+        return missing(history, f"no probe of {text.some(unprobed)}: those links were not measured")
     if tally["unknown"]:
         which = text.some(_name(probe) for probe in probes if probe.verdict == "unknown")
         return "unknown", f"{tally['unknown']} of {text.count(len(probes), 'probe')} gave no clear result: {which}"
@@ -160,8 +161,8 @@ def faults_took_effect(history: History) -> Assessment:
     verdict, late = timely(history, (*made, *moot))
     summary += f", {len(moot)} met a node that was already away" if moot else ""
     running = history.status == "running"
-    not_yet = "{} of them are still to come" if running else "the run ended before {} of them"
-    summary += f"; {not_yet.format(len(not_reached))}" if not_reached else ""
+    to_come = f"{len(not_reached)} to come" if running else f"the run ended before {len(not_reached)} of them"
+    summary += f"; {to_come}" if not_reached else ""
     return verdict, summary + late
 
 
@@ -172,8 +173,7 @@ def links_followed(history: History) -> Assessment:
         return "pass", "no links were planned to change over time"
     courses = [event.data for event in history.events("schedule ended")]
     if not courses:
-        running = history.status == "running"
-        return "unknown", "the run is going on" if running else "the run ended before this was recorded"
+        return missing(history, "the run ended before this was recorded")
     changes, overtaken = (sum(course[key] for course in courses) for key in ("changes", "overtaken"))
     latest = max(courses, key=lambda course: course["late_p99"])
     summary = (
@@ -184,9 +184,10 @@ def links_followed(history: History) -> Assessment:
         errors = dict.fromkeys(str(event.data.get("error")) for event in history.events("schedule failed"))
         return "fail", f"{summary}; {failures} could not be made: {text.some(errors, 2)}"
     if overtaken > OVERTAKEN_SHARE * (changes + overtaken):
-        return "fail", f"{summary}; {overtaken:,} were skipped because the next change was due: this host is too slow"
+        why = slow_because(history, "so many changes")
+        return "fail", f"{summary}; {overtaken:,} were skipped because the next change was due: {why}"
     if latest["late_p99"] > SCHEDULE_LATE:
-        return "fail", f"{summary}, in {latest['links']}: this host is too slow for so many changes"
+        return "fail", f"{summary}, in {latest['links']}: {slow_because(history, 'so many changes')}"
     return "pass", summary
 
 
@@ -197,7 +198,7 @@ def kept_pace(history: History) -> Assessment | None:
     began = history.training_began
     if began is None:
         calibrated = history.outcome is not None and history.outcome.ended == "calibrated"
-        return ("pass", "nobody trained") if calibrated else ("unknown", "the training never began")
+        return ("pass", "nobody trained") if calibrated else missing(history, "the training never began")
     if history.simulated:
         return PACE_MODELLED
     if history.plan.get("programs"):
@@ -216,7 +217,7 @@ def kept_pace(history: History) -> Assessment | None:
     if share <= LATE_SHARE:
         return "pass", f"{steps}; {worst}"
     remedy = "use fewer or slower nodes, or `--driver sim`, whose time is virtual"
-    return "fail", f"{steps}; {worst}: this host is too slow for so many or so fast nodes; {remedy}"
+    return "fail", f"{steps}; {worst}: {slow_because(history, 'so many or so fast nodes')}; {remedy}"
 
 
 def links_kept_up(history: History) -> Assessment:
@@ -234,7 +235,7 @@ def links_kept_up(history: History) -> Assessment:
     if not carried.link_counters(history):
         if history.outcome is not None and history.outcome.ended == "calibrated":
             return "pass", "see what was measured"
-        return "unknown", "the link engine's counters were never read"
+        return missing(history, "the link engine's counters were never read")
     return "pass", "every packet left on time (at most 50 ms late), and no packet was lost beyond what was asked"
 
 
@@ -250,7 +251,7 @@ def links_looked_at(history: History) -> Assessment:
     if not looks:
         if history.outcome is not None and history.outcome.ended == "calibrated":
             return "pass", "see what was measured"
-        return "unknown", "the links were not sampled during the run"
+        return missing(history, "the links were not sampled during the run")
     began = history.training_began or 0.0
     return judge_losses([(look.t - began, look.data) for look in looks])
 
@@ -272,17 +273,16 @@ def nodes_answered(history: History) -> Assessment:
     """Check that every node answered at the end, except those that a fault had removed."""
     outcome = history.outcome
     if outcome is None:
-        running = history.status == "running"
-        return "unknown", "the run is going on" if running else "the orchestrator ended before it could ask the nodes"
+        return missing(history, "the orchestrator ended before it could ask the nodes")
     excused = {node for span in history.faults() if _takes_away(span, outcome.t) for node in span.nodes}
     excused |= _joining_later(history)
     states = history.current_states()
-    missing = {name: row.state for name, row in states.items() if row.state != "done" and name not in excused}
+    silent = {name: row.state for name, row in states.items() if row.state != "done" and name not in excused}
     away = sum(1 for name, row in states.items() if row.state != "done" and name in excused)
     note = f", {away} away as planned" if away else ""
-    if missing:
-        listed = text.some(f"{name} ({state})" for name, state in missing.items())
-        return "fail", f"{len(missing)} of {text.count(len(states), 'node')} did not answer at the end: {listed}{note}"
+    if silent:
+        listed = text.some(f"{name} ({state})" for name, state in silent.items())
+        return "fail", f"{len(silent)} of {text.count(len(states), 'node')} did not answer at the end: {listed}{note}"
     return "pass", f"{len(states) - away} of {text.count(len(states), 'node')} answered at the end{note}"
 
 

@@ -9,7 +9,7 @@ from netem.units import format_duration, format_fraction, format_size
 from orchestrator import text
 from orchestrator.results import carried
 from orchestrator.results.history import History
-from orchestrator.results.verdicts import Assessment
+from orchestrator.results.verdicts import Assessment, missing
 from orchestrator.scenario.expectations import CheckName, ExpectSpec, MetricSpec, expectations
 
 
@@ -27,7 +27,7 @@ def as_expected(history: History, verdict: Callable[[CheckName], str | None]) ->
     if not asked.asks() or (history.outcome and history.outcome.ended == "calibrated"):
         return None
     if history.status == "running":
-        return "unknown", "the run is going on"
+        return missing(history, "")
     compared = [*_compared(history, asked), *(_check(name, verdict(name)) for name in asked.checks)]
     wrong = [each.sentence for each in compared if not each.met]
     right = [each.sentence for each in compared if each.met]

@@ -15,7 +15,7 @@ from orchestrator import text
 from orchestrator.results.history import History
 from orchestrator.results.rows import Event, Metric
 from orchestrator.results.targets import own_series
-from orchestrator.results.verdicts import Assessment
+from orchestrator.results.verdicts import Assessment, missing
 from orchestrator.scenario.expectations import expectations
 
 ABANDONED_SHARE = 0.5  # of a node's gatherings that may be abandoned; the scenario's expect.abandoned overrides it
@@ -62,7 +62,7 @@ def learned(history: History) -> Assessment | None:
     if any(of > limit * every for of, every in shares.values()):
         return "fail", f"rounds were abandoned for lack of answers: {listed}; at most {limit:.0%} may"
     if not history.rounds_done():
-        return "unknown", "no round was finished, so no model can have learned"
+        return missing(history, "no round was finished, so no model can have learned")
     verdict, detail = judged(list(_scores(history)))
     return verdict, f"{detail}; rounds were abandoned for lack of answers: {listed}" if listed else detail
 

@@ -27,6 +27,7 @@ from orchestrator.scenario.drivers import LinkKind
 
 DATABASE = "run.db"
 # Events of the orchestrator.
+HOST_LOAD = "host load"  # the use of this host's processors during training: {seconds, busy, idle, own}
 CONTINUED = "continued"  # an ended run is resumed
 PROBED = "probed"  # the bytes that the links delivered before training began: {bytes: {link class: bytes}}
 HOST = "host"  # a host of several was lost, or is back: {host, state, reason}

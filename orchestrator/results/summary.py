@@ -30,8 +30,10 @@ from orchestrator.results.verdicts import STYLES
 def summary(history: History) -> dict[str, Any]:
     """The summary of a run, in plain JSON values; None for missing figures.
 
-    ``seconds``: the run's own clock, which is virtual if nodes are simulated. ``wall_seconds``: the host's clock.
-    Keys: run (directory), name, driver, links (engine), verdict, checks, rounds, seconds, wall_seconds,
+    ``seconds``: the run's own clock, which is virtual if nodes are simulated. ``training_seconds``: from the
+    start of the training to the end of its last round; None without. ``wall_seconds``: the host's clock.
+    Keys: run (directory), name, driver, links (engine), verdict, checks, rounds, seconds, training_seconds,
+    wall_seconds,
     accuracy {global, edge}, bytes {link class: delivered in training}, probe_bytes {link class: delivered before it},
     link_kinds {link class: ["emulated", "modelled" or "real"]},
     messages {kind: sent}, faults, nodes, overruns, overloads, ended, error; if they apply to the run,
@@ -39,6 +41,7 @@ def summary(history: History) -> dict[str, Any]:
     accelerators {device: [nodes that train on it]}.
     """
     results = checks(history)
+    began = history.training_began
     outcome = history.outcome
     edges = {name: series[-1].value for name, series in history.edge_series("accuracy").items()}
     overall_accuracy = history.global_series("accuracy")
@@ -60,6 +63,7 @@ def summary(history: History) -> dict[str, Any]:
         "checks": results,
         "rounds": history.rounds_done(),
         "seconds": round(history.seconds, 3),
+        "training_seconds": None if began is None else round(history.training_ended - began, 3),
         "wall_seconds": round(outcome.wall, 3) if outcome and outcome.wall is not None else None,
         "accuracy": {
             "global": finite(overall_accuracy[-1].value) if overall_accuracy else None,
@@ -69,7 +73,7 @@ def summary(history: History) -> dict[str, Any]:
         "probe_bytes": carried.probed_bytes_by_class(history),
         "link_kinds": _kinds(history),
         "messages": carried.messages_by_kind(history),
-        "faults": [_fault(span, history.training_began or 0.0) for span in history.faults()],
+        "faults": [_fault(span, began or 0.0) for span in history.faults()],
         "nodes": len(history.nodes),
         "overruns": len(history.events("overrun")),
         "overloads": [each.to_json() for each in merged(event.data for event in history.events("overload"))],
@@ -118,7 +122,9 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
         mark = Text.assemble("  ", (check["verdict"], STYLES[check["verdict"]]))
         rows.append((mark, f"{check['name']}: {check['detail']}"))
     rounds = text.count(summary["rounds"], "round")
-    rows.append(("ended", f"{ended.get(summary['ended'], summary['ended'])}, {rounds} in {summary['seconds']:.1f} s"))
+    trained, whole = summary["training_seconds"], f"{summary['seconds']:.1f} s"
+    took = f"{rounds} in {trained:.1f} s of training" if trained is not None else f"no training in {whole}"
+    rows.append(("ended", f"{ended.get(summary['ended'], summary['ended'])}, {took}"))
     if accuracy is not None:
         rows.append(("accuracy", text.percent(accuracy)))
     rows.append(("links", f"{summary['links']}: {delivered}" if delivered else summary["links"]))

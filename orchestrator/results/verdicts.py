@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from orchestrator.results.history import History
+
 Verdict = Literal["fail", "unknown", "pass", "modelled", "measured"]
 """``modelled``: the driver computes the quantity that the check would measure. ``measured``: the quantity is that of a
 real link, of which nothing was asked. Both say nothing about trust."""
@@ -24,3 +26,8 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The worst verdict; unknown if nothing was checked."""
     given = set(verdicts)
     return next((verdict for verdict in WORST_FIRST if verdict in given), "unknown")
+
+
+def missing(history: History, words: str) -> Assessment:
+    """Unknown, because of something that the record lacks: not yet in a run that is going on, and else for good."""
+    return "unknown", "the run is going on" if history.status == "running" else words

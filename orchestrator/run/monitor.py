@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable
 
 from node.process.standstill import LEAST, Standstill
 from orchestrator import text
-from orchestrator.fabric.base import Fabric, LinkRow, since
+from orchestrator.fabric.base import Counted, Fabric, LinkRow, since
 from orchestrator.fabric.underlay import HostsNetwork
 from orchestrator.fidelity.loss_audit import EVENT as LOOKED
 from orchestrator.fidelity.loss_audit import look
@@ -26,7 +26,7 @@ from orchestrator.host.load import HostLoad, read_load
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.timeline import Fault
 from orchestrator.results.link_assessments import LATE_SHARE, judge_losses, judge_overloads
-from orchestrator.results.record import GAP, PROBED
+from orchestrator.results.record import GAP, HOST_LOAD, PROBED
 from orchestrator.results.verdicts import Assessment, worst
 from orchestrator.run.context import RunContext
 from orchestrator.run.network import NetworkWatch
@@ -84,6 +84,7 @@ class Monitor:
         self._last = run.clock()  # when rates were last computed
         self._delivered = Counter({self._group(ends): 0 for ends in self._classes})  # bytes since then
         self._load = load
+        self._first: tuple[Reading, float] | None = None  # when training began, and the processor time of this process
         self._before: dict[Ends, LinkRow] = {}  # each link's counters when training began
         self._counted: dict[Ends, LinkRow] = {}  # each link's latest counters, since training began
         self._rates: dict[tuple[LinkKind, str], float] = {}
@@ -100,7 +101,10 @@ class Monitor:
     async def begin(self) -> None:
         """Count the traffic on the links from now on, when training begins. Record the probes' bytes separately."""
         probed: Counter[str] = Counter()
-        for link in (await self._fabric.counters()).links:
+        counted = await self._fabric.counters()
+        if self._load is not None:
+            self._first = Reading(self._clock(), counted, self._load()), time.process_time()
+        for link in counted.links:
             self._before[_ends(link)] = link
             probed[self._classes[_ends(link)]] += int(link["delivered_bytes"])
         if probed.total():
@@ -156,6 +160,8 @@ class Monitor:
             self._note_overload(Reading(t, counted, self._load()), last=last)
             self._look(t, last=last)
             self._found = self._judged(t)
+            if last and self._first is not None:
+                self._note_load(t, counted, *self._first)
         if t - self._last >= SHORTEST:
             self._rates = {name: count / (t - self._last) for name, count in self._delivered.items()}
             self._last, self._delivered = t, Counter(dict.fromkeys(self._delivered, 0))
@@ -199,6 +205,15 @@ class Monitor:
         for over in self._overloads.add(reading) + (self._overloads.end() if last else []):
             self._record.event(reading.t, None, OVERLOAD, self._session.progress.round or None, over.to_json())
 
+    def _note_load(self, t: float, counted: Counted, first: Reading, own: float) -> None:
+        """Record the seconds of work of this host's processors since training began, and those of this process and of
+        the link engine. The nodes' are in the table resources."""
+        load = self._load() if self._load is not None else first.host
+        own = time.process_time() - own + counted.cpu_seconds - first.counted.cpu_seconds
+        facts = {"seconds": t - first.t, "busy": load.busy - first.host.busy, "idle": load.idle - first.host.idle}
+        data = {name: round(value, 3) for name, value in (facts | {"own": own}).items()}
+        self._record.event(t, None, HOST_LOAD, self._session.progress.round or None, data)
+
     def _look(self, t: float, *, last: bool) -> None:
         if last or t >= self._looked + LOOK_EVERY:
             self._looked = t
@@ -221,7 +236,7 @@ class Monitor:
         progress, training = self._session.progress, t - self._watched
         latest = max(progress.late, key=lambda node: progress.late[node], default="")
         late = progress.late[latest] if latest else 0.0
-        slow = late > LATE_SHARE * training
+        slow, dead = late > LATE_SHARE * training, self._session.lives.unplanned
         return {
             "links kept up": judge_overloads(overloads, self._watched, training, packets)
             if overloads
@@ -230,6 +245,7 @@ class Monitor:
             "nodes kept pace": ("fail", f"{latest} is {text.duration(late)} late") if slow else ("pass", ""),
             "links as asked": (progress.probed, "the probes before the training deviate"),
             "network between hosts": progress.network,
+            "undisturbed": ("fail", f"{text.some(dead)} ended unplanned") if dead else ("pass", ""),
         }
 
 

@@ -88,7 +88,7 @@ class PlainView:
             why = "; ".join(f"{name}: {said}" for name, said in snapshot.failed.items())
             self._write(f"a check fails{f' ({why})' if why else ''}: do not rely on the results of this run")
         elif failed and not fails:
-            self._write("no check fails any more")
+            self._write("the checks that are made during the run pass again")
 
     def line(self, text: str) -> None:
         self._write(text)

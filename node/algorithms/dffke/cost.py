@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from node.algorithms.dffke.docking import Embeddings
-from node.algorithms.dffke.embedding_decoder import ClientModel, Decoder, Pictures
+from node.algorithms.dffke.embedding_decoder import ClientModel, Pictures
 from node.algorithms.dffke.parameters import DFFKE
 from node.learning.zoo import forward_operations
 
@@ -62,8 +62,7 @@ class Cost:
         return int(embeddings.shape[1]) * self.params.dimension
 
     def _decoder(self) -> int:
-        decoder = Decoder(self.params.dimension, self.pictures.shape, self.params.width)
-        return forward_operations(decoder, torch.zeros(1, self.params.dimension))
+        return self.params.decoder_operations(self.pictures.shape)
 
     def _worth(self, operations: int) -> float:
         return operations / forward_operations(self.model, torch.zeros(1, *self.pictures.shape))

@@ -106,12 +106,12 @@ class DFFKE(LocalTraining):
         alone, own = super().longest_training(work), min(work.samples, self.embeddings)
         if not self.exchange_epochs:
             return alone
-        new, made = own * (work.clients - 1), work.worth(self._decoder(work.shape))
+        new, made = own * (work.clients - 1), work.worth(self.decoder_operations(work.shape))
         private = math.ceil(new / self.batch_size) * self.private_steps * self.batch_size
         learning = self.exchange_epochs * (2 * new + private) + made * 2 * new / 3
         return max(alone, learning + 2 * own * (1 + made))
 
-    def _decoder(self, shape: Shape) -> int:
+    def decoder_operations(self, shape: Shape) -> int:
         """Multiply-adds of the decoder for one picture."""
         channels, *sides = shape
         quarters = [math.ceil(side / 4) for side in sides]

@@ -24,14 +24,16 @@ from node.algorithms.fededs.encrypted import (
     to_bytes,
     to_input,
 )
-from node.algorithms.fededs.parameters import VALUE, FedEDS
+from node.algorithms.fededs.parameters import FedEDS
 from node.catalogue.datasets import Shape
+from node.catalogue.sizes import Size
 from node.learning.aggregation import State
-from node.learning.devices import as_array, device_of, seeded
+from node.learning.devices import as_array, seeded
 from node.learning.errors import ModelError
 from node.learning.local_training import EVALUATION_BATCH, LocalTraining
 from node.learning.optimizers import Adam, DescentStep, optimizer
 from node.learning.training import Learner, batches
+from node.learning.zoo import forward_work
 
 ADAMW_DECAY = 0.01  # as in torch.optim.AdamW
 
@@ -116,36 +118,13 @@ def recognised(learner: Learner, made: EncryptedSet) -> tuple[float, float]:
     return float(np.mean(made.outputs.argmax(1) == as_array(y))), resemblance(learner.normalise(x), images)
 
 
-def worth(learner: Learner, width: int) -> float:
+def worth(learner: Learner, params: FedEDS) -> float:
     """The cost of one sample in the encryptor's training, in samples of the model's own training."""
-    shape = learner.data.shape
-    model = _effort(learner.model.eval(), shape)
-    return (model + _effort(unet(shape, width, seed=0).eval(), shape)) / model
+    work = forward_work(learner.model, torch.zeros(1, *learner.data.shape))
+    return params.encryptor_worth(learner.data.shape, Size(0, **work))
 
 
 def _optimizer(parameters: Sequence[Tensor], name: str, training: LocalTraining) -> DescentStep:
     if name == "adamw":
         return Adam(parameters, training.learning_rate, decay=ADAMW_DECAY)
     return optimizer(parameters, training)
-
-
-def _effort(module: nn.Module, shape: Shape) -> float:
-    """Multiply-adds of one sample's forward pass, plus `VALUE` for each output value of a layer."""
-    total = 0
-
-    def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        nonlocal total
-        total += VALUE * output[0].numel()
-        if isinstance(layer, nn.ConvTranspose2d):
-            total += layer.weight[0].numel() * inputs[0][0].numel()
-        elif isinstance(layer, (nn.Linear, nn.Conv1d, nn.Conv2d)):
-            total += layer.weight[0].numel() * output[0].numel()
-
-    hooks = [each.register_forward_hook(count) for each in module.modules() if not list(each.children())]
-    try:
-        with torch.inference_mode():
-            module(torch.zeros(1, *shape, device=device_of(module)))
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return float(total)

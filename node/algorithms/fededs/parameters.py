@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -86,24 +85,25 @@ class FedEDS(LocalTraining):
         """A round or, before the first one, the training of the model and of its encryptor."""
         if not self.exchange:
             return super().longest_training(work)
-        encryptor = 1 + self._encryptor(work.shape) / max(_effort(work.model), 1)
-        made = work.samples * (self.model_epochs + self.encryptor_epochs * encryptor)
+        worth = self.encryptor_worth(work.shape, work.model)
+        made = work.samples * (self.model_epochs + self.encryptor_epochs * worth)
         return max(super().longest_training(work), made)
 
-    def _encryptor(self, shape: Shape) -> float:
-        """The effort of the U-Net (`node.algorithms.fededs.encryptor`). A transposed convolution of stride 2 takes as
-        many multiply-adds as one of 1x1 on its output."""
+    def encryptor_worth(self, shape: Shape, model: Size) -> float:
+        """The cost of one sample in the training of the U-Net (`node.algorithms.fededs.encryptor`), in samples of the
+        model's own training. A transposed convolution of stride 2 takes as many multiply-adds as one of 1x1 on its
+        output."""
         channels, *sides = shape
         network, width = Layers(shape), self.encryptor_width
         for inside, outside, part in ((0, 1, 1), (1, 2, 2), (2, 4, 4), (4, 2, 2), (2, 1, 1)):  # down, and up again
-            level = [math.ceil(side / part) for side in sides]
+            level = [side // part for side in sides]
             if inside > outside:
                 network.shape = (inside * width, *level)
                 network.convolution(outside * width, 1)
             network.shape = (inside * width or channels, *level)
             for _ in range(2):
                 network.convolution(outside * width, 3, padding=1, bias=False).normalisation().activation()
-        return _effort(network.convolution(channels, 1).size(0))
+        return 1 + _effort(network.convolution(channels, 1).size(0)) / max(_effort(model), 1)
 
     def between_clients(self, samples: int, classes: int) -> int:
         return PART_BYTES + 4 * samples * classes if self.exchange else 0

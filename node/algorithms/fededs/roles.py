@@ -224,7 +224,7 @@ class Edge(Role):
         theta_k = await self.compute(
             self.learner.train, self.learner.initial(), first, 0, samples=self.learner.work(first), mode="train"
         )
-        each = await self.compute(self.learner.apply, worth, p.encryptor_width, mode="other")
+        each = await self.compute(self.learner.apply, worth, p, mode="other")
         made: EncryptedSet = await self.compute(
             self.learner.apply, encrypt, theta_k.weights, layer, p, samples=round(samples * p.encryptor_epochs * each)
         )

@@ -10,7 +10,7 @@ const COLUMNS = [ // name of a field, heading, whether a number, how it is shown
   ["verdict", "verdict", false, (row) => row.status === "running" ? badge("running") : row.verdict ? badge(row.verdict) : badge("", row.status)],
   ["accuracy", "accuracy", true, (row) => percent(row.accuracy)],
   ["rounds", "rounds", true, (row) => row.rounds_planned ? `${number(row.rounds)} of ${row.rounds_planned}` : number(row.rounds)],
-  ["seconds", "time", true, (row) => duration(row.seconds)],
+  ["seconds", "run time", true, (row) => duration(row.seconds)],
   ["began", "began", false, (row) => day(row.began)],
 ];
 const CHOICES = ["name", "algorithm", "driver", "verdict"];

@@ -74,7 +74,7 @@ def test_before_the_first_round_fededs_trains_a_model_and_an_encryptor() -> None
         effort += VALUE * values
     own = model.operations + VALUE * model.values
     expected = 100 * (5 + 20 * (1 + effort / own))
-    assert params.longest_training(ClientWork(100, 4, shape, 10, model)) == pytest.approx(expected, rel=0.1)
+    assert params.longest_training(ClientWork(100, 4, shape, 10, model)) == pytest.approx(expected, rel=0.01)
 
 
 def test_the_exchange_of_dffke_takes_as_long_as_its_roles_say() -> None:

@@ -119,6 +119,13 @@ def test_a_simulation_does_not_claim_that_its_links_were_checked(tmp_path: Path)
     assert "Modelled, and so not checked: links as asked, links during the run" in page.text
 
 
+@pytest.mark.parametrize(("driver", "said"), [("namespaces", True), ("sim", False)])
+def test_the_tcp_of_the_kernel_is_no_fact_of_a_simulation(tmp_path: Path, driver: str, said: bool) -> None:
+    meta = {"driver": driver, "tcp_congestion_control": "bbr"}
+    Record.create(tmp_path, json.dumps(plan_of(Example())), meta).close()
+    assert ("tcp_congestion_control" in Page(render(History.open(tmp_path))).text) == said
+
+
 def test_doubts_are_the_first_thing_to_be_read(tmp_path: Path) -> None:
     page = Page(render(History.open(EXAMPLES["doubtful"].build(tmp_path))))
     assert "Checks that failed: links as asked, nodes kept pace." in page.text

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -307,6 +308,18 @@ def test_faults_of_a_continued_run_wait_until_it_trains_again(tmp_path: Path) ->
     assert run.ended().verdict("faults took effect") == ("pass", "1 of 1 planned fault took effect")
 
 
+def test_nothing_is_said_of_the_end_of_a_run_that_goes_on(tmp_path: Path) -> None:
+    crash = FAULT | {"action": "crash", "node": "edge-0", "round": 9}
+    run = Run(tmp_path, faults=[crash])
+    run.record.flush()
+    with RunDirectory(tmp_path).held():
+        found = {check["name"]: check["detail"] for check in checks(History.open(tmp_path))}
+    assert found["faults took effect"] == "0 of 1 planned fault took effect; 1 to come"
+    for name, detail in found.items():
+        assert "ended before" not in detail, name
+        assert not re.search(r"\bnever\b|was finished|were not", detail), name
+
+
 def test_a_fault_that_met_no_node_because_it_came_late(tmp_path: Path) -> None:
     run = Run(tmp_path, faults=[FAULT | {"action": "pause", "node": "edge-0", "at": 2.0}]).rounds()
     run.record.state(2.5, "edge-0", "done")
@@ -350,6 +363,25 @@ def test_overruns_fail_and_the_worst_is_named(tmp_path: Path) -> None:
     assert verdict == "fail"
     assert detail.startswith("2 steps on 2 nodes")
     assert "the latest is device-0-1, by 900 ms" in detail
+
+
+@pytest.mark.parametrize(
+    ("busy", "words"),
+    [  # in 20 s of two processors; the orchestrator used 2 s, the node 10 s
+        (14.0, "this host is too slow for so many or so fast nodes; use fewer"),
+        (36.0, "other processes used 1.2 of this host's 2 processors: stop them; use fewer"),
+        (None, "this host is too slow for so many or so fast nodes, or other processes used its processors; use fewer"),
+    ],
+)
+def test_who_made_the_steps_late(tmp_path: Path, busy: float | None, words: str) -> None:
+    run = Run(tmp_path).rounds()
+    run.record.event(3.0, "device-0-1", "overrun", 1, {"asked": 1.0, "taken": 1.9, "mode": "train"})
+    for t, used in ((0.5, 3.0), (20.0, 13.0)):
+        run.record.resources(t, "device-0-1", used, 0)
+    if busy is not None:
+        load = {"seconds": 20.0, "busy": busy, "idle": 40.0 - busy, "own": 2.0}
+        run.record.event(21.0, None, "host load", None, load)
+    assert words in run.ended().verdict("nodes kept pace")[1]
 
 
 def test_a_few_late_steps_are_told_and_pass(tmp_path: Path) -> None:
@@ -552,13 +584,13 @@ SCHEDULED: list[tuple[list[dict[str, Any]], str, str]] = [
         [{}, {"late_p99": 0.051, "late_max": 0.06}],
         "fail",
         "198 changes of 1 link direction, 99% of them at most 51 ms late, the latest 60 ms, in edge-0 → cloud: this "
-        "host is too slow for so many changes",
+        "host is too slow for so many changes, or other processes used its processors",
     ),
     (
         [{"overtaken": 2}],
         "fail",
         "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms; 2 were skipped because the "
-        "next change was due: this host is too slow",
+        "next change was due: this host is too slow for so many changes, or other processes used its processors",
     ),
     ([{"overtaken": 1}], "pass", "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms"),
     ([], "unknown", "the run ended before this was recorded"),

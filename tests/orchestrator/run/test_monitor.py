@@ -100,7 +100,8 @@ def verdicts(
     tmp_path: Path, *counted: Counted, dropped: Sequence[int] = (), probed: Verdict = "pass", late: float = 0.0
 ) -> list[str | None]:
     """What is shown after each of these readings, 20 s apart, the first of which is of nothing; ``dropped`` are packets
-    in the host's backlog, ``probed`` is the verdict on the probes, a node's steps took ``late`` s longer than asked."""
+    in the host's backlog, first when training began, ``probed`` is the verdict on the probes, a node's steps took
+    ``late`` s longer than asked."""
     backlog = chain(dropped, repeat(0))
 
     async def main() -> list[str | None]:
@@ -173,8 +174,31 @@ def test_a_node_that_is_slower_than_its_hardware_is_shown(tmp_path: Path) -> Non
     assert verdicts(tmp_path, NOTHING, late=0.5) == ["fail", "pass"]
 
 
+def test_a_node_that_ended_is_shown_and_the_load_of_the_host_recorded(tmp_path: Path) -> None:
+    async def main() -> None:
+        stage, fabric, view = Stage(tmp_path, SCENARIO), ReadableFabric(), Shown()
+        loads = iter([HostLoad(10.0, 20.0, None, 0), *[HostLoad(16.0, 54.0, None, 0)] * 5])
+        clock = asyncio.get_running_loop().time
+        run = RunContext(stage.plan, stage.directory, stage.record, clock, cast(View, view))
+        monitor = Monitor(run, stage.session, cast(Fabric, fabric), lambda: next(loads))
+        await monitor.begin()
+        stage.session.lives.unplanned.append("edge-0")
+        await asyncio.sleep(20.0)
+        await monitor.sample(last=True)
+        monitor.show()
+        assert view.snapshot.verdict == "fail"
+        assert view.snapshot.failed == {"undisturbed": "edge-0 ended unplanned"}
+        (load,) = stage.events("host load")
+        assert (load.data["seconds"], load.data["busy"], load.data["idle"]) == (20.0, 6.0, 34.0)
+        assert 0 <= load.data["own"] < 10
+        stage.record.close()
+        await stage.session.close()
+
+    run_virtual(main())
+
+
 def test_packets_lost_that_may_be_others_are_shown_as_not_known(tmp_path: Path) -> None:
-    assert verdicts(tmp_path, NOTHING, dropped=(0, 7)) == ["pass", "unknown"]
+    assert verdicts(tmp_path, NOTHING, dropped=(0, 0, 7)) == ["pass", "unknown"]
 
 
 def test_accuracy_and_loss_of_the_leading_node_are_shown(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_plain_view_tells_when_a_check_fails() -> None:
         view.update(snapshot)
     assert stream.getvalue().splitlines() == [
         "[    1.0 s] a check fails: do not rely on the results of this run",
-        "[    2.0 s] no check fails any more",
+        "[    2.0 s] the checks that are made during the run pass again",
     ]
 
 

@@ -161,5 +161,5 @@ def test_what_is_no_picture_is_refused() -> None:
 
 
 def test_a_wider_encryptor_is_worth_more(trained: Trained) -> None:
-    narrow, wide = (worth(trained[0], width) for width in (4, 64))
+    narrow, wide = (worth(trained[0], FedEDS(encryptor_width=width)) for width in (4, 64))
     assert 1 < narrow < wide / 10

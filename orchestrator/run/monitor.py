@@ -12,7 +12,7 @@ import contextlib
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from node.process.standstill import LEAST, Standstill
 from orchestrator import text
@@ -155,6 +155,8 @@ class Monitor:
         if self._load is not None:
             self._note_overload(Reading(t, counted, self._load()), last=last)
             self._look(t, last=last)
+            if last and counted.to_groups:
+                self._record.event(t, None, "note", None, {"text": _to_groups(counted.to_groups)})
             self._found = self._judged(t)
         if self._last is not None and t > self._last:
             self._rates = {name: count / (t - self._last) for name, count in delivered.items()}
@@ -231,6 +233,13 @@ class Monitor:
             "links as asked": (progress.probed, "the probes before the training deviate"),
             "network between hosts": progress.network,
         }
+
+
+def _to_groups(packets: Mapping[str, int]) -> str:
+    listed = text.some(f"{node} sent {text.count(number, 'packet')}" for node, number in sorted(packets.items()))
+    return (
+        f"no link carries packets to broadcast or multicast addresses: {listed} to such addresses, which were dropped"
+    )
 
 
 def _ends(link: LinkRow) -> Ends:

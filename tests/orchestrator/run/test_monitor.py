@@ -8,7 +8,6 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import cast
 
-import pytest
 
 from netem.profile import LinkProfile
 from node.runtime.clock import run_virtual

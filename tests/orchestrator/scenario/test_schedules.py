@@ -112,6 +112,10 @@ def test_a_direction_may_have_its_own(folder: Path) -> None:
 
 MISTAKES = [
     (
+        "edge-cloud: {schedule: {trace: traces/up.txt, start: first-row}}",
+        "schedule: columns, units, half_rtt and start go with csv",
+    ),
+    (
         "edge-cloud: {schedule: {}}",
         "schedule: say how the link changes: either steps, ramp and handover, or a trace, or a csv",
     ),
@@ -121,8 +125,8 @@ MISTAKES = [
     ),
     (
         "edge-cloud: {schedule: {step: [{at: 1s}]}}",
-        "schedule.step: unknown key; did you mean 'steps'? (allowed here: steps, ramp, handover, trace, csv, window, "
-        "repeat)",
+        "schedule.step: unknown key; did you mean 'steps'? (allowed here: steps, ramp, handover, trace, csv, columns, "
+        "units, half_rtt, start, window, repeat)",
     ),
     ("edge-cloud: {schedule: {steps: [{rate: 1mbit}]}}", "schedule.steps.0: 'at' is missing"),
     (
@@ -254,5 +258,10 @@ def test_overrides_reach_into_schedules(folder: Path) -> None:
 def test_the_json_schema_knows_them() -> None:
     schema = json_schema()
     found: dict[str, Any] = schema["$defs"]["ScheduleSpec"]["properties"]
-    assert set(found) == {"steps", "ramp", "handover", "trace", "csv", "window", "repeat"}
+    assert set(found) == {"steps", "ramp", "handover", "trace", "csv", "window", "repeat"} | {
+        "columns",
+        "units",
+        "half_rtt",
+        "start",
+    }
     assert set(schema["$defs"]["RampSpec"]["properties"]) == {"at", "over", "from", "to", "step"}

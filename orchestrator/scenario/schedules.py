@@ -13,9 +13,9 @@ Times count from the start of training, like those of faults. File paths are rel
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
@@ -116,7 +116,7 @@ class ScheduleSpec(Strict):
         written = bool(self.steps or self.ramp or self.handover)
         if sum((written, self.trace is not None, self.csv is not None)) != 1:
             raise ValueError("say how the link changes: either steps, ramp and handover, or a trace, or a csv")
-        form = TableForm(self.columns, self.units, self.half_rtt, self.start)
+        form = TableForm(_plain(self.columns), _plain(self.units), self.half_rtt, self.start)
         if form != TableForm() and self.csv is None:
             raise ValueError("columns, units, half_rtt and start go with csv")
         if self.window is not None and self.trace is None:
@@ -171,6 +171,10 @@ class ScheduleSpec(Strict):
             for each in self.handover
         ]
         return Steps(tuple(steps), self.repeat)
+
+
+def _plain(named: Mapping[Any, str]) -> dict[str, str]:
+    return dict(named)
 
 
 def _text(file: FilePath) -> str:

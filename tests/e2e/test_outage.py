@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,6 @@ def test_nothing_crosses_a_silent_link(tmp_path: Path, driver: str) -> None:
     assert 10.0 < took < 60.0
     for readings in (down, up_):
         silent = [(t - began, packets) for t, _, packets, _ in readings if 0.3 < (t - began) % 5.0 < 4.8]
-        for (t, packets), (later, more) in zip(silent, silent[1:], strict=False):
+        for (t, packets), (later, more) in pairwise(silent):
             if t // 5 == later // 5:
                 assert packets == more, f"{more - packets} packets passed between {t:.2f} and {later:.2f} s"

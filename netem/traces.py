@@ -129,7 +129,7 @@ class TraceRow:
 class TableForm:
     """How to read a CSV file that was not made for this.
 
-    columns    the names of its columns, by "t" or setting; with any, other columns are left out
+    columns    the names of its columns, by "t" or setting; with any, columns of unknown names are left out
     units      the units of plain numbers, by "t", setting or "half_rtt"
     half_rtt   the column with round-trip times, half of which is the latency
     start      "first-row": times count from the first row. "training": they count from the start of training, even if

@@ -243,6 +243,11 @@ ONE = [(0.0, {"rate": 1.5e6}, False), (1.0, {"rate": 2e6}, False)]
             {},
             "m.csv:2: rate: 'NaNmbit' is not a rate; write a number and a unit, like 10mbit",
         ),
+        (
+            "t_s,rate_mbit\n2022-01-09 21:20,1\n",
+            {},
+            "m.csv:2: t: '2022-01-09 21:20s' is not a duration; write a number and a unit, like 20ms",
+        ),
         ("t_s,rate_mbit\n0,-1\n", {}, "m.csv:2: rate: '-1mbit': a rate cannot be negative"),
         ("t_s,rate_mbit\n2,1\n\n2,1\n", {}, "m.csv:4: t: 2 s is not after the row before it"),
         ("t_s,rate_mbit\n2,1\n1,1\n", {}, "m.csv:3: t: 1 s is not after the row before it"),

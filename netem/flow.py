@@ -11,7 +11,8 @@ jitter later, in order, so that a burst waits for the largest of its jitters. Th
 the next round, arrives at b + s + both latencies. With jitter, the model follows each packet and each acknowledgement:
 a late acknowledgement releases its packets late, and jitter may delay them again. Acknowledgements (one per two
 packets, RFC 5681) that take longer than the data set the pace instead. Packets beyond the buffer at the longest queue
-are dropped. Other losses are independent, or bursts of the Gilbert–Elliott chain.
+are dropped. A silent link (`LinkProfile.silence`) holds the queue back. Other losses are independent, or bursts of the
+Gilbert–Elliott chain.
 
 **The sender** models Linux:
 

@@ -16,6 +16,8 @@ from random import Random
 HEADER = struct.Struct("=BBHHHH")  # flags, gso_type, hdr_len, gso_size, csum_start, csum_offset
 HEADER_SIZE = HEADER.size
 ETHERNET = 14
+_ARP, _IPV6 = b"\x08\x06", b"\x86\xdd"
+_OWN_IPV6 = (0, 58)  # next headers of the kernel's own IPv6 packets: hop-by-hop options (MLD), ICMPv6
 
 NEEDS_CHECKSUM = 1
 NO_GSO = 0
@@ -42,6 +44,16 @@ def ones_complement_sum(data: bytes | bytearray | memoryview) -> int:
 def internet_checksum(data: bytes | bytearray | memoryview) -> int:
     """Internet checksum of data whose checksum field is zero; never 0, so it also suits UDP, where 0 means none."""
     return 0xFFFF - ones_complement_sum(data)
+
+
+def is_to_a_group(packet: bytes) -> bool:
+    """Whether a program has sent a packet to a broadcast or multicast address. A node's kernel also does so by itself:
+    ARP, and the discovery of IPv6 neighbours, routers and groups."""
+    start = HEADER_SIZE + ETHERNET
+    if len(packet) < start or not packet[HEADER_SIZE] & 1:
+        return False
+    kind = packet[start - 2 : start]
+    return kind != _ARP and not (kind == _IPV6 and len(packet) > start + 6 and packet[start + 6] in _OWN_IPV6)
 
 
 def is_super_packet(packet: bytes) -> bool:

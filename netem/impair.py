@@ -27,8 +27,9 @@ at the old rate: after a slow phase up to a buffer's worth of frames is late.
 fills. Frames in flight arrive. The frame being sent keeps what has been sent of it. A cut drops all of them.
 
 **Jitter** has the distributions of netem's tables: "normal" with the jitter as standard deviation, "uniform" over
-latency ± jitter, "pareto" as in iproute2's table: shape 3, mean 0, (4/3)(u^(-1/3) - 3/2) jitters, at most 4. A
-negative delay becomes 0. This cut raises the mean above the asked one, noticeably if jitter > latency / 2.
+latency ± jitter, "pareto" as in iproute2's table: shape 3, mean 0, (4/3)(u^(-1/3) - 3/2) jitters, at most 4;
+"paretonormal" mixes it with the normal one (`netem.jitter`). A negative delay becomes 0.
+This cut raises the mean above the asked one, noticeably if jitter > latency / 2.
 
 **Super-packets.** With segmentation offload a frame may stand for several packets. They share one fate: one draw in
 each step and one step of the chain. The long-run fraction of lost packets stays as asked, but losses are bursts of

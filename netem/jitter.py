@@ -8,13 +8,16 @@ _normal = NormalDist().inv_cdf
 
 
 def quantile(distribution: str, u: float) -> float:
-    """The quantile of the deviation at ``u``, 0 ≤ u ≤ 1. The normal one needs 0 < u; its tail is cut at 1 - 1e-12.
+    """The quantile of the deviation at ``u``, 0 ≤ u ≤ 1. The tails of the normal one are cut at 1e-12.
 
     ``distribution``: one of `netem.profile.DISTRIBUTIONS`. "pareto" is the distribution of iproute2's table
-    (netem/pareto.c): (4/3)((1-u)^(-1/3) - 3/2), at most 4.
+    (netem/pareto.c): (4/3)((1-u)^(-1/3) - 3/2), at most 4. The quantiles of "paretonormal" are those of its table, a
+    quarter of the normal ones and three quarters of pareto's.
     """
     if distribution == "normal":
-        return _normal(min(u, 1 - 1e-12))
+        return _normal(min(max(u, 1e-12), 1 - 1e-12))
     if distribution == "uniform":
         return 2 * u - 1
+    if distribution == "paretonormal":
+        return 0.25 * quantile("normal", u) + 0.75 * quantile("pareto", u)
     return 4.0 if u == 1 else min(4 / 3 * ((1 - u) ** (-1 / 3) - 1.5), 4.0)

@@ -31,7 +31,7 @@ LONGEST = 86_400.0
 FASTEST = 1e15
 """Maximum rate in bits per second."""
 
-DISTRIBUTIONS = ("normal", "uniform", "pareto")
+DISTRIBUTIONS = ("normal", "uniform", "pareto", "paretonormal")
 
 FRACTIONS = ("duplicate", "corrupt", "reorder")
 """The keys, besides loss, whose value is a fraction of packets."""
@@ -106,7 +106,8 @@ class LinkProfile:
     latency        seconds, one way
     jitter         seconds; `distribution` defines its meaning. It may exceed the latency: negative delays become 0,
                    which raises the mean
-    distribution   "normal" (jitter is the standard deviation), "uniform" (latency ± jitter), "pareto" (heavy tail)
+    distribution   "normal" (jitter is the standard deviation), "uniform" (latency ± jitter), "pareto" and
+                   "paretonormal" (heavy tails)
     loss           fraction of packets lost independently, or a GilbertElliott chain
     rate           bits per second, at least 1; None is no limit
     buffer         size of the rate queue, in seconds at the rate; a packet that does not fit is dropped

@@ -45,7 +45,7 @@ from typing import Any
 from netem import trunk
 from netem.console import Console, answer
 from netem.errors import SwitchError
-from netem.frame import HEADER_SIZE, NO_GSO, corrupt, is_super_packet, link_size, split
+from netem.frame import HEADER_SIZE, NO_GSO, corrupt, is_super_packet, is_to_a_group, link_size, split
 from netem.lateness import Lateness
 from netem.link import Link
 from netem.port import LARGEST_PACKET, Port, Timer, parse_mac
@@ -75,6 +75,7 @@ class Switch:
         self.waiting = Lateness()  # time of all packets until they were read
         self.forwarded = 0
         self.unrouted = 0
+        self.to_groups: Counter[str] = Counter()
         self.from_strangers = 0
         self.unsent = 0
         self.refused = 0
@@ -165,6 +166,7 @@ class Switch:
         links           one object per link: source, target, and see Link.counted
         forwarded       packets sent out of a port
         unrouted        packets whose destination has no link from their source
+        to_groups       those of them that programs sent to broadcast or multicast addresses, by port
         from_trunk      packets from other hosts, see Trunk.delivered
         from_strangers  packets from the trunk that were dropped, see Trunk.is_strange
         sent_to, came_from  packets that were sent over the trunk and that came over it, by the node of the other host
@@ -191,6 +193,7 @@ class Switch:
             ],
             "forwarded": self.forwarded,
             "unrouted": self.unrouted,
+            "to_groups": dict(self.to_groups),
             "from_trunk": self.trunk.delivered(),
             "from_strangers": self.from_strangers,
             "sent_to": self.trunk.sent_to(),
@@ -283,6 +286,8 @@ class Switch:
             self.from_strangers += 1
         else:
             self.unrouted += 1
+            if is_to_a_group(packet):
+                self.to_groups[port.name] += 1
 
     def _offer(self, link: Link, now: float, packet: bytes, size: int, packets: int) -> None:
         if link.cut:

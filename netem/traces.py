@@ -11,11 +11,11 @@ import hashlib
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import count
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from netem import units
 from netem.errors import ProfileError, ScheduleError, UnitError
@@ -24,6 +24,8 @@ from netem.schedule import DIGITS, Change, check_repeat
 
 WINDOW = 0.1  # s, the default
 SHORTEST_WINDOW = 0.01
+LATE_START = 1000.0  # s; a table that starts later, and later than it is long, has the times of a logger
+EPOCH = 1e8  # s; March 1973, in seconds since 1970
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Trace:
 
     Each line of the file is a whole number of milliseconds from the beginning: one packet of 1500 bytes may cross at
     that time (an opportunity). The trace ends at its last line and then repeats. A line 0 therefore coincides with the
-    end of the previous cycle and is counted there.
+    end of the previous cycle and is counted there. Blank lines and lines that begin with # are left out.
 
     The opportunities are counted in windows of ``window`` seconds, (0, w], (w, 2w] and so on. The rate in a window with
     n opportunities is that of n full frames: n * 1514 bytes * 8 / w bit/s, because rates count Ethernet headers. In a
@@ -55,7 +57,9 @@ class Trace:
     def read(cls, text: str, name: str, window: float = WINDOW) -> Self:
         opportunities: list[int] = []
         for number, line in enumerate(text.splitlines(), start=1):
-            word = line.strip()
+            word = line.strip().removeprefix("\ufeff")
+            if not word or word.startswith("#"):
+                continue
             if not (word.isascii() and word.isdecimal()) or len(word) > 12:
                 raise ScheduleError(f"{name}:{number}: {_quote(word)} is not a whole number of milliseconds")
             if opportunities and int(word) < opportunities[-1]:
@@ -122,19 +126,86 @@ class TraceRow:
 
 
 @dataclass(frozen=True)
+class TableForm:
+    """How to read a CSV file that was not made for this.
+
+    columns    the names of its columns, by "t" or setting; with any, columns of unknown names are left out
+    units      the units of plain numbers, by "t", setting or "half_rtt"
+    half_rtt   the column with round-trip times, half of which is the latency
+    start      "first-row": times count from the first row. "training": they count from the start of training, even if
+               they look like the clock of a logger. Otherwise such times are refused
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    half_rtt: str | None = None
+    start: str | None = None
+
+    def columns_of(self, header: Sequence[str], where: str) -> list[_Column | None]:
+        """The column of each cell, None for those that are left out."""
+        names = [cell.strip() for cell in header]
+        named = dict(self.columns) | ({} if self.half_rtt is None else {"half_rtt": self.half_rtt})
+        for key, name in named.items():
+            if names.count(name) != 1:
+                number = "no" if name not in names else "more than one"
+                raise ScheduleError(f"{where}: there is {number} column {_quote(name)}, for {key}")
+        keys = {name: key for key, name in named.items()}
+        columns = [self._column(name, keys.get(name), where) for name in names]
+        found = [column.key for column in columns if column is not None]
+        if "t" not in found or len(found) < 2:
+            raise ScheduleError(f"{where}: one column is t, the time, and at least one is a setting")
+        if repeated := sorted({key for key in found if found.count(key) > 1}):
+            raise ScheduleError(f"{where}: the column {repeated[0]} is there twice")
+        if unused := sorted(self.units.keys() - {column.asked for column in columns if column is not None}):
+            raise ScheduleError(f"{where}: units: there is no column for {unused[0]}")
+        return columns
+
+    def _column(self, name: str, asked: str | None, where: str) -> _Column | None:
+        match = _COLUMN.fullmatch(name)
+        key = asked or (match[1].lower() if match else "")
+        if key not in ("t", *_PARSERS, "half_rtt") or (asked is None and key == "half_rtt"):
+            if self.columns or self.half_rtt:
+                return None
+            raise ScheduleError(f"{where}: {_quote(name)} is no column; these are: t, {', '.join(_PARSERS)}")
+        unit = self.units.get(key) or (match[2] or match[3] or "" if match else "")
+        return _Column("latency" if key == "half_rtt" else key, unit, key)
+
+    def started(self, rows: list[TraceRow], where: str) -> list[TraceRow]:
+        """The rows with their times counted from the start. ``where``: the first row."""
+        first = rows[0].at
+        if self.start == "first-row":
+            return [replace(row, at=round(row.at - first, DIGITS)) for row in rows]
+        if self.start is None and first >= LATE_START and first > rows[-1].at - first:
+            looks = "seconds since 1970" if first >= EPOCH else "the clock of a logger"
+            raise ScheduleError(
+                f"{where}: t: the first row is at {first:.0f} s, which looks like {looks}; write start: first-row to "
+                "count from this row, or start: training if the link is to change so long after the start of training"
+            )
+        return rows
+
+
+class _Column(NamedTuple):
+    key: str
+    unit: str
+    asked: str  # the key in the form: half_rtt for a latency of half of the cells
+
+
+@dataclass(frozen=True)
 class Table:
     """Settings from the rows of a CSV file. Each row is merged into the base and holds until the next.
 
-    The first line names the columns: ``t`` first, then any of latency, rate, loss and jitter. A cell is a quantity with
-    its unit (20ms, 5mbit, 1%), or a plain number if the column's name has the unit: ``latency_ms`` or
-    ``latency [ms]``. An empty cell keeps the base's setting; a rate of 0 cuts the link. The last row holds for ever,
-    unless the table repeats after ``repeat`` seconds.
+    The first line names the columns: ``t``, and any of latency, rate, loss and jitter; `TableForm` can name others.
+    They are separated by commas, semicolons or tabs. A cell is a quantity with its unit (20ms, 5mbit, 1%), or a plain
+    number if the column's name has the unit: ``latency_ms`` or ``latency [ms]``. An empty cell keeps the base's
+    setting; a rate of 0 cuts the link. Blank lines and lines that begin with # are left out. Where no comma separates
+    cells, a comma is a decimal point. The last row holds for ever, unless the table repeats after ``repeat`` seconds.
     """
 
     name: str
     rows: tuple[TraceRow, ...] = field(repr=False)
     repeat: float | None = None
     sha256: str = ""
+    form: TableForm = TableForm()
 
     def __post_init__(self) -> None:
         check_repeat(self.repeat)
@@ -143,23 +214,29 @@ class Table:
             raise ScheduleError(f"repeat: {units.format_duration(self.repeat)} must be after the last row, at {last}")
 
     @classmethod
-    def read(cls, text: str, name: str, repeat: float | None = None) -> Self:
-        lines = csv.reader(text.removeprefix("\ufeff").splitlines(), skipinitialspace=True)
-        header = next(lines, None)
-        if header is None:
+    def read(cls, text: str, name: str, repeat: float | None = None, form: TableForm = TableForm()) -> Self:
+        written = [
+            (number, line)
+            for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1)
+            if line.strip(" ;,\t") and not line.lstrip().startswith("#")
+        ]
+        if not written:
             raise ScheduleError(f"{name}: is empty; its first line names the columns, e.g. t_s,latency_ms,rate_mbit")
-        columns = _columns(header, name)
+        separator = next((each for each in ";\t" if each in written[0][1]), ",")
+        lines = csv.reader((line for _, line in written), skipinitialspace=True, delimiter=separator)
+        columns = form.columns_of(next(lines), f"{name}:{written[0][0]}")
         rows: list[TraceRow] = []
-        for cells in lines:
-            if not any(cell.strip() for cell in cells):
-                continue
-            row = _row(cells, columns, f"{name}:{lines.line_num}")
+        for (number, _), cells in zip(written[1:], lines, strict=False):
+            if separator != ",":
+                cells = [_DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in cells]
+            row = _row(cells, columns, f"{name}:{number}")
             if rows and row.at <= rows[-1].at:
-                raise ScheduleError(f"{name}:{lines.line_num}: t: {row.at:g} s is not after the row before it")
+                raise ScheduleError(f"{name}:{number}: t: {row.at:g} s is not after the row before it")
             rows.append(row)
         if not rows:
             raise ScheduleError(f"{name}: has no rows under its columns")
-        return cls(name, tuple(rows), repeat, hashlib.sha256(text.encode()).hexdigest())
+        rows = form.started(rows, f"{name}:{written[1][0]}")
+        return cls(name, tuple(rows), repeat, hashlib.sha256(text.encode()).hexdigest(), form)
 
     def changes(self, base: LinkProfile) -> Iterator[Change]:
         for cycle in count():
@@ -180,7 +257,8 @@ class Table:
         facts: dict[str, Any] = {"rows": len(self.rows), "last": units.format_duration(self.rows[-1].at)}
         if self.repeat is not None:
             facts["repeat"] = units.format_duration(self.repeat)
-        return {"csv": self.name, **facts, "sha256": self.sha256}
+        form = {key: value for key, value in asdict(self.form).items() if value}
+        return {"csv": self.name, **facts, **form, "sha256": self.sha256}
 
     def describe(self) -> str:
         kinds = ", ".join(name for name in _PARSERS if any(name in row.values for row in self.rows))
@@ -213,35 +291,22 @@ _PARSERS: dict[str, Callable[[object], float]] = {
     "jitter": units.parse_duration,
 }
 _COLUMN = re.compile(r"([a-z]+)(?:_([a-z%]+)|\s*[\[(]([a-z%]+)[\])])?", re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"^(\s*-?[0-9]+),([0-9]+)(?=[^,]*$)")
 
 
-def _columns(header: list[str], name: str) -> list[tuple[str, str]]:
-    """Name and unit of each column; the unit may be empty."""
-    columns = []
-    for cell in header:
-        match = _COLUMN.fullmatch(cell.strip())
-        key = match[1].lower() if match else ""
-        if match is None or key not in ("t", *_PARSERS):
-            raise ScheduleError(f"{name}:1: {_quote(cell)} is no column; these are: t, {', '.join(_PARSERS)}")
-        columns.append((key, match[2] or match[3] or ""))
-    names = [key for key, _ in columns]
-    if names[:1] != ["t"] or len(names) < 2:
-        raise ScheduleError(f"{name}:1: the first column is t, the time, and at least one setting follows")
-    if repeated := sorted({key for key in names if names.count(key) > 1}):
-        raise ScheduleError(f"{name}:1: the column {repeated[0]} is there twice")
-    return columns
-
-
-def _row(cells: list[str], columns: list[tuple[str, str]], where: str) -> TraceRow:
+def _row(cells: list[str], columns: list[_Column | None], where: str) -> TraceRow:
     if len(cells) != len(columns):
         raise ScheduleError(f"{where}: has {len(cells)} cells for {len(columns)} columns")
     at, values, cut = 0.0, {}, False
-    for cell, (key, unit) in zip(cells, columns, strict=True):
+    for cell, column in zip(cells, columns, strict=True):
         text = cell.strip()
-        if not text and key != "t":
+        if column is None or (not text and column.key != "t"):
             continue
+        key, unit, asked = column
         try:
             value = (units.parse_duration if key == "t" else _PARSERS[key])(text + unit)
+            if asked == "half_rtt":
+                value /= 2
             if key == "t":
                 at = value
             elif key == "rate" and value == 0:
@@ -250,14 +315,16 @@ def _row(cells: list[str], columns: list[tuple[str, str]], where: str) -> TraceR
                 LinkProfile(**{key: value})  # type: ignore[arg-type]  # each value is checked alone: the base is not known here
                 values[key] = value
         except (UnitError, ProfileError) as error:
-            raise ScheduleError(f"{where}: {key}: {error}{_unit_hint(text, key, unit)}") from None
+            raise ScheduleError(f"{where}: {asked}: {error}{_unit_hint(text, asked, unit)}") from None
     return TraceRow(at, values, cut)
 
 
 def _unit_hint(text: str, key: str, unit: str) -> str:
-    example = {"t": "t_s", "latency": "latency_ms", "jitter": "jitter_ms", "rate": "rate_mbit", "loss": "loss_%"}[key]
-    plain = re.fullmatch(r"[0-9.]+", text)
-    return f"; or name the column {example}" if plain and not unit else ""
+    example = {"t": "s", "rate": "mbit", "loss": "%"}.get(key, "ms")
+    if (unit and not unit.lower().endswith("ps")) or not re.fullmatch(r"[0-9.]+", text):
+        return ""
+    named = "" if unit or key == "half_rtt" else f"name the column {key}_{example}, or "
+    return f"; or {named}write units: {{{key}: {example}}}"
 
 
 def _quote(text: str) -> str:

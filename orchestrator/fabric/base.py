@@ -69,6 +69,7 @@ class Counted:
     the cumulative counters ever falls.
 
     forwarded    packets that the engine has sent
+    to_groups    packets to broadcast or multicast addresses, which no link carries, by the node that sent them
     late         number of packets more than `netem.switch.LATE` late since the last reading
     late_max     maximum lateness in seconds since the last reading
     drops        packets that the engine has lost without being asked to, by place
@@ -81,6 +82,7 @@ class Counted:
 
     links: Sequence[LinkRow]
     forwarded: int = 0
+    to_groups: Mapping[str, int] = field(default_factory=dict)
     late: int = 0
     late_max: float = 0.0
     drops: Mapping[str, int] = field(default_factory=dict)

@@ -108,6 +108,7 @@ class UserspaceFabric(Coalescing):
         return Counted(
             links=answer["links"],
             forwarded=answer["forwarded"],
+            to_groups=answer["to_groups"],
             late=answer["late"],
             late_max=max(answer["late_max"], answer["waited_max"]),
             drops=_drops(answer),

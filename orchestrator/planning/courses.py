@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from netem.lateness import Lateness
 from netem.schedule import Change, Schedule
 from orchestrator.planning.plan import LinkPlan
 from orchestrator.scenario.topology import Ends
+
+LOOKED_AT = 10_000  # changes of a schedule in which its first effect is looked for
 
 
 @dataclass
@@ -30,6 +33,12 @@ class Course:
     failures: int = 0
     lateness: Lateness = field(default_factory=Lateness)
 
+    @property
+    def first(self) -> float | None:
+        """When the schedule first changes the link, in seconds; None if it never does."""
+        planned = islice(self.schedule.changes(self.link.profile), LOOKED_AT)
+        return next((each.at for each in planned if each.cut or each.profile != self.link.profile), None)
+
     def to_json(self) -> dict[str, Any]:
         """The course as plain data for the record."""
         return {
@@ -37,6 +46,7 @@ class Course:
             "count": len(self.pairs),
             "schedule": self.schedule.describe(),
             "changes": self.changes,
+            "first": self.first,
             "overtaken": self.overtaken,
             "failures": self.failures,
             "late_p99": self.lateness.quantile(0.99),

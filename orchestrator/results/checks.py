@@ -188,6 +188,13 @@ def links_followed(history: History) -> Assessment:
         return "fail", f"{summary}; {overtaken:,} were skipped because the next change was due: {why}"
     if latest["late_p99"] > SCHEDULE_LATE:
         return "fail", f"{summary}, in {latest['links']}: {slow_because(history, 'so many changes')}"
+    made = {course["links"] for course in courses if course["changes"]}
+    if idle := {course["links"]: course.get("first") for course in courses if course["links"] not in made}:
+        listed = text.some(
+            f"{links} (" + ("its schedule changes nothing)" if at is None else f"first change at {text.duration(at)})")
+            for links, at in idle.items()
+        )
+        return "unknown", f"{summary}; no change of its schedule took effect on {listed}"
     return "pass", summary
 
 

@@ -12,7 +12,7 @@ import contextlib
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from node.process.standstill import LEAST, Standstill
 from orchestrator import text
@@ -159,6 +159,8 @@ class Monitor:
         if self._load is not None:
             self._note_overload(Reading(t, counted, self._load()), last=last)
             self._look(t, last=last)
+            if last and counted.to_groups:
+                self._record.event(t, None, "note", None, {"text": _to_groups(counted.to_groups)})
             self._found = self._judged(t)
             if last and self._first is not None:
                 self._note_load(t, counted, *self._first)
@@ -247,6 +249,13 @@ class Monitor:
             "network between hosts": progress.network,
             "undisturbed": ("fail", f"{text.some(dead)} ended unplanned") if dead else ("pass", ""),
         }
+
+
+def _to_groups(packets: Mapping[str, int]) -> str:
+    listed = text.some(f"{node} sent {text.count(number, 'packet')}" for node, number in sorted(packets.items()))
+    return (
+        f"no link carries packets to broadcast or multicast addresses: {listed} to such addresses, which were dropped"
+    )
 
 
 def _ends(link: LinkRow) -> Ends:

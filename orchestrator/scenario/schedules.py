@@ -6,21 +6,22 @@
     schedule: {steps: [...], handover: [...], repeat: 60s}                      together, again every minute
     schedule: {trace: {up: up.txt, down: down.txt}, window: 200ms}              rates by traces of Mahimahi
     schedule: {csv: drive.csv}                                                  t, latency, rate, loss, jitter by rows
+    schedule: {csv: log.csv, columns: {t: time, rate: speed}, units: {t: s, rate: mbit}, start: first-row}
 
 Times count from the start of training, like those of faults. File paths are relative to the scenario's folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from netem.errors import ScheduleError
 from netem.schedule import PACE, Schedule, Step, Steps
-from netem.traces import WINDOW, Table, Trace
+from netem.traces import WINDOW, Table, TableForm, Trace
 from orchestrator.scenario.files import text_of
 from orchestrator.scenario.profiles import LinkKeys
 from orchestrator.scenario.quantities import Duration
@@ -28,6 +29,7 @@ from orchestrator.scenario.strict import Strict
 
 DIRECTORY = "directory"  # key of the validation context: the folder that relative paths begin at
 FILES = "files"  # key of the validation context: texts of files by name; these files are not read
+Column = Literal["t", "latency", "rate", "loss", "jitter"]
 LARGEST_FILE = 64_000_000  # characters; an hour of a trace of 100 Mbit/s
 
 
@@ -100,6 +102,10 @@ class ScheduleSpec(Strict):
     handover: list[HandoverSpec] = Field(default=[], description="an interruption, and other settings after it")
     trace: FilesSpec | None = Field(default=None, description="packet-delivery traces of Mahimahi")
     csv: FilesSpec | None = Field(default=None, description="columns t, latency, rate, loss, jitter")
+    columns: dict[Column, str] = Field(default={}, description="of a csv: the names of its columns")
+    units: dict[Column | Literal["half_rtt"], str] = Field(default={}, description="of a csv: of plain numbers")
+    half_rtt: str | None = Field(default=None, description="of a csv: the column whose half is the latency")
+    start: Literal["first-row", "training"] | None = Field(default=None, description="of a csv: when t is 0")
     window: Duration | None = Field(default=None, description=f"of a trace, default {WINDOW * 1000:.0f}ms")
     repeat: Duration | None = Field(default=None, gt=0, description="begin anew after this; traces do by themselves")
 
@@ -110,6 +116,9 @@ class ScheduleSpec(Strict):
         written = bool(self.steps or self.ramp or self.handover)
         if sum((written, self.trace is not None, self.csv is not None)) != 1:
             raise ValueError("say how the link changes: either steps, ramp and handover, or a trace, or a csv")
+        form = TableForm(_plain(self.columns), _plain(self.units), self.half_rtt, self.start)
+        if form != TableForm() and self.csv is None:
+            raise ValueError("columns, units, half_rtt and start go with csv")
         if self.window is not None and self.trace is None:
             raise ValueError("window: goes with trace")
         if self.repeat is not None and self.trace is not None:
@@ -126,7 +135,7 @@ class ScheduleSpec(Strict):
                     self._files[key] = (
                         Trace.read(text, path, WINDOW if self.window is None else self.window)
                         if kind == "trace"
-                        else Table.read(text, path, self.repeat)
+                        else Table.read(text, path, self.repeat, form)
                     )
                 except ScheduleError as error:
                     inside = str(error).startswith(("window: ", "repeat: "))
@@ -162,6 +171,10 @@ class ScheduleSpec(Strict):
             for each in self.handover
         ]
         return Steps(tuple(steps), self.repeat)
+
+
+def _plain(named: Mapping[Any, str]) -> dict[str, str]:
+    return dict(named)
 
 
 def _text(file: FilePath) -> str:

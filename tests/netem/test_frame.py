@@ -19,6 +19,7 @@ from netem.frame import (
     corrupt,
     internet_checksum,
     is_super_packet,
+    is_to_a_group,
     link_size,
     ones_complement_sum,
     split,
@@ -169,3 +170,22 @@ def test_what_passes_for_a_super_packet_can_be_measured_and_cut(header: bytes, f
     if is_super_packet(packet):
         assert link_size(packet)[1] <= MOST_SEGMENTS
         assert len(split(packet, together)) <= MOST_SEGMENTS
+
+
+@pytest.mark.parametrize(
+    ("destination", "kind", "body", "program"),
+    [
+        ("ffffffffffff", "0800", "45", True),  # IPv4 broadcast
+        ("01005e0000fb", "0800", "45", True),  # mDNS
+        ("333300000001", "86dd", "60" + "00" * 5 + "11", True),  # UDP
+        ("333300000016", "86dd", "60" + "00" * 5 + "00", False),  # MLD
+        ("3333ff000001", "86dd", "60" + "00" * 5 + "3a", False),  # neighbour discovery
+        ("ffffffffffff", "0806", "00", False),  # ARP
+        ("02ed0000000c", "0800", "45", False),
+        ("ffff", "", "", False),
+    ],
+)
+def test_packets_of_programs_to_groups(destination: str, kind: str, body: str, program: bool) -> None:
+    source = "02ed0000000d" if kind else ""
+    packet = bytes(HEADER_SIZE) + bytes.fromhex(destination + source + kind + body)
+    assert is_to_a_group(packet) is program

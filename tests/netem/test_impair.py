@@ -236,7 +236,8 @@ def test_every_packet_is_accounted_for(profile: LinkProfile, stream: list[tuple[
 def test_a_frame_counts_as_delivered_when_it_arrives(
     profile: LinkProfile, after: LinkProfile, stream: list[tuple[float, int]], share: float
 ) -> None:
-    impairment, now, arrivals = Impairment(profile, seed=1), 0.0, []
+    impairment, now = Impairment(profile, seed=1), 0.0
+    arrivals: list[tuple[float, int]] = []
     for number, (gap, size) in enumerate(stream):
         now += gap
         if number == len(stream) // 2:
@@ -254,12 +255,19 @@ def test_a_frame_counts_as_delivered_when_it_arrives(
     assert impairment.counted(math.inf).delivered == len(arrived)
 
 
+def arrival(impairment: Impairment, now: float) -> float:
+    """When a frame of 1000 bytes arrives."""
+    ((at, corrupt),) = impairment.offer(now, 1000)
+    assert not corrupt
+    return at
+
+
 def test_after_a_cut_the_queue_is_empty() -> None:
     impairment = Impairment(LinkProfile(rate=8e3, latency=0.5), seed=1)
     for _ in range(10):
         impairment.offer(0.0, 1000)  # a second each
     assert impairment.cut(2.6) == 8  # two have arrived, at 1.5 and 2.5 s
-    assert impairment.offer(2.6, 1000) == [(pytest.approx(4.1), False)]
+    assert arrival(impairment, 2.6) == pytest.approx(4.1)
     assert impairment.counted(5.0).delivered == 3
 
 
@@ -270,8 +278,8 @@ def test_a_silent_link_holds_packets_back() -> None:
     assert (first, second) == (1.5, 2.5)
     # Half of the second has been sent when the silence of 60 s begins.
     assert impairment.change(link.merged(silence=60.0), 1.5) == {2.5: pytest.approx(62.5)}
-    assert impairment.offer(10.0, 1000) == [(pytest.approx(63.5), False)]
-    assert impairment.offer(20.0, 1000) == [(pytest.approx(64.5), False)]
+    assert arrival(impairment, 10.0) == pytest.approx(63.5)
+    assert arrival(impairment, 20.0) == pytest.approx(64.5)
     assert impairment.offer(30.0, 1000) == []  # 2500 bytes wait
     # Saying again how long the silence still lasts changes nothing; its end lets go at the rate of that time.
     assert all(new == pytest.approx(old) for old, new in impairment.change(link.merged(silence=21.5), 40.0).items())
@@ -284,7 +292,7 @@ def test_a_silent_link_holds_packets_back() -> None:
 def test_an_idle_silent_link_takes_a_frame() -> None:
     impairment = Impairment(LinkProfile(), seed=1)
     assert impairment.change(LinkProfile(rate=8e3, buffer_bytes=0, silence=5.0), 1.0) == {}
-    assert impairment.offer(2.0, 1000) == [(pytest.approx(7.0), False)]
+    assert arrival(impairment, 2.0) == pytest.approx(7.0)
     assert impairment.offer(2.0, 1000) == []
 
 

@@ -118,7 +118,7 @@ def test_nothing_asked_is_nothing_done() -> None:
         ({"loss": {"gilbert-elliott": {"p": "2%", "r": "30"}}}, "gilbert-elliott: r: .*write a percentage: 30%"),
         ({"loss": {"gilbert-elliott": {"p": "2%", "r": "0%"}}}, "r must be above 0%"),
         ({"loss": {"gilbert-elliott": {"p": "2%", "q": "0%"}}}, "unknown key 'q'"),
-        ({"distribution": "gauss"}, "distribution: 'gauss' is not one of normal, uniform, pareto"),
+        ({"distribution": "gauss"}, "distribution: 'gauss' is not one of normal, uniform, pareto, paretonormal"),
         ({"distribution": 3}, "distribution: 3 is not one of"),
         ({"buffer": "50ms"}, "buffer: needs a rate"),
         ({"rate": "1mbit", "buffer": "50"}, "buffer: '50' is neither a time such as 50ms nor a size such as 64kb"),

@@ -381,6 +381,16 @@ class TestConnections:
         pair.ask("link", source="b", target="a", profile={}, seed=1)
         assert datagrams(pair, "a", "b", 10) == []
         assert pair.ask("counters")["unrouted"] == 10
+
+    def test_packets_to_broadcast_addresses_are_dropped_and_counted(self, pair: Lab) -> None:
+        pair.shape("a", "b", {}, {})
+        with pair.bound("a", socket.SOCK_DGRAM) as near:
+            near.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            near.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"data0")
+            for _ in range(3):
+                near.sendto(b"is anybody there?", ("255.255.255.255", 9))
+        wait_until(lambda: pair.ask("counters")["to_groups"] == {"a": 3})
+        assert pair.counters("a", "b")["offered"] == 0
         pair.shape("a", "b", {})
         assert datagrams(pair, "a", "b", 10) == list(range(10))
 

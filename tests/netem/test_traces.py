@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
 
 import pytest
 
 from netem.errors import ScheduleError
 from netem.profile import FULL_FRAME, LinkProfile
 from netem.schedule import until
-from netem.traces import Table, Trace
+from netem.traces import Table, TableForm, Trace
 
 BASE = LinkProfile(latency=0.02, jitter=0.003, rate=10e6, buffer=0.2)
 FRAME = FULL_FRAME * 8  # bits
@@ -75,7 +76,7 @@ def test_no_opportunity_is_lost_or_made_over_many_windows() -> None:
         ("", "t: lasts 0 ms: the last line, where it begins anew, is not above 0"),
         ("0\n0\n", "t: lasts 0 ms: the last line, where it begins anew, is not above 0"),
         ("1\n2.5\n", "t:2: '2.5' is not a whole number of milliseconds"),
-        ("1\n\n3\n", "t:2: '' is not a whole number of milliseconds"),
+        ("1\n# 2\n1,5\n", "t:3: '1,5' is not a whole number of milliseconds"),
         ("1\n-3\n", "t:2: '-3' is not a whole number of milliseconds"),
         ("7\n5\n", "t:2: 5 ms comes after 7 ms; sort the lines"),
         ("9" * 50, "t:1: '9999999999999999999999999999999999999...' is not a whole number of milliseconds"),
@@ -121,19 +122,20 @@ def test_the_extremes_of_a_table_have_the_mean_of_its_rate() -> None:
         ("", "t.csv: is empty; its first line names the columns, e.g. t_s,latency_ms,rate_mbit"),
         ("t_s,rate_mbit\n", "t.csv: has no rows under its columns"),
         ("t_s,speed\n0,1\n", "t.csv:1: 'speed' is no column; these are: t, latency, rate, loss, jitter"),
-        ("rate_mbit,t_s\n1,0\n", "t.csv:1: the first column is t, the time, and at least one setting follows"),
+        ("rate_mbit,loss\n1,0\n", "t.csv:1: one column is t, the time, and at least one is a setting"),
         ("t_s,loss,loss\n0,0,0\n", "t.csv:1: the column loss is there twice"),
         ("t_s,rate_mbit\n0,1\n1\n", "t.csv:3: has 1 cells for 2 columns"),
         ("t_s,rate_mbit\n1,1\n1,2\n", "t.csv:3: t: 1 s is not after the row before it"),
         (
             "t_s,latency\n0,20\n",
             "t.csv:2: latency: '20' has no unit; write a duration like 20ms (units: ns us ms s min h); or name the "
-            "column latency_ms",
+            "column latency_ms, or write units: {latency: ms}",
         ),
         ("t_s,loss_%\n0,120\n", "t.csv:2: loss: '120%' is more than 100%"),
         (
             "t_s,loss\n0,1\n",
-            "t.csv:2: loss: '1' has no unit; write a percentage: 1% or 100%; or name the column loss_%",
+            "t.csv:2: loss: '1' has no unit; write a percentage: 1% or 100%; or name the column loss_%, or write "
+            "units: {loss: %}",
         ),
         ("t_s,rate_mbit\n0,fast\n", "t.csv:2: rate: 'fastmbit' is not a rate; write a number and a unit, like 10mbit"),
     ],
@@ -163,3 +165,133 @@ def test_plan_json_knows_files_by_name_and_hash() -> None:
     assert described == {"csv": "x.csv", "rows": 1, "last": "0s"}
     assert trace.describe() == "rate by up.txt, 2.42mbit on average, in windows of 200ms; again every 10ms"
     assert table.describe() == "loss by x.csv, 1 rows to 0s"
+
+
+def rows_of(text: str, **form: Any) -> list[tuple[float, dict[str, float], bool]]:
+    return [(row.at, row.values, row.cut) for row in Table.read(text, "m.csv", form=TableForm(**form)).rows]
+
+
+MEASURED = "timestamp,device,throughput_mbps,rtt_ms\n1641763224,pixel,20,40\n1641763225,pixel,0,90\n"
+COLUMNS = {"t": "timestamp", "rate": "throughput_mbps"}
+UNITS = {"t": "s", "rate": "mbit"}
+ONE = [(0.0, {"rate": 1.5e6}, False), (1.0, {"rate": 2e6}, False)]
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "expected"),
+    [
+        # One row for each row of the table in docs/fidelity.md, "What files are read".
+        (
+            MEASURED,
+            {"columns": COLUMNS, "units": UNITS, "half_rtt": "rtt_ms", "start": "first-row"},
+            [(0.0, {"rate": 20e6, "latency": 0.02}, False), (1.0, {"latency": 0.045}, True)],
+        ),
+        ("\ufefft_s,rate_mbit\n0,1.5\n1,2\n", {}, ONE),
+        ("t_s;rate_mbit\r\n0;1,5\r\n1;2\r\n", {}, ONE),
+        ("t_s\trate_mbit\n0\t1.5\n1\t2\n", {}, ONE),
+        ("# by a logger\n\nt_s,rate_mbit\n0,1.5\n\n,\n1,2\n", {}, ONE),
+        ("rate_mbit,t_s\n1.5,0\n2,1\n", {}, ONE),
+        ("t_s,rate_mbit,loss_%\n0,1.5,\n1,2,\n", {}, ONE),
+        ('"t_s","rate_mbit"\n"0","1.5"\n"1","2"\n', {}, ONE),
+        ("t_s,rate_mbit\n36000,1.5\n36001,2\n", {"start": "first-row"}, ONE),
+        (
+            "t_s,rate_mbit\n36000,1.5\n36001,2\n",
+            {"start": "training"},
+            [(36000.0, {"rate": 1.5e6}, False), (36001.0, {"rate": 2e6}, False)],
+        ),
+        ("t_s,rate_mbit\n7200,1.5\n18000,2\n", {}, [(7200.0, ONE[0][1], False), (18000.0, ONE[1][1], False)]),
+        ("t_s,speed\n0,1\n", {}, "m.csv:1: 'speed' is no column; these are: t, latency, rate, loss, jitter"),
+        ("t,v\n0,1\n", {"columns": {"rate": "w"}}, "m.csv:1: there is no column 'w', for rate"),
+        ("t,v,v\n0,1,1\n", {"columns": {"rate": "v"}}, "m.csv:1: there is more than one column 'v', for rate"),
+        ("t_s,rate_mbit\n0,1\n", {"units": {"loss": "%"}}, "m.csv:1: units: there is no column for loss"),
+        (
+            "t_s,latency_ms,rtt_ms\n0,1,2\n",
+            {"half_rtt": "rtt_ms"},
+            "m.csv:1: the column latency is there twice",
+        ),
+        (
+            MEASURED,
+            {"columns": COLUMNS},
+            "m.csv:2: t: '1641763224' has no unit; write a duration like 20ms (units: ns us ms s min h); or name the "
+            "column t_s, or write units: {t: s}",
+        ),
+        (
+            "t_s,mbps\n0,5\n",
+            {"columns": {"rate": "mbps"}},
+            "m.csv:2: rate: '5' has no unit; write a rate like 10mbit (units: bit kbit mbit gbit); or name the column "
+            "rate_mbit, or write units: {rate: mbit}",
+        ),
+        (
+            "t_s,throughput_mbps\n0,5\n",
+            {"columns": {"rate": "throughput_mbps"}},
+            "m.csv:2: rate: '5mbps': the unit 'mbps' is read differently by different tools; write 5mbit (megabits per "
+            "second), or 40mbit if you meant megabytes; or write units: {rate: mbit}",
+        ),
+        ("t_s,rate_mbit\n0,1,5\n", {}, "m.csv:2: has 3 cells for 2 columns"),
+        (
+            't_s,rate_mbit\n0,"1,5"\n',
+            {},
+            "m.csv:2: rate: '1,5mbit' is not a rate; write a number and a unit, like 10mbit",
+        ),
+        (
+            "t_s;rate_mbit\n0;1.000,5\n",
+            {},
+            "m.csv:2: rate: '1.000,5mbit' is not a rate; write a number and a unit, like 10mbit",
+        ),
+        (
+            "t_s,rate_mbit\n0,NaN\n",
+            {},
+            "m.csv:2: rate: 'NaNmbit' is not a rate; write a number and a unit, like 10mbit",
+        ),
+        (
+            "t_s,rate_mbit\n2022-01-09 21:20,1\n",
+            {},
+            "m.csv:2: t: '2022-01-09 21:20s' is not a duration; write a number and a unit, like 20ms",
+        ),
+        ("t_s,rate_mbit\n0,-1\n", {}, "m.csv:2: rate: '-1mbit': a rate cannot be negative"),
+        ("t_s,rate_mbit\n2,1\n\n2,1\n", {}, "m.csv:4: t: 2 s is not after the row before it"),
+        ("t_s,rate_mbit\n2,1\n1,1\n", {}, "m.csv:3: t: 1 s is not after the row before it"),
+        (
+            "t_s,rate_mbit\n1641763224,0.02\n1641763225,0.01\n",
+            {},
+            "m.csv:2: t: the first row is at 1641763224 s, which looks like seconds since 1970; write start: first-row "
+            "to count from this row, or start: training if the link is to change so long after the start of training",
+        ),
+        (
+            "t_ms,rate_mbit\n1641763224000,0.02\n1641763225000,0.01\n",
+            {},
+            "m.csv:2: t: the first row is at 1641763224 s, which looks like seconds since 1970; write start: first-row "
+            "to count from this row, or start: training if the link is to change so long after the start of training",
+        ),
+        (
+            "t_s,rate_mbit\n36000,0.02\n36001,0.01\n",
+            {},
+            "m.csv:2: t: the first row is at 36000 s, which looks like the clock of a logger; write start: first-row "
+            "to count from this row, or start: training if the link is to change so long after the start of training",
+        ),
+    ],
+)
+def test_measurement_files_as_people_have_them(text: str, form: dict[str, Any], expected: Any) -> None:
+    if isinstance(expected, str):
+        with pytest.raises(ScheduleError) as caught:
+            rows_of(text, **form)
+        assert str(caught.value) == expected
+    else:
+        rows = rows_of(text, **form)
+        assert [(at, cut) for at, _, cut in rows] == [(at, cut) for at, _, cut in expected]
+        assert [values for _, values, _ in rows] == [pytest.approx(values) for _, values, _ in expected]
+
+
+def test_traces_with_blank_lines_comments_and_foreign_ends_of_lines() -> None:
+    assert Trace.read("\ufeff# uplink\r\n1\r\n\r\n2\r\n", "t").opportunities == (1, 2)
+
+
+def test_tables_that_are_read_differently_are_different_schedules() -> None:
+    plain, halved = (
+        Table.read("t_s,rate_mbit,ms\n0,1,2\n", "m.csv", form=TableForm(**form))
+        for form in (
+            {"columns": {"latency": "ms"}, "units": {"latency": "ms"}},
+            {"half_rtt": "ms", "units": {"half_rtt": "ms"}},
+        )
+    )
+    assert plain.to_mapping() != halved.to_mapping()

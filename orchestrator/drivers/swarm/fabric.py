@@ -180,8 +180,10 @@ def added(counted: Sequence[tuple[str, Counted]]) -> Counted:
     A link is counted by the host of its source, by several one after the other if the source has moved.
     """
     drops: Counter[str] = Counter()
+    to_groups: Counter[str] = Counter()
     rows: dict[Ends, LinkRow] = {}
     for host, each in counted:
+        to_groups.update(each.to_groups)
         drops.update({f"{where} on {host}": number for where, number in each.drops.items()})
         for row in each.links:
             ends = str(row["source"]), str(row["target"])
@@ -190,6 +192,7 @@ def added(counted: Sequence[tuple[str, Counted]]) -> Counted:
     return Counted(
         links=list(rows.values()),
         forwarded=sum(each.forwarded for each in engines),
+        to_groups=to_groups,
         late=sum(each.late for each in engines),
         late_max=max((each.late_max for each in engines), default=0.0),
         drops=drops,

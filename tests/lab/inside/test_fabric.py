@@ -73,6 +73,25 @@ def test_a_change_in_place_keeps_what_is_on_its_way(stage: Stage, note: Note) ->
     note("of 50 on their way, arrived after a change in place", 50, 50 - kept.lost)
 
 
+def test_a_silent_link_holds_packets_back(stage: Stage, note: Note) -> None:
+    link = LinkProfile(latency=0.01, rate=1e6, buffer=1.0)
+    stage.shape(*UP, link)
+    began = time.time()
+    stage.do(stage.fabric.change(*UP, link.merged(silence=1.0)))
+    going = Background(stage, *UP, count=20, spacing=0.002, settle=1.5)
+    time.sleep(0.5)
+    before = stage.counters(*UP)
+    stage.do(stage.fabric.change(*UP, link.merged(silence=round(began + 1.0 - time.time(), 9))))
+    found = going.result()
+    assert found.lost == 0
+    assert before["delivered"] <= stage.counters(*UP)["delivered"] - 20
+    first = min(arrival.time for arrival in found.arrivals)
+    assert 1.0 < first - began < 1.3
+    note("first packet after 1 s of silence (s)", 1.01, f"{first - began:.3f}")
+    stage.do(stage.fabric.change(*UP, link))
+    assert stream(stage, *UP, count=20).lost == 0
+
+
 @pytest.mark.parametrize("latency", [0.0, 0.1])
 def test_nothing_crosses_a_cut_link(stage: Stage, note: Note, latency: float) -> None:
     both = (UP, DOWN)

@@ -578,8 +578,16 @@ def scheduled(directory: Path, *courses: dict[str, Any]) -> Run:
     return run.ended()
 
 
+IDLE = {"links": "device-0 → cloud", "changes": 0, "late_p99": 0.0, "late_max": 0.0}
 SCHEDULED: list[tuple[list[dict[str, Any]], str, str]] = [
     ([{}], "pass", "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms"),
+    (
+        [{}, IDLE | {"first": 36_000.0}, IDLE | {"links": "edge-1 → cloud", "first": None}],
+        "unknown",
+        "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms; no change of its schedule "
+        "took effect on device-0 → cloud (first change at 10 h 00 min), edge-1 → cloud (its schedule changes nothing)",
+    ),
+    ([{}, {"changes": 0}], "pass", "99 changes of 1 link direction, 99% of them at most 4 ms late, the latest 20 ms"),
     (
         [{}, {"late_p99": 0.051, "late_max": 0.06}],
         "fail",

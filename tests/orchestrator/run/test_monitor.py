@@ -14,6 +14,7 @@ from orchestrator.fabric.base import Counted, Fabric, LinkRow, plus, since
 from orchestrator.host.load import HostLoad
 from orchestrator.results import carried
 from orchestrator.results.history import History
+from orchestrator.results.presence import notes
 from orchestrator.results.schema import COUNTERS
 from orchestrator.results.verdicts import Verdict
 from orchestrator.run.context import RunContext
@@ -123,6 +124,26 @@ def verdicts(
         return shown
 
     return run_virtual(main())
+
+
+def test_packets_to_groups_are_noted(tmp_path: Path) -> None:
+    async def main() -> None:
+        stage, fabric = Stage(tmp_path, SCENARIO), ReadableFabric()
+        fabric.now = Counted(links=[used(10)], to_groups={"device-0-0": 3, "cloud": 1})
+        load = lambda: HostLoad(busy=0.0, idle=0.0, waiting=None, dropped=0)  # noqa: E731
+        run = RunContext(stage.plan, stage.directory, stage.record, lambda: 1.0, PlainView(io.StringIO()))
+        monitor = Monitor(run, stage.session, cast(Fabric, fabric), load)
+        await monitor.begin()
+        await monitor.sample(last=True)
+        stage.record.close()
+        with History.open(stage.directory.path) as history:
+            assert notes(history) == [
+                "no link carries packets to broadcast or multicast addresses: cloud sent 1 packet, device-0-0 sent 3 "
+                "packets to such addresses, which were dropped"
+            ]
+        await stage.session.close()
+
+    run_virtual(main())
 
 
 def test_links_that_lose_what_nobody_asked_for_are_shown(tmp_path: Path) -> None:

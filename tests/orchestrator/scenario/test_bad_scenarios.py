@@ -79,7 +79,7 @@ BAD = [
     ),
     (
         "links: {device-edge: {distribution: []}}",
-        "links.device-edge.distribution: a list is not one of normal, uniform, pareto",
+        "links.device-edge.distribution: a list is not one of normal, uniform, pareto, paretonormal",
     ),
     (
         "links: {device-edge: {schedule: {csv: /dev/zero}}}",

@@ -84,6 +84,19 @@ def test_one_trace_for_both_and_a_table(folder: Path) -> None:
     assert [change.at for change in until(schedule(level), level.profile, 60.0)] == [0.0, 5.0]
 
 
+def test_a_file_of_measurements_with_names_and_units_of_its_own(folder: Path) -> None:
+    (folder / "log.csv").write_text("timestamp;mbps;rtt\n1641763224;0,02;90\n1641763225;0,01;50\n")
+    form = (
+        "columns: {t: timestamp, rate: mbps}, units: {t: s, rate: mbit, half_rtt: ms}, half_rtt: rtt, start: first-row"
+    )
+    link = read(folder, f"  edge-cloud: {{rate: 20mbit, schedule: {{csv: log.csv, {form}}}}}\n")["edge-0", "cloud"]
+    assert [(each.at, each.profile) for each in schedule(link).changes(link.profile)] == [
+        (0.0, LinkProfile(latency=0.045, rate=20e3)),
+        (1.0, LinkProfile(latency=0.025, rate=10e3)),
+    ]
+    assert link.to_json()["schedule"]["start"] == "first-row"
+
+
 def test_what_is_said_of_two_nodes_replaces_the_schedule_of_their_class(folder: Path) -> None:
     written = (
         "  device-edge: {latency: 5ms, schedule: {steps: [{at: 1s, rate: 1mbit}]}}\n"
@@ -112,6 +125,10 @@ def test_a_direction_may_have_its_own(folder: Path) -> None:
 
 MISTAKES = [
     (
+        "edge-cloud: {schedule: {trace: traces/up.txt, start: first-row}}",
+        "schedule: columns, units, half_rtt and start go with csv",
+    ),
+    (
         "edge-cloud: {schedule: {}}",
         "schedule: say how the link changes: either steps, ramp and handover, or a trace, or a csv",
     ),
@@ -121,8 +138,8 @@ MISTAKES = [
     ),
     (
         "edge-cloud: {schedule: {step: [{at: 1s}]}}",
-        "schedule.step: unknown key; did you mean 'steps'? (allowed here: steps, ramp, handover, trace, csv, window, "
-        "repeat)",
+        "schedule.step: unknown key; did you mean 'steps'? (allowed here: steps, ramp, handover, trace, csv, columns, "
+        "units, half_rtt, start, window, repeat)",
     ),
     ("edge-cloud: {schedule: {steps: [{rate: 1mbit}]}}", "schedule.steps.0: 'at' is missing"),
     (
@@ -254,5 +271,10 @@ def test_overrides_reach_into_schedules(folder: Path) -> None:
 def test_the_json_schema_knows_them() -> None:
     schema = json_schema()
     found: dict[str, Any] = schema["$defs"]["ScheduleSpec"]["properties"]
-    assert set(found) == {"steps", "ramp", "handover", "trace", "csv", "window", "repeat"}
+    assert set(found) == {"steps", "ramp", "handover", "trace", "csv", "window", "repeat"} | {
+        "columns",
+        "units",
+        "half_rtt",
+        "start",
+    }
     assert set(schema["$defs"]["RampSpec"]["properties"]) == {"at", "over", "from", "to", "step"}

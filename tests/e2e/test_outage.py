@@ -1,0 +1,47 @@
+"""A link that is silent for a while: packets wait, and none passes."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from orchestrator.results import carried
+from orchestrator.results.history import History
+from tests.e2e.harness import up
+
+pytestmark = pytest.mark.e2e
+
+# The first 20 ms carry a packet each, then nothing passes until 5 s. A model of 60 kB takes 42 packets of 1448 bytes.
+TRACE = "".join(f"{ms}\n" for ms in (*range(1, 21), 5000))
+SCENARIO = """
+algorithm: {name: fedavg, rounds: 1, learning_rate: 0.1}
+data: {dataset: digits, samples_per_client: 100, evaluate_samples: 100}
+model: mlp
+topology: {devices: 1}
+links: {device-cloud: {schedule: {trace: TRACE}}}
+gathering: {deadline: 1h}
+timeouts: {lost_after: 10min, lease: 10min}
+probe: {before: false}
+"""
+
+
+@pytest.mark.parametrize("driver", ["sim", "namespaces"])
+def test_nothing_crosses_a_silent_link(tmp_path: Path, driver: str) -> None:
+    trace = tmp_path / "outage.txt"
+    trace.write_text(TRACE)
+    result = up(tmp_path, SCENARIO.replace("TRACE", str(trace)), "--driver", driver, timeout=300)
+    assert result.summary["ended"] == "rounds", result.errors
+    with closing(History.open(Path(result.summary["run"]))) as history:
+        began = history.training_began or 0.0
+        took = history.training_ended - began
+        down, up_ = (carried.readings(history, *ends) for ends in (("cloud", "device-0"), ("device-0", "cloud")))
+    # Two windows of 20 packets and one of another are needed for each way, and the second way waits for the first.
+    assert 10.0 < took < 60.0
+    for readings in (down, up_):
+        silent = [(t - began, packets) for t, _, packets, _ in readings if 0.3 < (t - began) % 5.0 < 4.8]
+        for (t, packets), (later, more) in pairwise(silent):
+            if t // 5 == later // 5:
+                assert packets == more, f"{more - packets} packets passed between {t:.2f} and {later:.2f} s"

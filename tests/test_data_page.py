@@ -25,8 +25,12 @@ from PIL import Image
 
 from node.learning.datasets import Prepared, prepare
 from node.learning.errors import DataError
+from node.learning.pictures import MOST_PIXELS
 from orchestrator.errors import PlanError, ScenarioError
 from orchestrator.planning.shards import make_shards
+from orchestrator.scenario import schedules, syntax, topology
+from orchestrator.scenario.catalogue import MAX_ROUNDS
+from orchestrator.scenario.fault_validation import MAX_FAULTS
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.labels import prepared
 
@@ -811,3 +815,22 @@ def test_data_that_does_not_fit_into_memory_is_refused(
     """The sizes are known from headers and file sizes. This host has 100 kB."""
     monkeypatch.setattr("node.learning.files.available_bytes", lambda: 100_000)
     try_case((make, r"needs .* GB of memory, and this host has 0\.0 GB left; take a part of the data"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("row", "figures"),
+    [
+        ("nodes of a run", [topology.MAX_NODES]),
+        ("pairs of nodes with a link", [topology.MAX_PAIRS]),
+        ("clients of a population, and of a round of it", [topology.MAX_POPULATION, topology.MAX_SELECTED]),
+        ("rounds", [MAX_ROUNDS]),
+        ("planned faults", [MAX_FAULTS]),
+        ("a scenario's file", [syntax.MAX_CHARACTERS, syntax.MAX_VALUES, syntax.MAX_DEPTH]),
+        ("a file of a schedule, an availability or a partition", [schedules.LARGEST_FILE]),
+        ("pixels of a picture", [MOST_PIXELS]),
+    ],
+)
+def test_the_page_of_limits_has_the_figures_of_the_code(row: str, figures: list[int]) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "limits.md").read_text()
+    (line,) = [line for line in page.splitlines() if line.startswith(f"| {row} |")]
+    assert [int(each.replace(",", "")) for each in re.findall(r"\d[\d,]*\b", line.split(" | ")[1])] == figures

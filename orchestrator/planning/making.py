@@ -18,7 +18,9 @@ from node.catalogue.datasets import DATASETS
 from node.catalogue.models import MODEL_GROUPS, MODELS, Size, model_of
 from node.catalogue.partitions import PARTITIONS
 from node.learning.local_training import LocalTraining
+from node.messaging.wire import LIMITS
 from node.parameters import read_parameters
+from orchestrator import text
 from orchestrator.errors import PlanError
 from orchestrator.planning.computing import clients_at_once, refuse_stretched_accelerators
 from orchestrator.planning.deadlines import RoundWork, deadlines
@@ -144,6 +146,12 @@ def _model_size(scenario: Scenario, data: PreparedLabels | None) -> Size:
         return Size(0)
     size = model_size(scenario, shape, classes)
     algorithm = scenario.scheme
+    if size.bytes > LIMITS.body and not algorithm.personal:
+        raise PlanError(
+            MODEL,
+            f"{scenario.model.name} has {text.size(size.bytes)}, and a message carries at most "
+            f"{text.size(LIMITS.body)}: take a smaller model",
+        )
     if algorithm.featured and not size.features:
         raise PlanError(
             MODEL,

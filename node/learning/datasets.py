@@ -28,7 +28,7 @@ from node.learning import formats, leaf, pictures
 from node.learning.errors import DataError, DataNotFound
 from node.learning.files import below, open_regular, refuse_large
 from node.learning.formats import Arrays
-from node.learning.labels import refuse_gaps
+from node.learning.labels import refuse_gaps, refuse_unequal
 from node.learning.samples import arrays_from
 
 FORMAT = 4  # version of the prepared folder; part of its name, so that a new version does not use old folders
@@ -307,8 +307,7 @@ def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
     """Shape of a sample and number of classes. Raises DataError if the arrays do not fit together or fit the name."""
     pairs = (("train", arrays.x_train, arrays.y_train), ("test", arrays.x_test, arrays.y_test))
     for part, x, y in pairs:
-        if len(x) != len(y) or len(y) == 0:
-            raise DataError(f"{source}: {part} has {len(x)} samples and {len(y)} labels; they must be equal and not 0")
+        refuse_unequal(source, part, len(x), len(y))
         wrong = _not_finite(x)
         if len(wrong):
             raise DataError(

@@ -14,6 +14,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,7 +83,7 @@ def digest(contents: Mapping[str, bytes]) -> str:
     """SHA-256 of files, with their paths."""
     found = hashlib.sha256()
     for path, content in contents.items():
-        found.update(f"{path}\0{len(content)}\0".encode() + content)
+        found.update(os.fsencode(f"{path}\0{len(content)}\0") + content)
     return found.hexdigest()
 
 

@@ -25,8 +25,12 @@ from PIL import Image
 
 from node.learning.datasets import Prepared, prepare
 from node.learning.errors import DataError
+from node.learning.pictures import MOST_PIXELS
 from orchestrator.errors import PlanError, ScenarioError
 from orchestrator.planning.shards import make_shards
+from orchestrator.scenario import schedules, syntax, topology
+from orchestrator.scenario.catalogue import MAX_ROUNDS
+from orchestrator.scenario.fault_validation import MAX_FAULTS
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.labels import prepared
 
@@ -463,7 +467,8 @@ LABEL_CASES: dict[str, Sequence[Case]] = {
     ],
     "(N, 1)": [(labels(LABELS[:, None]), y_is(*LABELS.tolist()))],
     "floats, truth values, texts, a column for each class": [
-        (labels(LABELS / 2), "y_train must be one axis of whole numbers, not float64 .*astype"),
+        (labels(LABELS * 1.0), "y_train must be one axis of whole numbers, not float64 .*astype"),
+        (labels(LABELS / 2), r"y_train must be one axis of whole numbers, not float64 \(8,\)$"),
         (labels(LABELS > 1), "not bool .*astype"),
         (labels(np.array(["cat", "dog"] * 4)), r"not <U3 .*np\.unique"),
         (labels(np.eye(4, dtype=int)[LABELS]), r"\(8, 4\); write y\.argmax"),
@@ -473,12 +478,15 @@ LABEL_CASES: dict[str, Sequence[Case]] = {
     "a gap or a stray label": [
         (
             labels(np.where(np.arange(8) == 4, np.uint32(2**32 - 1), LABELS.astype(np.uint32))),
-            rf"label 4294967295 at y_train\[4\], but no sample has label 4: 5 of 4294967296 classes occur; {STRAY}",
+            rf"label 4294967295 at y_train\[4\], .* label 4: without it 4 of 4294967296 classes occur; {STRAY}",
         ),
-        (labels(LABELS, [0, 1, 2_000_000, 3]), r"label 2000000 at y_test\[2\], .* label 4: 5 of 2000001 classes"),
+        (
+            labels(LABELS, [0, 1, 2_000_000, 3]),
+            r"label 2000000 at y_test\[2\], .* without it 4 of 2000001 classes",
+        ),
         (
             labels(np.where(LABELS == 2, 4, LABELS)),
-            r"label 3 at y_train\[3\], but no .* label 2: 4 of 5 classes",
+            r"label 3 at y_train\[3\], but no .* label 2: without it 3 of 5 classes",
         ),
     ],
     "beyond 64 bits with a sign": [
@@ -811,3 +819,22 @@ def test_data_that_does_not_fit_into_memory_is_refused(
     """The sizes are known from headers and file sizes. This host has 100 kB."""
     monkeypatch.setattr("node.learning.files.available_bytes", lambda: 100_000)
     try_case((make, r"needs .* GB of memory, and this host has 0\.0 GB left; take a part of the data"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("row", "figures"),
+    [
+        ("nodes of a run", [topology.MAX_NODES]),
+        ("pairs of nodes with a link", [topology.MAX_PAIRS]),
+        ("clients of a population, and of a round of it", [topology.MAX_POPULATION, topology.MAX_SELECTED]),
+        ("rounds", [MAX_ROUNDS]),
+        ("planned faults", [MAX_FAULTS]),
+        ("a scenario's file", [syntax.MAX_CHARACTERS, syntax.MAX_VALUES, syntax.MAX_DEPTH]),
+        ("a file of a schedule, an availability or a partition", [schedules.LARGEST_FILE]),
+        ("pixels of a picture", [MOST_PIXELS]),
+    ],
+)
+def test_the_page_of_limits_has_the_figures_of_the_code(row: str, figures: list[int]) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "limits.md").read_text()
+    (line,) = [line for line in page.splitlines() if line.startswith(f"| {row} |")]
+    assert [int(each.replace(",", "")) for each in re.findall(r"\d[\d,]*\b", line.split(" | ")[1])] == figures

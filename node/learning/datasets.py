@@ -28,7 +28,7 @@ from node.learning import formats, leaf, pictures
 from node.learning.errors import DataError, DataNotFound
 from node.learning.files import below, open_regular, refuse_large
 from node.learning.formats import Arrays
-from node.learning.labels import refuse_gaps
+from node.learning.labels import refuse_gaps, refuse_unequal
 from node.learning.samples import arrays_from
 
 FORMAT = 4  # version of the prepared folder; part of its name, so that a new version does not use old folders
@@ -255,18 +255,17 @@ _FORMATS: dict[str, Callable[[Path], Reader | None]] = {
 
 def _fingerprint(name: str, source: Path | None) -> str:
     """Short hash of the data set's name, its place, and the names and contents of its files. Times do not count: a file
-    can change without them, and a copy has others."""
+    can change without them, and a copy has others. Of a folder count its own files, and those below train and test."""
     digest = hashlib.sha256(f"{FORMAT} {name}".encode())
     if source is not None:
         digest.update(os.fsencode(source.absolute()))
-        size = 0
-        for file in sorted(below(source), key=os.fsencode) if source.is_dir() else [""]:
-            if file and not (source / file).is_file():
-                continue
-            with open_regular(source / file) as content:
-                size += os.fstat(content.fileno()).st_size
-                refuse_large(source, size)
-                digest.update(os.fsencode(f"\0{file}\0") + hashlib.file_digest(content, "sha256").digest())
+        names = sorted(below(source), key=os.fsencode) if source.is_dir() else [""]
+        names = [each for each in names if "/" not in each or {"train", "test"} & set(each.split("/"))]
+        files = {each: source / each for each in names if each == "" or (source / each).is_file()}
+        refuse_large(source, sum(file.stat().st_size for file in files.values()))
+        for each, file in files.items():
+            with open_regular(file) as content:
+                digest.update(os.fsencode(f"\0{each}\0") + hashlib.file_digest(content, "sha256").digest())
     return digest.hexdigest()[:12]
 
 
@@ -307,8 +306,7 @@ def _check(name: str, arrays: Arrays, source: str) -> tuple[Shape, int]:
     """Shape of a sample and number of classes. Raises DataError if the arrays do not fit together or fit the name."""
     pairs = (("train", arrays.x_train, arrays.y_train), ("test", arrays.x_test, arrays.y_test))
     for part, x, y in pairs:
-        if len(x) != len(y) or len(y) == 0:
-            raise DataError(f"{source}: {part} has {len(x)} samples and {len(y)} labels; they must be equal and not 0")
+        refuse_unequal(source, part, len(x), len(y))
         wrong = _not_finite(x)
         if len(wrong):
             raise DataError(

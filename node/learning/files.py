@@ -11,6 +11,8 @@ from pathlib import Path
 from node.learning.errors import DataError
 from node.resources import available_bytes
 
+SMALL = 1 << 16  # bytes
+
 
 def open_regular(path: Path) -> io.BufferedReader:
     """Open a regular file, also by a symbolic link. DataError for a folder, a device or a pipe, which is not opened."""
@@ -24,8 +26,9 @@ def open_regular(path: Path) -> io.BufferedReader:
 
 
 def refuse_large(source: str | Path, size: int) -> None:
-    """DataError if ``size`` bytes are more than the memory that this host has left."""
-    if size > (left := available_bytes()):
+    """DataError if ``size`` bytes are more than the memory that this host has left. The kernel is not asked for small
+    sizes, since a folder may have many files."""
+    if size > SMALL and size > (left := available_bytes()):
         raise DataError(
             f"{source}: needs {size / 1e9:,.1f} GB of memory, and this host has {left / 1e9:,.1f} GB left; "
             "take a part of the data, or a host with more memory"

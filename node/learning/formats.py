@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from node.learning.errors import DataError
 from node.learning.files import open_regular, read_regular, read_text, refuse_large
-from node.learning.labels import whole_numbers
+from node.learning.labels import refuse_unequal, whole_numbers
 
 CHANNELS = (1, 3, 4)  # of pictures
 IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -194,7 +194,11 @@ def read_npz(path: Path) -> Arrays:
             infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
             wanted = {name: infos[name] for name in (*ENTRIES, *SUBJECTS) if name in infos}
             refuse_large(path, 2 * sum(info.file_size for info in wanted.values()))
-            return arrays_of({name: _npy(archive, info, f"{path}: {name}") for name, info in wanted.items()}, str(path))
+            counts = {name: _declared(archive, info, f"{path}: {name}") for name, info in wanted.items()}
+            for part in ("train", "test"):
+                if {f"x_{part}", f"y_{part}"} <= counts.keys():
+                    refuse_unequal(str(path), part, counts[f"x_{part}"], counts[f"y_{part}"])
+            return arrays_of({name: _npy(archive, info) for name, info in wanted.items()}, str(path))
     except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path}: not an npz file of plain arrays: {error}") from error
 
@@ -202,18 +206,22 @@ def read_npz(path: Path) -> Arrays:
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def _npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> NDArray[Any]:
-    """One array, of which the header declares what is there."""
+def _declared(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> int:
+    """The length of an array by its header. DataError if it declares anything but what the file has."""
     with archive.open(info) as file:
         try:
             shape, _, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
             size, held = math.prod(shape) * dtype.itemsize, info.file_size - file.tell()
         except Exception as error:  # numpy evaluates the header, and raises what the parser of Python does
-            raise DataError(f"{name} is not a plain array: {type(error).__name__}: {error}") from None
+            raise DataError(f"{name} is not a plain array: {type(error).__name__}: {str(error)[:200]}") from None
     if dtype.hasobject:
         raise DataError(f"{name} holds Python objects, which are not read; save an array of numbers of one shape")
     if size != held or min(shape, default=0) < 0:
         raise DataError(f"{name} declares {dtype} {shape}, {size:,} bytes, and holds {held:,}; save it again")
+    return shape[0] if shape else 0
+
+
+def _npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
     with archive.open(info) as file:
         values: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
         return values

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from node.learning.errors import DataError
 
-_REMEDIES = {  # by the kind of numpy's type
-    "b": "write y.astype(int)",
-    "f": "write y.astype(int)",
-    "U": "number them with np.unique(y, return_inverse=True)[1]",
-    "S": "number them with np.unique(y, return_inverse=True)[1]",
-}
+
+def refuse_unequal(source: str, part: str, samples: int, labels: int) -> None:
+    """DataError unless a part has as many labels as samples, and at least one."""
+    if samples != labels or labels == 0:
+        raise DataError(f"{source}: {part} has {samples} samples and {labels} labels; they must be equal and not 0")
 
 
 def whole_numbers(entries: Mapping[str, NDArray[Any]], path: str) -> dict[str, NDArray[np.int64]]:
@@ -24,16 +23,23 @@ def whole_numbers(entries: Mapping[str, NDArray[Any]], path: str) -> dict[str, N
     for name, values in entries.items():
         flat = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
         if flat.ndim != 1 or flat.dtype.kind not in "iu":
-            remedy = "write y.argmax(axis=1) if a column stands for a class" if flat.ndim == 2 else ""
-            remedy = _REMEDIES.get(flat.dtype.kind, remedy) if flat.ndim == 1 else remedy
             raise DataError(
-                f"{path}: {name} must be one axis of whole numbers, not {values.dtype} {values.shape}"
-                + (f"; {remedy}" if remedy else "")
+                f"{path}: {name} must be one axis of whole numbers, not {values.dtype} {values.shape}{_remedy(flat)}"
             )
         if len(flat) and int(flat.max()) > np.iinfo(np.int64).max:
             raise DataError(f"{path}: {name}[{flat.argmax()}] is {flat.max()}, which is beyond 64 bits with a sign")
         found[name] = np.ascontiguousarray(flat, dtype=np.int64)
     return found
+
+
+def _remedy(values: NDArray[Any]) -> str:
+    """How to make whole numbers of labels; empty if that is unknown."""
+    if values.ndim == 2:
+        return "; write y.argmax(axis=1) if each column stands for a class"
+    if values.ndim == 1 and values.dtype.kind in "US":
+        return "; number them with np.unique(y, return_inverse=True)[1]"
+    whole = values.dtype.kind == "b" or (values.dtype.kind == "f" and bool((values == np.floor(values)).all()))
+    return "; write y.astype(int)" if values.ndim == 1 and whole else ""
 
 
 def refuse_gaps(parts: Mapping[str, NDArray[np.int64]], source: str) -> None:
@@ -49,8 +55,8 @@ def refuse_gaps(parts: Mapping[str, NDArray[np.int64]], source: str) -> None:
         raise DataError(f"{source}: {first}; labels count from 0: leave such samples out, or number the classes anew")
     if occurring[0] == 1 and occurring[-1] == len(occurring):
         raise DataError(f"{source}: labels count from 1 to {len(occurring)}; they must count from 0: subtract 1")
+    missing, others = int(np.argmax(occurring == stray)), len(occurring) - 1
     raise DataError(
-        f"{source}: {first}, but no sample has label {int(np.argmax(occurring == stray))}: {len(occurring)} of "
-        f"{int(occurring[-1]) + 1} classes occur; labels count from 0 without gaps: leave stray samples out, or number "
-        "the classes anew"
+        f"{source}: {first}, but no sample has label {missing}: without it {others} of {int(occurring[-1]) + 1} "
+        "classes occur; labels count from 0 without gaps: leave stray samples out, or number the classes anew"
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 from typing import Any, cast
@@ -317,4 +318,4 @@ def measured(entry: ModelEntry, shape: Shape, classes: int, params: Mapping[str,
     count = 0 if isinstance(model.classifier, nn.Identity) or features.ndim != 2 else features.shape[1]
     linear = isinstance(model.classifier, nn.Linear) and model.classifier.bias is not None
     work = zoo.forward_work(model, samples[:1])
-    return Size(trained, floats - trained, others, count, linear=linear, **work)
+    return replace(work, parameters=trained, buffers=floats - trained, counters=others, features=count, linear=linear)

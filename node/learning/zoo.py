@@ -16,7 +16,7 @@ from torch.nn.functional import interpolate
 
 from node.catalogue.datasets import Shape
 from node.catalogue.models import BACKBONES, PATCH, Torchvision
-from node.catalogue.sizes import EVALUATION, TRAINING
+from node.catalogue.sizes import EVALUATION, TRAINING, Size
 from node.learning.devices import device_of
 from node.learning.vision import torchvision
 
@@ -147,14 +147,11 @@ def operations(layer: nn.Module, values: int) -> int:
 
 def forward_operations(module: nn.Module, sample: Tensor) -> int:
     """Multiply-adds of the convolutions and linear layers in a forward pass of one sample (1, ...)."""
-    return forward_work(module, sample)["operations"]
+    return forward_work(module, sample).operations
 
 
-def forward_work(module: nn.Module, sample: Tensor) -> dict[str, int]:
-    """The `operations`, `values` and `layers` of `Size`, counted in a forward pass of one sample (1, ...)."""
+def forward_work(module: nn.Module, sample: Tensor) -> Size:
+    """The operations, values and layers of a forward pass of one sample (1, ...); a size without parameters."""
     called = layer_outputs(module, sample)
-    return {
-        "operations": sum(starmap(operations, called)),
-        "values": sum(values for _, values in called),
-        "layers": len(layers_of(module)),
-    }
+    values = sum(values for _, values in called)
+    return Size(0, operations=sum(starmap(operations, called)), values=values, layers=len(layers_of(module)))

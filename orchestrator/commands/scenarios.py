@@ -87,6 +87,7 @@ def _looked_up(scenario: Path, overrides: Sequence[str], hosts: Path | None = No
     from orchestrator.planning.inventory_file import read_inventory
     from orchestrator.planning.making import make_plan
     from orchestrator.planning.shards import PreparedLabels
+    from orchestrator.run.requirements import require_room
     from orchestrator.scenario.reading import load, placed
 
     loaded = load(scenario, overrides)
@@ -98,4 +99,7 @@ def _looked_up(scenario: Path, overrides: Sequence[str], hosts: Path | None = No
         data = None
         if loaded.algorithm is not None:
             data = PreparedLabels.read(stack.enter_context(looked_up(loaded.data, scenario.parent)))
-        return loaded, make_plan(loaded, data, str(scenario.parent.absolute()), inventory)
+        plan = make_plan(loaded, data, str(scenario.parent.absolute()), inventory)
+    if not kind_of(loaded.driver).several_hosts:
+        require_room(plan)
+    return loaded, plan

@@ -9,6 +9,7 @@ Otherwise root would end any process that a stranger names there.
 
 from __future__ import annotations
 
+import calendar
 import contextlib
 import fcntl
 import hmac
@@ -101,7 +102,7 @@ class RunDirectory:
         is never written again; 0 if neither tells."""
         if (stamp := _STAMP.search(self.run)) is not None:
             with contextlib.suppress(ValueError, OverflowError):
-                return time.mktime(time.strptime(stamp[1], "%Y%m%d-%H%M%S"))
+                return float(calendar.timegm(time.strptime(stamp[1], "%Y%m%d-%H%M%S")))
         try:
             return self.scenario.stat().st_mtime
         except OSError:
@@ -141,7 +142,7 @@ class RunDirectory:
 
     @classmethod
     def create(cls, runs: Path, name: str) -> RunDirectory:
-        """Make a fresh directory: ``<name>-<date>-<time>-<4 hex digits>``."""
+        """Make a fresh directory: ``<name>-<date>-<time>-<4 hex digits>``, in UTC, so that ids sort everywhere."""
         try:
             runs.mkdir(parents=True, exist_ok=True)
             directory = make_empty(runs.resolve(), name)
@@ -237,7 +238,7 @@ def make_empty(runs: Path, name: str) -> RunDirectory:
     """Make a directory without content, with a name that no other run has. Two runs of one second may draw the same
     digits."""
     while True:
-        run = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+        run = f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
         with contextlib.suppress(FileExistsError):
             (runs / run).mkdir(mode=0o755)
             return RunDirectory(runs / run)

@@ -52,7 +52,7 @@ def size(path: Path) -> int:
 def follow_file(path: Path, go_on: Callable[[], bool]) -> Iterator[str]:
     """Yield the file's text, then added text, until ``go_on`` returns False and all is read. RunError if unreadable."""
     try:
-        opened = path.open(errors="replace")
+        opened = path.open(encoding="utf-8", errors="replace")
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
     with opened as file:

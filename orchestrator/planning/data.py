@@ -48,8 +48,9 @@ def _first(spec: DataSpec, base: Path, cache: Path, *, download: bool, store: Pa
             return prepare(name, cache, search, download=download and last, store=store)
         except DataNotFound as error:
             reasons.append(str(error))
-        except DataError as error:
-            raise PlanError(("data", "dataset"), str(error)) from None
+        except (DataError, MemoryError) as error:
+            lacking = f"{name} does not fit into the memory that this process may have: {error}"
+            raise PlanError(("data", "dataset"), str(error) if isinstance(error, DataError) else lacking) from None
         except OSError as error:
             raise HostError(
                 f"data.dataset: {name} cannot be prepared in {store or cache} ({error.strerror or error}): make room "

@@ -13,8 +13,10 @@ from node.assignment import PluginSource
 from node.catalogue.datasets import Shape
 from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry, largest
 from node.catalogue.sizes import Size
+from node.messaging.wire import LIMITS
 from node.parameters import read_parameters
 from node.plugins import is_of_plugin
+from orchestrator import text
 from orchestrator.errors import PlanError
 from orchestrator.host import python
 from orchestrator.scenario.schema import Scenario
@@ -49,6 +51,11 @@ def check_demands(scenario: Scenario, sizes: list[Size], shape: Shape, classes: 
     """PlanError if the models, of these sizes, lack what the algorithm declares to need of them."""
     algorithm, name = scenario.scheme, scenario.model.name
     size, entry = largest(sizes), MODELS.get(name)
+    if size.bytes > LIMITS.body and not algorithm.personal:
+        most = text.size(LIMITS.body)
+        raise PlanError(
+            MODEL, f"{name} has {text.size(size.bytes)}, and a message carries at most {most}: take a smaller model"
+        )
     if entry is not None and entry.build is not None and is_of_plugin(entry.build.__module__):
         size = _measured(scenario, entry, shape, classes)  # its closed form need not know
     demands = (

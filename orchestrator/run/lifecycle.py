@@ -181,7 +181,7 @@ def _defect(directory: RunDirectory, error: Exception) -> Ending:
     """The ending of a run that hit a defect of edgebed. Writes the traceback to logs/orchestrator.log."""
     log = directory.logs / "orchestrator.log"
     with contextlib.suppress(OSError):
-        log.write_text("".join(traceback.format_exception(error)))
+        log.write_text("".join(traceback.format_exception(error)), encoding="utf-8", errors="backslashreplace")
     return Ending("failed", f"{type(error).__name__}: {error} (a defect of edgebed: please report {log})")
 
 

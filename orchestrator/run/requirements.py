@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
+import math
+import os
+
+from node.algorithms.registry import ALGORITHMS
+from node.catalogue.models import MODEL_GROUPS
+from orchestrator import text
 from orchestrator.drivers.base import entry_of
 from orchestrator.errors import HostError
 from orchestrator.host.descriptors import provide
 from orchestrator.planning.plan import Plan
+from orchestrator.scenario.drivers import DRIVERS
 
 
 def require(plan: Plan, workers: int) -> None:
     """Check this host for a plan. HostError names everything that this host lacks for the plan's driver, or says that
-    this process may not open as many files as the run needs."""
+    it has too little memory, or that this process may not open as many files as the run needs."""
     entry = entry_of(plan.driver)
     found = entry.missing(plan)
     if len(found) == 1:
         raise found[0]
     if found:
         raise HostError("\n".join(str(error) for error in found))
-    provide(entry.open_files(plan, workers))
+    require_room(plan, workers)
+
+
+def require_room(plan: Plan, workers: int = 1) -> None:
+    """HostError if this host has less memory than the models of a round take, or allows too few open files."""
+    clients, needed = models_of_a_round(plan), models_of_a_round(plan) * plan.model_bytes
+    if not DRIVERS[plan.driver].several_hosts and needed > (memory := host_memory()):
+        raise HostError(
+            f"the models of {text.count(clients, 'client')} in a round take {text.size(needed)}, and this host has "
+            f"{text.size(memory)} of memory: take fewer clients, a smaller model or a host with more memory"
+        )
+    provide(entry_of(plan.driver).open_files(plan, workers))
+
+
+def models_of_a_round(plan: Plan) -> int:
+    """How many copies of the model exist when a round ends: one of each client that answers. The least number where
+    that varies; 0 for programs, for models that differ, and for algorithms without rounds of clients."""
+    algorithm = ALGORITHMS.get(plan.algorithm)
+    if algorithm is None or algorithm.asynchronous or plan.model in MODEL_GROUPS:
+        return 0
+    if plan.population is not None:
+        return plan.population.selected
+    clients = sum(node.samples > 0 for node in plan.nodes)
+    return math.ceil(clients * float(plan.params.get("participation", 1.0)))
+
+
+def host_memory() -> int:
+    """The memory of this host in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

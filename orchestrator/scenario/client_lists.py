@@ -14,7 +14,6 @@ from node.catalogue.json_text import parse_json
 from orchestrator.scenario.words import describe, shortened
 from orchestrator.text import some
 
-LARGEST_FILE = 64_000_000  # characters; some ten million samples
 _FORM = 'write {"device-0-0": [0, 5], "device-0-1": [1]}, or [[0, 5], [1]] in order of the clients'
 
 Lists = Mapping[str, Any] | Sequence[Any]

@@ -28,7 +28,7 @@ from orchestrator.scenario.catalogue import (
     PartitionField,
     PartitionSpec,
 )
-from orchestrator.scenario.client_lists import LARGEST_FILE, ClientLists
+from orchestrator.scenario.client_lists import ClientLists
 from orchestrator.scenario.clients import ClientsSpec
 from orchestrator.scenario.compute import ComputeSpec, Device
 from orchestrator.scenario.drivers import DriverName
@@ -43,7 +43,7 @@ from orchestrator.scenario.names import Name
 from orchestrator.scenario.plugins import PluginSources
 from orchestrator.scenario.programs import ProgramSpec
 from orchestrator.scenario.quantities import AutoDuration, Duration, Fraction, Quorum, QuorumField, Size
-from orchestrator.scenario.schedules import DIRECTORY, FILES
+from orchestrator.scenario.schedules import DIRECTORY, FILES, LARGEST_FILE
 from orchestrator.scenario.strict import Strict
 from orchestrator.scenario.topology import LINK_CLASSES, Topology
 from orchestrator.scenario.words import shortened

@@ -20,7 +20,7 @@ def follow_record(history: History, node: str, go_on: Callable[[], bool]) -> Ite
     yield from follow_lines(history, node, go_on)
     traceback = history.directory / "logs" / f"{node}.log"
     if traceback.exists():
-        yield traceback.read_text(errors="replace")
+        yield traceback.read_text(encoding="utf-8", errors="replace")
 
 
 def follow_lines(history: History, node: str, go_on: Callable[[], bool]) -> Iterator[str]:

@@ -12,7 +12,7 @@ import pytest
 from node.algorithms.registry import ALGORITHMS
 from node.catalogue.models import MODELS
 from node.errors import PluginError
-from node.plugins import activate, active, find, is_of_plugin, line_of
+from node.plugins import activate, active, digest, find, is_of_plugin, line_of
 
 GOOD = """\
 from dataclasses import dataclass
@@ -188,3 +188,8 @@ def test_the_line_of_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="literal") as raised:
         int("x")
     assert line_of(raised.value) == ""
+
+
+def test_the_hash_of_a_file_does_not_depend_on_how_its_name_was_decoded() -> None:
+    """An ASCII locale decodes the UTF-8 bytes of \u00e9 to surrogates (PEP 383)."""
+    assert digest({"p/\udcc3\udca9.py": b"1"}) == digest({"p/\u00e9.py": b"1"}) != digest({"p/e.py": b"1"})

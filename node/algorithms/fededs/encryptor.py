@@ -26,7 +26,6 @@ from node.algorithms.fededs.encrypted import (
 )
 from node.algorithms.fededs.parameters import FedEDS
 from node.catalogue.datasets import Shape
-from node.catalogue.sizes import Size
 from node.learning.aggregation import State
 from node.learning.devices import as_array, seeded
 from node.learning.errors import ModelError
@@ -121,7 +120,7 @@ def recognised(learner: Learner, made: EncryptedSet) -> tuple[float, float]:
 def worth(learner: Learner, params: FedEDS) -> float:
     """The cost of one sample in the encryptor's training, in samples of the model's own training."""
     work = forward_work(learner.model, torch.zeros(1, *learner.data.shape))
-    return params.encryptor_worth(learner.data.shape, Size(0, **work))
+    return params.encryptor_worth(learner.data.shape, work)
 
 
 def _optimizer(parameters: Sequence[Tensor], name: str, training: LocalTraining) -> DescentStep:

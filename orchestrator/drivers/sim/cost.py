@@ -23,4 +23,4 @@ def cost_of(model: Model, shape: Shape, batch_size: int) -> Cost:
 
 def _cost(model: nn.Module, x: Tensor, batch_size: int) -> Cost:
     work = forward_work(model, x)
-    return Cost(work["operations"], work["values"], work["layers"], batch_size)
+    return Cost(work.operations, work.values, work.layers, batch_size)

@@ -205,7 +205,10 @@ class SimulatedNode:
 
 def note_failure(log: Path, error: Exception) -> None:
     """Append the traceback of an error to a node's log."""
-    with contextlib.suppress(OSError), log.open("a") as file:  # the error may be a full disk
+    with (
+        contextlib.suppress(OSError),
+        log.open("a", encoding="utf-8", errors="backslashreplace") as file,
+    ):  # a full disk
         file.writelines(traceback.format_exception(error))
 
 

@@ -36,8 +36,8 @@ def test_size_is_the_catalogues(name: str, dataset: str) -> None:
         assert forward_work(model, torch.zeros(1, *shape)) == work_of(size)
 
 
-def work_of(size: Size) -> dict[str, int]:
-    return {"operations": size.operations, "values": size.values, "layers": size.layers}
+def work_of(size: Size) -> Size:
+    return Size(0, operations=size.operations, values=size.values, layers=size.layers)
 
 
 @pytest.mark.parametrize("side", [8, 13, 32, 128])

@@ -22,9 +22,9 @@ def test_sizes_of_torchvisions_networks_are_the_catalogues(architecture: str) ->
     assert model.classifier(features).shape == (2, 10)
     # The catalogue scales the work of 128 pixels; the smallest pictures keep more of it than that.
     work = forward_work(model, torch.zeros(1, 1, 28, 28))
-    assert size.layers == work["layers"]
-    assert work["operations"] == pytest.approx(size.operations, rel=0.2)
-    assert work["values"] == pytest.approx(size.values, rel=0.1)
+    assert size.layers == work.layers
+    assert work.operations == pytest.approx(size.operations, rel=0.2)
+    assert work.values == pytest.approx(size.values, rel=0.1)
 
 
 def test_resnet18_is_the_published_one() -> None:

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,27 @@ def test_two_runs_in_one_second_have_two_directories(tmp_path: Path) -> None:
     assert make(tmp_path, "hello").path != make(tmp_path, "hello").path
 
 
+def test_the_latest_run_is_the_last_one_also_after_a_change_of_the_time_zone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kathmandu is 5 h 45 min ahead of UTC, Honolulu 10 h behind; a change to winter time moves the clock too."""
+    now, made, utc = 1_793_235_000.0, list[RunDirectory](), time.gmtime
+    monkeypatch.setattr("time.gmtime", lambda: utc(now + len(made)))
+    try:
+        for zone in ("Asia/Kathmandu", "UTC", "Pacific/Honolulu"):
+            monkeypatch.setenv("TZ", zone)
+            time.tzset()
+            made.append(make(tmp_path, "hello"))
+        assert [each.run for each in known_runs(tmp_path)] == [each.run for each in made]
+        assert find_run(None, tmp_path).run == made[-1].run
+        assert [each.began - now for each in made] == [0, 1, 2]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 def test_digits_that_another_run_has_are_drawn_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("time.strftime", lambda format: "20260101-000000")
+    monkeypatch.setattr("time.strftime", lambda *_: "20260101-000000")
     drawn = iter(["aaaa", "aaaa", "aaaa", "bbbb"])
     monkeypatch.setattr("secrets.token_hex", lambda size: next(drawn))
     assert [make(tmp_path, "hello").run[-4:] for _ in range(2)] == ["aaaa", "bbbb"]

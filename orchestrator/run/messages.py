@@ -117,6 +117,7 @@ _EVENTS: Mapping[str, Mapping[str, Predicate]] = {
     "bad_message": {"peer": _name, "reason": _text},
     "overrun": {"asked": _seconds, "taken": _seconds},
     "note": {"text": _text},
+    "killed at the end": {"grace": _seconds},
     "frozen": {"seconds": _seconds},
     "not_finite": {"what": _name, "at": _or_none(_text)},
     "peers": {"shares": _shares, "queue": _queue},

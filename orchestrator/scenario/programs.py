@@ -36,6 +36,10 @@ such as those of JSON, stay as they are, and so does ${name}, a variable of a sh
 OWN = SELF, OWN_NAME, INDEX, FILES = "self", "name", "index", "files"
 """The placeholders that each node has a value of its own for."""
 READY_WITHIN = 60.0  # s
+LONGEST_WORD = (
+    100_000  # bytes of a word of a command, or of a variable; the kernel takes 131,071 with the path of {files}
+)
+LONGEST_COMMAND = 1_000_000  # bytes of a command with its variables; the kernel takes 2 MiB with the host's variables
 STOP_GRACE = 5.0  # s
 
 
@@ -51,7 +55,25 @@ def _read_command(value: Any) -> list[str]:
         raise ValueError("is empty: name the program to run")
     if any("\0" in word for word in value):
         raise ValueError("has a null character, which no command can have")
+    if (longest := max(map(_bytes, value))) > LONGEST_WORD:
+        raise ValueError(f"has a word of {longest} bytes, at most {LONGEST_WORD} are possible: write it to a file")
     return value
+
+
+def _read_environment(value: Any) -> Any:
+    """Check names and sizes of variables. Types are checked afterwards."""
+    for name, text in value.items() if isinstance(value, dict) else ():
+        if isinstance(name, str) and (not name or "=" in name or "\0" in name):
+            raise ValueError(f"{name!r} cannot be the name of a variable: it is empty, or has = or a null character")
+        if isinstance(text, str) and "\0" in text:
+            raise ValueError(f"{name} has a null character, which no variable can have")
+        if isinstance(text, str) and (size := _bytes(text)) > LONGEST_WORD:
+            raise ValueError(f"{name} has {size} bytes, at most {LONGEST_WORD} are possible: write it to a file")
+    return value
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode(errors="surrogateescape"))
 
 
 def _read_after(value: Any) -> list[str]:
@@ -102,7 +124,9 @@ class ProgramSpec(Strict):
     stop_grace: Duration = Field(
         default=STOP_GRACE, gt=0, description="the time from SIGTERM to SIGKILL, if it still runs when the run ends"
     )
-    environment: dict[str, str] = Field(default={}, description="variables that the program gets besides")
+    environment: Annotated[dict[str, str], BeforeValidator(_read_environment)] = Field(
+        default={}, description="variables that the program gets besides"
+    )
     image: str | None = Field(default=None, pattern=r"^\S+$", description="under docker or swarm: its image")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,26 @@ def test_an_unknown_word_in_braces_has_two_readings() -> None:
     (said,) = mistakes(text)
     assert "{print} is no node, and not one of {self}" in said
     assert "for the text {print} itself write {{print}}" in said
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        (
+            {"command": ["a", "x" * 100_001]},
+            "has a word of 100001 bytes, at most 100000 are possible: write it to a file",
+        ),
+        ({"environment": {"A": "ü" * 50_001}}, "A has 100002 bytes, at most 100000 are possible"),
+        ({"environment": {"A=B": "1"}}, "'A=B' cannot be the name of a variable"),
+        ({"environment": {"": "1"}}, "'' cannot be the name of a variable"),
+        ({"environment": {"A": "\0"}}, "A has a null character"),
+    ],
+)
+def test_what_the_kernel_cannot_start_is_refused_before_the_run(setting: dict[str, Any], told: str) -> None:
+    programs = {"cloud": {"command": "serve", **setting}, "device": "ask"}
+    (said,) = mistakes(json.dumps({"programs": programs, "topology": {"cloud": True, "edges": 0, "devices": 1}}))
+    assert told in said
+    assert len(said) < 400
 
 
 def test_each_program_has_its_own_grace() -> None:

@@ -289,7 +289,7 @@ def nodes_answered(history: History) -> Assessment:
     return "pass", f"{len(states) - away} of {text.count(len(states), 'node')} answered at the end{note}"
 
 
-CHECKS: dict[CheckName | Literal["result as expected"], Callable[[History], Assessment | None]] = {
+CHECKS: dict[CheckName | Literal["result as expected", "messages taken"], Callable[[History], Assessment | None]] = {
     "finished": finished,
     "learned": learned,
     "result as expected": came_to_what_was_expected,

@@ -253,3 +253,37 @@ stop: {{after: 4s}}
         assert [event.data["text"][:13] for event in history.events("note", node="cloud")] == ["the log cloud"]
     assert (directory.logs / "cloud.log").stat().st_size < (64 << 20) + 10_000
     assert traces_of(directory.run) == []
+
+
+STUBBORN = """\
+import signal, time
+signal.signal(signal.SIGTERM, lambda *_: print("not yet", flush=True))
+print("ready", flush=True)
+while True:
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("driver", ["namespaces", "docker"])
+@pytest.mark.usefixtures("engine")
+def test_a_program_that_does_not_end_is_killed_after_its_grace(tmp_path: Path, place: Place, driver: str) -> None:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    tmp_path.chmod(0o755)
+    scenario = f"""
+driver: {driver}
+topology: {{cloud: true, edges: 0, devices: 1}}
+probe: {{before: false}}
+programs:
+  device: {{command: {PYTHON} stubborn.py, image: "{place.image}", stop_grace: 1s, ready: {{line: ready}}}}
+  cloud:
+    command: "{PYTHON} -c 'print(1)'"
+    image: "{place.image}"
+    after: device
+    ends_the_run: true
+"""
+    result = up(tmp_path, scenario)
+    failed = {each["name"]: each["detail"] for each in result.summary["checks"] if each["verdict"] == "fail"}
+    assert list(failed) == ["nodes answered"], result.errors
+    assert "device-0 (its program got SIGTERM, still ran 1 s later and got SIGKILL" in failed["nodes answered"]
+    assert "not yet" in (directory_of(result).logs / "device-0.log").read_text()
+    assert traces_of(directory_of(result).run) == []

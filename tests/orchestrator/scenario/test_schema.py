@@ -289,7 +289,7 @@ MISTAKES = [
             "device-edge, device-cloud, edge-edge, edge-cloud)",
             "f.yaml:7: expect.checks.0: 'links keptup' is not one of: finished, learned, links as asked, faults took "
             "effect, links over time, links during the run, rates during the run, network between hosts, nodes kept "
-            "pace, links kept up, nodes answered, messages taken, undisturbed; did you mean 'links kept up'?",
+            "pace, links kept up, nodes answered, undisturbed; did you mean 'links kept up'?",
             "f.yaml:9: expect.metrics.0: give a bound: at_least, at_most or both",
             "f.yaml:10: expect.metrics.1.at_least: 3 is more than at_most, 2",
             "f.yaml:11: expect.metrics.2: 'name' is missing",

@@ -7,6 +7,7 @@ behind it does not check types again.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Container, Mapping
 from numbers import Real
 from typing import Any
@@ -53,7 +54,9 @@ def _round(value: Any) -> bool:
 
 def _number(value: Any) -> bool:
     """A number; NaN and infinities are allowed, because the loss of a diverged model may be one."""
-    return isinstance(value, float) or (_real(value) and (not isinstance(value, int) or -(2**64) < value < 2**64))
+    return isinstance(value, float) or (
+        _real(value) and (not isinstance(value, int) or abs(value) <= sys.float_info.max)
+    )
 
 
 def _real(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,8 +11,10 @@ import click
 
 from netem.profile import KEYS
 from orchestrator.exports.kinds import Destination
+from orchestrator.host import streams
 
 RUNS = Path("runs")
+RESULT = "orchestrator.options.result"  # the stream of a command's result, in the context of the command
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -28,7 +31,20 @@ def scenario_options(command: F) -> F:
 
 
 def json_option(command: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
+    """Add --json. Standard output then has what `print_json` prints, and nothing else: what plug-ins print while the
+    command runs goes to standard error."""
+
+    def reserve(context: click.Context, _option: click.Parameter, as_json: bool) -> bool:
+        if as_json and RESULT not in context.meta:
+            context.meta[RESULT] = context.with_resource(streams.reserved_output())
+        return as_json
+
+    return click.option("--json", "as_json", is_flag=True, callback=reserve, help="Print one JSON object.")(command)
+
+
+def print_json(value: Any) -> None:
+    """Print the result of a command with --json."""
+    print(json.dumps(value), file=click.get_current_context().meta[RESULT], flush=True)
 
 
 def fault_options(command: F) -> F:

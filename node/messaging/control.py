@@ -6,7 +6,7 @@ From a node:
     register {node, incarnation, pid, protocol, memory_pss? bytes}     ready; waits for start
     beat {cpu s, rss bytes, memory_pss? bytes}      each ``Timeouts.beat``
     event {name, round?, ...}                       see below
-    metric {round, values}                          a row of measured values; values["scope"]: of what; see SHARES
+    metric {round, values}                          a row of measured values; values["scope"] says of what (SHARES)
     traffic {peers: [{peer, kind, direction: "sent"|"received", messages, bytes}]}    cumulative, when it changed
     done {reason}                                   the role ended: "rounds", "accuracy" or "stopped"
     failed {error}                                  the node failed

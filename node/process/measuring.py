@@ -6,6 +6,7 @@ with the size, or with the error.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import sys
@@ -30,4 +31,6 @@ def size(order: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(size(json.loads(sys.argv[1]))))
+    with contextlib.redirect_stdout(sys.stderr):  # what the plug-in prints
+        answer = size(json.loads(sys.argv[1]))
+    print(f"\n{json.dumps(answer)}")

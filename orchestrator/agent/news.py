@@ -19,12 +19,15 @@ class NewOutput:
         self._read: dict[str, int] = {}  # bytes, by log
 
     def read(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the name of each log with new bytes, and the bytes."""
+        """Yield the name of each log with new bytes, and the bytes, in pieces: what each log has when it is opened, so
+        this ends although a node prints without end."""
         for path in sorted(self._folder.glob("*.log")):
             with path.open("rb") as file:
-                file.seek(self._read.get(path.stem, 0))
-                while data := file.read(PIECE):
-                    self._read[path.stem] = self._read.get(path.stem, 0) + len(data)
+                end = os.fstat(file.fileno()).st_size
+                while (start := self._read.get(path.stem, 0)) < end:  # another reader may have read on meanwhile
+                    file.seek(start)
+                    data = file.read(min(PIECE, end - start))
+                    self._read[path.stem] = start + len(data)
                     yield path.stem, data
 
 

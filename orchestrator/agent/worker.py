@@ -260,7 +260,7 @@ class Worker:
         await self._probes.dismiss_all()
         await self._stack.aclose()
         self._place = self._prober = None
-        self._tell_new()
+        await self._tell_new()
 
     async def leave(self) -> None:
         """End, and remove everything that was made here. The next agent of this host serves the next run."""
@@ -311,24 +311,26 @@ class Worker:
     async def _tell_exits(self, driver: Driver) -> None:
         while True:
             ended = await driver.exits.get()
-            self._tell_new()
+            await self._tell_new()
             self._tell("exit", node=ended.node, pid=ended.handle.pid, code=ended.code)
 
     async def _tell_ends(self, driver: RunsPrograms) -> None:
         while True:
             ended = await driver.ends.get()
-            self._tell_new()
+            await self._tell_new()
             self._tell("program", label=ended.program.label, code=ended.code)
 
     async def _tell_news(self) -> None:
         while True:
-            self._tell_new()
+            await self._tell_new()
             await asyncio.sleep(LOOK_EVERY)
 
-    def _tell_new(self) -> None:
+    async def _tell_new(self) -> None:
+        """Tell what is new until now. Other work goes on after each piece of a log."""
         if self._output is not None:
             for log, data in self._output.read():
                 self._tell("log", log=log, data=data)
+                await asyncio.sleep(0)
         if self._checkpoints is not None:
             for piece in self._checkpoints.read():
                 self._tell("checkpoint", **piece._asdict())

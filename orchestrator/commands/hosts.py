@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from dataclasses import asdict
 from functools import partial
@@ -14,6 +13,7 @@ import click
 from orchestrator.layout import open_console
 from orchestrator.options import (
     json_option,
+    print_json,
 )
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def doctor(as_json: bool) -> None:
 
     findings = asyncio.run(examine())
     if as_json:
-        click.echo(json.dumps({"findings": [vars(finding) for finding in findings]}))
+        print_json({"findings": [vars(finding) for finding in findings]})
     else:
         print_findings(findings, open_console())
     sys.exit(1 if any(finding.ok is False for finding in findings) else 0)
@@ -49,7 +49,7 @@ def list_hosts(context: click.Context, as_json: bool) -> None:
         return
     hosts, agents = offered()
     if as_json:
-        click.echo(json.dumps({"hosts": [described(host) for host in hosts], "agents": agents}))
+        print_json({"hosts": [described(host) for host in hosts], "agents": agents})
     else:
         print_hosts(hosts, agents, open_console())
 
@@ -66,7 +66,7 @@ def examine_hosts(names: tuple[str, ...], as_json: bool) -> None:
     except UnknownHostError as error:
         raise click.UsageError(str(error)) from None
     if as_json:
-        click.echo(json.dumps(found.to_json()))
+        print_json(found.to_json())
     else:
         print_report(found, open_console())
     sys.exit(0 if found.usable else 1)
@@ -80,7 +80,7 @@ def leave_agents(as_json: bool) -> None:
 
     found = up(partial(click.echo, err=True))
     if as_json:
-        click.echo(json.dumps(found.to_json()))
+        print_json(found.to_json())
     else:
         if found.hosts:
             click.echo(f"agents are left running on {', '.join(found.hosts)}")
@@ -97,5 +97,5 @@ def end_agents(data: bool, as_json: bool) -> None:
     from orchestrator.verbs.hosts_up import down
 
     found = down(data=data)
-    click.echo(json.dumps(asdict(found)) if as_json else found.told())
+    print_json(asdict(found)) if as_json else click.echo(found.told())
     sys.exit(1 if found.left else 0)

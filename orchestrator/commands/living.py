@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import click
 from orchestrator import text
 from orchestrator.errors import RecordError, RunError
 from orchestrator.layout import open_console, print_error, write_table
-from orchestrator.options import fault_options, json_option, runs_option
+from orchestrator.options import fault_options, json_option, print_json, runs_option
 
 
 @click.command("ps")
@@ -24,7 +23,7 @@ def list_runs(runs: Path, as_json: bool) -> None:
 
     found = living(runs)
     if as_json:
-        click.echo(json.dumps({"runs": found}))
+        print_json({"runs": found})
         return
     if not found:
         click.echo("nothing is running")
@@ -63,7 +62,7 @@ def inject_fault(words: tuple[str, ...], runs: Path, as_json: bool, **options: s
         raise click.UsageError(str(error)) from None
     reply = command(chosen(run, runs), "inject", {"fault": fault, "via": "inject"})
     if as_json:
-        click.echo(json.dumps(reply))
+        print_json(reply)
     else:
         for line in in_words(reply):
             click.echo(line)
@@ -92,7 +91,7 @@ def set_pace(words: tuple[str, ...], runs: Path, as_json: bool) -> None:
         raise click.UsageError(str(error)) from None
     reply = command(chosen(words[0] if len(words) == 2 else None, runs), "pace", {"to": words[-1]})
     where = f"at {reply['t']:g} s" + (f", round {reply['round']}" if reply["round"] else "")
-    click.echo(json.dumps(reply) if as_json else f"{reply['run']}: {words[-1]}, {where}")
+    print_json(reply) if as_json else click.echo(f"{reply['run']}: {words[-1]}, {where}")
 
 
 @click.command()
@@ -129,7 +128,7 @@ def logs(node: str, run: str | None, follow: bool, record: bool, runs: Path, as_
             pieces = follow_file(log_of(directory, node), go_on)
         if as_json:
             lines = "".join(pieces).splitlines()
-            click.echo(json.dumps({"run": directory.run, "node": node, "lines": lines}))
+            print_json({"run": directory.run, "node": node, "lines": lines})
             return
         with contextlib.suppress(KeyboardInterrupt):  # --follow usually ends this way
             for piece in pieces:
@@ -163,7 +162,7 @@ def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> N
             targets = {run: None}  # a host that was away may have something of it
     results = [down(name, directory) for name, directory in targets.items()]
     if as_json:
-        click.echo(json.dumps({"runs": [{**vars(result), "clean": not result.left} for result in results]}))
+        print_json({"runs": [{**vars(result), "clean": not result.left} for result in results]})
     else:
         for result in results:
             click.echo(result.told())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from orchestrator.layout import open_console
 from orchestrator.options import (
     RUNS,
     json_option,
+    print_json,
     runs_option,
 )
 
@@ -46,7 +46,7 @@ def list_faults(run: str | None, as_yaml: bool, by: str, runs: Path, as_json: bo
         if as_yaml:
             click.echo(as_rules(history, by_round=by == "round"), nl=False)
         elif as_json:
-            click.echo(json.dumps({"run": history.run, "faults": fault_rows(history)}))
+            print_json({"run": history.run, "faults": fault_rows(history)})
         else:
             print_faults(history, open_console())
 
@@ -64,7 +64,7 @@ def report_run(run: str | None, runs: Path, as_json: bool) -> None:
     directory = find_run(run, runs)
     result = judge(directory)
     if as_json:
-        click.echo(json.dumps(result))
+        print_json(result)
     else:
         print_summary(result, directory.report, open_console())
 
@@ -92,7 +92,7 @@ def serve_runs(runs: Path, host: str, port: int, faults: bool | None, as_json: b
     from orchestrator.serve.server import serve
 
     def tell(address: str) -> None:
-        click.echo(json.dumps({"address": address}) if as_json else address)
+        print_json({"address": address}) if as_json else click.echo(address)
 
     serve(runs, host, port, tell, faults=faults)
 
@@ -122,7 +122,7 @@ def compare_runs(names: tuple[str, ...], runs: Path, as_json: bool) -> None:
         many = compare_many([read(name, run_overview) for name in names])
         result, show = many.to_json(), partial(print_many, many)
     if as_json:
-        click.echo(json.dumps(result))
+        print_json(result)
     else:
         show(open_console())
 
@@ -139,7 +139,7 @@ def export_runs(names: tuple[str, ...], place: str, kind: str, runs: Path, as_js
 
     exported = export(find_runs(names, runs), Destination(kind, place))
     if as_json:
-        click.echo(json.dumps({"exported": [vars(each) for each in exported]}))
+        print_json({"exported": [vars(each) for each in exported]})
     else:
         for each in exported:
             click.echo(f"{each.run}: written to {each.place}")

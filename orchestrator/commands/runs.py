@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,6 +17,7 @@ from orchestrator.layout import open_console, print_error
 from orchestrator.options import (
     json_option,
     junit_option,
+    print_json,
     runs_option,
     scenario_options,
     track_option,
@@ -147,7 +147,7 @@ def sweep_runs(
         else carry_out(sweep, directory, workers=workers, again=again, tell=tell, track=track, on=on)
     )
     if as_json:
-        click.echo(json.dumps(outcome.to_json()))
+        print_json(outcome.to_json())
     else:
         print_tables(sweep, outcome.results, open_console())
         written = "sweep.html" if page else "sweep.html, sweep.md, sweep.json, the runs"
@@ -169,7 +169,7 @@ def calibrate(scenario: Path, overrides: tuple[str, ...], runs: Path, engine: st
     outcome, directory = _execute(scenario, overrides, runs, as_json=as_json, calibrate=True)
     rows = measured(directory)
     if as_json:
-        click.echo(json.dumps(outcome.summary | {"probes": rows}))
+        print_json(outcome.summary | {"probes": rows})
     else:
         print_measured(rows, outcome.summary["verdict"], directory.report, open_console())
     _leave(outcome)
@@ -265,7 +265,7 @@ def _tell(outcome: Conclusion, directory: RunDirectory, junit: Path | None, *, a
     from orchestrator.results.summary import print_summary
 
     if as_json:
-        click.echo(json.dumps(outcome.summary))
+        print_json(outcome.summary)
     else:
         print_summary(outcome.summary, directory.report, open_console())
     if junit is not None:

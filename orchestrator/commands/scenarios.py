@@ -13,6 +13,7 @@ import click
 from orchestrator.layout import open_console
 from orchestrator.options import (
     json_option,
+    print_json,
     scenario_options,
 )
 from orchestrator.scenario.drivers import kind_of, one_host
@@ -55,7 +56,7 @@ def validate(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check SCENARIO, with its data and its partition; touches nothing."""
     loaded, plan = _looked_up(scenario, overrides)
     facts = {"scenario": str(scenario), "name": loaded.name, "valid": True, "nodes": len(plan.nodes)}
-    click.echo(json.dumps(facts) if as_json else f"{scenario}: valid ({len(plan.nodes)} nodes)")
+    print_json(facts) if as_json else click.echo(f"{scenario}: valid ({len(plan.nodes)} nodes)")
 
 
 @click.command("plan")
@@ -68,7 +69,7 @@ def show_plan(scenario: Path, overrides: tuple[str, ...], hosts: Path | None, as
 
     _, plan = _looked_up(scenario, overrides, hosts)
     if as_json:
-        click.echo(json.dumps(plan_json(plan)))
+        print_json(plan_json(plan))
     else:
         print_plan(plan, open_console())
 

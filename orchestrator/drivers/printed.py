@@ -76,7 +76,9 @@ class Printed:
             yield _unreadable(f"{written.strip()[:80]!r} is no JSON object")
             return
         event, round, phase = told.pop("event", None), _whole(told.pop("round", None)), told.pop("phase", None)
-        if event is not None:
+        if event is not None and not _finite(told):
+            yield _unreadable("an event has NaN or an infinity, and JSON has no such number: leave it out")
+        elif event is not None:
             yield {"type": "event", "name": event, "round": round, **_without(told, "type", "name")}
         elif phase not in (None, "start", "end"):
             yield _unreadable(f"the phase is {str(phase)[:40]!r}: write start or end")
@@ -112,6 +114,14 @@ class Printed:
         yield {"type": "event", "name": "round", "round": round, "phase": "end"}
         if not self._tells_starts and type(round) is int and round != self._rounds:
             yield from self._begin(round + 1)
+
+
+def _finite(told: dict[str, Any]) -> bool:
+    try:
+        json.dumps(told, allow_nan=False)
+    except ValueError:
+        return False
+    return True
 
 
 def _whole(value: Any) -> Any:

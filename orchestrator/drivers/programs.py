@@ -29,6 +29,7 @@ from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.planning.programs import ProgramPlan
 
 LOOK_EVERY = 0.1  # s
+KILLED = "killed at the end"  # the event of a node with programs that did not end within their grace after SIGTERM
 PIECE = 1 << 16  # bytes of a log that are read at once
 
 
@@ -129,6 +130,8 @@ class Programs:
                         with contextlib.suppress(OrchestratorError):  # its node has ended meanwhile
                             await self._driver.terminate(program.plan)
                 await self._release_if_idle(node)
+                if node in self._nodes:
+                    self._tasks.append(asyncio.create_task(self._kill_late(node, self._nodes[node])))
 
     async def close(self) -> None:
         """Stop watching the programs."""
@@ -176,6 +179,21 @@ class Programs:
     async def _release_if_idle(self, node: str) -> None:
         if all(program.phase in (Phase.WAITING, Phase.ENDED) for program in self._of(node)):
             self._tell(node, {"type": "done", "reason": "stopped"})
+            with contextlib.suppress(OrchestratorError):
+                await self._driver.release(node)
+
+    async def _kill_late(self, node: str, handle: Handle) -> None:
+        """Kill the programs of a node that still run when the grace of each is over."""
+        running = [each for each in self._of(node) if each.phase in (Phase.RUNNING, Phase.READY)]
+        grace = max((each.plan.stop_grace for each in running), default=0.0)
+        await asyncio.sleep(grace)
+        late = [each for each in running if each.phase is not Phase.ENDED]
+        if late and self._nodes.get(node) == handle:
+            for each in late:
+                await self._read_last(each, cut=True)
+            self._tell(
+                node, {"type": "event", "name": KILLED, "programs": [each.plan.label for each in late], "grace": grace}
+            )
             with contextlib.suppress(OrchestratorError):
                 await self._driver.release(node)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from orchestrator.scenario.programs import FILES, filled, placed, waits_for
+from orchestrator.scenario.programs import FILES, STOP_GRACE, filled, placed, replaced, undoubled, waits_for
 from orchestrator.scenario.schema import Scenario
 
 
@@ -25,8 +25,9 @@ class ProgramPlan:
     """A program of a node.
 
     ``label`` names it and its log: the node, or ``node.key`` for a further program. ``after``: the labels of the
-    programs that must be ready before it starts. ``command``: its words, with no placeholder but {files}. ``image``: of
-    its container; None: the driver makes no containers.
+    programs that must be ready before it starts. ``command``: its words, with no placeholder but {files}, and with
+    doubled braces as in the scenario. ``image``: of its container; None: the driver makes no containers.
+    ``stop_grace``: seconds from SIGTERM to SIGKILL.
     """
 
     label: str
@@ -37,14 +38,18 @@ class ProgramPlan:
     ends_the_run: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     image: str | None = None
+    stop_grace: float = STOP_GRACE
 
     def with_files(self, folder: str) -> ProgramPlan:
-        """The program whose node keeps its files in ``folder``."""
-        word = f"{{{FILES}}}"
+        """The program whose node keeps its files in ``folder``, with its command as the system gets it."""
+
+        def whole(text: str) -> str:
+            return undoubled(replaced(text, {FILES: folder}))
+
         return replace(
             self,
-            command=tuple(each.replace(word, folder) for each in self.command),
-            environment={key: text.replace(word, folder) for key, text in self.environment.items()},
+            command=tuple(map(whole, self.command)),
+            environment={key: whole(text) for key, text in self.environment.items()},
         )
 
 
@@ -62,6 +67,7 @@ def plan_programs(scenario: Scenario, addresses: Mapping[str, str]) -> tuple[Pro
             ends_the_run=each.spec.ends_the_run,
             environment={k: filled(text, each, addresses) for k, text in each.spec.environment.items()},
             image=each.spec.image,
+            stop_grace=each.spec.stop_grace,
         )
         for each in there
     )

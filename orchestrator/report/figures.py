@@ -31,6 +31,7 @@ FAULTS = {
 FEW = 3  # faults of an action that shade the curves; more would shade them all over
 EACH = 100  # faults of an action that are drawn one by one above the curves; of more, the periods with any
 DEVICES = 40  # with more devices, their curves are a mean and a band
+MOST_METRICS = 24  # metrics of programs that are drawn
 LEAST = 0.004  # the width of a moment, as a share of the run's length
 
 Place = Callable[[float], float]  # from a time of the record to a place on the x axis
@@ -65,6 +66,26 @@ def staleness(history: History) -> Figure:
     ]
     y = axis("versions that an update is behind", zero=True)
     return figure("Staleness of updates", axis("version", zero=True), y, marks, 230, hover="x")
+
+
+def of_programs(history: History) -> dict[str, Figure]:
+    """The metrics of programs that `curves` does not draw: a figure for each name, with a curve for each node and
+    scope."""
+    if not history.plan.get("programs"):
+        return {}
+    names = dict.fromkeys(name for _, name in history.metric_names() if name not in ("accuracy", "loss"))
+    return {f"metric-{place}": _by_node(history, name) for place, name in enumerate([*names][:MOST_METRICS])}
+
+
+def _by_node(history: History, name: str) -> Figure:
+    series: defaultdict[str, list[Metric]] = defaultdict(list)
+    for row in history.metrics(name):
+        series[row.node if row.scope == "global" else f"{row.node} ({row.scope})"].append(row)
+    began = history.training_began or 0.0
+    group = f"{len(series)} nodes" if len(series) > len(SERIES) else None
+    coloured = _coloured(series)
+    marks = [_curve(label, rows, began, colour, by_time=True, group=group) for (label, rows), colour in coloured]
+    return figure(name, axis(time_axis(history), zero=True), axis(name), marks, 230, hover="x")
 
 
 def time_axis(history: History) -> str:

@@ -97,6 +97,7 @@ def context(history: History) -> dict[str, Any]:
             "loss-time": figures.curves(history, "loss", against="time"),
             "loss-rounds": figures.curves(history, "loss", against="rounds"),
             "staleness": figures.staleness(history),
+            **figures.of_programs(history),
             "timeline": fidelity.mark_overloads(drawn, history),
             "traffic": figures.traffic(history),
             **over_time,

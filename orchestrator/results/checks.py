@@ -38,6 +38,10 @@ AWAY = ("crashed", "paused", "restarting", "left", "planned", "starting")
 SETTLING = 0.2  # s after a cut and before its end in which a sample may still count packets from outside the cut
 SCHEDULE_LATE = 0.05  # s, limit of the 99th percentile of the lateness of a schedule's changes
 OVERTAKEN_SHARE = 0.01  # of a schedule's changes that may be left out because the next one was due
+STILL_RAN = (
+    "its program got SIGTERM, still ran {} later and got SIGKILL: let it end on SIGTERM, or give it a longer"
+    " `stop_grace`"
+)
 LINKS_REAL: Assessment = "measured", "every link is real: nothing was asked, and edgebed shaped nothing"
 LINKS_MODELLED: Assessment = "modelled", "the sim driver computes every link from its profile: nothing was measured"
 PACE_MODELLED: Assessment = "modelled", "the sim driver computes how long each step takes: nothing was measured"
@@ -288,12 +292,16 @@ def nodes_answered(history: History) -> Assessment:
     away = sum(1 for name, row in states.items() if row.state != "done" and name in excused)
     note = f", {away} away as planned" if away else ""
     if silent:
-        listed = text.some(f"{name} ({state})" for name, state in silent.items())
+        killed = {event.node: event.data["grace"] for event in history.events("killed at the end")}
+        listed = text.some(
+            f"{name} ({state if name not in killed else STILL_RAN.format(text.duration(killed[name]))})"
+            for name, state in silent.items()
+        )
         return "fail", f"{len(silent)} of {text.count(len(states), 'node')} did not answer at the end: {listed}{note}"
     return "pass", f"{len(states) - away} of {text.count(len(states), 'node')} answered at the end{note}"
 
 
-CHECKS: dict[CheckName | Literal["result as expected"], Callable[[History], Assessment | None]] = {
+CHECKS: dict[CheckName | Literal["result as expected", "messages taken"], Callable[[History], Assessment | None]] = {
     "finished": finished,
     "learned": learned,
     "participation": participation,

@@ -29,7 +29,7 @@ from orchestrator.run.lifecycle import execute
 from orchestrator.run.listening import Listener
 from orchestrator.run.requirements import require
 from orchestrator.run.resume import past_of
-from orchestrator.run.showing import View
+from orchestrator.run.showing import SafeView, View, safely
 from orchestrator.run.tracking import tracked
 from orchestrator.run.works import Ending
 from orchestrator.scenario.drivers import DRIVERS
@@ -94,7 +94,7 @@ def launch(
                 directory.remove()
                 raise
             if begun is not None:
-                begun(directory)
+                safely("the page of this run", lambda: begun(directory))
 
             def start(view: View) -> Coroutine[Any, Any, Ending]:
                 return execute(
@@ -173,7 +173,7 @@ def _run(
     driver: str, directory: RunDirectory, open_view: OpenView, start: Callable[[View], Coroutine[Any, Any, Ending]]
 ) -> Conclusion:
     """Run the coroutine from ``start`` on the clock of the driver, and judge the run."""
-    view = open_view(DRIVERS[driver].simulated)
+    view = SafeView(lambda: open_view(DRIVERS[driver].simulated))
     try:
         ending = on_clock(driver, start(view))
     finally:

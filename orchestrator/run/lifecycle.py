@@ -37,6 +37,7 @@ from orchestrator.run.showing import View
 from orchestrator.run.works import Ending
 
 STOP_GRACE = 5.0  # s for the nodes to end in order
+LAST_STEPS = 2.0  # s for a node whose programs were killed when their grace was over
 INTERRUPTION = Ending("interrupted")
 HOST_REFUSES = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO),
@@ -200,7 +201,8 @@ async def _train(run: RunContext, session: Session, environment: Environment) ->
                 asyncio.get_running_loop().call_later(max(0.0, after - run.past.training), session.finish, "after")
         ending = await session.ended
         # 6. Ask the nodes to end. Their last messages are the final counts.
-        await session.stop_nodes(STOP_GRACE)
+        graces = [program.stop_grace + LAST_STEPS for program in run.plan.programs]
+        await session.stop_nodes(max([STOP_GRACE, *graces]))
     # 7. Closing the stack closes everything, in the reverse order of opening.
     return ending
 

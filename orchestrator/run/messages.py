@@ -7,6 +7,7 @@ behind it does not check types again.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Container, Mapping
 from numbers import Real
 from typing import Any
@@ -57,7 +58,9 @@ def _round(value: Any) -> bool:
 
 def _number(value: Any) -> bool:
     """A number; NaN and infinities are allowed, because the loss of a diverged model may be one."""
-    return isinstance(value, float) or (_real(value) and (not isinstance(value, int) or -(2**64) < value < 2**64))
+    return isinstance(value, float) or (
+        _real(value) and (not isinstance(value, int) or abs(value) <= sys.float_info.max)
+    )
 
 
 def _real(value: Any) -> bool:
@@ -125,6 +128,7 @@ _EVENTS: Mapping[str, Mapping[str, Predicate]] = {
     "bad_message": {"peer": _name, "reason": _text, "kind": _or_none(_name)},
     "overrun": {"asked": _seconds, "taken": _seconds},
     "note": {"text": _text},
+    "killed at the end": {"grace": _seconds},
     "frozen": {"seconds": _seconds},
     "not_finite": {"what": _name, "at": _or_none(_text)},
     "peers": {"shares": _shares, "queue": _queue},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -57,3 +59,45 @@ class View(Protocol):
     def line(self, text: str) -> None: ...
 
     def close(self) -> None: ...
+
+
+def safely(what: str, act: Callable[[], object]) -> bool:
+    """Do something that only shows a run. An error is a warning on standard error; returns whether there was none."""
+    try:
+        act()
+    except Exception as error:
+        with contextlib.suppress(Exception):
+            print(f"warning: {what} has failed ({type(error).__name__}: {error}); the run continues", file=sys.stderr)
+        return False
+    return True
+
+
+class SafeView:
+    """The view that ``make`` returns, until it fails: then the run goes on without a view."""
+
+    def __init__(self, make: Callable[[], View]) -> None:
+        self._view: View | None = None
+
+        def open_view() -> None:
+            self._view = make()
+
+        safely("the display of this run", open_view)
+
+    def keep_time(self, clock: Clock) -> None:
+        self._do(lambda view: view.keep_time(clock))
+
+    def update(self, snapshot: Snapshot) -> None:
+        self._do(lambda view: view.update(snapshot))
+
+    def line(self, text: str) -> None:
+        self._do(lambda view: view.line(text))
+
+    def close(self) -> None:
+        self._do(lambda view: view.close())
+
+    def _do(self, act: Callable[[View], object]) -> None:
+        view = self._view
+        if view is not None and not safely("the display of this run", lambda: act(view)):
+            self._view = None
+            with contextlib.suppress(Exception):
+                view.close()  # a terminal gets its cursor back

@@ -26,7 +26,7 @@ def tracked(directory: RunDirectory, destinations: Sequence[Destination]) -> Ite
     for destination in dict.fromkeys(destinations):
         try:
             processes[destination] = _start(directory, destination)
-        except OSError as error:
+        except Exception as error:
             _warn(directory, destination, str(error))
     try:
         yield

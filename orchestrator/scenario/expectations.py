@@ -35,10 +35,10 @@ CheckName = Literal[
     "links kept up",
     "clients available",
     "nodes answered",
-    "messages taken",
     "undisturbed",
 ]
-"""The checks that a scenario may require: all of `orchestrator.results.checks` except the check of expectations."""
+"""The checks that a scenario may require: all of `orchestrator.results.checks` except the check of expectations
+and that of refused messages, which only a run with some has."""
 
 Number = Annotated[
     float,

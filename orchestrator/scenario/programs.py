@@ -29,12 +29,18 @@ from orchestrator.scenario.topology import Member
 from orchestrator.scenario.words import describe
 
 TIERS = ("cloud", "edge", "device")
-PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9-]*)\}")
-"""A name in braces. Other braces, such as those of JSON, stay as they are."""
+_PLACEHOLDER = re.compile(r"(\$?)(\{+)([a-z][a-z0-9-]*)(\}+)")
+"""A name in braces, as in a format string of Python: {name} is a placeholder, {{name}} the text {name}. Other braces,
+such as those of JSON, stay as they are, and so does ${name}, a variable of a shell."""
 
 OWN = SELF, OWN_NAME, INDEX, FILES = "self", "name", "index", "files"
 """The placeholders that each node has a value of its own for."""
 READY_WITHIN = 60.0  # s
+LONGEST_WORD = (
+    100_000  # bytes of a word of a command, or of a variable; the kernel takes 131,071 with the path of {files}
+)
+LONGEST_COMMAND = 1_000_000  # bytes of a command with its variables; the kernel takes 2 MiB with the host's variables
+STOP_GRACE = 5.0  # s
 
 
 def _read_command(value: Any) -> list[str]:
@@ -49,7 +55,25 @@ def _read_command(value: Any) -> list[str]:
         raise ValueError("is empty: name the program to run")
     if any("\0" in word for word in value):
         raise ValueError("has a null character, which no command can have")
+    if (longest := max(map(_bytes, value))) > LONGEST_WORD:
+        raise ValueError(f"has a word of {longest} bytes, at most {LONGEST_WORD} are possible: write it to a file")
     return value
+
+
+def _read_environment(value: Any) -> Any:
+    """Check names and sizes of variables. Types are checked afterwards."""
+    for name, text in value.items() if isinstance(value, dict) else ():
+        if isinstance(name, str) and (not name or "=" in name or "\0" in name):
+            raise ValueError(f"{name!r} cannot be the name of a variable: it is empty, or has = or a null character")
+        if isinstance(text, str) and "\0" in text:
+            raise ValueError(f"{name} has a null character, which no variable can have")
+        if isinstance(text, str) and (size := _bytes(text)) > LONGEST_WORD:
+            raise ValueError(f"{name} has {size} bytes, at most {LONGEST_WORD} are possible: write it to a file")
+    return value
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode(errors="surrogateescape"))
 
 
 def _read_after(value: Any) -> list[str]:
@@ -97,7 +121,12 @@ class ProgramSpec(Strict):
     after: After = Field(default=[], description="the programs that must be ready before this one starts")
     ready: ReadySpec = ReadySpec()
     ends_the_run: bool = Field(default=False, description="the run is over when this program ends")
-    environment: dict[str, str] = Field(default={}, description="variables that the program gets besides")
+    stop_grace: Duration = Field(
+        default=STOP_GRACE, gt=0, description="the time from SIGTERM to SIGKILL, if it still runs when the run ends"
+    )
+    environment: Annotated[dict[str, str], BeforeValidator(_read_environment)] = Field(
+        default={}, description="variables that the program gets besides"
+    )
     image: str | None = Field(default=None, pattern=r"^\S+$", description="under docker or swarm: its image")
 
 
@@ -129,13 +158,44 @@ def placed(programs: Mapping[str, ProgramSpec], members: Sequence[Member]) -> li
     return found
 
 
+def placeholders(text: str) -> list[str]:
+    """The names of the placeholders in a text."""
+    return [found[3] for found in _PLACEHOLDER.finditer(text) if _is_placeholder(found)]
+
+
+def replaced(text: str, values: Mapping[str, str]) -> str:
+    """A text with these placeholders replaced. Others, and doubled braces, stay."""
+
+    def value(found: re.Match[str]) -> str:
+        if not _is_placeholder(found) or found[3] not in values:
+            return found[0]
+        pairs = min(len(found[2]), len(found[4]))
+        left, right = len(found[2]) - pairs + pairs // 2, len(found[4]) - pairs + pairs // 2
+        return f"{found[1]}{'{' * left}{values[found[3]]}{'}' * right}"
+
+    return _PLACEHOLDER.sub(value, text)
+
+
+def undoubled(text: str) -> str:
+    """A text in which {{name}} has become {name}: the last step, when all placeholders are replaced."""
+
+    def half(found: re.Match[str]) -> str:
+        pairs = min(len(found[2]), len(found[4])) // 2
+        return f"{found[1]}{found[2][pairs:]}{found[3]}{found[4][pairs:]}"
+
+    return _PLACEHOLDER.sub(half, text)
+
+
+def _is_placeholder(found: re.Match[str]) -> bool:
+    pairs = min(len(found[2]), len(found[4]))
+    return pairs % 2 == 1 and not (found[1] and pairs == 1)
+
+
 def filled(text: str, program: Placed, addresses: Mapping[str, str]) -> str:
-    """A word of a program's command with its placeholders replaced, except {files}, whose place the driver knows.
-    KeyError with the name of a placeholder that is unknown."""
+    """A word of a program's command with its placeholders replaced, except {files}, whose place the driver knows."""
     node = program.node
-    own = {SELF: addresses[node], OWN_NAME: node, INDEX: str(program.index), FILES: f"{{{FILES}}}"}
-    known = {**addresses, **own}
-    return PLACEHOLDER.sub(lambda found: known[found[1]], text)
+    own = {SELF: addresses[node], OWN_NAME: node, INDEX: str(program.index)}
+    return replaced(text, {**addresses, **own})
 
 
 def check_programs(
@@ -173,10 +233,11 @@ def _of_one(
             yield ("after",), f"there is no program '{name}'{nearest(name, groups)}"
     known = {*names, *OWN}
     for where, words in (("command", spec.command), ("environment", spec.environment.values())):
-        for found in (name for word in words for name in PLACEHOLDER.findall(word)):
+        for found in (name for word in words for name in placeholders(word)):
             if found not in known:
                 others = ", ".join(f"{{{name}}}" for name in OWN)
-                yield (where,), f"{{{found}}} is no node, and not one of {others}{nearest(found, known)}"
+                literal = f"; for the text {{{found}}} itself write {{{{{found}}}}}"
+                yield (where,), f"{{{found}}} is no node, and not one of {others}{literal}{nearest(found, known)}"
 
 
 def waits_for(program: Placed, there: Sequence[Placed]) -> list[Placed]:

@@ -210,3 +210,80 @@ programs:
     assert result.code == 1
     assert BROKEN[command] in result.errors
     assert traces_of(directory_of(result).run) == []
+
+
+FLOOD = """\
+import os
+print('::edgebed {"round": 1, "accuracy": 0.5}', flush=True)
+for _ in range(3):
+    for _ in range(400):
+        os.write(1, b"x" * 99_999 + b"\\n")  # 40 MB
+    print('::edgebed {"event": "still there"}', flush=True)
+while True:
+    os.write(1, b"x" * 99_999 + b"\\n")
+"""
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("driver", ["namespaces", "docker"])
+@pytest.mark.usefixtures("engine")
+def test_a_program_that_prints_for_ever_delays_nothing(tmp_path: Path, place: Place, driver: str) -> None:
+    """A fault planned at 1 s strikes then, the run ends at 4 s, and the log is bounded; the last event is beyond its
+    64 MiB."""
+    (tmp_path / "flood.py").write_text(FLOOD)
+    tmp_path.chmod(0o755)
+    scenario = f"""
+driver: {driver}
+topology: {{cloud: true, edges: 0, devices: 1}}
+probe: {{before: false}}
+programs:
+  cloud: {{command: {PYTHON} flood.py, image: "{place.image}", stop_grace: 1s}}
+  device: {{command: "{PYTHON} -c 'import time; time.sleep(60)'", image: "{place.image}"}}
+faults: [{{at: 1s, node: device-0, action: pause, for: 500ms}}]
+stop: {{after: 4s}}
+"""
+    result = up(tmp_path, scenario)
+    assert (result.summary["ended"], result.summary["rounds"]) == ("after", 1), result.errors
+    assert 1.0 <= result.summary["faults"][0]["at"] < 2.0
+    assert result.summary["accuracy"]["global"] == 0.5
+    directory = directory_of(result)
+    with History.open(directory.path) as history:
+        assert history.training_ended - (history.training_began or 0.0) < 6.0
+        assert len(history.events("still there")) == 3
+        assert [event.data["text"][:13] for event in history.events("note", node="cloud")] == ["the log cloud"]
+    assert (directory.logs / "cloud.log").stat().st_size < (64 << 20) + 10_000
+    assert traces_of(directory.run) == []
+
+
+STUBBORN = """\
+import signal, time
+signal.signal(signal.SIGTERM, lambda *_: print("not yet", flush=True))
+print("ready", flush=True)
+while True:
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("driver", ["namespaces", "docker"])
+@pytest.mark.usefixtures("engine")
+def test_a_program_that_does_not_end_is_killed_after_its_grace(tmp_path: Path, place: Place, driver: str) -> None:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    tmp_path.chmod(0o755)
+    scenario = f"""
+driver: {driver}
+topology: {{cloud: true, edges: 0, devices: 1}}
+probe: {{before: false}}
+programs:
+  device: {{command: {PYTHON} stubborn.py, image: "{place.image}", stop_grace: 1s, ready: {{line: ready}}}}
+  cloud:
+    command: "{PYTHON} -c 'print(1)'"
+    image: "{place.image}"
+    after: device
+    ends_the_run: true
+"""
+    result = up(tmp_path, scenario)
+    failed = {each["name"]: each["detail"] for each in result.summary["checks"] if each["verdict"] == "fail"}
+    assert list(failed) == ["nodes answered"], result.errors
+    assert "device-0 (its program got SIGTERM, still ran 1 s later and got SIGKILL" in failed["nodes answered"]
+    assert "not yet" in (directory_of(result).logs / "device-0.log").read_text()
+    assert traces_of(directory_of(result).run) == []

@@ -69,8 +69,9 @@ async def test_what_is_in_a_pipe_at_the_end_of_its_program_comes_first(tmp_path:
     pipe.drain()
     assert log.read_bytes() == b"last words"
     os.write(left_behind, b", and more")
-    while log.stat().st_size < 20:  # noqa: ASYNC110 - a file has no event
-        await asyncio.sleep(0.001)
+    async with asyncio.timeout(10):
+        while log.stat().st_size < 20:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
     os.close(left_behind)
     pipe.close()
     assert log.read_bytes() == b"last words, and more"

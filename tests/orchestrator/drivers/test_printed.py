@@ -99,9 +99,10 @@ def test_figures_are_numbers_and_shares(written: str, sent: Any, reason: str | N
     assert said is None if reason is None else said is not None and reason in said
 
 
-def test_a_figure_that_grows_without_limit_is_no_share() -> None:
-    (message,) = told(f'::edgebed {{"loss": {10**18}}}')
-    assert problem(message, []) is None
+def test_a_large_whole_number_is_a_figure_within_the_range_of_floats() -> None:
+    for large in (10**18, 10**300):
+        (message,) = told(f'::edgebed {{"loss": {large}}}')
+        assert problem(message, []) is None
     (message,) = told(f'::edgebed {{"loss": {10**400}}}')
     assert problem(message, []) is not None  # beyond a float
 
@@ -112,6 +113,8 @@ def test_what_is_no_number_of_json_is_refused_and_its_round_counts(written: str)
     assert refused["type"] == "unreadable"
     assert "loss is" in refused["reason"]
     assert others == [begins(1), ends(1), begins(2)]
+    (event,) = told(f'::edgebed {{"event": "diverged", "of": [{{"loss": {written}}}]}}')
+    assert event["type"] == "unreadable"
 
 
 def test_some_languages_print_a_round_with_a_point() -> None:

@@ -39,6 +39,7 @@ class FakeDriver:
         self.ends: asyncio.Queue[ProgramEnd] = asyncio.Queue()
         self.asked: list[tuple[Any, ...]] = []
         self.ports: set[int] = set()
+        self.stubborn: set[str] = set()  # programs that SIGTERM does not end
         self._refuses = refuses
         self._programs = {program.label: program for program in plan.programs}
 
@@ -49,7 +50,8 @@ class FakeDriver:
 
     async def terminate(self, program: ProgramPlan) -> None:
         self.asked.append(("terminate", program.label))
-        self.end(program.label, -15)
+        if program.label not in self.stubborn:
+            self.end(program.label, -15)
 
     async def release(self, node: str, code: int = 0) -> None:
         self.asked.append(("release", node, code))
@@ -266,6 +268,19 @@ async def test_stopping_asks_the_programs_and_then_lets_go_of_the_node(tmp_path:
         await it.until_heard("cloud", type="done", reason="stopped")
         await it.programs.send("device-0", {"type": "stop"})  # its program never started
         await it.until(("release", "device-0", 0))
+
+
+async def test_a_program_that_does_not_end_is_killed_after_its_grace(tmp_path: Path) -> None:
+    async with rig(tmp_path, TEXT, "programs.cloud.stop_grace=50ms") as it:
+        it.driver.stubborn.add("cloud")
+        await it.start_all()
+        await it.until(("run", "cloud"))
+        began = asyncio.get_running_loop().time()
+        await it.programs.send("cloud", {"type": "stop"})
+        told = await it.until_heard("cloud", name=control.KILLED)
+        assert asyncio.get_running_loop().time() - began >= 0.05
+        assert (told["programs"], told["grace"]) == (["cloud"], 0.05)
+        await it.until(("release", "cloud", 0))
 
 
 async def test_a_last_line_counts_without_a_newline(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import re
+import sqlite3
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -352,6 +353,26 @@ def test_link_classes_keep_their_colours() -> None:
 def test_every_state_and_its_colour_is_known() -> None:
     ours = {"starting", "registered", "running", "paused", "crashed", "restarting", "left", "failed"}
     assert set(STATES) == ours | {IN_ROUND, WAITING}
+
+
+def test_the_metrics_and_events_of_programs_are_shown(tmp_path: Path) -> None:
+    run = Example(ending="programs").build(tmp_path / "run")
+    plan = json.loads((run / "plan.json").read_text())
+    with sqlite3.connect(run / "run.db") as record:
+        rows = [(1.0, "cloud", 1, "global", "bleu", 20.5), (2.0, "cloud", 2, "global", "bleu", 30.0)]
+        rows.append((2.0, "edge-0", 2, "own", "bleu", 10.0))
+        record.executemany("INSERT INTO metric (t, node, round, scope, name, value) VALUES (?, ?, ?, ?, ?, ?)", rows)
+        event = (3.0, "cloud", "leader elected", 2, '{"leader": "edge-0"}')
+        record.execute("INSERT INTO event (t, node, name, round, data) VALUES (?, ?, ?, ?, ?)", event)
+    record.close()
+    program = {"label": "cloud", "node": "cloud", "command": ["serve"], "after": [], "ends_the_run": True}
+    (run / "plan.json").write_text(json.dumps(plan | {"programs": [program]}))
+    with History.open(run) as history:
+        page = Page(render(history))
+    drawn = page.figures["metric-0"]
+    assert (drawn["title"], "metric-1" in page.figures) == ("bleu", False)
+    assert [(mark["name"], mark["y"]) for mark in drawn["marks"]] == [("cloud", [20.5, 30.0]), ("edge-0 (own)", [10.0])]
+    assert "leader elected" in page.text
 
 
 def test_programs_are_shown_and_learning_only_if_they_tell_of_it(tmp_path: Path) -> None:

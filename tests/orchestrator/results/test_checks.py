@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -73,8 +74,8 @@ class Run:
 
 def test_the_example_passes_every_check(tmp_path: Path) -> None:
     found = checks(History.open(Example().build(tmp_path)))
-    # It records no messages of roles, and its clients come by no trace.
-    not_its = ("result as expected", "network between hosts", "participation", "clients available")
+    # It records no messages of roles, its clients come by no trace, and nothing was refused.
+    not_its = ("result as expected", "network between hosts", "participation", "clients available", "messages taken")
     assert [check["name"] for check in found] == [name for name in module.CHECKS if name not in not_its]
     assert {check["verdict"] for check in found} == {"pass"}
     assert overall(found) == "pass"
@@ -153,7 +154,7 @@ def test_checks_that_are_expected_to_pass_are_asked(tmp_path: Path) -> None:
 
 
 def test_every_check_may_be_expected_to_pass_but_the_one_that_asks() -> None:
-    assert set(get_args(CheckName)) == module.CHECKS.keys() - {"result as expected"}
+    assert set(get_args(CheckName)) == module.CHECKS.keys() - {"result as expected", "messages taken"}
 
 
 def test_finished_without_an_outcome(tmp_path: Path) -> None:
@@ -665,3 +666,17 @@ def test_rates_that_change_or_were_hardly_used_are_not_judged(tmp_path: Path) ->
 def said(run: Run) -> list[Check]:
     run.record.close()
     return checks(History.open(run.directory))
+
+
+def test_refused_messages_fail_and_those_that_a_node_refused_are_its_own_affair(tmp_path: Path) -> None:
+    run = Example().build(tmp_path)
+    with sqlite3.connect(run / "run.db") as record:
+        rows = [
+            (1.0, "edge-0", "bad_message", '{"peer": "device-0-0", "reason": "no round"}'),
+            (2.0, "cloud", "bad_message", '{"reason": "the first", "count": 1}'),
+            (3.0, "cloud", "bad_message", '{"reason": "the last", "count": 7}'),
+        ]
+        record.executemany("INSERT INTO event (t, node, name, data) VALUES (?, ?, ?, ?)", rows)
+    record.close()
+    (found,) = [each for each in checks(History.open(run)) if each["name"] == "messages taken"]
+    assert (found["verdict"], found["detail"].partition(": ")[2]) == ("fail", "7 of cloud, the last: the last")

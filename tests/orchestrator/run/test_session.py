@@ -528,7 +528,7 @@ def test_what_a_program_prints_may_meet_a_stop_rule(
         assert not stage.session.ended.done()
         stage.control.say("cloud", type, **fields)
         await asyncio.sleep(1)
-        assert ((stage.session.ended.done() and stage.session.ended.result().reason) or None) == ended
+        assert (stage.session.ended.result().reason if stage.session.ended.done() else None) == ended
 
     play(act, PROGRAMS)
 

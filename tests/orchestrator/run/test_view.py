@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from orchestrator.run.showing import Snapshot
+from orchestrator.run.showing import SafeView, Snapshot
 from orchestrator.run.view import LiveView, PlainView, open_view
 from orchestrator.scenario.drivers import LinkKind
 
@@ -248,3 +248,36 @@ def test_without_a_terminal_lines_go_to_standard_output_and_under_json_to_standa
     told = capsys.readouterr()
     assert told.out.endswith("as_json=False\n")
     assert told.err.endswith("as_json=True\n")
+
+
+class BrokenView(PlainView):
+    """Fails at every update."""
+
+    closed = False
+
+    def update(self, snapshot: Snapshot) -> None:
+        raise UnicodeEncodeError("latin-1", "─", 0, 1, "ordinal not in range(256)")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_view_that_fails_is_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    broken = BrokenView(io.StringIO())
+    view = SafeView(lambda: broken)
+    for _ in range(3):
+        view.update(LATER)
+        view.line("a line")
+    view.close()
+    assert capsys.readouterr().err.count("warning: the display of this run has failed (UnicodeEncodeError") == 1
+    assert broken.closed
+
+
+def test_a_view_that_cannot_be_opened_is_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    def fails() -> PlainView:
+        raise OSError("no terminal")
+
+    view = SafeView(fails)
+    view.update(LATER)
+    view.close()
+    assert capsys.readouterr().err.count("warning") == 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from orchestrator.errors import ScenarioError
@@ -41,6 +44,64 @@ def test_the_folder_for_files_is_left_to_the_driver() -> None:
     (device, *_) = [each for each in plan_of(FLAT + TOPOLOGY).programs if each.node == "device-0"]
     assert device.environment == {"HOME": "{files}/home"}
     assert device.with_files("/runs/1").environment == {"HOME": "/runs/1/home"}
+
+
+@pytest.mark.parametrize(
+    ("written", "given"),
+    [
+        ("{name}", "cloud"),
+        ("{{name}}", "{name}"),
+        ("{{print}}", "{print}"),
+        ("{{{name}}}", "{cloud}"),
+        ("${name} ${i} ${cloud}", "${name} ${i} ${cloud}"),  # variables of a shell
+        ("${{name}}", "${name}"),
+        ("{files}/a {{files}} ${files} {{{files}}}", "/runs/1/a {files} ${files} {/runs/1}"),
+        ('{"a":{"b":"{self}"}}', '{"a":{"b":"10.77.0.1"}}'),  # JSON
+        ('{"a":{"b":{index}}}', '{"a":{"b":0}}'),
+        ("{print $1} {} {{ x }} {Name} {{.Name}}", "{print $1} {} {{ x }} {Name} {{.Name}}"),
+    ],
+)
+def test_doubled_braces_are_braces(written: str, given: str) -> None:
+    programs = {"cloud": {"command": ["run", written], "environment": {"A": written}}, "device": "sleep 1"}
+    topology = {"cloud": True, "edges": 0, "devices": 1}
+    (cloud, *_) = plan_of(json.dumps({"programs": programs, "topology": topology}) + "\n").programs
+    placed = cloud.with_files("/runs/1")
+    assert (placed.command[1], placed.environment["A"]) == (given, given)
+
+
+def test_an_unknown_word_in_braces_has_two_readings() -> None:
+    text = "programs: {cloud: {command: [awk, '{print}']}, device: sleep 1}\n" + TOPOLOGY
+    (said,) = mistakes(text)
+    assert "{print} is no node, and not one of {self}" in said
+    assert "for the text {print} itself write {{print}}" in said
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        (
+            {"command": ["a", "x" * 100_001]},
+            "has a word of 100001 bytes, at most 100000 are possible: write it to a file",
+        ),
+        ({"environment": {"A": "ü" * 50_001}}, "A has 100002 bytes, at most 100000 are possible"),
+        ({"environment": {"A=B": "1"}}, "'A=B' cannot be the name of a variable"),
+        ({"environment": {"": "1"}}, "'' cannot be the name of a variable"),
+        ({"environment": {"A": "\0"}}, "A has a null character"),
+    ],
+)
+def test_what_the_kernel_cannot_start_is_refused_before_the_run(setting: dict[str, Any], told: str) -> None:
+    programs = {"cloud": {"command": "serve", **setting}, "device": "ask"}
+    (said,) = mistakes(json.dumps({"programs": programs, "topology": {"cloud": True, "edges": 0, "devices": 1}}))
+    assert told in said
+    assert len(said) < 400
+
+
+def test_each_program_has_its_own_grace() -> None:
+    plan = plan_of(FLAT + TOPOLOGY, "programs.cloud.stop_grace=20s")
+    assert {program.label: program.stop_grace for program in plan.programs if program.node == "cloud"} == {
+        "cloud": 20.0,
+        "cloud.control": 5.0,
+    }
 
 
 def test_a_program_waits_for_a_tier_or_for_one_node() -> None:
@@ -102,7 +163,7 @@ def test_an_override_reaches_a_short_form() -> None:
         (
             f"programs: {{cloud: serve, device: 'ask {{clout}}'}}\n{TOPOLOGY}",
             "f.yaml:1: programs.device.command: {clout} is no node, and not one of {self}, {name}, {index}, {files};"
-            " did you mean 'cloud'?",
+            " for the text {clout} itself write {{clout}}; did you mean 'cloud'?",
         ),
         (
             f"programs: {{cloud: {{command: a, after: device}}, device: {{command: b, after: cloud}}}}\n{TOPOLOGY}",

@@ -141,7 +141,7 @@ PROGRAMS = """\
 programs:
   cloud: {command: "serve --on {self}", ready: {port: 8000, within: 5s}, environment: {COLOUR: blue}, image: "serve:1"}
   device: {command: [ask, "{cloud}"], after: cloud, ready: {line: here}}
-  control: {on: cloud, command: end, after: [cloud, device], ready: {delay: 1s}, ends_the_run: true}
+  control: {on: cloud, command: end, after: [cloud, device], ready: {delay: 1s}, ends_the_run: true, stop_grace: 20s}
 topology: {devices: 3, edges: 0, cloud: true}
 """
 

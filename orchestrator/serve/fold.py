@@ -27,6 +27,7 @@ PIECE = 20_000  # rows of a table that are read in one go
 SUMMED = 200_000  # rows of what was carried that SQLite sums up in one go, where more than a piece waits
 DEVICES = 40  # with more devices, a page shows the range and the mean of what they report
 CURVES = ("accuracy", "loss")
+MOST_CURVES = 24  # metrics of programs, which may have any name
 RUNTIME = frozenset(("hello", "beat", "goodbye", "framing"))  # kinds of messages that are not the algorithm's
 SERIES = ("metrics", "bands", "faults", "rounds", "bytes", "by_hand")  # what only grows, by its name in a cursor
 
@@ -116,6 +117,7 @@ class Fold:
         self._bands: defaultdict[tuple[str, str, int], Band] = defaultdict(Band)  # by metric, scope, round
         self._banded: dict[tuple[str, str, int], Point] = {}  # their points, in the order of their ids
         self._many: frozenset[str] | None = None  # the devices, if there are many
+        self._curves, self._any_name = set(CURVES), False  # the metrics that are drawn; whether others may come
         self._classes: defaultdict[str, float] = defaultdict(float)
         self._read = dict.fromkeys((*_TABLES, LINKS.growth, FLOWS.growth), 0)
 
@@ -128,7 +130,7 @@ class Fold:
         first = not any(self._read.values())
         self.behind = first
         if self._many is None:
-            self._many = many_devices(history)
+            self._many, self._any_name = many_devices(history), bool(history.plan.get("programs"))
         for table, (columns, add) in _TABLES.items():
             rows = history.after(table, columns, self._read[table], PIECE)
             for row in rows:
@@ -177,8 +179,12 @@ class Fold:
     def _add_metric(
         self, id: int, t: float, node: str, round: int | None, scope: str, name: str, value: float | None
     ) -> None:
-        if name not in CURVES or value is None or not math.isfinite(value):
+        if value is None or not math.isfinite(value):
             return
+        if name not in self._curves:
+            if not self._any_name or len(self._curves) >= MOST_CURVES:
+                return
+            self._curves.add(name)
         if self._many is None or node not in self._many:
             self._series["metrics"].append((id, [_round(t), node, round, scope, name, value]))
         elif round is not None:

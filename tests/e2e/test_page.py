@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -207,3 +208,18 @@ def _read(stream: IO[str], kept: threading.Event) -> None:
     for line in stream:
         if line.startswith("the page stays"):
             kept.set()
+
+
+def test_the_page_draws_what_programs_report(tmp_path: Path, browser: Tab) -> None:
+    path = Example(ending="programs").build(tmp_path / "runs" / "programs")
+    program = {"label": "cloud", "node": "cloud", "command": ["serve"], "after": [], "ends_the_run": True}
+    (path / "plan.json").write_text(json.dumps(json.loads((path / "plan.json").read_text()) | {"programs": [program]}))
+    with sqlite3.connect(path / "run.db") as record:
+        rows = [(float(t), "cloud", t, "global", "bleu", 10.0 * t) for t in range(1, 4)]
+        record.executemany("INSERT INTO metric (t, node, round, scope, name, value) VALUES (?, ?, ?, ?, ?, ?)", rows)
+    record.close()
+    with Server(tmp_path / "runs") as server:
+        browser.look(1400, 1000)
+        browser.open(server.address_of(f"/run/{path.name}"))
+        browser.wait_for("document.querySelectorAll('#bleu .line').length > 0")
+        assert "Bleu by time" in browser.value("document.querySelector('#learning').textContent")

@@ -22,7 +22,7 @@ export function learning(story, metric, against) {
   const global = points(story.globalOf(metric));
   if (global.length) marks.push(line("global", global, GLOBAL, {width: 3, points: global.length <= 60}));
   return {
-    title: `${metric === "accuracy" ? "Accuracy" : "Loss"} by ${byTime ? "time" : "round"}`, height: 230, hover: "x", marks,
+    title: `${metric[0].toUpperCase()}${metric.slice(1)} by ${byTime ? "time" : "round"}`, height: 230, hover: "x", marks,
     x: byTime ? timeAxis(story) : {title: "round", range: [0, endOf(story, against)]},
     y: metric === "accuracy" ? {title: metric, format: "percent"} : {title: metric, zero: true},
     ...marked(story, against),

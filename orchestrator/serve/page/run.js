@@ -112,11 +112,17 @@ function picture(story, run) {
 
 function learned(story) {
   let against = "time";
-  const figures = ["accuracy", "loss"].map((metric) => plot(metric, () => learning(story, metric, against)));
-  const draw = () => figures.forEach((each) => each.again());
+  const pair = el("div", {class: "pair"}), figures = new Map();
+  const draw = () => {
+    for (const metric of story.metrics) if (!figures.has(metric)) { // a program may report any
+      figures.set(metric, plot(metric, () => learning(story, metric, against)));
+      pair.append(figures.get(metric).box);
+    }
+    figures.forEach((each) => each.again());
+  };
   const toggle = el("div", {role: "radiogroup", "aria-label": "Curves against", class: "toggle"}, ["time", "rounds"].map((name) =>
     el("label", {}, el("input", {type: "radio", name: "against", value: name, checked: name === against, onchange: () => { against = name; draw(); }}), name)));
-  return {box: el("div", {}, el("div", {class: "title"}, el("h2", {}, "Learning"), toggle), el("div", {class: "pair"}, figures.map((each) => each.box))), again: draw};
+  return {box: el("div", {}, el("div", {class: "title"}, el("h2", {}, "Learning"), toggle), pair), again: draw};
 }
 
 function listed(story, run) {

@@ -7,6 +7,7 @@ export class Story {
   byHand = [];        // [t, fault, user, via]
   rounds = [];        // [t, node, round, edge round, "start" or "end", abandoned]
   bytes = [];         // [t, {link class: bytes}]
+  metrics = new Set(["accuracy", "loss"]); // those that are drawn
   cursor = "";
   present = {status: "", now: 0, training: null, round: 0, nodes: [], links: [], checks: [], kinds: {}, probes: 0};
   #series = new Map(); // by metric, scope and node: [[t, round, value]]
@@ -77,6 +78,7 @@ export class Story {
 
   #addMetric([t, node, round, scope, name, value]) {
     const key = `${name} ${scope} ${node}`;
+    this.metrics.add(name);
     if (!this.#series.has(key)) this.#series.set(key, []);
     this.#series.get(key).push([t, round, value]);
   }

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from orchestrator import text
 from orchestrator.errors import PlanError
@@ -29,16 +29,6 @@ from orchestrator.scenario.hosts import ACCELERATOR_LABEL, HARDWARE_LABEL, HostC
 from orchestrator.scenario.strict import nearest
 from orchestrator.scenario.syntax import KeyPath
 from orchestrator.scenario.topology import Member
-
-
-class Direction(Protocol):
-    """One direction of a link, by the names of its nodes."""
-
-    @property
-    def source(self) -> str: ...
-
-    @property
-    def target(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -66,14 +56,6 @@ class Placement:
     def crossing_notes(self) -> list[str]:
         """Notes that depend on what was measured between the hosts, which is not the same in each run."""
         return list(crossing_notes(self.crossings))
-
-
-def underlay_deduction(link: Direction, placement: Placement, inventory: Inventory) -> float:
-    """The seconds to take from a link's latency, because the network between the hosts of its nodes adds them. 0 on one
-    host, and where nothing was measured."""
-    source, target = placement.hosts[link.source], placement.hosts[link.target]
-    underlay = None if source == target else inventory.underlay.get((source, target))
-    return 0.0 if underlay is None else underlay.delay
 
 
 def place(

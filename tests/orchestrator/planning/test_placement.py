@@ -14,7 +14,7 @@ from orchestrator.errors import PlanError
 from orchestrator.planning.crossings import AskedLink, Crossing, least_delay
 from orchestrator.planning.inventory import HostFacts, Inventory, Underlay
 from orchestrator.planning.packing import MEMORY
-from orchestrator.planning.placement import Placement, place, underlay_deduction
+from orchestrator.planning.placement import Placement, place
 from orchestrator.scenario.hardware import BOARDS, GIB, HARDWARE, HardwareClass
 from orchestrator.scenario.hosts import HostChoice
 from orchestrator.scenario.topology import Topology
@@ -354,16 +354,6 @@ def test_jitter_takes_from_the_delay(distribution: str, least: float) -> None:
     profile = LinkProfile(latency=0.01, jitter=0.002, distribution=distribution)
     assert least_delay(profile) == pytest.approx(least, abs=1e-6)
     assert least_delay(LinkProfile(latency=0.001, jitter=0.002)) == 0.0
-
-
-def test_the_network_is_taken_from_the_latency() -> None:
-    underlay = {("a", "b"): WIRE}
-    made = placed(FLAT, [host("a"), host("b")], pins=APART | {"device-0": HostChoice("a")}, underlay=underlay)
-    inventory = Inventory((host("a"), host("b")), underlay)
-    profiles = [LinkProfile()]
-    assert underlay_deduction(AskedLink("cloud", "device-1", "", profiles), made, inventory) == 0.0002
-    assert underlay_deduction(AskedLink("device-1", "cloud", "", profiles), made, inventory) == 0.0  # not measured
-    assert underlay_deduction(AskedLink("cloud", "device-0", "", profiles), made, inventory) == 0.0
 
 
 HARDWARES = st.sampled_from([*HARDWARE.values(), HardwareClass("custom", speed=0.3, cores=2, memory=GIB)])

@@ -124,6 +124,22 @@ def test_a_server_that_receives_one_update_after_another(tmp_path: Path) -> None
     assert "device-0: cloud waited for no messages of kind 'other'" in detail
 
 
+def test_a_client_of_a_population_whose_update_is_refused(tmp_path: Path) -> None:
+    """Of ten clients four take part in each of two rounds; updates of those with even numbers have another shape."""
+    plugin = PLUGIN.replace("flat=True", 'flat=True, population=True')
+    spoil = "w = w if int(self.name.rsplit('-', 1)[1]) % 2 else {n: each[..., :1] for n, each in w.items()}; "
+    (tmp_path / "mine.py").write_text(plugin.replace("SEND", spoil + SEND).replace("GATHER", GATHER))
+    scenario = SCENARIO.replace("devices: 3", "population: 10, selected: 4")
+    run = simulate(tmp_path, scenario, "--workers", "1")
+    verdict, detail = participation(run)
+    assert verdict == "fail"
+    assert "of 10 clients contributed to no round. " in detail
+    assert "refused 1 time: message 'update' does not have the names, types and shapes of the model" in detail
+    outcomes = run.summary["population"]["outcomes"]
+    assert outcomes["counted"] + outcomes["unused"] == 8
+    assert outcomes["unused"] > 0
+
+
 def test_a_device_that_was_down_all_the_time_is_no_fault(tmp_path: Path) -> None:
     run = mine(tmp_path, SEND, scenario="faults: [{at: 0s, node: device-0, action: crash}]")
     assert participation(run) == (

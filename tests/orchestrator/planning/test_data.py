@@ -82,3 +82,18 @@ def test_looking_up_leaves_no_trace(cache: Path, tmp_path: Path) -> None:
         directory = prepared.directory
     assert not directory.exists()
     assert not cache.exists()
+
+
+@pytest.mark.parametrize("name", ["My set (2).npz", "данные.npz", f"{'n' * 250}.npz"])
+def test_looking_up_uses_what_is_cached_and_adds_nothing(cache: Path, tmp_path: Path, name: str) -> None:
+    """Also for names that are no names of folders, and for a file that changed since."""
+    x, y = np.zeros((4, 8, 8), np.uint8), np.array([0, 1, 0, 1])
+    np.savez(tmp_path / name, x_train=x, y_train=y, x_test=x, y_test=y)
+    kept = prepare_data(spec(f"npz:{name}"), tmp_path)
+    with looked_up(spec(f"npz:{name}"), tmp_path) as prepared:
+        assert prepared.directory == kept.directory
+    np.savez(tmp_path / name, x_train=x, y_train=1 - y, x_test=x, y_test=y)
+    with looked_up(spec(f"npz:{name}"), tmp_path) as prepared:
+        assert prepared.train_labels.tolist() == [1, 0, 1, 0]
+        assert prepared.directory.parent != cache
+    assert list(cache.iterdir()) == [kept.directory]

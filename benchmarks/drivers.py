@@ -8,7 +8,7 @@ same bytes of each kind and the accuracies are equal in every round (both not re
 medians of the round times differ by at most 10 %. The times of emulated rounds vary; --repeat shows by how much.
 
 In the emulation, speed 1 is a core of this host. In the simulation it is the reference core. `benchmarks.cost` measures
-the ratio of the two before each scenario, and the simulation gets the hardware's speeds times this ratio.
+the ratio of the two for the scenarios' model, and the simulation gets the hardware's speeds times this ratio.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from orchestrator.results.summary import summary
 TARGET = 0.7  # accuracy for the time to target
 WITHIN = 0.10  # relative difference of the median rounds that is allowed
 
+MODEL = ("mlp", (1, 8, 8), 32)  # that of COMMON, with samples of the digits
 SPEEDS = {"device": 0.16, "edge": 0.26, "cloud": 1.0}  # a Raspberry Pi 4, a Jetson Orin Nano, this host
 
 COMMON = """\
@@ -73,7 +74,7 @@ links:
 # Do both drivers agree where losses come in bursts, as on a radio link?
 name: bursts
 links:
-  device-edge: {latency: 15ms, loss: {mean: 2%, burst: 4}, rate: 10mbit}
+  device-edge: {latency: 15ms, loss: {gilbert-elliott: {p: 0.5%, r: 25%}}, rate: 10mbit}
   edge-cloud: {latency: 20ms, rate: 100mbit}
 """,
     "long-and-slow": """\
@@ -199,7 +200,7 @@ def hardware(core: float) -> str:
 
 def compare(name: str, drivers: Sequence[str], repeat: int) -> dict[str, Any]:
     """Run a scenario under both drivers, ``repeat`` times, and compare them."""
-    core = this_core()
+    core = this_core([MODEL])
     with tempfile.TemporaryDirectory() as folder:
         runs = []
         for _ in range(repeat):

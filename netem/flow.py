@@ -30,6 +30,7 @@ Gilbert–Elliott chain.
   of a round trip after the first is.
 - If a loss is at the end of a message, no later packet reveals it. It is repaired by a probe after two round trips
   (TLP, RFC 8985) or by the retransmission timeout (RFC 6298; round trip + 200 ms, doubling); then the window is 1.
+  After a probe the other lost packets follow in rounds of 2, 4, 8 ... (PRR's slow start, RFC 6937).
 - No window exceeds `netem.sender.MAX_WINDOW` (tcp_wmem, tcp(7)). After 15 timeouts the connection gives up
   (tcp_retries2), and nothing arrives any more.
 
@@ -58,7 +59,7 @@ from typing import Any
 from netem.impair import Counters
 from netem.path import SEGMENT, Path
 from netem.profile import FULL_FRAME, LinkProfile
-from netem.sender import Sender
+from netem.sender import Beats, Sender
 
 GIVE_UP = 2**15  # times the first timeout, tcp_retries2
 
@@ -74,13 +75,24 @@ class Flow:
     """Arrival times of messages on one TCP connection over one direction of a link, first in, first out.
 
     Times are seconds on any clock, and never decrease from call to call. ``backward`` carries the acknowledgements.
-    After ``beat`` seconds without a message the connection carries a small packet of its own, which is not counted.
+    After about ``beat`` seconds without a message the connection carries a small packet of its own, which is not
+    counted. It gives up if nothing arrives for ``patience`` seconds.
     """
 
-    def __init__(self, forward: LinkProfile, backward: LinkProfile, seed: int, beat: float = math.inf) -> None:
+    def __init__(
+        self,
+        forward: LinkProfile,
+        backward: LinkProfile,
+        seed: int,
+        beat: float = math.inf,
+        patience: float = math.inf,
+    ) -> None:
         self._random = Random(seed)
         self._path = Path(forward, backward, self._random)
-        self._sender = Sender(self._path.round_trip, beat)
+        self._sender = Sender(self._path.round_trip)
+        phase = 0.0 if beat == math.inf else Random(f"{seed} beats").uniform(0.0, beat / 2)
+        self._beats = Beats(beat, phase)
+        self._patience = patience
         self._messages: deque[_Message] = deque()  # not yet arrived
         self._rounds: deque[_Round] = deque()  # the rounds that carry those messages
         self._number = 0
@@ -117,7 +129,7 @@ class Flow:
         self._messages.clear()
         self._rounds.clear()
         counted = {name: getattr(self._sender, name) for name in COUNTED}
-        self._sender = Sender(self._path.round_trip, self._sender.beat)
+        self._sender = Sender(self._path.round_trip)
         vars(self._sender).update(counted)
         self._sender.free = self._silent_until
         return SETUP_ROUND_TRIPS * self._path.round_trip
@@ -232,7 +244,7 @@ class Flow:
         sender, path, rounds = self._sender, self._path, self._rounds
         pace, number, rest = path.pace, message.number, message.rest
         if sender.sent and now > sender.next and now - sender.released > sender.timeout:
-            sender.idle(now, pace)
+            sender.idle(now, pace, self._beats)
         while sender.backoff <= GIVE_UP:
             start, room = sender.open(now, path)
             begin = start if start > sender.free else sender.free
@@ -255,6 +267,8 @@ class Flow:
                 return
             if lost or dropped:
                 sender.miss(lost, dropped, count, rest > len(lost) + dropped or message.more, path)
+                if sender.next + path.latency - max(sender.arrived, message.written) > self._patience:
+                    sender.backoff = 2 * GIVE_UP
         message.arrival = math.inf
 
 

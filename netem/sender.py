@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from netem.path import Path
 from netem.profile import FULL_FRAME
@@ -26,11 +27,26 @@ LONGEST_TIMEOUT = 120.0  # s, TCP_RTO_MAX
 PROBE_MARGIN = 0.008  # s, two ticks of a kernel with 250 ticks a second
 
 
+@dataclass(frozen=True)
+class Beats:
+    """Small packets of an application that has sent nothing for three quarters of ``period`` seconds. It looks for that
+    twice in a period, at ``phase`` seconds from its start on."""
+
+    period: float = math.inf
+    phase: float = 0.0
+
+    def after(self, sent: float) -> float:
+        """When the beat leaves that follows what was written at ``sent``."""
+        if self.period == math.inf:
+            return math.inf
+        step = self.period / 2
+        return self.phase + math.ceil((sent + 0.75 * self.period - self.phase) / step) * step
+
+
 class Sender:
     """State and decisions of TCP. `vars` of it is the whole state: only numbers, and fast to copy."""
 
-    def __init__(self, round_trip: float, beat: float = math.inf) -> None:
-        self.beat = beat  # s of idleness after which a small packet is sent
+    def __init__(self, round_trip: float) -> None:
         self.window = float(INITIAL_WINDOW)
         self.threshold = math.inf  # of slow start
         self.peak = 0.0  # the window before the last loss
@@ -50,6 +66,9 @@ class Sender:
         self.back = -math.inf  # latest acknowledgement, if delays vary
         self.pressed = False  # whether more packets were waiting when this round began
         self.lossy = self.recovering = self.probing = False
+        self.repairs = self.repair = (
+            0  # packets lost at an end that are still to send again; how many the next round may
+        )
         self.sent = self.recover = 0  # packets so far; losses before `recover` count as one
         self.released = -math.inf  # when the latest packet was released
         self.free = -math.inf  # end of the link's queue
@@ -81,7 +100,11 @@ class Sender:
         self.acks = ()
         self.used = 0
         self.start = start
-        self.limit = room = 1 if self.probing else min(int(self.window), MAX_WINDOW)
+        window = 1 if self.probing else min(int(self.window), MAX_WINDOW)
+        if self.repairs > 0 and not self.probing:
+            self.repair *= 2
+            window = min(self.repair, window)
+        self.limit = room = window
         self.probing = False
         return start, room
 
@@ -90,6 +113,7 @@ class Sender:
         ``short`` s less than a full one."""
         room = self.limit - self.used
         self.sent += count
+        self.repairs -= count
         if path.wavers and count <= room:
             self._one_by_one(start, count - dropped, short, path)
             self.used += count
@@ -149,17 +173,17 @@ class Sender:
             self.srtt = samples[-1]
         self.acks, self.released, self.free, self.arrived, self.back = tuple(acks), release, free, arrived, back
 
-    def idle(self, now: float, pace: float) -> None:
+    def idle(self, now: float, pace: float, beats: Beats) -> None:
         """Halve the window for each timeout during which nothing was sent, not even a beat."""
         self._acknowledge(self.next, pace)
         self.used = 0
-        idle = now - self.released
-        while idle > self.timeout and self.window > INITIAL_WINDOW:
-            silence = min(idle, self.beat)
-            self.threshold = max(self.threshold, 0.75 * self.window)
-            halvings = math.ceil(silence / self.timeout) - 1
-            self.window = max(self.window // 2**halvings, INITIAL_WINDOW)
-            idle -= max(silence, self.timeout)
+        sent = self.released
+        while sent < now and self.window > INITIAL_WINDOW:
+            silence = min(beats.after(sent), now) - sent
+            if (halvings := math.ceil(silence / self.timeout) - 1) > 0:
+                self.threshold = max(self.threshold, 0.75 * self.window)
+                self.window = max(self.window // 2**halvings, INITIAL_WINDOW)
+            sent += silence
         self.epoch += now - self.released
         self.next = self.start = -math.inf  # nothing is in flight
 
@@ -264,6 +288,7 @@ class Sender:
             self.time_out()
         else:
             self.stall(known + self.probe_timeout(len(lost) + dropped))
+            self.repairs, self.repair = len(lost) + dropped, 1
 
     def _known(self, place: int, behind: int, pace: float) -> float:
         """When the sender detects the loss of packet ``place`` of the round, which ``behind`` packets follow: at their

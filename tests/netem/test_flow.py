@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from netem.flow import Flow
 from netem.path import SEGMENT
 from netem.profile import FULL_FRAME, GilbertElliott, LinkProfile
-from netem.sender import INITIAL_WINDOW
+from netem.sender import INITIAL_WINDOW, Beats
 
 FAT = LinkProfile(latency=0.05)
 RTT = 0.1
@@ -76,15 +76,44 @@ def test_idleness_halves_the_window_for_each_timeout() -> None:
         assert connection.send(now, 1) == pytest.approx(now + 0.05 + RTT)
 
 
-def test_a_beat_ends_idleness() -> None:
-    """The window of 80 is halved once for the 0.5 s to the beat, as 0.5 s is more than one timeout of 0.3 s and less
-    than two, and not for the 0.25 s after it. Without the beat, 0.75 s are two timeouts."""
-    for beat, window in [(0.5, 40), (math.inf, 20)]:
+def test_beats_end_idleness() -> None:
+    """Beats every 0.28 s leave no idleness of a timeout, 0.3 s: the window stays 80. Without them it becomes 10."""
+    for beat, window in [(0.28, 80), (math.inf, 10)]:
         connection = Flow(FAT, FAT, 1, beat)
-        released = connection.send(0.0, segments(70)) - 0.05
-        now = released + 0.75
+        now = connection.send(0.0, segments(70)) + 3.0
         assert connection.send(now, segments(window)) == pytest.approx(now + 0.05)
         assert connection.send(now, 1) == pytest.approx(now + 0.05 + RTT)
+
+
+@pytest.mark.parametrize("sent", [0.0, 0.4, 7.3])
+def test_a_beat_leaves_at_the_first_look_after_three_quarters_of_its_period(sent: float) -> None:
+    beats = Beats(1.0, 0.2)  # looks at 0.2, 0.7, 1.2 ...
+    assert beats.after(sent) == pytest.approx({0.0: 1.2, 0.4: 1.2, 7.3: 8.2}[sent])
+    assert Beats().after(sent) == math.inf
+
+
+def test_a_connection_gives_up_when_nothing_arrives_for_its_patience() -> None:
+    """All packets are lost: the first timeout is 0.3 s, and each further one twice as long."""
+    lossy = LinkProfile(latency=0.05, loss=0.999)
+    assert Flow(lossy, FAT, 1).send(0.0, 1) > 2.0
+    connection = Flow(lossy, FAT, 1, patience=2.0)
+    assert connection.send(0.0, 1) == connection.send(1.0, 1) == math.inf
+    connection.open(3.0)
+    connection.reshape(3.0, FAT, FAT)
+    assert connection.send(3.0, 1) == pytest.approx(3.05)
+
+
+def test_packets_lost_at_the_end_follow_a_probe_in_rounds_that_double() -> None:
+    """A burst of 78 packets meets a buffer of 20. The probe carries one of those lost, the next rounds 2, 4, 8 ..."""
+    profile = LinkProfile(latency=0.05, rate=FULL / 0.001, buffer_bytes=20 * FULL_FRAME)
+    connection = Flow(profile, profile, 1, beat=0.28)
+    connection.send(0.0, segments(70))
+    began = connection.counted(50.0)
+    arrived = connection.send(50.0, segments(78)) - 50.0
+    lost = connection.counted(60.0).overflowed - began.overflowed
+    rounds = math.ceil(math.log2(lost + 1))
+    assert lost > 20
+    assert arrived > 0.05 + (rounds + 1) * RTT
 
 
 def test_a_window_that_is_not_used_does_not_grow() -> None:

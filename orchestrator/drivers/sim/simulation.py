@@ -21,7 +21,7 @@ class Simulation:
     def __init__(self, plan: Plan, assignments: Mapping[str, Assignment], workers: int) -> None:
         torch.set_num_threads(1)
         keep_freed_memory()
-        self.fabric = ModelFabric(plan.timeouts.beat)
+        self.fabric = ModelFabric(plan.timeouts)
         self.control = MemoryControl()
         nodes = Nodes(plan, assignments, self.fabric, self.control, workers)
         self.driver = SimDriver(nodes, self.fabric.network, self.control)

@@ -9,7 +9,7 @@ from dataclasses import asdict, astuple
 from netem.flow import Flow
 from netem.impair import Counters
 from netem.profile import LinkProfile
-from node.assignment import derive_seed
+from node.assignment import Timeouts, derive_seed
 from node.messaging.memory import MemoryNetwork
 from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
 from orchestrator.planning.plan import LinkPlan, NodePlan
@@ -28,13 +28,12 @@ def processing(size: int) -> float:
 
 
 class ModelFabric:
-    """See `orchestrator.fabric.base.Fabric`. ``network`` connects the nodes. A node that has sent nothing for ``beat``
-    seconds sends a heartbeat."""
+    """See `orchestrator.fabric.base.Fabric`. ``network`` connects the nodes, which have these ``timeouts``."""
 
     engine = "model"
 
-    def __init__(self, beat: float) -> None:
-        self._beat = beat
+    def __init__(self, timeouts: Timeouts) -> None:
+        self._timeouts = timeouts.beat, timeouts.lost_after
         self.tcp: Mapping[str, str] = {}
         self.network = MemoryNetwork(self._flow, processing)
         self._seeds: dict[Ends, int] = {}
@@ -101,7 +100,7 @@ class ModelFabric:
         """Give a client of a population its link for one round."""
         for ends, forward, backward in (((client, cloud), up, down), ((cloud, client), down, up)):
             seed_of_link = derive_seed(seed, "link", *ends, str(round))
-            self._clients[ends] = Flow(forward, backward, seed_of_link, self._beat)
+            self._clients[ends] = Flow(forward, backward, seed_of_link, *self._timeouts)
 
     def dismiss(self, client: str, cloud: str) -> None:
         """Take the link of a client away. Its counters are added to those of the links of the population."""
@@ -115,7 +114,7 @@ class ModelFabric:
     def _flow(self, source: str, target: str) -> Flow:
         if (source, target) in self._clients:
             return self._clients[source, target]
-        flow = Flow(*self._both_ways((source, target)), self._seeds[source, target], self._beat)
+        flow = Flow(*self._both_ways((source, target)), self._seeds[source, target], *self._timeouts)
         self._flows[source, target] = flow
         return flow
 

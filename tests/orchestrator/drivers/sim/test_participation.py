@@ -126,7 +126,7 @@ def test_a_server_that_receives_one_update_after_another(tmp_path: Path) -> None
 
 def test_a_client_of_a_population_whose_update_is_refused(tmp_path: Path) -> None:
     """Of ten clients four take part in each of two rounds; updates of those with even numbers have another shape."""
-    plugin = PLUGIN.replace("flat=True", 'flat=True, population=True')
+    plugin = PLUGIN.replace("flat=True", "flat=True, population=True")
     spoil = "w = w if int(self.name.rsplit('-', 1)[1]) % 2 else {n: each[..., :1] for n, each in w.items()}; "
     (tmp_path / "mine.py").write_text(plugin.replace("SEND", spoil + SEND).replace("GATHER", GATHER))
     scenario = SCENARIO.replace("devices: 3", "population: 10, selected: 4")

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationInfo, model_validator
@@ -30,13 +29,13 @@ from orchestrator.population.selection import SELECTIONS
 from orchestrator.population.table import AvailabilityTable
 from orchestrator.scenario.catalogue import Named
 from orchestrator.scenario.client_settings import ClientSettings
-from orchestrator.scenario.files import text_of
+from orchestrator.scenario.files import named_text
 from orchestrator.scenario.hardware import HARDWARE
 from orchestrator.scenario.quantities import Duration, Fraction
-from orchestrator.scenario.schedules import DIRECTORY, FILES, LARGEST_FILE
 from orchestrator.scenario.strict import Strict, unknown
 
 DAY_AND_NIGHT = "day-and-night"
+FEWER = "; take fewer devices"  # if a file is too large
 
 
 class SelectionSpec(Named):
@@ -141,7 +140,7 @@ class AvailabilitySpec(Strict):
                 raise ValueError("repeat: goes with trace")
             return self
         try:
-            self._table = AvailabilityTable.read(_text_of(self.trace, info), self.trace, self.repeat)
+            self._table = AvailabilityTable.read(named_text(self.trace, info.context, FEWER), self.trace, self.repeat)
         except ValueError as error:
             raise ValueError(f"trace: {error}") from None
         return self
@@ -150,18 +149,6 @@ class AvailabilitySpec(Strict):
     def table(self) -> AvailabilityTable | None:
         """The trace that was read; None for a model."""
         return self._table
-
-
-def _text_of(name: str, info: ValidationInfo) -> str:
-    """The text of a file that a scenario names."""
-    context = info.context or {}
-    path = Path(context.get(DIRECTORY, "."), name)
-    try:
-        if (known := context.get(FILES, {}).get(name)) is not None:
-            return str(known)
-        return text_of(path, LARGEST_FILE, f"is larger than {LARGEST_FILE // 10**6} MB; take fewer devices")
-    except ValueError as error:
-        raise ValueError(f"{path} cannot be read: {error}; paths begin at the scenario's file") from None
 
 
 def _availability(value: Any) -> Any:
@@ -192,7 +179,7 @@ class ClientsSpec(Strict):
     def _read(self, info: ValidationInfo) -> ClientsSpec:
         if self.file is not None:
             try:
-                self._settings = ClientSettings.read(_text_of(self.file, info), self.file)
+                self._settings = ClientSettings.read(named_text(self.file, info.context, FEWER), self.file)
             except ValueError as error:
                 raise ValueError(f"file: {error}") from None
         return self

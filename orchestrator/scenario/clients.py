@@ -25,6 +25,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, Valida
 
 from netem.library import PROFILES
 from netem.units import format_fraction
+from orchestrator.population.availability import DayAndNight
 from orchestrator.population.selection import SELECTIONS
 from orchestrator.population.table import AvailabilityTable
 from orchestrator.scenario.catalogue import Named
@@ -109,17 +110,19 @@ def _hour(value: str) -> str:
 class DayAndNightSpec(Strict):
     """Clients are there while they are plugged in and on Wi-Fi: most at night, by their own clock, some by day."""
 
-    start: Duration = Field(default=72_000.0, description="time of day in UTC at which the training begins")
+    start: Duration = Field(default=DayAndNight.start, description="time of day in UTC at which the training begins")
     time_zones: Annotated[dict[Annotated[str, AfterValidator(_hour)], Fraction], AfterValidator(_shares)] = Field(
         default={"-6h": 0.25, "1h": 0.35, "8h": 0.4}, description="shares of clients by hours east of UTC"
     )
-    wifi: Fraction = Field(default=0.9, description="share of clients that have Wi-Fi where they charge")
-    nights: Fraction = Field(default=0.8, description="share of nights in which a client is plugged in")
-    bedtime: Duration = Field(default=82_800.0, description="mean time of day at which a client is plugged in")
-    sleep: Duration = Field(default=25_200.0, gt=0, description="mean time that it stays plugged in")
-    spread: Duration = Field(default=5_400.0, description="standard deviation of both")
-    day_charges: Fraction = Field(default=0.3, description="share of days with a short charge")
-    day_charge: Duration = Field(default=2_400.0, gt=0, description="mean length of a short charge")
+    wifi: Fraction = Field(default=DayAndNight.wifi, description="share of clients that have Wi-Fi where they charge")
+    nights: Fraction = Field(default=DayAndNight.nights, description="share of nights in which a client is plugged in")
+    bedtime: Duration = Field(
+        default=DayAndNight.bedtime, description="mean time of day at which a client is plugged in"
+    )
+    sleep: Duration = Field(default=DayAndNight.sleep, gt=0, description="mean time that it stays plugged in")
+    spread: Duration = Field(default=DayAndNight.spread, description="standard deviation of both")
+    day_charges: Fraction = Field(default=DayAndNight.day_charges, description="share of days with a short charge")
+    day_charge: Duration = Field(default=DayAndNight.day_charge, gt=0, description="mean length of a short charge")
 
 
 class AvailabilitySpec(Strict):

@@ -6,7 +6,6 @@ raise a ScheduleError that begins with ``name:line:``.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import math
 import re
@@ -18,6 +17,7 @@ from itertools import count
 from typing import Any, NamedTuple, Self
 
 from netem import units
+from netem.csv_rows import read_rows
 from netem.errors import ProfileError, ScheduleError, UnitError
 from netem.profile import FULL_FRAME, LONGEST, LinkProfile
 from netem.schedule import DIGITS, Change, check_repeat
@@ -141,9 +141,8 @@ class TableForm:
     half_rtt: str | None = None
     start: str | None = None
 
-    def columns_of(self, header: Sequence[str], where: str) -> list[_Column | None]:
+    def columns_of(self, names: Sequence[str], where: str) -> list[_Column | None]:
         """The column of each cell, None for those that are left out."""
-        names = [cell.strip() for cell in header]
         named = dict(self.columns) | ({} if self.half_rtt is None else {"half_rtt": self.half_rtt})
         for key, name in named.items():
             if names.count(name) != 1:
@@ -215,27 +214,20 @@ class Table:
 
     @classmethod
     def read(cls, text: str, name: str, repeat: float | None = None, form: TableForm = TableForm()) -> Self:
-        written = [
-            (number, line)
-            for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1)
-            if line.strip(" ;,\t") and not line.lstrip().startswith("#")
-        ]
-        if not written:
-            raise ScheduleError(f"{name}: is empty; its first line names the columns, e.g. t_s,latency_ms,rate_mbit")
-        separator = next((each for each in ";\t" if each in written[0][1]), ",")
-        lines = csv.reader((line for _, line in written), skipinitialspace=True, delimiter=separator)
-        columns = form.columns_of(next(lines), f"{name}:{written[0][0]}")
+        lines = read_rows(text, name, example="t_s,latency_ms,rate_mbit", decimal_comma=True)
+        number, header = next(lines)
+        columns = form.columns_of(header, f"{name}:{number}")
         rows: list[TraceRow] = []
-        for (number, _), cells in zip(written[1:], lines, strict=False):
-            if separator != ",":
-                cells = [_DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in cells]
-            row = _row(cells, columns, f"{name}:{number}")
+        places: list[str] = []
+        for number, cells in lines:
+            places.append(f"{name}:{number}")
+            row = _row(cells, columns, places[-1])
             if rows and row.at <= rows[-1].at:
-                raise ScheduleError(f"{name}:{number}: t: {row.at:g} s is not after the row before it")
+                raise ScheduleError(f"{places[-1]}: t: {row.at:g} s is not after the row before it")
             rows.append(row)
         if not rows:
             raise ScheduleError(f"{name}: has no rows under its columns")
-        rows = form.started(rows, f"{name}:{written[1][0]}")
+        rows = form.started(rows, places[0])
         return cls(name, tuple(rows), repeat, hashlib.sha256(text.encode()).hexdigest(), form)
 
     def changes(self, base: LinkProfile) -> Iterator[Change]:
@@ -291,15 +283,11 @@ _PARSERS: dict[str, Callable[[object], float]] = {
     "jitter": units.parse_duration,
 }
 _COLUMN = re.compile(r"([a-z]+)(?:_([a-z%]+)|\s*[\[(]([a-z%]+)[\])])?", re.IGNORECASE)
-_DECIMAL_COMMA = re.compile(r"^(\s*-?[0-9]+),([0-9]+)(?=[^,]*$)")
 
 
 def _row(cells: list[str], columns: list[_Column | None], where: str) -> TraceRow:
-    if len(cells) != len(columns):
-        raise ScheduleError(f"{where}: has {len(cells)} cells for {len(columns)} columns")
     at, values, cut = 0.0, {}, False
-    for cell, column in zip(cells, columns, strict=True):
-        text = cell.strip()
+    for text, column in zip(cells, columns, strict=True):
         if column is None or (not text and column.key != "t"):
             continue
         key, unit, asked = column

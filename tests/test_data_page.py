@@ -28,9 +28,10 @@ from node.learning.errors import DataError
 from node.learning.pictures import MOST_PIXELS
 from orchestrator.errors import PlanError, ScenarioError
 from orchestrator.planning.shards import make_shards
-from orchestrator.scenario import schedules, syntax, topology
+from orchestrator.scenario import syntax, topology
 from orchestrator.scenario.catalogue import MAX_ROUNDS
 from orchestrator.scenario.fault_validation import MAX_FAULTS
+from orchestrator.scenario.files import LARGEST_FILE
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.labels import prepared
 
@@ -830,7 +831,7 @@ def test_data_that_does_not_fit_into_memory_is_refused(
         ("rounds", [MAX_ROUNDS]),
         ("planned faults", [MAX_FAULTS]),
         ("a scenario's file", [syntax.MAX_CHARACTERS, syntax.MAX_VALUES, syntax.MAX_DEPTH]),
-        ("a file of a schedule, an availability or a partition", [schedules.LARGEST_FILE]),
+        ("a file of a schedule, an availability or a partition", [LARGEST_FILE]),
         ("pixels of a picture", [MOST_PIXELS]),
     ],
 )

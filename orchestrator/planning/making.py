@@ -23,7 +23,7 @@ from node.parameters import read_parameters
 from orchestrator.planning.computing import clients_at_once, refuse_stretched_accelerators
 from orchestrator.planning.deadlines import RoundWork, Workers, deadlines
 from orchestrator.planning.inventory import Inventory
-from orchestrator.planning.model_size import check_demands, model_sizes
+from orchestrator.planning.model_size import model_sizes
 from orchestrator.planning.on_hosts import on_hosts
 from orchestrator.planning.plan import DataPlan, GatheringPlan, LinkPlan, NodePlan, Plan, StopPlan
 from orchestrator.planning.population import plan_clients, plan_population, typical
@@ -38,23 +38,6 @@ from orchestrator.scenario.validation import algorithm_params, leading_nodes, pa
 
 NETWORK = ipaddress.IPv4Network("10.77.0.0/16")
 PORT = 7000  # of every node, since each has a network namespace of its own
-
-NO_DATA = DataPlan(
-    dataset="",
-    sha256="",
-    classes=0,
-    partition="",
-    partition_params={},
-    test="",
-    train_samples=0,
-    used_samples=0,
-    test_samples=0,
-    test_counts=(),
-    shards_sha256="",
-    moves=(),
-    unheld=(),
-)
-"""Programs bring their own."""
 
 NO_GATHERING = GatheringPlan(quorum=None, count=None, late="discard", deadlines={})
 """Programs gather, or do not, as they like."""
@@ -94,7 +77,7 @@ def make_plan(
         model="",
         model_params={},
         model_bytes=0,
-        data=NO_DATA,
+        data=DataPlan(),
         nodes=nodes,
         links=links,
         faults=faults,
@@ -122,7 +105,7 @@ def _with_algorithm(plan: Plan, scenario: Scenario, data: PreparedLabels | None)
     params = algorithm_params(scenario)
     model = (MODELS | MODEL_GROUPS)[scenario.model.name]
     form = _form(scenario, data)
-    sizes = [Size(0)] if form is None else _model_sizes(scenario, *form)
+    sizes = [Size(0)] if form is None else model_sizes(scenario, *form)
     work = _round_work(scenario, plan, sizes, form or ((1,), 1), data)
     return replace(
         plan,
@@ -142,13 +125,6 @@ def _form(scenario: Scenario, data: PreparedLabels | None) -> tuple[Shape, int] 
         return data.shape, data.classes
     known = DATASETS.get(scenario.data.dataset[0])
     return (known.shape, known.classes) if known is not None and known.classes else None
-
-
-def _model_sizes(scenario: Scenario, shape: Shape, classes: int) -> list[Size]:
-    """The size of each kind of model, which has to suit the algorithm."""
-    sizes = model_sizes(scenario, shape, classes)
-    check_demands(scenario, sizes, shape, classes)
-    return sizes
 
 
 def _nodes(scenario: Scenario, shards: Shards, late: Mapping[str, FaultTime]) -> tuple[NodePlan, ...]:
@@ -223,21 +199,26 @@ def _links(scenario: Scenario) -> tuple[LinkPlan, ...]:
 
 
 def _data(scenario: Scenario, data: PreparedLabels | None, shards: Shards) -> DataPlan:
-    scheme = PARTITIONS[scenario.data.partition.name]
-    return DataPlan(
-        dataset=data.name if data is not None else scenario.data.dataset[0],
-        sha256=data.sha256 if data is not None else "",
-        classes=data.classes if data is not None else 0,
-        partition=scheme.name,
+    plan = DataPlan(
+        dataset=scenario.data.dataset[0],
+        partition=scenario.data.partition.name,
         partition_params=_partition_params(scenario),
         test=scenario.data.test,
-        train_samples=len(data.train) if data is not None else 0,
+    )
+    if data is None:
+        return plan
+    return replace(
+        plan,
+        dataset=data.name,
+        sha256=data.sha256,
+        classes=data.classes,
+        train_samples=len(data.train),
         used_samples=sum(len(part) for part in shards.train.values()),
-        test_samples=len(data.test) if data is not None else 0,
-        test_counts=by_class(data.test, data.classes) if data is not None else (),
+        test_samples=len(data.test),
+        test_counts=by_class(data.test, data.classes),
         shards_sha256=shards.sha256,
         moves=shards.moves,
-        unheld=_unheld(data, shards) if data is not None else (),
+        unheld=_unheld(data, shards),
     )
 
 

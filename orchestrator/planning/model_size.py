@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import json
 import subprocess
-from collections.abc import Callable
 from dataclasses import asdict
 
 from node.assignment import PluginSource
@@ -28,27 +27,27 @@ FEATURES = "an extractor that makes a vector of features, and a classifier of it
 
 def model_sizes(scenario: Scenario, shape: Shape, classes: int) -> list[Size]:
     """The size of each kind of model, for samples of ``shape`` and ``classes`` classes. PlanError if one cannot
-    take them."""
+    take them, or lacks what the algorithm declares to need."""
+    sizes = _in_closed_form(scenario, shape, classes)
+    sizes = sizes or [_measured(scenario, MODELS[scenario.model.name], shape, classes)]
+    _check_demands(scenario, sizes, shape, classes)
+    return sizes
+
+
+def _in_closed_form(scenario: Scenario, shape: Shape, classes: int) -> list[Size]:
+    """Empty if the model has no closed form, or its form does not give the layers."""
     name, params = scenario.model.name, scenario.model.params
-    if name in MODEL_GROUPS:
-        return _in_closed_form(lambda: MODEL_GROUPS[name].sizes(shape, classes, params))
-    entry = MODELS[name]
-    if entry.measure is not None:
-        (size,) = _in_closed_form(lambda: [entry.size(shape, classes, params)])
-        if size.layers:
-            return [size]
-    return [_measured(scenario, entry, shape, classes)]
-
-
-def _in_closed_form(sizes: Callable[[], list[Size]]) -> list[Size]:
     try:
-        return sizes()
+        if name in MODEL_GROUPS:
+            return MODEL_GROUPS[name].sizes(shape, classes, params)
+        entry = MODELS[name]
+        size = Size(0) if entry.measure is None else entry.size(shape, classes, params)
     except ValueError as error:
         raise PlanError(MODEL, str(error).removeprefix("model ")) from None
+    return [size] if size.layers else []
 
 
-def check_demands(scenario: Scenario, sizes: list[Size], shape: Shape, classes: int) -> None:
-    """PlanError if the models, of these sizes, lack what the algorithm declares to need of them."""
+def _check_demands(scenario: Scenario, sizes: list[Size], shape: Shape, classes: int) -> None:
     algorithm, name = scenario.scheme, scenario.model.name
     size, entry = largest(sizes), MODELS.get(name)
     if size.bytes > LIMITS.body and not algorithm.personal:

@@ -100,25 +100,26 @@ class LinkPlan:
 @dataclass(frozen=True)
 class DataPlan:
     """The data set and its division. Without labels (the data set is not on this host) counts are 0, hashes empty.
+    Programs bring data of their own: then everything is empty.
 
     ``sha256``: hash of the data set. ``shards_sha256``: hash of the index lists. ``moves``: the partition's repairs as
     (from, to, label, number of samples). ``used_samples``: how many of ``train_samples`` were assigned to nodes.
     ``test_counts``: test samples per class. ``unheld``: test classes of which no node holds a training sample.
     """
 
-    dataset: str
-    sha256: str
-    classes: int
-    partition: str
-    partition_params: Mapping[str, Any]
-    test: str
-    train_samples: int
-    used_samples: int
-    test_samples: int
-    test_counts: tuple[int, ...]
-    shards_sha256: str
-    moves: tuple[tuple[str, str, int, int], ...]
-    unheld: tuple[int, ...]
+    dataset: str = ""
+    sha256: str = ""
+    classes: int = 0
+    partition: str = ""
+    partition_params: Mapping[str, Any] = field(default_factory=dict)
+    test: str = ""
+    train_samples: int = 0
+    used_samples: int = 0
+    test_samples: int = 0
+    test_counts: tuple[int, ...] = ()
+    shards_sha256: str = ""
+    moves: tuple[tuple[str, str, int, int], ...] = ()
+    unheld: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from orchestrator.population.availability import DAY, HOUR, DayAndNight
+from orchestrator.population.availability import DAY, DayAndNight
 from orchestrator.population.importing import Devices, from_fedscale, from_flash, to_csv
 
 LARGEST_FILE = 1 << 30  # bytes
@@ -55,22 +55,9 @@ def main(words: list[str] | None = None) -> int:
 def _found(options: argparse.Namespace) -> tuple[Devices, str]:
     """The devices, and where they come from."""
     if options.kind == "day-and-night":
-        model = DayAndNight(
-            clients=options.devices,
-            seed=options.seed,
-            start=20 * HOUR,
-            time_zones={-6 * HOUR: 0.25, HOUR: 0.35, 8 * HOUR: 0.4},
-            wifi=0.9,
-            nights=0.8,
-            bedtime=23 * HOUR,
-            sleep=7 * HOUR,
-            spread=1.5 * HOUR,
-            day_charges=0.3,
-            day_charge=HOUR * 2 / 3,
-        )
         command = " ".join(f"--{name} {getattr(options, name)}" for name in ("devices", "days", "seed"))
         command += " --only-available" if options.only_available else ""
-        found = devices_of(model, options.days * DAY)
+        found = devices_of(DayAndNight(options.devices, options.seed), options.days * DAY)
         if options.only_available:
             found.devices = [device for device in found.devices if device.stays]
         return found, f"made by: python -m orchestrator.population day-and-night {command}"

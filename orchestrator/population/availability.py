@@ -134,15 +134,15 @@ class DayAndNight:
 
     clients: int
     seed: int
-    start: float
-    time_zones: Mapping[float, float]
-    wifi: float
-    nights: float
-    bedtime: float
-    sleep: float
-    spread: float
-    day_charges: float
-    day_charge: float
+    start: float = 20 * HOUR
+    time_zones: Mapping[float, float] = field(default_factory=lambda: {-6 * HOUR: 0.25, HOUR: 0.35, 8 * HOUR: 0.4})
+    wifi: float = 0.9
+    nights: float = 0.8
+    bedtime: float = 23 * HOUR
+    sleep: float = 7 * HOUR
+    spread: float = 1.5 * HOUR
+    day_charges: float = 0.3
+    day_charge: float = 40 * 60.0
 
     def there(self, t: float) -> Flags:
         everybody = np.arange(self.clients)

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.population.csv_rows import read_rows
+from netem.csv_rows import read_rows
 
 HEADER = ["device", "from", "until", "period"]
 NAMES = ("device", "client", "node")  # of the first column
@@ -63,7 +63,8 @@ class AvailabilityTable:
     @classmethod
     def read(cls, text: str, name: str, repeat: float | None = None) -> AvailabilityTable:
         """Read a file's text. ValueError names the file, the line and the mistake."""
-        first, header, rows = read_rows(text, name)
+        rows = read_rows(text, name)
+        first, header = next(rows)
         columns = [cell.lower() for cell in header]
         if columns[:1] not in [[each] for each in NAMES] or columns[1:] not in (HEADER[1:3], HEADER[1:]):
             raise ValueError(f"{name}:{first}: the first row must be {','.join(HEADER)}; period may be left out")

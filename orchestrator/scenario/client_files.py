@@ -25,7 +25,7 @@ from orchestrator.scenario.client_settings import ClientRow, ClientSettings
 from orchestrator.scenario.clients import ClientsSpec
 from orchestrator.scenario.document import Document
 from orchestrator.scenario.fault_validation import MAX_FAULTS
-from orchestrator.scenario.schedules import DIRECTORY, FILES
+from orchestrator.scenario.files import DIRECTORY, FILES
 from orchestrator.scenario.syntax import KeyPath
 from orchestrator.scenario.topology import Topology, unknown_node
 

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from netem.csv_rows import read_rows
 from netem.profile import KEYS
-from orchestrator.population.csv_rows import read_rows
 from orchestrator.population.table import NAMES
 from orchestrator.scenario.strict import nearest
 
@@ -57,7 +57,8 @@ class ClientSettings:
     @classmethod
     def read(cls, text: str, name: str) -> ClientSettings:
         """Read a file's text. ValueError names the file, the line and the mistake."""
-        line, header, cells = read_rows(text, name)
+        lines = read_rows(text, name)
+        line, header = next(lines)
         place = f"{name}:{line}"
         named = header[0].lower() in NAMES
         columns = [_column(cell, place) for cell in header[named:]]
@@ -67,7 +68,7 @@ class ClientSettings:
         if not columns:
             raise ValueError(f"{place}: no column but {header[0]}: add one for a setting, like speed or rate_mbit")
         rows: dict[str, ClientRow] = {}
-        for line, row in cells:
+        for line, row in lines:
             place = f"{name}:{line}"
             node = row[0] if named else str(len(rows))
             if not node:

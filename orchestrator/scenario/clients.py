@@ -19,24 +19,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
 from netem.library import PROFILES
 from netem.units import format_fraction
+from orchestrator.population.availability import DayAndNight
 from orchestrator.population.selection import SELECTIONS
 from orchestrator.population.table import AvailabilityTable
 from orchestrator.scenario.catalogue import Named
 from orchestrator.scenario.client_settings import ClientSettings
-from orchestrator.scenario.files import text_of
+from orchestrator.scenario.files import named_text
 from orchestrator.scenario.hardware import HARDWARE
 from orchestrator.scenario.quantities import Duration, Fraction
-from orchestrator.scenario.schedules import DIRECTORY, FILES, LARGEST_FILE
 from orchestrator.scenario.strict import Strict, unknown
 
 DAY_AND_NIGHT = "day-and-night"
+FEWER = "; take fewer devices"  # if a file is too large
 
 
 class SelectionSpec(Named):
@@ -110,17 +110,19 @@ def _hour(value: str) -> str:
 class DayAndNightSpec(Strict):
     """Clients are there while they are plugged in and on Wi-Fi: most at night, by their own clock, some by day."""
 
-    start: Duration = Field(default=72_000.0, description="time of day in UTC at which the training begins")
+    start: Duration = Field(default=DayAndNight.start, description="time of day in UTC at which the training begins")
     time_zones: Annotated[dict[Annotated[str, AfterValidator(_hour)], Fraction], AfterValidator(_shares)] = Field(
         default={"-6h": 0.25, "1h": 0.35, "8h": 0.4}, description="shares of clients by hours east of UTC"
     )
-    wifi: Fraction = Field(default=0.9, description="share of clients that have Wi-Fi where they charge")
-    nights: Fraction = Field(default=0.8, description="share of nights in which a client is plugged in")
-    bedtime: Duration = Field(default=82_800.0, description="mean time of day at which a client is plugged in")
-    sleep: Duration = Field(default=25_200.0, gt=0, description="mean time that it stays plugged in")
-    spread: Duration = Field(default=5_400.0, description="standard deviation of both")
-    day_charges: Fraction = Field(default=0.3, description="share of days with a short charge")
-    day_charge: Duration = Field(default=2_400.0, gt=0, description="mean length of a short charge")
+    wifi: Fraction = Field(default=DayAndNight.wifi, description="share of clients that have Wi-Fi where they charge")
+    nights: Fraction = Field(default=DayAndNight.nights, description="share of nights in which a client is plugged in")
+    bedtime: Duration = Field(
+        default=DayAndNight.bedtime, description="mean time of day at which a client is plugged in"
+    )
+    sleep: Duration = Field(default=DayAndNight.sleep, gt=0, description="mean time that it stays plugged in")
+    spread: Duration = Field(default=DayAndNight.spread, description="standard deviation of both")
+    day_charges: Fraction = Field(default=DayAndNight.day_charges, description="share of days with a short charge")
+    day_charge: Duration = Field(default=DayAndNight.day_charge, gt=0, description="mean length of a short charge")
 
 
 class AvailabilitySpec(Strict):
@@ -141,7 +143,7 @@ class AvailabilitySpec(Strict):
                 raise ValueError("repeat: goes with trace")
             return self
         try:
-            self._table = AvailabilityTable.read(_text_of(self.trace, info), self.trace, self.repeat)
+            self._table = AvailabilityTable.read(named_text(self.trace, info.context, FEWER), self.trace, self.repeat)
         except ValueError as error:
             raise ValueError(f"trace: {error}") from None
         return self
@@ -150,18 +152,6 @@ class AvailabilitySpec(Strict):
     def table(self) -> AvailabilityTable | None:
         """The trace that was read; None for a model."""
         return self._table
-
-
-def _text_of(name: str, info: ValidationInfo) -> str:
-    """The text of a file that a scenario names."""
-    context = info.context or {}
-    path = Path(context.get(DIRECTORY, "."), name)
-    try:
-        if (known := context.get(FILES, {}).get(name)) is not None:
-            return str(known)
-        return text_of(path, LARGEST_FILE, f"is larger than {LARGEST_FILE // 10**6} MB; take fewer devices")
-    except ValueError as error:
-        raise ValueError(f"{path} cannot be read: {error}; paths begin at the scenario's file") from None
 
 
 def _availability(value: Any) -> Any:
@@ -192,7 +182,7 @@ class ClientsSpec(Strict):
     def _read(self, info: ValidationInfo) -> ClientsSpec:
         if self.file is not None:
             try:
-                self._settings = ClientSettings.read(_text_of(self.file, info), self.file)
+                self._settings = ClientSettings.read(named_text(self.file, info.context, FEWER), self.file)
             except ValueError as error:
                 raise ValueError(f"file: {error}") from None
         return self

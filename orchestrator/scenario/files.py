@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+DIRECTORY = "directory"  # key of the validation context: the folder that relative paths begin at
+FILES = "files"  # key of the validation context: texts of files by name; these files are not read
+LARGEST_FILE = 64_000_000  # characters; an hour of a trace of 100 Mbit/s
 
 
 def text_of(file: Path, longest: int, longer: str) -> str:
@@ -24,6 +30,20 @@ def text_of(file: Path, longest: int, longer: str) -> str:
     if len(text) > longest:
         raise ValueError(longer)
     return text
+
+
+def named_text(name: str, context: Mapping[str, Any] | None, advice: str = "") -> str:
+    """The text of a file that a scenario names. ``context``: of the validation. ``advice``: what to do if the file is
+    too large. Raises ValueError."""
+    context = context or {}
+    texts: Mapping[str, str] = context.get(FILES, {})
+    if name in texts:
+        return texts[name]
+    path = Path(context.get(DIRECTORY, "."), name)
+    try:
+        return text_of(path, LARGEST_FILE, f"is larger than {LARGEST_FILE // 10**6} MB{advice}")
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}; paths begin at the scenario's file") from None
 
 
 def first_comment(text: str) -> str:

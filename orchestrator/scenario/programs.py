@@ -16,6 +16,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
@@ -36,9 +37,7 @@ such as those of JSON, stay as they are, and so does ${name}, a variable of a sh
 OWN = SELF, OWN_NAME, INDEX, FILES = "self", "name", "index", "files"
 """The placeholders that each node has a value of its own for."""
 READY_WITHIN = 60.0  # s
-LONGEST_WORD = (
-    100_000  # bytes of a word of a command, or of a variable; the kernel takes 131,071 with the path of {files}
-)
+LONGEST_WORD = 100_000  # bytes of a word of a command or of a variable; the kernel takes 131,071 with {files} replaced
 LONGEST_COMMAND = 1_000_000  # bytes of a command with its variables; the kernel takes 2 MiB with the host's variables
 STOP_GRACE = 5.0  # s
 
@@ -251,22 +250,12 @@ def waits_for(program: Placed, there: Sequence[Placed]) -> list[Placed]:
 
 
 def _circle(there: Sequence[Placed]) -> list[str]:
-    """The keys of programs that wait for one another in a circle; empty if there is none."""
-    waits = {each.key: sorted({other.key for other in waits_for(each, there)} - {each.key}) for each in there}
-    done: set[str] = set()
-
-    def visit(key: str, path: list[str]) -> list[str]:
-        if key in path:
-            return [*path[path.index(key) :], key]
-        if key in done:
-            return []
-        for other in waits.get(key, []):
-            if found := visit(other, [*path, key]):
-                return found
-        done.add(key)
-        return []
-
-    for key in waits:
-        if found := visit(key, []):
-            return found
+    """The programs that wait for one another in a circle: their keys, or their nodes if they have one key. Empty if
+    there is none."""
+    waits = {(each.node, each.key): [(other.node, other.key) for other in waits_for(each, there)] for each in there}
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError as error:
+        nodes, keys = zip(*reversed(error.args[1]), strict=True)
+        return list(nodes if len(set(keys)) == 1 else keys)
     return []

@@ -13,10 +13,9 @@ from node.assignment import PluginSource
 from orchestrator.errors import PlanError, Problem, ScenarioError
 from orchestrator.scenario import document
 from orchestrator.scenario.client_files import with_client_files
-from orchestrator.scenario.files import text_of
+from orchestrator.scenario.files import DIRECTORY, FILES, text_of
 from orchestrator.scenario.names import name_from
 from orchestrator.scenario.plugins import make_known, use
-from orchestrator.scenario.schedules import DIRECTORY, FILES
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import problems
 from orchestrator.scenario.syntax import MAX_CHARACTERS, KeyPath, too_long

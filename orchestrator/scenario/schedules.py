@@ -14,23 +14,18 @@ Times count from the start of training, like those of faults. File paths are rel
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path as FilePath
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from netem.errors import ScheduleError
 from netem.schedule import PACE, Schedule, Step, Steps
 from netem.traces import WINDOW, Table, TableForm, Trace
-from orchestrator.scenario.files import text_of
+from orchestrator.scenario.files import named_text
 from orchestrator.scenario.profiles import LinkKeys
 from orchestrator.scenario.quantities import Duration
 from orchestrator.scenario.strict import Strict
 
-DIRECTORY = "directory"  # key of the validation context: the folder that relative paths begin at
-FILES = "files"  # key of the validation context: texts of files by name; these files are not read
 Column = Literal["t", "latency", "rate", "loss", "jitter"]
-LARGEST_FILE = 64_000_000  # characters; an hour of a trace of 100 Mbit/s
 
 
 class StepSpec(LinkKeys):
@@ -125,19 +120,17 @@ class ScheduleSpec(Strict):
             raise ValueError("repeat: a trace begins anew by itself when it ends")
         if written:
             self._written(upward=False)
-        directory = FilePath((info.context or {}).get(DIRECTORY, "."))
-        known = (info.context or {}).get(FILES, {})
         for kind in ("trace", "csv"):
             files: FilesSpec | None = getattr(self, kind)
             for key, path in files.given() if files is not None else ():
                 try:
-                    text = known[path] if path in known else _text(directory / path)
+                    text = named_text(path, info.context, "; take a part of it, traces repeat")
                     self._files[key] = (
                         Trace.read(text, path, WINDOW if self.window is None else self.window)
                         if kind == "trace"
                         else Table.read(text, path, self.repeat, form)
                     )
-                except ScheduleError as error:
+                except ValueError as error:
                     inside = str(error).startswith(("window: ", "repeat: "))
                     place = "" if inside else f"{kind}: " if key == "file" else f"{kind}: {key}: "
                     raise ValueError(f"{place}{error}") from None
@@ -175,12 +168,3 @@ class ScheduleSpec(Strict):
 
 def _plain(named: Mapping[Any, str]) -> dict[str, str]:
     return dict(named)
-
-
-def _text(file: FilePath) -> str:
-    """Read a schedule file. Raises ScheduleError."""
-    larger = f"is larger than {LARGEST_FILE // 10**6} MB; take a part of it, traces repeat"
-    try:
-        return text_of(file, LARGEST_FILE, larger)
-    except ValueError as error:
-        raise ScheduleError(f"{file} cannot be read: {error}; paths begin at the scenario's file") from None

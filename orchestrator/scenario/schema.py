@@ -12,7 +12,6 @@ A scenario has ``programs`` instead if its nodes run programs of their own.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, WithJsonSchema, model_validator
@@ -35,7 +34,7 @@ from orchestrator.scenario.drivers import DriverName
 from orchestrator.scenario.engines import EngineName
 from orchestrator.scenario.expectations import ExpectSpec
 from orchestrator.scenario.faults import FaultSpec
-from orchestrator.scenario.files import text_of
+from orchestrator.scenario.files import named_text
 from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.hosts import HostField
 from orchestrator.scenario.links import DEFAULT_PROFILE, LinkSpec
@@ -43,7 +42,6 @@ from orchestrator.scenario.names import Name
 from orchestrator.scenario.plugins import PluginSources
 from orchestrator.scenario.programs import ProgramSpec
 from orchestrator.scenario.quantities import AutoDuration, Duration, Fraction, Quorum, QuorumField, Size
-from orchestrator.scenario.schedules import DIRECTORY, FILES, LARGEST_FILE
 from orchestrator.scenario.strict import Strict
 from orchestrator.scenario.topology import LINK_CLASSES, Topology
 from orchestrator.scenario.words import shortened
@@ -80,16 +78,8 @@ class DataSpec(Strict):
         name = self.partition.params.get("path")
         if not name:
             raise ValueError("partition: file: name a file: {file: clients.json}")
-        known, folder = (info.context or {}).get(FILES, {}), (info.context or {}).get(DIRECTORY, ".")
-        path, longer = Path(folder, name), f"it is larger than {LARGEST_FILE // 10**6} MB"
         try:
-            text = known[name] if name in known else text_of(path, LARGEST_FILE, longer)
-        except ValueError as error:
-            raise ValueError(
-                f"partition: file: {path} cannot be read: {error}; paths begin at the scenario's"
-            ) from None
-        try:
-            self._lists = ClientLists.read(text, name)
+            self._lists = ClientLists.read(named_text(name, info.context), name)
         except ValueError as error:
             raise ValueError(f"partition: file: {error}") from None
         return self

@@ -111,6 +111,13 @@ def test_a_program_waits_for_a_tier_or_for_one_node() -> None:
     assert programs["cloud.control"] == ("cloud", "device-1")
 
 
+def test_a_long_row_of_programs_may_wait_for_one_another() -> None:
+    waiting = {f"p{number}": {"on": "cloud", "command": "x", "after": f"p{number + 1}"} for number in range(1200)}
+    programs = {"cloud": "x", "device": "x", **waiting, "p1200": {"on": "cloud", "command": "x"}}
+    topology = {"cloud": True, "edges": 0, "devices": 1}
+    assert len(plan_of(json.dumps({"programs": programs, "topology": topology}) + "\n").programs) == 1203
+
+
 def test_a_plan_of_programs_has_neither_data_nor_model() -> None:
     plan = plan_of(FLAT + TOPOLOGY)
     assert (plan.algorithm, plan.model, plan.data.dataset, plan.stop.rounds) == ("programs", "", "", None)
@@ -168,6 +175,10 @@ def test_an_override_reaches_a_short_form() -> None:
         (
             f"programs: {{cloud: {{command: a, after: device}}, device: {{command: b, after: cloud}}}}\n{TOPOLOGY}",
             "f.yaml:1: programs: each waits for the next, so none can start: cloud → device → cloud",
+        ),
+        (
+            f"programs: {{cloud: serve, device: {{command: ask, after: device}}}}\n{TOPOLOGY}",
+            "f.yaml:1: programs: each waits for the next, so none can start: device-0 → device-1 → device-0",
         ),
         (
             f'programs: {{cloud: serve, device: "ask \'two"}}\n{TOPOLOGY}',

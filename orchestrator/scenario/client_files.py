@@ -3,8 +3,8 @@
     clients: {file: clients.csv, availability: {trace: stays.csv}}
 
 A client that is not available is disconnected: no packet crosses its links, and its process continues. So it is away
-and back on time, as often as the trace says, under every driver. A process that ends and starts again would take seconds,
-and a node can leave and join only once.
+and back on time, as often as the trace says, under every driver. A process that ends and starts again would take
+seconds, and a node can leave and join only once.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class TableForm:
         if "t" not in found or len(found) < 2:
             raise ScheduleError(f"{where}: one column is t, the time, and at least one is a setting")
         if repeated := sorted({key for key in found if found.count(key) > 1}):
-            raise ScheduleError(f"{where}: the column {repeated[0]} is there twice")
+            raise ScheduleError(f"{where}: the column {repeated[0]} is listed twice")
         if unused := sorted(self.units.keys() - {column.asked for column in columns if column is not None}):
             raise ScheduleError(f"{where}: units: there is no column for {unused[0]}")
         return columns

@@ -52,11 +52,11 @@ def refuse_gaps(parts: Mapping[str, NDArray[np.int64]], source: str) -> None:
     name, at = next((name, int(np.argmax(y == stray))) for name, y in parts.items() if (y == stray).any())
     first = f"label {stray} at {name}[{at}]"
     if stray < 0:
-        raise DataError(f"{source}: {first}; labels count from 0: leave such samples out, or number the classes anew")
+        raise DataError(f"{source}: {first}; labels count from 0: leave such samples out, or renumber the classes")
     if occurring[0] == 1 and occurring[-1] == len(occurring):
         raise DataError(f"{source}: labels count from 1 to {len(occurring)}; they must count from 0: subtract 1")
     missing, others = int(np.argmax(occurring == stray)), len(occurring) - 1
     raise DataError(
         f"{source}: {first}, but no sample has label {missing}: without it {others} of {int(occurring[-1]) + 1} "
-        "classes occur; labels count from 0 without gaps: leave stray samples out, or number the classes anew"
+        "classes occur; labels count from 0 without gaps: leave stray samples out, or renumber the classes"
     )

@@ -123,7 +123,7 @@ def test_the_extremes_of_a_table_have_the_mean_of_its_rate() -> None:
         ("t_s,rate_mbit\n", "t.csv: has no rows under its columns"),
         ("t_s,speed\n0,1\n", "t.csv:1: 'speed' is no column; these are: t, latency, rate, loss, jitter"),
         ("rate_mbit,loss\n1,0\n", "t.csv:1: one column is t, the time, and at least one is a setting"),
-        ("t_s,loss,loss\n0,0,0\n", "t.csv:1: the column loss is there twice"),
+        ("t_s,loss,loss\n0,0,0\n", "t.csv:1: the column loss is listed twice"),
         ("t_s,rate_mbit\n0,1\n1\n", "t.csv:3: has 1 cells for 2 columns"),
         ("t_s,rate_mbit\n1,1\n1,2\n", "t.csv:3: t: 1 s is not after the row before it"),
         (
@@ -207,7 +207,7 @@ ONE = [(0.0, {"rate": 1.5e6}, False), (1.0, {"rate": 2e6}, False)]
         (
             "t_s,latency_ms,rtt_ms\n0,1,2\n",
             {"half_rtt": "rtt_ms"},
-            "m.csv:1: the column latency is there twice",
+            "m.csv:1: the column latency is listed twice",
         ),
         (
             MEASURED,

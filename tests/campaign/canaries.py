@@ -114,15 +114,15 @@ def _half_counted() -> None:
 
 
 def _more_than_all() -> None:
-    """An accuracy is reported in percent, not as a fraction."""
-    from node.role import Role
+    """An accuracy is recorded in percent, not as a fraction."""
+    from orchestrator.results.record import Record
 
-    report = Role.report
+    metric = Record.metric
 
-    def wrong(self: Role, **values: Any) -> None:
-        report(self, **{name: 100 * value if name == "accuracy" else value for name, value in values.items()})
+    def wrong(self: Record, t: float, node: str, round: int | None, scope: str, name: str, value: float) -> None:
+        metric(self, t, node, round, scope, name, 100 * value if name == "accuracy" else value)
 
-    Role.report = wrong  # type: ignore[method-assign]
+    Record.metric = wrong  # type: ignore[method-assign]
 
 
 def _check_breaks() -> None:

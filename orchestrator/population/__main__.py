@@ -21,7 +21,7 @@ STEP = 300.0  # s between two looks at a model
 
 
 def devices_of(model: DayAndNight, seconds: float) -> Devices:
-    """When each client of a model is there, to `STEP` seconds; after ``seconds`` it begins anew."""
+    """When each client of a model is available, to `STEP` seconds; its stays repeat after ``seconds``."""
     looks = np.array([model.there(t) for t in np.arange(0, seconds, STEP)])
     found = Devices()
     for client, there in enumerate(looks.T):

@@ -105,15 +105,15 @@ class FromTrace:
 
 
 def effect(table: AvailabilityTable, drawn: NDArray[np.int64]) -> dict[str, float | None]:
-    """``first``: the time at which the first of these devices is there. ``change``: the time from which on they are not
-    all there as before, 0 if one of them is away at the start. None: never."""
+    """``first``: when the first of these devices is available. ``change``: when the first of them goes away or returns,
+    0 if one of them is away at the start. None: never."""
     used = np.zeros(table.devices, bool)
     used[drawn] = True
     stays = used[table.device]
     device, begin, end = table.device[stays], table.begin[stays], table.end[stays]
     here = np.zeros(table.devices, bool)
     here[device[begin == 0]] = True
-    lasting = here[device] & (end == table.period[device])  # goes on into the next period
+    lasting = here[device] & (end == table.period[device])  # continues in the next period
     times = np.concatenate([begin[begin > 0], end[~lasting]]) if here[used].all() else np.zeros(1)
     return {key: float(found.min()) if len(found) else None for key, found in (("first", begin), ("change", times))}
 

@@ -2,13 +2,13 @@
 
 FedScale (F. Lai et al., "FedScale: Benchmarking Model and System Performance of Federated Learning at Scale", ICML
 2022): ``client_behave_trace``, a pickled dictionary. Each client has the starts ``active`` and the ends ``inactive`` of
-its stays, and begins anew after ``finish_time`` seconds.
+its stays, which repeat after ``finish_time`` seconds.
 
 FLASH (C. Yang et al., "Characterizing Impacts of Heterogeneity in Federated Learning upon Large-Scale Smartphone Data",
 WWW 2021): a JSON file. Each device has ``messages``, lines with a local time, a tab and a state. As in the authors'
-code, a device is there while it is locked, charged and on Wi-Fi, a stay that the trace does not end is left out, and a
-device begins anew after the time from its first message to its last. Times begin at the midnight before the first
-message of any device, and have no time zone.
+code, a device is available while it is locked, charged and on Wi-Fi. A stay that the trace does not end is left out.
+The stays of a device repeat after the time from its first message to its last. Times start at the midnight before the
+first message of any device, and have no time zone.
 
 Both programs look at whole seconds, and the second in which a stay ends is part of it. Here the end is exclusive, so
 it is one second later.
@@ -208,7 +208,7 @@ def _while_ready(
 
 
 def _within(begin: float, end: float, period: float) -> Iterator[tuple[float, float]]:
-    """A stay in the period that repeats: it goes on at the beginning if it passes the end."""
+    """A stay in the period that repeats: what passes its end continues at its start."""
     first = begin % period
     last = first + end - begin
     yield first, min(last, period)

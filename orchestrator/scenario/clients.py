@@ -10,7 +10,7 @@
       samples: {lognormal: {median: 40, sigma: 0.8}}        or data.samples_per_client
 
 All of this is drawn from the scenario's seed (`orchestrator.population`). Without a population, files have the settings
-of single nodes, and when each of them is there (`client_files`):
+of single nodes, and when each of them is available (`client_files`):
 
     clients: {file: clients.csv, availability: {trace: stays.csv}}
 """

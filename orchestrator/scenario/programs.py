@@ -124,7 +124,7 @@ class ProgramSpec(Strict):
         default=STOP_GRACE, gt=0, description="the time from SIGTERM to SIGKILL, if it still runs when the run ends"
     )
     environment: Annotated[dict[str, str], BeforeValidator(_read_environment)] = Field(
-        default={}, description="variables that the program gets besides"
+        default={}, description="further variables of the program"
     )
     image: str | None = Field(default=None, pattern=r"^\S+$", description="under docker or swarm: its image")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -17,10 +18,12 @@ from orchestrator.scenario.files import DIRECTORY, FILES, text_of
 from orchestrator.scenario.names import name_from
 from orchestrator.scenario.plugins import make_known, use
 from orchestrator.scenario.schema import Scenario
-from orchestrator.scenario.strict import problems
-from orchestrator.scenario.syntax import MAX_CHARACTERS, KeyPath, too_long
+from orchestrator.scenario.strict import problems, short_key
+from orchestrator.scenario.syntax import MAX_CHARACTERS, too_long
 from orchestrator.scenario.validation import check
 from orchestrator.scenario.words import dotted
+
+_shorthand = functools.partial(short_key, Scenario)
 
 
 def load(path: Path | str, overrides: Sequence[str] = ()) -> Scenario:
@@ -46,7 +49,7 @@ def placed(path: Path, overrides: Sequence[str] = (), text: str | None = None) -
         yield
     except PlanError as error:
         text = text_of(path, MAX_CHARACTERS, too_long()) if text is None else text
-        source = document.override(document.read(text, str(path)), overrides, shorthand)
+        source = document.override(document.read(text, str(path)), overrides, _shorthand)
         raise ScenarioError([Problem(source.place(error.path), dotted(error.path), error.message)]) from None
 
 
@@ -63,7 +66,7 @@ def parse(
     scenario's name. ``files`` maps files that the scenario names to their texts; these files are not read. ``plugins``:
     the sources of the scenario's plug-ins, which are otherwise found by their names.
     """
-    source = document.override(document.read(text, name), overrides, shorthand)
+    source = document.override(document.read(text, name), overrides, _shorthand)
     if "scenario" in source.data and not source.data.keys() & {"algorithm", "programs"}:
         raise ScenarioError([Problem(name, "", "this is the file of a sweep, not a scenario: use `sweep`")])
     if plugins is None:
@@ -80,24 +83,3 @@ def parse(
     if found:
         raise ScenarioError(found)
     return scenario
-
-
-def shorthand(path: KeyPath) -> str | None:
-    """The key that a plain text at ``path`` abbreviates, so that an override can set a key below it."""
-    match path:
-        case ("algorithm",) | ("model",) | ("clients", "selection"):
-            return "name"
-        case ("links", _):
-            return "profile"
-        case ("links", _, "up" | "down"):
-            return "profile"
-        case ("links", *_, "schedule", "trace" | "csv"):
-            return "file"
-        case ("hardware", _):
-            return "class"
-        case ("programs", _):
-            return "command"
-        case ("expect", "bytes"):
-            return "total"
-        case _:
-            return None

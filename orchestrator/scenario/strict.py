@@ -89,7 +89,7 @@ def _in_our_words(detail: ErrorDetails, model: type[Strict]) -> tuple[KeyPath, s
         case "missing":
             return path[:-1], f"'{path[-1]}' is missing"
         case "extra_forbidden":
-            known = list(_at(model, path[:-1]).key_types())
+            known = list((_at(model, path[:-1]) or model).key_types())
             return path, f"unknown key{nearest(str(path[-1]), known)} (allowed here: {', '.join(known)})"
         case "literal_error":
             allowed = re.findall(r"'([^']*)'", context["expected"])
@@ -146,16 +146,22 @@ def _descend(path: KeyPath, value: Any, message: str) -> tuple[KeyPath, str]:
     return path, message
 
 
-def _at(model: Any, path: KeyPath) -> type[Strict]:
-    """The model at a path below ``model``."""
+def short_key(model: type[Strict], path: KeyPath) -> str | None:
+    """The key that a plain text at a path below ``model`` abbreviates; None if it abbreviates none."""
+    found = _at(model, path)
+    return found.short if found is not None else None
+
+
+def _at(kind: Any, path: KeyPath) -> type[Strict] | None:
+    """The model at a path below a model; None if there is none."""
     for part in path:
-        model = _bare(model)
-        is_model = isinstance(model, type) and issubclass(model, Strict)
-        model = model.key_types()[str(part)] if is_model else get_args(model)[-1]
-    found = _bare(model)
-    assert isinstance(found, type)
-    assert issubclass(found, Strict)
-    return found
+        kind = _bare(kind)
+        if isinstance(kind, type) and issubclass(kind, Strict):
+            kind = kind.key_types().get(str(part))
+        else:
+            kind = (get_args(kind) or [None])[-1]
+    found = _bare(kind)
+    return found if isinstance(found, type) and issubclass(found, Strict) else None
 
 
 def _bare(kind: Any) -> Any:

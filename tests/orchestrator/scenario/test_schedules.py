@@ -268,6 +268,14 @@ def test_overrides_reach_into_schedules(folder: Path) -> None:
     assert described == {"rate by traces/down.txt, 2.42mbit on average, in windows of 50ms; again every 10ms"}
 
 
+def test_an_override_reaches_below_a_name_that_stands_for_a_profile() -> None:
+    text = f"{TOP}  device-edge: {{profile: lte, schedule: {{ramp: [{{at: 1s, over: 1s, to: wifi}}]}}}}\n"
+    scenario = parse(text, "f.yaml", ["links.device-edge.schedule.ramp.0.to.latency=5ms"])
+    changed = scenario.links["device-edge"].schedule
+    assert changed is not None
+    assert (changed.ramp[0].to.profile, changed.ramp[0].to.latency) == ("wifi", "5ms")
+
+
 def test_the_json_schema_knows_them() -> None:
     schema = json_schema()
     found: dict[str, Any] = schema["$defs"]["ScheduleSpec"]["properties"]

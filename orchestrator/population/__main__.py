@@ -37,7 +37,7 @@ def main(words: list[str] | None = None) -> int:
     model.add_argument("--devices", type=int, default=300)
     model.add_argument("--days", type=int, default=7)
     model.add_argument("--seed", type=int, default=1)
-    model.add_argument("--only-available", action="store_true", help="leave out devices that are never there")
+    model.add_argument("--only-available", action="store_true", help="leave out devices that are never available")
     for name in ("fedscale", "flash"):
         kinds.add_parser(name).add_argument("file", type=Path)
     options = parser.parse_args(words)

@@ -59,7 +59,7 @@ class Devices:
     def notes(self) -> list[str]:
         """What a reader of the trace must know."""
         away = sum(1 for device in self.devices if not device.stays)
-        of_devices = [f"{away} of {len(self.devices)} devices are never there"] if away else []
+        of_devices = [f"{away} of {len(self.devices)} devices are never available"] if away else []
         return of_devices + [f"{count} {what}" for what, count in sorted(self.counts.items())]
 
     def add(self, name: str, stays: list[tuple[float, float]], period: float | None) -> None:

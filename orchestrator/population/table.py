@@ -6,9 +6,9 @@
     1,7200,9000,604800
     2,,,86400
 
-Times are in seconds from the start of the training. ``until`` is exclusive. A device without times is never there. The
-stays of a device repeat after its ``period``. Without this column, or this cell, they repeat after ``repeat`` seconds,
-by default the latest ``until`` of the file. The first column may also be named client or node.
+Times are in seconds from the start of the training. ``until`` is exclusive. A device without times is never available.
+The stays of a device repeat after its ``period``. Without this column, or this cell, they repeat after ``repeat``
+seconds, by default the latest ``until`` of the file. The first column may also be named client or node.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class AvailabilityTable:
                     absent.add(device)
                 if again and device in absent:
                     raise ValueError(
-                        f"{cells[0]} has another row: one without times is for a device that is never there"
+                        f"{cells[0]} has another row: a row without times is for a device that is never available"
                     )
             except ValueError as error:
                 raise ValueError(f"{name}:{line}: {error}") from None

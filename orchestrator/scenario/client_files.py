@@ -2,9 +2,9 @@
 
     clients: {file: clients.csv, availability: {trace: stays.csv}}
 
-A client that is away is disconnected: nothing crosses its links, and its process goes on. So it is away and back at the
-second that the trace names, as often as it names one, under every driver. A process that ends and starts again would
-take seconds for that, and a node can leave and join only once.
+A client that is not available is disconnected: no packet crosses its links, and its process continues. So it is away
+and back on time, as often as the trace says, under every driver. A process that ends and starts again would take
+seconds, and a node can leave and join only once.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def test_each_device_of_a_trace_has_its_own_period() -> None:
     a, b, c, d = (int(np.flatnonzero(trace.device == device)[0]) for device in range(4))
     assert [trace.there(t)[d] for t in (100.0, 650.0, 1650.0, 1700.0)] == [False, True, True, False]
     assert [trace.there(t)[b] for t in (100.0, 119.0, 120.0)] == [True, True, False]
-    assert not any(trace.there(t)[c] for t in np.arange(0, 2000, 7))
+    assert not any(trace.there(float(t))[c] for t in range(0, 2000, 7))
     assert trace.until(a, 190.0) == 200.0
     assert trace.until(d, 5650.0) == 5700.0
 

@@ -60,7 +60,7 @@ def test_what_fedscale_leaves_no_time_for_is_counted() -> None:
     )
     assert [device.stays for device in found.devices] == [[(0.0, 81.0), (90.0, 91.0)], []]
     assert found.notes == [
-        "1 of 2 devices are never there",
+        "1 of 2 devices are never available",
         "1 stays begin after the client's finish_time, which no time reaches: left out",
         "1 stays end before they begin: left out",
         "1 stays have no whole second: left out",
@@ -135,7 +135,7 @@ def test_flash_devices_repeat_by_their_own_length_and_some_never_come() -> None:
     ]
     assert [device.stays for device in found.devices] == [[(60, 120)], [(0, 10)], [], []]
     assert found.notes == [
-        "2 of 4 devices are never there",
+        "2 of 4 devices are never available",
         "1 devices have messages out of order: sorted by time",
         "1 messages have the state 'phone_off', which says nothing here",
     ]

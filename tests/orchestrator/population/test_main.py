@@ -29,7 +29,7 @@ def test_devices_of_the_model_that_never_come_are_in_its_trace(capsys: pytest.Ca
     printed = capsys.readouterr()
     devices = [line.partition(",")[0] for line in printed.out.splitlines() if line[0].isdecimal()]
     assert set(devices) == {str(device) for device in range(200)}
-    assert printed.err == "note: 16 of 200 devices are never there\n"  # 10% have no Wi-Fi where they charge
+    assert printed.err == "note: 16 of 200 devices are never available\n"  # 10% have no Wi-Fi where they charge
 
 
 def test_a_file_that_cannot_be_read_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

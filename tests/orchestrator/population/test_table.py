@@ -90,7 +90,7 @@ OWN = "device,from,until,period\n"
         (
             "device,from,until\na,0,5\na,,\n",
             None,
-            "t.csv:3: a has another row: one without times is for a device that is never there",
+            "t.csv:3: a has another row: a row without times is for a device that is never available",
         ),
         ("device,from,until\nx,0,5\nx,4,6\n", None, "t.csv:3: overlaps the stay of x in line 2"),
         ("device,from,until\nx,0,5\ny,4,6\nx,0,5\n", None, "t.csv:4: overlaps the stay of x in line 2"),

@@ -38,7 +38,7 @@ TCP loses corrupted packets by its checksum. Duplicated packets only take time o
 have no effect, because the receiver waits for the others and Linux undoes its spurious reactions (RFC 4015).
 
 **Accuracy.** `benchmarks.transfers` compares it with Linux over the userspace engine (40 kB to 7 MB, 20 and
-100 Mbit/s, 10 and 80 ms). Medians are within 5 % without loss, and within 7 % with jitter. With 1 % of loss they are
+100 Mbit/s, 10 and 80 ms). Medians are within 7 % without loss, with jitter too. With 1 % of loss they are
 within a third, most within a tenth; single transfers vary as much as the real ones. A transfer of few rounds takes a
 whole number of round trips, so its time jumps if the model takes one round more or less than Linux. Not modelled: other
 traffic on the link, acknowledgements that are lost or queue behind data, delayed acknowledgements, reordering by TCP's

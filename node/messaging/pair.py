@@ -18,6 +18,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from node.messaging.arrivals import Arrivals
@@ -84,7 +85,7 @@ class Line:
     """One direction between two nodes: messages in flight, first in, first out. ``deliver`` takes those that arrive,
     after the seconds that ``processing`` gives for a message of so many bytes."""
 
-    __slots__ = ("_arrivals", "_deliver", "_expected", "_in_flight", "_processing", "down", "flow", "plan")
+    __slots__ = ("_arrivals", "_deliver", "_in_flight", "_processing", "_ready", "down", "flow", "plan")
 
     def __init__(
         self,
@@ -100,13 +101,13 @@ class Line:
         self._deliver = deliver
         self._processing = processing
         self._in_flight: deque[InFlight] = deque()
-        self._expected = -math.inf  # when the last message in flight is delivered
+        self._ready: deque[float] = deque()  # when each of them is delivered
 
     def send(self, in_flight: InFlight) -> float:
         """Send a message. Return its arrival time in the present state of the link."""
         arrival = self.flow.send(self._arrivals.loop.time(), in_flight.size)
         self._in_flight.append(in_flight)
-        self._expect(arrival, in_flight.size)
+        self._expect(arrival + self._processing(in_flight.size))
         return arrival
 
     def cut(self) -> None:
@@ -119,14 +120,17 @@ class Line:
         self.reschedule(self.flow.restore(self._arrivals.loop.time()))
 
     def reschedule(self, arrivals: Sequence[float]) -> None:
-        """Set the arrival times of the messages in flight. Messages that the flow counts as arrived arrive now."""
+        """Set the arrival times of the messages in flight. Those that the flow counts as arrived are in processing."""
         if not self.down:
             self.plan += 1
-            self._expected = -math.inf
-            there = len(self._in_flight) - len(arrivals)
-            times = [self._arrivals.loop.time()] * there + list(arrivals)[max(0, -there) :]
-            for in_flight, arrival in zip(self._in_flight, times, strict=True):
-                self._expect(arrival, in_flight.size)
+            here = max(0, len(self._in_flight) - len(arrivals))
+            ready = [max(each, self._arrivals.loop.time()) for each in islice(self._ready, here)]
+            moved = list(islice(self._in_flight, here, None))
+            for each, arrival in zip(moved, arrivals[len(arrivals) - len(moved) :], strict=True):
+                ready.append(arrival + self._processing(each.size))
+            self._ready.clear()
+            for time in ready:
+                self._expect(time)
 
     def open(self) -> float:
         """Open a new connection; drop the messages in flight. Return the seconds until the first message may leave."""
@@ -141,17 +145,20 @@ class Line:
     def close(self) -> None:
         """Drop the messages in flight for good."""
         self.plan += 1
-        self._expected = -math.inf
         self._in_flight.clear()
+        self._ready.clear()
 
     def arrive(self) -> None:
         """Deliver the first message in flight."""
+        self._ready.popleft()
         self._deliver(self._in_flight.popleft())
 
-    def _expect(self, arrival: float, size: int) -> None:
-        if not self.down and arrival < math.inf:
-            self._expected = max(self._expected, arrival + self._processing(size))
-            self._arrivals.add(self._expected, self)
+    def _expect(self, ready: float) -> None:
+        """Deliver the next message in flight at ``ready``, and not before those ahead of it."""
+        ready = max(ready, self._ready[-1]) if self._ready else ready
+        self._ready.append(ready)
+        if not self.down and ready < math.inf:
+            self._arrivals.add(ready, self)
 
 
 class End(Protocol):

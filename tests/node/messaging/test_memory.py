@@ -109,6 +109,23 @@ def test_processing_takes_time_after_the_flow_and_keeps_the_order() -> None:
     run(work())
 
 
+def test_changes_of_a_link_do_not_start_the_processing_again() -> None:
+    """A message that takes 1 s after its arrival arrives on time, though its link changes every 0.3 s."""
+
+    async def work() -> None:
+        network = MemoryNetwork(lambda *_: Delay(0.1), lambda size: 1.0 if size > 1000 else 0.0)
+        a, b = await pair(network)
+        began = now()
+        await a.send(["b"], Message("model", "a", None, {}, {"w": np.zeros(2000, np.uint8)}))
+        for _ in range(3):
+            await asyncio.sleep(0.3)
+            network.line("a", "b").reschedule([])  # the flow counts it as arrived
+        await message(b)
+        assert now() - began == pytest.approx(1.1)
+
+    run(work())
+
+
 def test_what_a_short_cut_holds_up_arrives_in_order() -> None:
     async def work() -> None:
         network = MemoryNetwork(lambda source, target: Delay(0.1))

@@ -66,9 +66,8 @@ class Sender:
         self.back = -math.inf  # latest acknowledgement, if delays vary
         self.pressed = False  # whether more packets were waiting when this round began
         self.lossy = self.recovering = self.probing = False
-        self.repairs = self.repair = (
-            0  # packets lost at an end that are still to send again; how many the next round may
-        )
+        self.repairs = 0  # packets that were lost at the end of a round and are to be sent again
+        self.repair = 0  # how many of them the latest round may send
         self.sent = self.recover = 0  # packets so far; losses before `recover` count as one
         self.released = -math.inf  # when the latest packet was released
         self.free = -math.inf  # end of the link's queue
@@ -100,11 +99,11 @@ class Sender:
         self.acks = ()
         self.used = 0
         self.start = start
-        window = 1 if self.probing else min(int(self.window), MAX_WINDOW)
+        room = 1 if self.probing else min(int(self.window), MAX_WINDOW)
         if self.repairs > 0 and not self.probing:
             self.repair *= 2
-            window = min(self.repair, window)
-        self.limit = room = window
+            room = min(self.repair, room)
+        self.limit = room
         self.probing = False
         return start, room
 

@@ -38,8 +38,8 @@ NO_COUNTS = ("source", "target", "others_too")
 
 
 def since(row: LinkRow, before: LinkRow | None) -> LinkRow:
-    """A link's counters since an earlier reading; the whole ``row`` if one has fallen: then they have restarted."""
-    if before is None or any(_count(row, key) < _count(before, key) for key in row if key not in NO_COUNTS):
+    """A link's counters since an earlier reading. They never fall, see `Counted`."""
+    if before is None:
         return row
     return _combined(row, before, -1)
 
@@ -65,7 +65,8 @@ def _count(row: LinkRow, key: str) -> int | float:
 
 @dataclass(frozen=True)
 class Counted:
-    """Cumulative counters of links (at least of those that have changed), and figures of the engine's own load.
+    """Cumulative counters of links (at least of those that have changed), and figures of the engine's own load. None of
+    the cumulative counters ever falls.
 
     forwarded    packets that the engine has sent
     to_groups    packets to broadcast or multicast addresses, which no link carries, by the node that sent them

@@ -85,6 +85,7 @@ class KernelFabric(Coalescing):
         self.tcp: Mapping[str, str] = {}
         self._attachments = count(1)
         self._ledger = kernel_counters.Ledger()
+        self._shown: dict[str, str] = {}  # what tc has shown last of each interface
         self._notes = notes
         self._counts = counts
         self._late_rates: list[str] = []
@@ -195,6 +196,7 @@ class KernelFabric(Coalescing):
                 if (source, target) in self._links and target in targets:
                     self._ledger.keep((source, target), now.get(index, {}))
                     self._links.renew((source, target))
+            self._shown.pop(interface, None)
             await self._tc.run([["tc", "qdisc", "del", "dev", interface, "root"]])
         await self._make(interface, targets)
 
@@ -312,7 +314,7 @@ class KernelFabric(Coalescing):
 
     async def counters(self) -> Counted:
         rows: list[LinkRow] = []
-        shown = {interface: await self._show(interface) for interface in set(self._interfaces.values())}
+        shown = {interface: await self._reading(interface) for interface in set(self._interfaces.values())}
         readings = {interface: kernel_counters.read(text) for interface, text in shown.items()}
         for pair in self._links:
             now = readings.get(self._interfaces.get(pair[1], ""), {})
@@ -345,15 +347,23 @@ class KernelFabric(Coalescing):
 
     async def _retire(self, node: str) -> None:
         """Keep the counters of an interface before its removal."""
-        try:
-            shown = await self._show(self._interfaces[node]) if node in self._interfaces else NOTHING
-        except HostError:
-            shown = NOTHING  # the interface ended with the node's namespace
-        self._made.pop(self._interfaces.pop(node, ""), None)
+        interface = self._interfaces.get(node, "")
+        shown = await self._reading(interface) if interface else NOTHING
+        for known in (self._made, self._shown):
+            known.pop(interface, None)
+        self._interfaces.pop(node, None)
         self._passed += tc.parse_passed(shown)
         now = kernel_counters.read(shown)
         for source, link in self._links.to(node).items():
             self._ledger.keep((source, node), now.get(link.index, {}))
+
+    async def _reading(self, interface: str) -> str:
+        """What tc shows of an interface, or has shown last if the interface has ended with its node's namespace."""
+        (reply,) = await self._tc.attempt([tc.show_command(interface)])
+        # While an interface ends, tc shows no qdisc of it, without an error.
+        if not reply.error and (kernel_counters.read(reply.shown) or tc.parse_passed(reply.shown)):
+            self._shown[interface] = reply.shown
+        return self._shown.get(interface, NOTHING)
 
     async def _show(self, interface: str) -> str:
         return await self._tc.run([tc.show_command(interface)])

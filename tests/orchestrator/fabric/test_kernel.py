@@ -250,6 +250,22 @@ async def test_counters_outlive_a_restart(plan: Plan, tmp_path: Path) -> None:
     assert counted["cloud", "device-0"]["offered"] == 0  # a device was never attached
 
 
+@pytest.mark.parametrize("gone", [False, True], ids=["ending", "gone"])
+async def test_counters_outlive_an_interface_that_ends_with_its_node(plan: Plan, tmp_path: Path, gone: bool) -> None:
+    hub = WritingHub()
+    fabric = await opened(plan, hub, tmp_path)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
+    before = (await fabric.counters()).links
+    if gone:
+        hub.refused = "qdisc show dev"
+    else:
+        hub.leaves["v1.1"].clear()
+    assert (await fabric.counters()).links == before
+    await fabric.detach(plan.node("cloud"))
+    assert (await fabric.counters()).links == before
+    assert [link["offered"] for link in before if link["target"] == "cloud"] == [8, 8]
+
+
 async def test_what_a_cut_drops_is_counted(plan: Plan, tmp_path: Path) -> None:
     fabric = await opened(plan, WritingHub(), tmp_path)
     await fabric.attach(plan.node("cloud"), Handle(4711))

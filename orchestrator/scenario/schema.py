@@ -141,7 +141,7 @@ class TimeoutsSpec(Strict):
     not heard from the orchestrator for ``lease`` stops itself."""
 
     beat: Duration = Field(default=1.0, gt=0)
-    lost_after: Duration = Field(default=8.0, gt=0)
+    lost_after: AutoDuration = Field(default="auto", description="auto: 8s, or longer over a very slow link")
     lease: Duration = Field(default=10.0, gt=0)
 
 

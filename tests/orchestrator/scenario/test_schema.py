@@ -426,13 +426,13 @@ MISTAKES = [
     (
         "algorithm: {name: hierfavg, rounds: 5, evaluate_samples: 3}\nstop: {rounds: 6}\n"
         "data: {partition: {dirichlet: 0.1}, samples_per_client: 5, evaluate_samples: 9}\n"
-        "topology: {devices_per_edge: [1, 0]}\nlinks: {edge-cloud: {latency: 2s}}\n",
+        "topology: {devices_per_edge: [1, 0]}\nlinks: {edge-cloud: {latency: 2s}}\ntimeouts: {lost_after: 8s}\n",
         [
             "f.yaml:4: topology.devices_per_edge: edge-1 has no devices, the other edges have: give it at least 1",
             "f.yaml:2: stop.rounds: 6 is more than algorithm.rounds, 5",
             "f.yaml:3: data.samples_per_client: 5 is below min_samples 10",
             "f.yaml:3: data.evaluate_samples: given twice, here and in algorithm",
-            "f.yaml: timeouts.lost_after: must be above four round trips of the slowest link, 16s",
+            "f.yaml:6: timeouts.lost_after: must be above four round trips of the slowest link, 16s",
         ],
     ),
 ]

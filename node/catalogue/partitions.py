@@ -110,11 +110,13 @@ class PartitionScheme:
 PARTITIONS: dict[str, PartitionScheme] = {
     scheme.name: scheme
     for scheme in (
-        PartitionScheme("iid", IID, "at random, in equal numbers"),
+        PartitionScheme("iid", IID, "samples drawn at random, in equal numbers"),
         PartitionScheme("dirichlet", Dirichlet, "labels skewed by a Dirichlet draw", "alpha"),
         PartitionScheme("shards", LabelShards, "a few single-label shards per client", "shards_per_client"),
-        PartitionScheme("labels-per-edge", LabelsPerEdge, "PHE-FL's D1 to D4", "pattern"),
-        PartitionScheme("by-subject", BySubject, "whole people per client", subjects=True),
+        PartitionScheme(
+            "labels-per-edge", LabelsPerEdge, "labels assigned to edges, as in PHE-FL's D1 to D4", "pattern"
+        ),
+        PartitionScheme("by-subject", BySubject, "all samples of one or more people per client", subjects=True),
         PartitionScheme("file", FromFile, "the samples of each client, listed in a JSON file", "path"),
     )
 }

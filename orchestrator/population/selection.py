@@ -215,9 +215,11 @@ class SelectionKind:
 SELECTIONS: dict[str, SelectionKind] = {
     kind.name: kind
     for kind in (
-        SelectionKind("uniform", Uniform, uniform, "every client that is there has the same chance"),
-        SelectionKind("least-available", LeastAvailable, least_available, "clients that are seldom there come first"),
-        SelectionKind("oort", Oort, oort, "clients with much to learn from that are fast enough (Oort)"),
+        SelectionKind("uniform", Uniform, uniform, "every available client has the same chance"),
+        SelectionKind(
+            "least-available", LeastAvailable, least_available, "clients that were seldom available come first"
+        ),
+        SelectionKind("oort", Oort, oort, "clients of high utility that are fast enough (Oort)"),
     )
 }
 

@@ -190,7 +190,7 @@ class ClientsSpec(Strict):
         "30 dropped",
     )
     availability: Annotated[AvailabilitySpec | None, BeforeValidator(_availability)] = Field(
-        default=None, description="when clients are available; default: always"
+        default=None, description="when clients are available: day-and-night, or a mapping; default: always"
     )
     hardware: Annotated[dict[str, Fraction], _shares_of("hardware class", HARDWARE)] = Field(
         default={},

@@ -55,7 +55,9 @@ class DataSpec(Strict):
     """The data set, and its partition over the clients: the devices or, without devices, the edges."""
 
     dataset: DatasetNames = Field(
-        default=["digits"], description="name of a data set, or a list of names: the first one that this host has"
+        default=["digits"],
+        description="a data set, or a list of them, of which the first is used that this host has; also npz:PATH, "
+        "images:PATH or leaf:PATH",
     )
     path: str | None = Field(
         default=None, description="file or folder to look in first, relative to the scenario's file"
@@ -210,7 +212,10 @@ class ProbeSpec(Strict):
 class Scenario(Strict):
     """The whole description of a run."""
 
-    name: Name = Field(default="scenario", description="name of its runs; default: the name of the file")
+    name: Name = Field(
+        default="scenario",
+        description="name of the scenario; the names of its runs start with it; default: the name of the file",
+    )
     plugins: PluginSources = Field(
         default=(), description="plug-ins: Python files, relative to the scenario's file, or installed modules"
     )
@@ -227,9 +232,14 @@ class Scenario(Strict):
         default=ModelSpec(name="cnn"),
         description="the model that is trained, or a group of models for clients that differ",
     )
-    topology: Topology = Field(default=Topology(), description="the number of nodes in each tier")
+    topology: Topology = Field(
+        default=Topology(),
+        description="nodes per tier; devices are below edges or, without edges, below the cloud",
+    )
     clients: ClientsSpec | None = Field(
-        default=None, description="settings of clients from files, or drawn for the clients of a population"
+        default=None,
+        description="settings of clients: read from files (file, availability) or, in a population, drawn for each "
+        "client (all keys but file)",
     )
     hardware: dict[str, HardwareSpec] = Field(
         default={},
@@ -241,23 +251,34 @@ class Scenario(Strict):
         description="swarm only: where nodes run; the key is a tier or a node, the value the name of a host or one of "
         "its labels (rack=2)",
     )
-    compute: ComputeSpec = Field(default=ComputeSpec(), description="how this host computes the training of nodes")
+    compute: ComputeSpec = Field(
+        default=ComputeSpec(),
+        description="how this host computes the training of nodes; the hardware they emulate is the same",
+    )
     links: dict[str, LinkSpec] = Field(
         default={},
         description="settings of links; the key is a class of links, or two nodes: 'a -> b' (one direction) or "
         "'a <-> b' (both)",
     )
-    faults: list[FaultSpec] = Field(default=[], description="the faults of the run")
-    gathering: GatheringSpec = Field(default=GatheringSpec(), description="how long a round waits for answers")
+    faults: list[FaultSpec] = Field(
+        default=[], description="the faults of the run, each with an action, a time and a place"
+    )
+    gathering: GatheringSpec = Field(
+        default=GatheringSpec(),
+        description="how long a node that collects answers waits in each round: for all peers that are online, and for "
+        "a quorum of all peers; those that are lost need not answer",
+    )
     timeouts: TimeoutsSpec = Field(
-        default=TimeoutsSpec(), description="heartbeats, and when a silent node counts as lost"
+        default=TimeoutsSpec(), description="heartbeats between nodes, and between nodes and the orchestrator"
     )
     restart: Literal["on-failure", "never"] = Field(
         default="on-failure",
         description="whether a node whose process ends unplanned is restarted, at most three times without a finished "
         "round",
     )
-    stop: StopSpec = Field(default=StopSpec(), description="when the run ends")
+    stop: StopSpec = Field(
+        default=StopSpec(), description="when the run ends: at the first of these conditions that is met"
+    )
     expect: ExpectSpec = Field(
         default=ExpectSpec(), description="expected results; if one is missed, the exit code is 3"
     )
@@ -271,7 +292,7 @@ class Scenario(Strict):
         description="what shapes the links: kernel (netem of Linux), userspace (a relay process) or auto (the first of "
         "both that works)",
     )
-    probe: ProbeSpec = Field(default=ProbeSpec(), description="measurement of the links before training")
+    probe: ProbeSpec = Field(default=ProbeSpec(), description="measurement of the links")
 
     @property
     def scheme(self) -> Algorithm:

@@ -112,6 +112,8 @@ def section(path: str, forms: list[Schema], places: Places, known: str | None) -
     if path != LINK and {*KEYS} <= properties.keys():
         properties = {key: each for key, each in properties.items() if key not in LINK_KEYS}
         yield f"\nIt also has the keys of [`{LINK}`](#{anchor(LINK)}), except `schedule`, `up` and `down`."
+    if len(forms) > 1:
+        yield "\nExactly one of these keys:"
     below = [new_mappings(f"{path}.{key}", each, places) for key, each in properties.items()]
     yield from rows(properties, places, forms[0].get("required", []) if len(forms) == 1 else [])
     for inner, each in zip(below, properties.values(), strict=True):

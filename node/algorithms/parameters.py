@@ -112,7 +112,7 @@ class FedFeat(LocalTraining):
     noise: distribution of the noise on features, with a scale from epsilon, delta and sensitivity (equation 5)
     epsilon: ε, privacy budget of the noise
     delta: δ, failure probability of gaussian noise
-    sensitivity: Δ, sensitivity; with clip_norm it is twice that instead
+    sensitivity: Δ, sensitivity; with clip_norm, twice clip_norm is used instead
     noise_in: where the noise acts: in training too, or only on the features that are sent
     clip_norm: largest norm of a feature vector; default: no clipping
     features: extractor of the shared features: the client's own in its last epoch, or the averaged one, which takes one

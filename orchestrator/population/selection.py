@@ -101,7 +101,7 @@ class Oort(Parameters):
     exploration_decay: exploration is multiplied by this in each round
     exploration_least: minimum of exploration
     alpha: exponent of the penalty of slow clients
-    cutoff: c, known clients with at least this share of the utility of the last one that fits are drawn among
+    cutoff: c, share of the utility of the last client that fits; clients of at least that utility are drawn from
     clip: quantile of utilities above which they are clipped
     window: W, rounds between two adjustments of the preferred round time T
     pace: Δ, seconds by which T is raised; default: the median time of the first answers

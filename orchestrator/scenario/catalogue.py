@@ -26,6 +26,7 @@ from node.catalogue.datasets import DATASET_PATHS, DATASETS, is_dataset
 from node.catalogue.models import MODEL_GROUPS, MODELS
 from node.catalogue.partitions import PARTITIONS
 from node.parameters import Between, OneOf, Parameters, Text, read_parameters
+from orchestrator.scenario.quantities import FRACTION_SCHEMA
 from orchestrator.scenario.strict import Strict, unknown
 from orchestrator.scenario.words import describe
 
@@ -50,7 +51,10 @@ def parameter_schemas(kind: type[Parameters]) -> dict[str, JsonSchemaValue]:
     """The JSON Schema of each parameter, from the values that the catalogue allows and from its meaning."""
     schemas, meanings = {}, kind.meanings()
     for entry in fields(kind):
-        schemas[entry.name] = _allowed_schema(entry.metadata["allowed"])
+        allowed = entry.metadata["allowed"]
+        schemas[entry.name] = _allowed_schema(allowed)
+        if isinstance(allowed, Between) and allowed.high == 1:  # then a percentage is allowed, too
+            schemas[entry.name] = {"anyOf": [schemas[entry.name], FRACTION_SCHEMA | {"type": "string"}]}
         if entry.name in meanings:
             schemas[entry.name]["description"] = meanings[entry.name]
         if entry.default is not MISSING:

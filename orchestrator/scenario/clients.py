@@ -21,7 +21,17 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    PrivateAttr,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from netem.library import PROFILES
 from netem.units import format_fraction
@@ -149,6 +159,10 @@ class AvailabilitySpec(Strict):
 
     _table: AvailabilityTable | None = PrivateAttr(default=None)
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"const": DAY_AND_NIGHT}, super().__get_pydantic_json_schema__(core, handler)]}
+
     @model_validator(mode="after")
     def _read(self, info: ValidationInfo) -> AvailabilitySpec:
         if (self.day_and_night is None) == (self.trace is None):
@@ -190,7 +204,8 @@ class ClientsSpec(Strict):
         "30 dropped",
     )
     availability: Annotated[AvailabilitySpec | None, BeforeValidator(_availability)] = Field(
-        default=None, description="when clients are available: day-and-night, or a mapping; default: always"
+        default=None,
+        description="when clients are available; day-and-night: that model with its defaults; default: always",
     )
     hardware: Annotated[dict[str, Fraction], _shares_of("hardware class", HARDWARE)] = Field(
         default={},

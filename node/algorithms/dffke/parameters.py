@@ -19,8 +19,8 @@ class DFFKE(LocalTraining):
 
     profile: values of other parameters: paper, or fast for CPUs
     participation: ρ, share of the clients that is selected for each round
-    epochs: most epochs of local training in a client's later rounds
-    first_epochs: most epochs of local training in a client's first round
+    epochs: maximum number of epochs of local training in a client's later rounds
+    first_epochs: maximum number of epochs of local training in a client's first round
     train_accuracy: τ, training accuracy at which local training ends early, from 0 to 1
     embeddings: largest number of samples whose embeddings a client shares
     dimension: dimension of the decoder's input

@@ -737,6 +737,16 @@ driver: sim
     )
 
 
+def test_the_json_schema_has_what_the_parser_takes() -> None:
+    defs = json_schema()["$defs"]
+    assert defs["TimeoutsSpec"]["properties"]["beat"]["default"] == "1s"
+    assert defs["GatheringSpec"]["properties"]["quorum"]["default"] == "50%"
+    assert defs["AvailabilitySpec"]["anyOf"][0] == {"const": "day-and-night"}
+    forms = {form["properties"]["name"]["const"]: form["properties"] for form in defs["AlgorithmSpec"]["anyOf"][1:]}
+    assert "pattern" in forms["fedavg"]["participation"]["anyOf"][1]  # 30%
+    assert all("pattern" not in each for each in forms["phe-fl"]["alpha"]["anyOf"])
+
+
 def undescribed(schema: Any, path: str = "") -> Iterator[str]:
     """The paths of all properties without a description, in a JSON schema."""
     if isinstance(schema, list):

@@ -63,7 +63,8 @@ class DirectionSpec(LinkKeys):
 
 class LinkSpec(DirectionSpec):
     """The settings of both directions of a link; ``up`` (towards the cloud) and ``down`` change one of them. A class of
-    links starts from an unimpaired link, an entry for two nodes from the settings of their class."""
+    links starts from an unimpaired link: no latency, no loss, unlimited rate. An entry for two nodes starts from the
+    settings of their class."""
 
     up: DirectionSpec | None = Field(default=None, description="changes to the direction towards the cloud")
     down: DirectionSpec | None = Field(default=None, description="changes to the direction away from the cloud")

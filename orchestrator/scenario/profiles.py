@@ -90,7 +90,7 @@ class LinkKeys(Strict):
     buffer: Annotated[Any, WithJsonSchema({"anyOf": [DURATION_SCHEMA, SIZE_SCHEMA, _NULL]})] = Field(
         default=None,
         description="length of the queue in front of the rate limit, as a time at that rate or as a size; packets that "
-        "do not fit are dropped",
+        "do not fit are dropped; default: 100ms or a round trip, whichever is longer",
     )
     duplicate: Annotated[Any, WithJsonSchema(FRACTION_SCHEMA)] = Field(
         default=None, description="share of packets that arrive twice"

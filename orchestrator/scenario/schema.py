@@ -257,8 +257,8 @@ class Scenario(Strict):
     )
     links: dict[str, LinkSpec] = Field(
         default={},
-        description="settings of links; the key is a class of links, or two nodes: 'a -> b' (one direction) or "
-        "'a <-> b' (both)",
+        description="settings of links; the key is a class of links (device-edge, edge-cloud, edge-edge, device-cloud) "
+        "or two nodes: 'a -> b' (one direction) or 'a <-> b' (both); default: profile lan",
     )
     faults: list[FaultSpec] = Field(
         default=[], description="the faults of the run, each with an action, a time and a place"

@@ -100,7 +100,7 @@ def prepare(
         source, read, key = _made(name)
     else:
         place, read = _find(name, cache, [Path(path).expanduser() for path in search], download)
-        source, key = str(place or "scikit-learn"), _fingerprint(name, place)
+        source, key = str(place or "edgebed"), _fingerprint(name, place)
     directory = cache / f"{stem}-{key}"
     if not directory.exists():
         directory = store / directory.name
@@ -154,7 +154,7 @@ Reader = Callable[[], Arrays]
 
 
 def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[Path | None, Reader]:
-    """The place of the data set and its reader. The place is None for digits, which are inside scikit-learn."""
+    """The place of the data set and its reader. The place is None for digits, which come with edgebed."""
     if not is_dataset(name):
         forms = "; ".join(DATASET_PATHS.values())
         raise DataNotFound(f"no data set {name!r}: known are {', '.join(DATASETS)}, and {forms}")

@@ -15,12 +15,12 @@ setup: $(VENV)/installed  ## a virtual environment with everything in it
 # after it requires another build. `make UV= setup` uses pip.
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	if [ -n "$(UV)" ]; then \
-	    "$(UV)" pip install --python $(BIN)/python --torch-backend cpu --constraint constraints.txt --editable '.[test]'; \
-	else \
-	    $(BIN)/pip install --constraint constraints.txt torch && \
-	    $(BIN)/pip install --constraint constraints.txt --editable '.[test]'; \
-	fi
+ifneq ($(UV),)
+	$(UV) pip install --python $(BIN)/python --torch-backend cpu --constraint constraints.txt --editable '.[test]'
+else
+	$(BIN)/pip install --constraint constraints.txt torch
+	$(BIN)/pip install --constraint constraints.txt --editable '.[test]'
+endif
 	touch $@
 demo: setup  ## run scenarios/dropout.yaml: 16 nodes, shaped links, dropouts
 	$(BIN)/python -m orchestrator up scenarios/dropout.yaml

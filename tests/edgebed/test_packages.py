@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from edgebed import packages
 from tests.e2e.harness import ROOT
 
 RAISES = "raise RuntimeError('imported')\n"
@@ -47,6 +48,23 @@ def test_an_installed_package_of_others(tmp_path: Path) -> None:
     done = run("from edgebed import Role", tmp_path, other.parent)
     remedy = "install edgebed in a virtual environment of its own"
     assert done.stderr.splitlines()[-1] == f"ImportError: {other} hides edgebed's package 'node': {remedy}"
+
+
+def test_an_installed_package_that_has_overwritten_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "FOLDER", str(tmp_path))
+    file = tmp_path / "node" / "errors.py"
+    file.parent.mkdir()
+    for name, record in (
+        ("edgebed-0.1.0", "node/errors.py,sha256=a,4\nnode/role.py,sha256=b,9\nnode/__pycache__/errors.pyc,,\n"),
+        ("node-2.0.0", "node/errors.py,sha256=c,5\nnode/base.py,sha256=d,9\nnode/__pycache__/errors.pyc,,\n"),
+    ):
+        (tmp_path / f"{name}.dist-info").mkdir()
+        (tmp_path / f"{name}.dist-info" / "RECORD").write_text(record)
+    file.write_text("ours")
+    assert packages._overwritten("node") is None
+    assert packages._overwritten("netem") is None
+    file.write_text("their")
+    assert packages._overwritten("node") == str(file)
 
 
 def test_a_module_that_is_imported_already(tmp_path: Path) -> None:

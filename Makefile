@@ -16,7 +16,9 @@ setup: $(VENV)/installed  ## a virtual environment with everything in it
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 ifneq ($(UV),)
-	$(UV) pip install --python $(BIN)/python --torch-backend cpu --constraint constraints.txt --editable '.[test]'
+	$(UV) pip install --python $(BIN)/python --torch-backend cpu --constraint constraints.txt --editable '.[test]' || { \
+	echo "PyTorch's index cannot be used: torch comes from the usual one, perhaps with CUDA"; \
+	$(UV) pip install --python $(BIN)/python --constraint constraints.txt --editable '.[test]'; }
 else
 	$(BIN)/pip install --constraint constraints.txt torch
 	$(BIN)/pip install --constraint constraints.txt --editable '.[test]'

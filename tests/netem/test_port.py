@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import socket
 import time
 
@@ -19,7 +20,7 @@ def test_a_wall_clock_that_is_set_makes_no_packet_late(monkeypatch: pytest.Monke
         port_module._STAMP.pack_into(buffer, 0, int(wall), round(wall % 1 * 1e9))
 
     monkeypatch.setattr(port_module, "_packet_socket", lambda *_: ours)
-    monkeypatch.setattr(port_module.fcntl, "ioctl", stamp)
+    monkeypatch.setattr(fcntl, "ioctl", stamp)
     monkeypatch.setattr(time, "monotonic", lambda: 5.0)
     monkeypatch.setattr(time, "time", lambda: wall)
     port = Port("device-0", "v1", bytes(6))

@@ -21,7 +21,7 @@ FILES = {
 }
 """The files of the template, and their places in the project."""
 
-SCHEMA = ".edgebed/schema.json"
+SCHEMA = "edgebed.schema.json"
 """The schema of scenarios, for editors. The first line of scenario.yaml names it."""
 
 

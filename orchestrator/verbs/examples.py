@@ -72,23 +72,31 @@ def find(name: str, *, sweep: bool = False) -> Path | None:
     return next((FOLDER / f"{place}.yaml" for place in places if place in known), None)
 
 
-def chosen(given: str | None, folder: Path = Path(), *, sweep: bool = False) -> Path:
+def chosen(given: str | None, *, sweep: bool = False) -> Path:
     """The file that the argument of a command names: a path, else an example, or ``-``.
 
-    Without an argument it is the only scenario in the folder, or with ``sweep`` the only sweep. ScenarioError if there
-    is no such file, or if there are several.
+    Without an argument it is the only scenario in the current folder, or with ``sweep`` the only sweep. ScenarioError
+    if there is no such file, or if there are several.
     """
     if given is None:
-        return _only(folder, sweep)
+        return _only(sweep)
     if _URL.match(given):
         raise ScenarioError([Problem(given, "", "download it first, with the files that it names, then give its path")])
-    path = Path(given)
-    if path == STANDARD_INPUT or path.exists() or path.is_symlink():
+    if (path := Path(given)) == STANDARD_INPUT or not _is_missing(path):
         return path
     file = find(given, sweep=sweep)
     if file is None:
         raise ScenarioError([Problem(given, "", f"neither a file nor an example: {_remedies(given)}")])
     return file
+
+
+def _is_missing(path: Path) -> bool:
+    """Whether there is no such path. For a path that cannot be looked up, its reader gives the reason."""
+    try:
+        path.lstat()
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    return False
 
 
 def copy(name: str, folder: Path) -> list[Path]:
@@ -106,8 +114,9 @@ def copy(name: str, folder: Path) -> list[Path]:
             if place.exists() and place.read_bytes() != source.read_bytes():
                 raise PlaceError(f"{place} exists with another content: name another folder")
         for source, place in copies.items():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, place)
+            if not place.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, place)
     except OSError as error:
         raise PlaceError(f"{name} cannot be copied to {folder}: {error.strerror}") from None
     return list(copies.values())
@@ -121,9 +130,10 @@ def print_examples(found: Iterable[Example], console: Console) -> None:
             for each in found
             if each.sweep is sweep
         ]
-        title = f"edgebed {command} NAME, or first edgebed new NAME to copy it"
-        write_table(console, ("name", "question", "time on two cores", "requires"), rows, title=title)
+        headings = ("name", "question", "time on two cores", "requires")
+        write_table(console, headings, rows, title=f"edgebed {command} NAME")
         write(console, "")
+    write(console, "Copy one to change it: edgebed new NAME. Times under sim are those with --driver sim.")
 
 
 def _read(name: str) -> Example:
@@ -186,10 +196,10 @@ def is_sweep(file: Path) -> bool:
     return bool(_SWEEP.search(_peek(file)))
 
 
-def _only(folder: Path, sweep: bool) -> Path:
-    """The only scenario or sweep in a folder. Other YAML files do not count."""
+def _only(sweep: bool) -> Path:
+    """The only scenario or sweep in the current folder. Other YAML files do not count."""
     kind, key, example = ("sweep", _SWEEP, "fedfeat") if sweep else ("scenario", _SCENARIO, "hello")
-    files = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
+    files = sorted([*Path().glob("*.yaml"), *Path().glob("*.yml")])
     found = [str(each) for each in files if key.search(_peek(each))]
     if len(found) == 1:
         return Path(found[0])

@@ -82,6 +82,14 @@ def test_a_path_takes_precedence(folder: Path) -> None:
     assert chosen("hello") == Path("hello")
 
 
+def test_a_path_that_cannot_be_looked_up_keeps_its_reason(folder: Path) -> None:
+    (folder / "hello").mkdir()
+    (folder / "file").touch()
+    assert str(call("up", "hello").exception) == "hello: cannot be read: it is a folder"
+    assert "cannot be read: Not a directory" in str(call("up", "file/a.yaml").exception)
+    assert "cannot be read: File name too long" in str(call("up", "x" * 300).exception)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -156,7 +164,7 @@ def test_a_copy_overwrites_nothing(folder: Path) -> None:
     assert "did you mean 'hello'?" in str(call("new", "helo").exception)
 
 
-def test_an_example_runs_from_a_folder_that_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_example_runs_into_the_current_folder(folder: Path) -> None:
     done = call("up", "smoke", "--driver", "sim", "--json")
     assert done.exit_code == 0, done.output
     assert os.listdir(folder) == ["runs"]

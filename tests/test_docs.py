@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from docs.generate import EXAMPLES, PAGES
 from orchestrator.cli import cli

@@ -36,7 +36,7 @@ DATASETS: dict[str, Dataset] = {
             (1, 28, 28),
             10,
             "60,000 + 10,000 handwritten digits",
-            "set data.path to a folder with its four IDX files, or go online once",
+            "set data.path to a folder with its four IDX files, or run `edgebed data mnist` while online",
         ),
         Dataset(
             "fashion-mnist",
@@ -44,7 +44,7 @@ DATASETS: dict[str, Dataset] = {
             10,
             "60,000 + 10,000 pictures of clothes",
             "apt-get install dataset-fashion-mnist, or set data.path to a folder with its four IDX files, "
-            "or go online once",
+            "or run `edgebed data fashion-mnist` while online",
         ),
         Dataset(
             "cifar10",
@@ -53,7 +53,7 @@ DATASETS: dict[str, Dataset] = {
             "50,000 + 10,000 small colour pictures",
             "set data.path to cifar-10-binary.tar.gz (https://www.cs.toronto.edu/~kriz/cifar.html, the binary "
             "version), its unpacked folder or a zip of train/<class>/ and test/<class>/ pictures, "
-            "or go online once",
+            "or run `edgebed data cifar10` while online",
         ),
         Dataset(
             "har",

@@ -97,11 +97,12 @@ def json_option(command: F) -> F:
         return as_json
 
     def silence(context: click.Context, _option: click.Parameter, quiet: bool) -> None:
-        context.meta[QUIET] = quiet
+        context.meta[QUIET] = quiet or context.meta.get(QUIET, False)  # also of the group of commands
 
     def log(context: click.Context, _option: click.Parameter, verbose: bool) -> None:
         if verbose and VERBOSE not in context.meta:
-            context.meta[VERBOSE] = context.with_resource(progress.logging_to_stderr())
+            context.meta[VERBOSE] = True
+            context.with_resource(progress.logging_to(functools.partial(click.echo, err=True)))
 
     for option in (
         click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=log, help="Print what is logged."),

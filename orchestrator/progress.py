@@ -6,7 +6,8 @@ import contextlib
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -37,13 +38,9 @@ def waiting(task: str, patience: float = PATIENCE) -> Iterator[None]:
             steps.close()
 
 
-@contextlib.contextmanager
-def logging_to_stderr() -> Iterator[bool]:
-    """While it lasts, print what edgebed logs on standard error."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-    with _handled(handler):
-        yield True
+def logging_to(tell: Callable[[str], object]) -> AbstractContextManager[None]:
+    """While it lasts, ``tell`` receives what edgebed logs, a message at a time."""
+    return _handled(_Lines(tell))
 
 
 @contextlib.contextmanager
@@ -60,6 +57,17 @@ def _handled(handler: logging.Handler) -> Iterator[None]:
         for logger, level in zip(loggers, levels, strict=True):
             logger.removeHandler(handler)
             logger.setLevel(level)
+
+
+class _Lines(logging.Handler):
+    """Passes on each message."""
+
+    def __init__(self, tell: Callable[[str], object]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._tell(self.format(record))
 
 
 class _Steps(logging.Handler):

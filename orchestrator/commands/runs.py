@@ -27,6 +27,7 @@ from orchestrator.options import (
     track_option,
     waiting,
 )
+from orchestrator.progress import logging_to
 from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
 
 if TYPE_CHECKING:
@@ -136,11 +137,12 @@ def sweep_runs(
     if on is not None and (reason := refusal(sweep)) is not None:
         raise click.UsageError(f"--on: {reason}")
     tell, directory = printer(err=as_json), runs / sweep.name
-    outcome = (
-        draw(sweep, directory, tell=tell)
-        if page
-        else carry_out(sweep, directory, workers=workers, again=again, tell=tell, track=track, on=on)
-    )
+    with contextlib.nullcontext() if is_verbose() else logging_to(tell):
+        outcome = (
+            draw(sweep, directory, tell=tell)
+            if page
+            else carry_out(sweep, directory, workers=workers, again=again, tell=tell, track=track, on=on)
+        )
     if as_json:
         print_json(outcome.to_json())
     else:

@@ -38,7 +38,7 @@ def test_the_list_says_where_each_is_or_how_to_get_it(cache: Path, tmp_path: Pat
     assert told["searched"][0] == str(tmp_path / "mine")
     assert told["searched"][-1] == str(cache / "downloads")
     table = data().output
-    assert "missing: set data.path to cifar-10-binary.tar.gz" in table
+    assert "missing: run `edgebed data cifar10` while online, or set data.path" in table
     assert f"searched, after the scenario's folder: {tmp_path / 'mine'}, " in table
     assert not cache.exists()
 
@@ -61,7 +61,7 @@ def test_one_that_is_missing_and_cannot_be_downloaded(monkeypatch: pytest.Monkey
     monkeypatch.setattr(downloads, "download", offline)
     error = data("cifar10").exception
     assert isinstance(error, HostError)
-    assert "or run `edgebed data cifar10` while online" in str(error)
+    assert "no data set cifar10: run `edgebed data cifar10` while online, or set" in str(error)
     assert "the network (no route to host)" in str(error)
 
 

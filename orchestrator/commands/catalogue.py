@@ -30,12 +30,13 @@ def list_entries(kind: str, as_json: bool) -> None:
         return
     headings = list(found[0])
     right = [place for place, heading in enumerate(headings) if heading in FIGURES]
-    write_table(open_console(), headings, [[_shown(each[key]) for key in headings] for each in found], right=right)
+    write_table(open_console(), headings, [[shown(each[key]) for key in headings] for each in found], right=right)
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value in a cell of a table."""
     if isinstance(value, dict):
-        return ", ".join(f"{key}: {_shown(each)}" for key, each in value.items())
+        return ", ".join(f"{key}: {shown(each)}" for key, each in value.items())
     return "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,10 +1,9 @@
-"""Writes the pages of the commands and of the catalogue from the code: ``python -m docs.commands``."""
+"""The pages of the commands and of the catalogue, from the code. `docs.generate` writes them."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 import click
 
@@ -12,7 +11,6 @@ from orchestrator.cli import GROUPS, cli
 from orchestrator.commands.catalogue import shown
 from orchestrator.verbs.catalogue import KINDS, entries
 
-FOLDER = Path(__file__).parent
 BAR, LESS = r"\|", r"\<"
 ON_ALL = {"--json", "--quiet", "--verbose", "--help"}
 
@@ -120,10 +118,3 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
         yield f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|"
         yield from body
         yield ""
-
-
-PAGES: dict[str, Callable[[], str]] = {"commands.md": commands_page, "catalogue.md": catalogue_page}
-
-if __name__ == "__main__":
-    for name, page in PAGES.items():
-        (FOLDER / name).write_text(page())

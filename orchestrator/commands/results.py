@@ -93,10 +93,6 @@ def serve_runs(runs: Path, host: str, port: int, faults: bool | None, as_json: b
     """
     if not runs.is_dir():
         raise click.UsageError(f"--runs: {runs} is not a folder")
-    from orchestrator.exports.extras import require
-    from orchestrator.serve import PACKAGES
-
-    require(PACKAGES, "serve")
     from orchestrator.serve.server import serve
 
     def tell(address: str) -> None:

@@ -230,11 +230,8 @@ def _check_pace(pace: str | None, driver: str) -> None:
 
 
 def _page(runs: Path) -> contextlib.AbstractContextManager[Page]:
-    from orchestrator.exports.extras import require
-    from orchestrator.serve import PACKAGES
     from orchestrator.serve.beside import page_of
 
-    require(PACKAGES, "serve")
     return page_of(runs)
 
 

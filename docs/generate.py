@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from docs.commands import catalogue_page, commands_page
 from netem.profile import KEYS
 from orchestrator.scenario.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA
 from orchestrator.scenario.schema import Scenario
@@ -201,7 +202,11 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
-PAGES: dict[str, Callable[[], str]] = {"reference-scenario.md": scenario_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "reference-scenario.md": scenario_page,
+    "commands.md": commands_page,
+    "catalogue.md": catalogue_page,
+}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

@@ -36,24 +36,24 @@ DATASETS: dict[str, Dataset] = {
             (1, 28, 28),
             10,
             "60,000 + 10,000 handwritten digits",
-            "set data.path to a folder with its four IDX files, or go online once",
+            "run `edgebed data mnist` while online, or set data.path to a folder with its four IDX files",
         ),
         Dataset(
             "fashion-mnist",
             (1, 28, 28),
             10,
             "60,000 + 10,000 pictures of clothes",
-            "apt-get install dataset-fashion-mnist, or set data.path to a folder with its four IDX files, "
-            "or go online once",
+            "run `edgebed data fashion-mnist` while online, or apt-get install dataset-fashion-mnist, or set data.path "
+            "to a folder with its four IDX files",
         ),
         Dataset(
             "cifar10",
             (3, 32, 32),
             10,
             "50,000 + 10,000 small colour pictures",
-            "set data.path to cifar-10-binary.tar.gz (https://www.cs.toronto.edu/~kriz/cifar.html, the binary "
-            "version), its unpacked folder or a zip of train/<class>/ and test/<class>/ pictures, "
-            "or go online once",
+            "run `edgebed data cifar10` while online, or set data.path to cifar-10-binary.tar.gz "
+            "(https://www.cs.toronto.edu/~kriz/cifar.html, the binary version), its unpacked folder or a zip of "
+            "train/<class>/ and test/<class>/ pictures",
         ),
         Dataset(
             "har",

@@ -318,6 +318,6 @@ def test_an_address_that_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    result = CliRunner().invoke(cli, ["serve", str(tmp_path / "none")])
+    result = CliRunner().invoke(cli, ["serve", "--runs", str(tmp_path / "none")])
     assert result.exit_code == 2
-    assert "does not exist" in result.output
+    assert "none is not a folder" in result.output

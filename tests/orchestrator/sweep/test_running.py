@@ -122,6 +122,7 @@ def test_there_is_nothing_to_draw(tmp_path: Path) -> None:
 
 
 def test_drawing_repeats_nothing(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").touch()
     done = CliRunner().invoke(cli, ["sweep", str(tmp_path / "mine.yaml"), "--page", "--again"])
     assert done.exit_code == 2
     assert "--page runs nothing" in done.output
@@ -136,7 +137,9 @@ def test_a_sweep_is_followed(tmp_path: Path) -> None:
     small, islands = (Path(run).name for run in done.runs)
     found = [path.relative_to(folder) for path in folder.rglob("events.*")]
     assert {path.parent for path in found} == {Path("mine/small", small), Path("mine/islands", islands)}
-    again = CliRunner().invoke(cli, ["export", str(tmp_path / "runs/mine"), str(folder), "--to", "tensorboard"])
+    again = CliRunner().invoke(
+        cli, ["export", str(folder), "--run", str(tmp_path / "runs/mine"), "--to", "tensorboard"]
+    )
     assert isinstance(again.exception, AlreadyThereError)
     assert len(found) == len(list(folder.rglob("events.*")))
 

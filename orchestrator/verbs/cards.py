@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
@@ -21,7 +21,7 @@ WIDTH, HEIGHT = 120, 24  # px of a sparkline
 class Drawing:
     """A picture as the text of an SVG file. Notebooks show it."""
 
-    svg: str
+    svg: str = field(repr=False)
 
     def _repr_html_(self) -> str:
         return self.svg

@@ -41,6 +41,9 @@ class Handle:
     def __repr__(self) -> str:
         return f"<{'running' if self.running else 'ended'}: {self.run!r}>"
 
+    def _repr_html_(self) -> str:
+        return self.run._repr_html_()
+
     @property
     def running(self) -> bool:
         """Whether the run continues."""

@@ -55,7 +55,8 @@ class Run:
     path: Path
 
     def __repr__(self) -> str:
-        return f"Run({str(self.path)!r})"
+        below = self.path.is_relative_to(here := Path.cwd())
+        return f"Run({str(self.path.relative_to(here) if below else self.path)!r})"
 
     @property
     def id(self) -> str:

@@ -25,7 +25,16 @@ from orchestrator.verbs import frames
 from orchestrator.verbs.cards import badge, link, sparkline, table
 from orchestrator.verbs.plots import X, plotted
 from orchestrator.verbs.runs import RUNS, Run, carried_out
-from orchestrator.verbs.sources import UNNAMED, Given, Overrides, as_yaml, check_workers, written
+from orchestrator.verbs.sources import (
+    UNNAMED,
+    Given,
+    Overrides,
+    as_yaml,
+    check_plugins,
+    check_workers,
+    restored,
+    written,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -147,15 +156,17 @@ def _sweep(
     on: str | None,
 ) -> SweepRuns:
     check_folder(runs, "choose another folder for runs")
-    if isinstance(file, Mapping):
-        text = None
-        if isinstance(inner := file.get("scenario"), Mapping):
-            file, text = {**file, "scenario": UNNAMED.name}, as_yaml(inner)
-        read = parse(as_yaml(file), UNNAMED_SWEEP, overrides, text)
-    else:
-        read = load(Path(file), overrides)
+    with restored():
+        if isinstance(file, Mapping):
+            text = None
+            if isinstance(inner := file.get("scenario"), Mapping):
+                file, text = {**file, "scenario": UNNAMED.name}, as_yaml(inner)
+            read = parse(as_yaml(file), UNNAMED_SWEEP, overrides, text)
+        else:
+            read = load(Path(file), overrides)
     for each in read.combinations:
         check_workers(workers, each.scenario)
+        check_plugins(each.scenario)
     if on is not None and (reason := refusal(read)) is not None:
         raise RunError(f"on: {reason}")
     outcome = carry_out(read, runs / read.name, workers=workers, again=again, tell=lambda _: None, on=on)

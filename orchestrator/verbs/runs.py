@@ -32,7 +32,7 @@ from orchestrator.run.progress_line import Glimpse
 from orchestrator.verbs import cards, frames, plots
 from orchestrator.verbs.cards import Drawing
 from orchestrator.verbs.logs import follow_record
-from orchestrator.verbs.sources import Given, Overrides, Source, check_pace, check_workers
+from orchestrator.verbs.sources import Given, Overrides, Source, check_pace, check_workers, using
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -249,20 +249,21 @@ def execute(
         plan = prepared_plan(read, source.file)
     # While a run is in the background, the terminal belongs to the program.
     console = None if begun is None else Console(file=io.StringIO())
-    outcome, directory = launch(
-        plan,
-        read,
-        source.file,
-        source.overrides,
-        runs,
-        lambda _: Glimpse(plan.name, console),
-        workers=workers,
-        text=source.text,
-        listener=listener,
-        track=track,
-        pace=pace,
-        begun=begun,
-    )
+    with using(read.plugins):
+        outcome, directory = launch(
+            plan,
+            read,
+            source.file,
+            source.overrides,
+            runs,
+            lambda _: Glimpse(plan.name, console),
+            workers=workers,
+            text=source.text,
+            listener=listener,
+            track=track,
+            pace=pace,
+            begun=begun,
+        )
     if outcome.exit_code == INTERRUPTED:
         raise KeyboardInterrupt
     if listener is not None and listener.error is not None:

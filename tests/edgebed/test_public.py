@@ -168,3 +168,16 @@ def test_the_example_of_the_readme(tmp_path: Path) -> None:
     run, again, reported = json.loads(checked)
     assert (run, reported > 0) == (again, True)
     assert Path(run).parent == tmp_path / "runs"
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_page_about_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "api.md").read_text()
+    section = page.partition("## A scenario in Python\n")[2].partition("\n## Events\n")[0]
+    names: dict[str, object] = {"edgebed": edgebed}
+    for code in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
+        exec(code, names)
+    (run,) = edgebed.runs()
+    assert run.verdict == "pass"
+    assert [row["action"] for row in run.rows("faults")] == ["pause", "crash", "crash"]

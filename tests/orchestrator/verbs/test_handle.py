@@ -12,8 +12,10 @@ import pytest
 
 from orchestrator.errors import MistakeError, RunError, ScenarioError
 from orchestrator.results.rows import Event
+from orchestrator.sweep.python import sweep
 from orchestrator.verbs.handle import start
 from orchestrator.verbs.runs import load, up
+from orchestrator.verbs.sources import validate
 from tests.orchestrator.verbs.test_runs import ROOT, SCENARIO
 
 ENDLESS = {"algorithm.rounds": 1_000_000}
@@ -103,6 +105,33 @@ def test_an_error_of_the_listener_is_raised_by_wait(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         handle.wait()
     assert handle.run.summary["ended"] == "failed"
+
+
+PLUGIN = """\
+from edgebed import Plugin, plugin
+from node.algorithms import fedavg
+ROLES = fedavg.ROLES
+PLUGIN = Plugin(algorithms=[plugin.Algorithm("own", params=plugin.LocalTraining, summary="FedAvg", flat=True)])
+"""
+
+
+def test_other_plug_ins_wait_for_the_end_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(PLUGIN)
+    own = SCENARIO | {"plugins": ["own.py"], "algorithm": {"name": "own", "rounds": 8}}
+    with start(own, workers=1, pace="pause") as handle:
+        for call in (up, validate, lambda scenario: sweep({"scenario": scenario})):
+            with pytest.raises(RunError, match=r"plugins: a run with own\.py continues in this program"):
+                call(SCENARIO)
+        with pytest.raises(ScenarioError, match="modl"):
+            validate(SCENARIO | {"modl": 1})
+        validate(own)
+        assert handle.running, handle.wait().summary["error"]
+        handle.inject("crash", "device-0", for_="100ms")  # it needs the plug-in when it starts again
+        handle.pace("free")
+    assert handle.run.summary["ended"] == "rounds"
+    assert [row["state"] for row in handle.run.rows("states") if row["node"] == "device-0"].count("running") == 2
+    validate(SCENARIO)
 
 
 @pytest.mark.parametrize(

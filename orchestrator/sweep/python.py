@@ -30,9 +30,7 @@ from orchestrator.verbs.sources import (
     Given,
     Overrides,
     as_yaml,
-    check_plugins,
     check_workers,
-    restored,
     written,
 )
 
@@ -156,17 +154,15 @@ def _sweep(
     on: str | None,
 ) -> SweepRuns:
     check_folder(runs, "choose another folder for runs")
-    with restored():
-        if isinstance(file, Mapping):
-            text = None
-            if isinstance(inner := file.get("scenario"), Mapping):
-                file, text = {**file, "scenario": UNNAMED.name}, as_yaml(inner)
-            read = parse(as_yaml(file), UNNAMED_SWEEP, overrides, text)
-        else:
-            read = load(Path(file), overrides)
+    if isinstance(file, Mapping):
+        text = None
+        if isinstance(inner := file.get("scenario"), Mapping):
+            file, text = {**file, "scenario": UNNAMED.name}, as_yaml(inner)
+        read = parse(as_yaml(file), UNNAMED_SWEEP, overrides, text)
+    else:
+        read = load(Path(file), overrides)
     for each in read.combinations:
         check_workers(workers, each.scenario)
-        check_plugins(each.scenario)
     if on is not None and (reason := refusal(read)) is not None:
         raise RunError(f"on: {reason}")
     outcome = carry_out(read, runs / read.name, workers=workers, again=again, tell=lambda _: None, on=on)

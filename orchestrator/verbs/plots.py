@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
+from orchestrator.errors import RunError
 from orchestrator.exports.extras import imported
 from orchestrator.report import figures
 from orchestrator.report.marks import Figure, Mark
@@ -16,12 +17,14 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure as Plot
 
 X = Literal["round", "seconds"]
-_FORMATS = {"percent": ".0%", "bytes": ".3s"}
 
 
 def curves(history: History, metric: str, x: X) -> Plot:
     """A metric over rounds or seconds, with the report's curves: the global model, each edge, the devices; faults as
-    shades."""
+    shades. RunError if no node has reported the metric."""
+    reported = dict.fromkeys(["accuracy", "loss", *(name for _, name in history.metric_names())])
+    if metric not in reported:
+        raise RunError(f"no node has reported {metric!r}; there are {', '.join(reported)}")
     return plotted(figures.curves(history, metric, against="time" if x == "seconds" else "rounds"))
 
 
@@ -40,7 +43,7 @@ def plotted(figure: Figure) -> Plot:
         patch = {"symbol": "square", "color": colour(lane["colour"]), "opacity": 0.4}
         drawn.add_scatter(x=[None], y=[None], mode="markers", marker=patch, name=lane["name"])
     drawn.update_xaxes(title=figure["x"].get("title"), rangemode="tozero")
-    drawn.update_yaxes(title=figure["y"].get("title"), tickformat=_FORMATS.get(figure["y"].get("format", "")))
+    drawn.update_yaxes(title=figure["y"].get("title"), tickformat=".0%" if "format" in figure["y"] else None)
     return drawn
 
 
@@ -60,7 +63,8 @@ def _traces(mark: Mark) -> Iterator[dict[str, Any]]:
         red, green, blue = bytes.fromhex(common["line_color"].removeprefix("#"))
         yield {**edge, "y": mark["high"], "fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},0.2)"}
     else:
-        width, dash = mark["width"], mark.get("dash", "solid")
+        width = mark["width"]
+        dash = ",".join(f"{length}px" for length in mark.get("dash", "").split()) or "solid"
         look = {"mode": "lines+markers" if mark.get("points") else "lines", "line_width": width, "line_dash": dash}
         named = {"name": group or mark["name"], "hovertext": mark["name"]}
         yield {**common, **look, **named, "y": mark["y"]}

@@ -29,10 +29,11 @@ from orchestrator.results.verdicts import Verdict
 from orchestrator.run.launch import launch, prepared_plan
 from orchestrator.run.listening import Listener
 from orchestrator.run.progress_line import Glimpse
+from orchestrator.scenario.plugins import kept
 from orchestrator.verbs import cards, frames, plots
 from orchestrator.verbs.cards import Drawing
 from orchestrator.verbs.logs import follow_record
-from orchestrator.verbs.sources import Given, Overrides, Source, check_pace, check_workers, using
+from orchestrator.verbs.sources import Given, Overrides, Source, check_pace, check_workers
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -177,7 +178,8 @@ class Run:
 
     def plot(self, metric: str = "accuracy", *, x: X = "round") -> Plot:
         """A metric of the global model, the edges and the devices over "round" or "seconds", with the faults: the
-        report's curves as a figure of plotly (`pip install 'edgebed[plots]'`). RunError without plotly."""
+        report's curves as a figure of plotly (`pip install 'edgebed[plots]'`). RunError without plotly, or if no
+        node has reported the metric."""
         with self.history() as history:
             return plots.curves(history, metric, x)
 
@@ -245,11 +247,11 @@ def execute(
     read = source.read()
     check_workers(workers, read)
     check_pace(pace, read)
-    with source.placed():
-        plan = prepared_plan(read, source.file)
-    # While a run is in the background, the terminal belongs to the program.
-    console = None if begun is None else Console(file=io.StringIO())
-    with using(read.plugins):
+    with kept(read.plugins):
+        with source.placed():
+            plan = prepared_plan(read, source.file)
+        # While a run is in the background, the terminal belongs to the program.
+        console = None if begun is None else Console(file=io.StringIO())
         outcome, directory = launch(
             plan,
             read,
@@ -280,7 +282,7 @@ def load(run: str | os.PathLike[str] | None = None, *, runs: str | os.PathLike[s
 
 
 def runs(folder: str | os.PathLike[str] = RUNS) -> list[Run]:
-    """The runs in a folder, oldest first, as `load` opens them. `compare` makes a table of them."""
+    """The runs in a folder, oldest first. `compare` makes a table of them. A sweep has its runs in its own folder."""
     return [Run(each.path) for each in known_runs(Path(folder))]
 
 

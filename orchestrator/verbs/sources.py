@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from node.assignment import PluginSource
 from orchestrator.errors import Problem, RunError, ScenarioError
 from orchestrator.planning.data import looked_up
 from orchestrator.planning.making import make_plan
@@ -22,7 +21,6 @@ from orchestrator.run.pacing import speed_of
 from orchestrator.run.requirements import require_room
 from orchestrator.scenario import reading
 from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
-from orchestrator.scenario.plugins import use
 from orchestrator.scenario.schema import Scenario
 from orchestrator.verbs.show import plan_json
 
@@ -31,8 +29,6 @@ Overrides = Mapping[str, Any] | Sequence[str]
 
 UNNAMED = Path("scenario.yaml")
 """The file name for a scenario that is a mapping. Paths in the scenario are relative to the working directory."""
-
-_in_use: list[tuple[PluginSource, ...]] = []  # the plug-ins of each run that continues in this program
 
 
 @dataclass(frozen=True)
@@ -52,14 +48,10 @@ class Source:
         return cls(Path(scenario), None, changes)
 
     def read(self) -> Scenario:
-        """The checked scenario. ScenarioError lists every mistake. RunError as of `check_plugins`."""
-        with restored():
-            if self.text is None:
-                found = reading.load(self.file, self.overrides)
-            else:
-                found = reading.parse(self.text, str(self.file), self.overrides)
-        check_plugins(found)
-        return found
+        """The checked scenario. ScenarioError lists every mistake."""
+        if self.text is None:
+            return reading.load(self.file, self.overrides)
+        return reading.parse(self.text, str(self.file), self.overrides)
 
     def placed(self) -> contextlib.AbstractContextManager[None]:
         """Give errors of planning inside the body their line in the scenario."""
@@ -72,7 +64,7 @@ def validate(scenario: Given, overrides: Overrides = (), *, driver: str | None =
     The arguments are those of `up`. ScenarioError lists every mistake with its place. PlanError and InventoryError if
     the scenario cannot be planned on this host.
     """
-    _planned(scenario, overrides, driver)
+    planned(Source.of(scenario, overrides, driver))
 
 
 def plan(scenario: Given, overrides: Overrides = (), *, driver: str | None = None) -> dict[str, Any]:
@@ -80,11 +72,11 @@ def plan(scenario: Given, overrides: Overrides = (), *, driver: str | None = Non
 
     The arguments are those of `up`, the errors those of `validate`.
     """
-    return plan_json(_planned(scenario, overrides, driver))
+    return plan_json(planned(Source.of(scenario, overrides, driver)))
 
 
-def _planned(scenario: Given, overrides: Overrides, driver: str | None) -> Plan:
-    source = Source.of(scenario, overrides, driver)
+def planned(source: Source) -> Plan:
+    """The plan of a scenario on the data that this host has. Writes nothing."""
     read, folder = source.read(), source.file.parent
     with contextlib.ExitStack() as stack:
         stack.enter_context(source.placed())
@@ -111,39 +103,6 @@ def as_yaml(mapping: Mapping[str, Any]) -> str:
         return yaml.safe_dump(dict(mapping), sort_keys=False, allow_unicode=True)
     except yaml.YAMLError as error:
         raise ScenarioError([Problem("the mapping", "", f"cannot be written as YAML: {error}")]) from None
-
-
-@contextlib.contextmanager
-def using(plugins: tuple[PluginSource, ...]) -> Iterator[None]:
-    """A run with these plug-ins continues while the body runs."""
-    if not plugins:
-        yield
-        return
-    _in_use.append(plugins)
-    try:
-        yield
-    finally:
-        _in_use.remove(plugins)
-
-
-@contextlib.contextmanager
-def restored() -> Iterator[None]:
-    """Keep the plug-ins of running runs known after the body, which reads scenarios."""
-    try:
-        yield
-    finally:
-        if _in_use:
-            use(_in_use[-1])
-
-
-def check_plugins(scenario: Scenario) -> None:
-    """RunError if a run of this program continues with other plug-ins: its nodes need them when they start again."""
-    if any(scenario.plugins != each for each in _in_use):
-        names = ", ".join(each.name for each in _in_use[-1])
-        raise RunError(
-            f"plugins: a run with {names} continues in this program, so other scenarios must have the same plug-ins: "
-            "wait for its end, or stop it"
-        )
 
 
 def check_workers(workers: int | None, scenario: Scenario) -> None:

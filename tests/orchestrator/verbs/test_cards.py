@@ -9,7 +9,9 @@ from xml.etree import ElementTree
 import pytest
 
 from orchestrator.errors import RunError
+from orchestrator.report.marks import axis, figure, line
 from orchestrator.verbs.cards import sparkline
+from orchestrator.verbs.plots import plotted
 from orchestrator.verbs.runs import Run
 from tests.orchestrator.example_run import Example
 
@@ -52,6 +54,20 @@ def test_the_curves_are_those_of_the_report(run: Run) -> None:
     assert line.line.color.startswith("#")
     assert {trace.name for trace in by_round.data} >= {each.action for each in run.faults.itertuples()}
     assert run.plot("loss").layout.title.text == "Loss by round"
+    with pytest.raises(RunError, match="no node has reported 'acuracy'; there are accuracy, loss"):
+        run.plot("acuracy")
+
+
+def test_many_devices_are_a_band(tmp_path: Path) -> None:
+    plot = Run(Example(edges=2, devices_per_edge=30, devices_report=True).build(tmp_path)).plot()
+    (band,) = [trace for trace in plot.data if trace.fill == "tonexty"]
+    assert band.fillcolor.startswith("rgba(")
+    assert next(trace.name for trace in plot.data if trace.showlegend) == "60 devices: mean"
+
+
+def test_dashes() -> None:
+    drawn = figure("", axis(), axis(), [line("a", [1], [1], "#123456", dash="8 4"), line("b", [1], [2], "#123456")], 9)
+    assert [trace.line.dash for trace in plotted(drawn).data] == ["8px,4px", "solid"]
 
 
 def test_without_plotly(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,10 +121,8 @@ def test_other_plug_ins_wait_for_the_end_of_a_run(tmp_path: Path, monkeypatch: p
     own = SCENARIO | {"plugins": ["own.py"], "algorithm": {"name": "own", "rounds": 8}}
     with start(own, workers=1, pace="pause") as handle:
         for call in (up, validate, lambda scenario: sweep({"scenario": scenario})):
-            with pytest.raises(RunError, match=r"plugins: a run with own\.py continues in this program"):
+            with pytest.raises(ScenarioError, match=r"a run with own\.py continues in this program"):
                 call(SCENARIO)
-        with pytest.raises(ScenarioError, match="modl"):
-            validate(SCENARIO | {"modl": 1})
         validate(own)
         assert handle.running, handle.wait().summary["error"]
         handle.inject("crash", "device-0", for_="100ms")  # it needs the plug-in when it starts again
@@ -157,3 +155,23 @@ def test_a_program_that_ends_stops_its_run(tmp_path: Path, driver: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert load(runs=tmp_path).summary["ended"] == "interrupted"
+
+
+WAITING = """\
+import os, signal, threading
+import edgebed
+
+handle = edgebed.start({scenario!r}, {endless!r}, runs={runs!r})
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    handle.wait()
+except KeyboardInterrupt:
+    print(handle.running, handle.run.summary["ended"])
+"""
+
+
+@pytest.mark.slow
+def test_an_interruption_of_wait_stops_the_run(tmp_path: Path) -> None:
+    code = WAITING.format(scenario=SCENARIO, endless=ENDLESS, runs=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == "False interrupted\n", done.stderr

@@ -71,7 +71,10 @@ def __getattr__(name: str) -> Any:
     modules = _MODULES | import_module("edgebed.plugin").MODULES
     if name not in modules:
         raise AttributeError(f"module 'edgebed' has no attribute {name!r}; it has {', '.join(__all__)}")
-    value = globals()[name] = getattr(import_module(modules[name]), name)
+    from edgebed.packages import explained
+
+    with explained(f"edgebed.{name}"):
+        value = globals()[name] = getattr(import_module(modules[name]), name)
     return value
 
 

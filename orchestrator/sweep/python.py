@@ -23,6 +23,7 @@ from orchestrator.sweep.reading import load, parse
 from orchestrator.sweep.running import carry_out
 from orchestrator.verbs import frames
 from orchestrator.verbs.cards import badge, link, sparkline, table
+from orchestrator.verbs.examples import chosen
 from orchestrator.verbs.plots import X, plotted
 from orchestrator.verbs.runs import RUNS, Run, carried_out
 from orchestrator.verbs.sources import (
@@ -132,7 +133,8 @@ def sweep(
 ) -> SweepRuns:
     """Run a scenario in every case of a sweep and with every seed, like the command `sweep`.
 
-    ``file`` is a sweep's file, or a mapping with its content. In a mapping, ``scenario`` may be a mapping too.
+    ``file`` is a sweep's file, the name of an example, or a mapping with the content of a file. In a mapping,
+    ``scenario`` may be a mapping too.
     ``overrides`` and ``driver`` are for all runs, as in `up`. The runs' directories are made below a folder of the
     sweep's name in ``runs``. A combination with a complete run there is not run again, unless ``again``.
     ``on="swarm"`` spreads runs of the driver `sim` over the hosts of a Docker Swarm. Then ``workers`` is how many runs
@@ -160,7 +162,7 @@ def _sweep(
             file, text = {**file, "scenario": UNNAMED.name}, as_yaml(inner)
         read = parse(as_yaml(file), UNNAMED_SWEEP, overrides, text)
     else:
-        read = load(Path(file), overrides)
+        read = load(chosen(os.fspath(file), sweep=True), overrides)
     for each in read.combinations:
         check_workers(workers, each.scenario)
     if on is not None and (reason := refusal(read)) is not None:

@@ -206,8 +206,9 @@ def up(
     on_event: Callable[[Event], object] | None = None,
     track: str | Iterable[str] = (),
 ) -> Run:
-    """Run a scenario to its end, like the command `up`. ``scenario`` is a file, or a mapping with its content.
+    """Run a scenario to its end, like the command `up`.
 
+    ``scenario`` is a file, the name of an example, or a mapping with the content of a file.
     ``overrides`` are those of `--set`, as ``{"algorithm.rounds": 5}`` or ``["algorithm.rounds=5"]``. ``driver`` takes
     the place of the scenario's. The run's directory is made below ``runs``.
     ``workers`` is the number of processes that train simulated nodes, by default one for each processor.

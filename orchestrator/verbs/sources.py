@@ -22,6 +22,7 @@ from orchestrator.run.requirements import require_room
 from orchestrator.scenario import reading
 from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
 from orchestrator.scenario.schema import Scenario
+from orchestrator.verbs.examples import chosen
 from orchestrator.verbs.show import plan_json
 
 Given = str | os.PathLike[str] | Mapping[str, Any]
@@ -41,11 +42,11 @@ class Source:
 
     @classmethod
     def of(cls, scenario: Given, overrides: Overrides, driver: str | None) -> Source:
-        """ScenarioError if YAML has no form for the mapping."""
+        """ScenarioError if YAML has no form for the mapping, or if there is neither a file nor an example."""
         changes = written(overrides, driver)
         if isinstance(scenario, Mapping):
             return cls(UNNAMED, as_yaml(scenario), changes)
-        return cls(Path(scenario), None, changes)
+        return cls(chosen(os.fspath(scenario)), None, changes)
 
     def read(self) -> Scenario:
         """The checked scenario. ScenarioError lists every mistake."""
@@ -61,8 +62,8 @@ class Source:
 def validate(scenario: Given, overrides: Overrides = (), *, driver: str | None = None) -> None:
     """Check a scenario, its data and its partition, like the command `validate`. Nothing is written or downloaded.
 
-    The arguments are those of `up`. ScenarioError lists every mistake with its place. PlanError and InventoryError if
-    the scenario cannot be planned on this host.
+    The arguments are those of `up`. ScenarioError lists every mistake with its place. InventoryError and RunError if
+    this host cannot run it.
     """
     planned(Source.of(scenario, overrides, driver))
 

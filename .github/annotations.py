@@ -64,7 +64,8 @@ def main() -> None:
         print(annotation("error", "edgebed", "there is no result: the log of this step has the reason"))
         return
     summary = json.loads(text)
-    print("\n".join(annotate(summary)))
+    for line in annotate(summary):
+        print(line)
     with Path(os.environ["GITHUB_STEP_SUMMARY"]).open("a") as file:
         file.write(page(summary))
     with Path(os.environ["GITHUB_OUTPUT"]).open("a") as file:

@@ -54,19 +54,19 @@ define at-its-end
 mkdir -p $(LOGS); $(BIN)/python -m pytest $(1) >$(LOGS)/$@ 2>&1; code=$$?; cat $(LOGS)/$@; exit $$code
 endef
 alone: setup
-	$(BIN)/python -m pytest -m "$(if $(BESIDE),(netns or alone) and not lab,netns or alone or lab)"
+	$(BIN)/python -m pytest -m "(netns or alone) and not lab"
 # What depends on who runs it: namespaces, rights, control groups, and the folders of others. CI runs it as an ordinary user.
 ORDINARY := tests/conformance/test_drivers.py tests/e2e/test_measured.py::test_loss_of_echoes tests/e2e/test_rights.py \
     tests/e2e/test_up.py::test_a_run_ends_trusted_and_leaves_nothing tests/node/process tests/orchestrator/fabric \
     tests/orchestrator/host tests/orchestrator/planning/test_scenario_folder.py tests/orchestrator/run/test_commands.py \
     tests/orchestrator/run/test_down.py
 ordinary: setup
-	$(BIN)/python -m pytest -m "not engine" --ignore tests/orchestrator/host/test_streams.py $(ORDINARY)
+	$(BIN)/python -m pytest -m "not engine" -k "not (TestByPrograms or TestTime or test_streams or test_training)" $(ORDINARY)
 # What takes long is in the log. A test that fails is tried once more, since a host may stand still for a moment. At most
 # five in each step are, and the log shows the error of each (RERUN), so that a test that fails now and then is seen.
 test ordinary: export PYTEST_ADDOPTS := --durations=25 --reruns=1 --max-suite-reruns=5 --rerun-show-tracebacks $(PYTEST_ADDOPTS)
 test: setup  ## lint, types, import contracts, all tests
-	@code=0; for step in "$(ALL)" alone; do \
+	@code=0; for step in "$(ALL)" alone $(if $(BESIDE),,lab); do \
 	    $(MAKE) --no-print-directory --keep-going --jobs 3 $$step || code=1; done; exit $$code
 coverage: setup  ## which lines of the product the quick tests reach
 	$(BIN)/python -m pytest -q -p tests.covered $(QUICK)

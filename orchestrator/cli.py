@@ -67,6 +67,7 @@ def cli() -> None:
 
 
 for command in (
+    *(scenarios.list_examples, scenarios.copy_example),
     *(scenarios.init, scenarios.write_build_folder, scenarios.validate, scenarios.show_plan, scenarios.schema),
     *(runs.up, runs.resume_run, runs.sweep_runs, runs.calibrate),
     *(living.list_runs, living.inject_fault, living.set_pace, living.logs, living.take_down),

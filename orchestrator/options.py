@@ -27,7 +27,24 @@ def scenario_options(command: F) -> F:
         multiple=True,
         help="Override one value of the scenario, e.g. --set links.device-edge.latency=5ms; may be repeated.",
     )(command)
-    return click.argument("scenario", type=click.Path(path_type=Path))(command)
+    return scenario_argument("scenario")(command)
+
+
+def scenario_argument(name: str, *, sweep: bool = False) -> Callable[[F], F]:
+    """Add the argument that names a scenario, or with ``sweep`` a sweep. The command receives the path of its file."""
+
+    def file_of(context: click.Context, _argument: click.Parameter, given: str | None) -> Path | None:
+        from orchestrator.verbs.examples import chosen
+
+        return None if context.resilient_parsing else chosen(given, sweep=sweep)
+
+    def add(command: F) -> F:
+        what = f"{name.upper()} is a path, the name of an example (see `edgebed examples`), or - for standard input."
+        only = f"By default it is the only {'sweep' if sweep else 'scenario'} in the current folder."
+        command.__doc__ = f"{command.__doc__}\n\n    {what} {only}"
+        return click.argument(name, required=False, callback=file_of)(command)
+
+    return add
 
 
 def json_option(command: F) -> F:

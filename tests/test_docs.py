@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
+from docs.generate import EXAMPLES, PAGES
 from orchestrator.cli import cli
 from orchestrator.exports.kinds import KINDS
 from orchestrator.planning.inventory import Inventory
@@ -21,7 +20,9 @@ from orchestrator.results.tables import TABLES
 from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.expectations import ExpectSpec
 from orchestrator.scenario.hardware import BOARDS
+from orchestrator.scenario.plugins import use
 from orchestrator.scenario.reading import parse
+from orchestrator.scenario.schema import Scenario
 from orchestrator.sweep.reading import SweepFile, Target, load
 
 ROOT = Path(__file__).parents[1]
@@ -32,34 +33,12 @@ def blocks(page: str) -> list[str]:
     return re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
-def workflow() -> dict[str, Any]:
-    found: list[dict[str, Any]] = [yaml.safe_load(block) for block in blocks("ci.md")]
-    (jobs,) = [each for each in found if "jobs" in each]
-    return jobs
-
-
 def test_what_a_run_may_be_expected_to_come_to_is_shown() -> None:
     (block,) = [block for block in blocks("ci.md") if block.startswith("expect:")]
     shown = parse(
         "algorithm: {name: hierfavg, rounds: 20}\ntopology: {edges: 1, devices_per_edge: 2}\n" + block, "f.yaml"
     )
     assert set(shown.expect.model_fields_set) == set(ExpectSpec.model_fields)
-
-
-def test_the_workflow_runs_verbs_and_options_that_exist() -> None:
-    steps = workflow()["jobs"]["smoke"]["steps"]
-    lines = [line.strip() for step in steps for line in step.get("run", "").splitlines()]
-    commands = [shlex.split(line.partition(" | ")[0]) for line in lines if line.startswith("edgebed ")]
-    assert [command[1] for command in commands] == ["doctor", "up"]
-    for _, verb, *words in commands:
-        known = {option for parameter in cli.commands[verb].params for option in parameter.opts}
-        assert {word for word in words if word.startswith("--")} <= known
-
-
-def test_the_workflow_keeps_what_the_run_writes() -> None:
-    (upload,) = [step for step in workflow()["jobs"]["smoke"]["steps"] if "upload-artifact" in step.get("uses", "")]
-    assert upload["if"] == "always()"
-    assert "reports/edgebed.xml" in upload["with"]["path"]
 
 
 def test_the_sweep_that_is_shown(tmp_path: Path) -> None:
@@ -86,6 +65,22 @@ def test_the_hosts_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("key", [*SweepFile.model_fields, *Target.model_fields])
 def test_every_key_of_a_sweep_is_explained(key: str) -> None:
     assert f"`{key}" in (ROOT / "docs/sweep.md").read_text()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_generated_page_is_current(name: str) -> None:
+    use([])  # plug-ins of earlier tests are not on the page
+    if (ROOT / "docs" / name).read_text() != PAGES[name]():
+        pytest.fail(f"docs/{name} differs from what it is generated from: run python -m docs.generate")
+
+
+@pytest.mark.parametrize("key", Scenario.model_fields)
+def test_the_example_of_every_key_is_a_scenario(key: str) -> None:
+    shown = yaml.safe_load(EXAMPLES[key])
+    assert key in shown
+    flat = shown.get("topology", {}).get("population")
+    algorithm = "" if {"algorithm", "programs"} & shown.keys() else f"algorithm: {'fedavg' if flat else 'hierfavg'}\n"
+    parse(algorithm + EXAMPLES[key], "f.yaml")
 
 
 def test_everything_that_leaves_is_explained() -> None:

@@ -30,7 +30,7 @@ class Dataset:
 DATASETS: dict[str, Dataset] = {
     dataset.name: dataset
     for dataset in (
-        Dataset("digits", (1, 8, 8), 10, "1,797 handwritten digits of 8x8", "ships with scikit-learn"),
+        Dataset("digits", (1, 8, 8), 10, "1,797 handwritten digits of 8x8", "comes with edgebed"),
         Dataset(
             "mnist",
             (1, 28, 28),

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.catalogue.datasets import DATASET_PATHS, DATASETS, Shape, is_dataset
+from node.errors import lacking
 from node.learning import formats, leaf, pictures
 from node.learning.errors import DataError, DataNotFound
 from node.learning.files import below, open_regular, refuse_large
@@ -100,12 +101,16 @@ def prepare(
         source, read, key = _made(name)
     else:
         place, read = _find(name, cache, [Path(path).expanduser() for path in search], download)
-        source, key = str(place or "scikit-learn"), _fingerprint(name, place)
+        source, key = str(place or "edgebed"), _fingerprint(name, place)
     directory = cache / f"{stem}-{key}"
     if not directory.exists():
         directory = store / directory.name
         log.info("preparing data set %s from %s", name, source)
-        _store(name, read(), source, directory)
+        try:
+            arrays = read()
+        except ImportError as error:
+            raise DataError(f"{source} {lacking(error) or f'cannot be read: {error}'}") from error
+        _store(name, arrays, source, directory)
     return open_prepared(directory)
 
 
@@ -130,7 +135,8 @@ def _made(name: str) -> tuple[str, Reader, str]:
     except DataError:
         raise
     except Exception as error:
-        raise DataError(f"{source} cannot be read: {type(error).__name__}: {error}") from error
+        reason = lacking(error) or f"cannot be read: {type(error).__name__}: {error}"
+        raise DataError(f"{source} {reason}") from error
     return source, lambda: arrays, _digest(arrays)[:12]
 
 
@@ -154,7 +160,7 @@ Reader = Callable[[], Arrays]
 
 
 def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[Path | None, Reader]:
-    """The place of the data set and its reader. The place is None for digits, which are inside scikit-learn."""
+    """The place of the data set and its reader. The place is None for digits, which come with edgebed."""
     if not is_dataset(name):
         forms = "; ".join(DATASET_PATHS.values())
         raise DataNotFound(f"no data set {name!r}: known are {', '.join(DATASETS)}, and {forms}")
@@ -189,7 +195,7 @@ def _fetch(name: str, cache: Path, tried: list[str], download: bool) -> tuple[Pa
             if place and reader:
                 return place, reader
         except (OSError, RuntimeError, ImportError) as error:
-            tried.append(f"the network ({' '.join(str(error).split())})")
+            tried.append(f"the network ({lacking(error) or ' '.join(str(error).split())})")
     names = ", ".join(_NAMES[name])
     raise DataNotFound(f"no data set {name}: {DATASETS[name].where}. Looked for {names} in: {', '.join(tried)}")
 

@@ -85,10 +85,6 @@ def serve_runs(runs: Path, host: str, port: int, faults: bool | None, as_json: b
     Whoever has the address that is printed, with its token, sees every run in the folder, and can make faults in those
     of yours that are running. With --json the address is printed as soon as the page is there.
     """
-    from orchestrator.exports.extras import require
-    from orchestrator.serve import PACKAGES
-
-    require(PACKAGES, "serve")
     from orchestrator.serve.server import serve
 
     def tell(address: str) -> None:

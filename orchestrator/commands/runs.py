@@ -19,11 +19,13 @@ from orchestrator.options import (
     junit_option,
     print_json,
     runs_option,
+    scenario_argument,
     scenario_options,
     track_option,
 )
 from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
 from orchestrator.scenario.engines import ENGINES
+from orchestrator.scenario.files import piped_text
 
 if TYPE_CHECKING:
     from orchestrator.host.directory import RunDirectory
@@ -102,7 +104,7 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
 
 
 @click.command("sweep")
-@click.argument("file", type=click.Path(path_type=Path))
+@scenario_argument("file", sweep=True)
 @runs_option
 @click.option("--driver", type=click.Choice(list(DRIVERS)), help="Overrides the scenario's driver.")
 @click.option("--on", type=click.Choice(["swarm"]), help="Spread runs of `sim` over the hosts of the Docker Swarm.")
@@ -211,6 +213,7 @@ def _execute(
         track=track,
         pace=pace,
         begun=begun,
+        text=piped_text(scenario),
     )
 
 
@@ -228,11 +231,8 @@ def _check_pace(pace: str | None, driver: str) -> None:
 
 
 def _page(runs: Path) -> contextlib.AbstractContextManager[Page]:
-    from orchestrator.exports.extras import require
-    from orchestrator.serve import PACKAGES
     from orchestrator.serve.beside import page_of
 
-    require(PACKAGES, "serve")
     return page_of(runs)
 
 

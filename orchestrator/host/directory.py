@@ -204,7 +204,7 @@ class RunDirectory:
     def holder(self) -> int | None:
         """The process id of the living orchestrator; None if there is none."""
         try:
-            descriptor = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
             return None
         deadline = time.monotonic() + _PATIENCE

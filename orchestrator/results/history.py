@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from node.files import read_untrusted
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.fault_spans import fault_spans
@@ -48,7 +49,8 @@ from orchestrator.results.schema import (
 from orchestrator.scenario.drivers import LinkKind, kind_of, link_kind
 from orchestrator.scenario.files import first_comment
 
-_DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, sqlite3.Error)
+LONGEST_DOCUMENT = 500_000_000  # bytes of a file of a run; the plan of 65,000 nodes has a tenth
+DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, sqlite3.Error)
 
 
 class History:
@@ -74,7 +76,8 @@ class History:
         try:
             connection = sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)
             application = connection.execute("PRAGMA application_id").fetchone()[0]
-            schema = version(connection)
+            empty = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
+            schema = None if empty else version(connection)
             if schema in READABLE:
                 read_as_growth(connection)
         except sqlite3.Error as error:
@@ -105,7 +108,7 @@ class History:
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
         """Turn an error of the body that a damaged record can cause into a RecordError."""
         self.close()
-        if isinstance(error, _DAMAGE):
+        if isinstance(error, DAMAGE):
             *_, place = traceback.extract_tb(trace)
             found = f"{type(error).__name__}: {error}; {Path(place.filename).name}, line {place.lineno}"
             raise RecordError(
@@ -138,7 +141,8 @@ class History:
     def question(self) -> str:
         """The first comment of the scenario: the question that the run is to answer. Empty if there is none."""
         try:
-            return first_comment((self.directory / "scenario.yaml").read_text(encoding="utf-8"))
+            text = read_untrusted(self.directory / "scenario.yaml", LONGEST_DOCUMENT).decode("utf-8", errors="replace")
+            return first_comment(text)
         except OSError:
             return ""
 
@@ -380,8 +384,8 @@ class History:
     def _document(self, name: str) -> dict[str, Any]:
         path = self.directory / name
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            document = json.loads(read_untrusted(path, LONGEST_DOCUMENT))
+        except (OSError, ValueError, RecursionError) as error:
             raise RecordError(f"{path} cannot be read ({error}): the run directory is damaged") from error
         if not isinstance(document, dict):
             raise RecordError(f"{path} is not a JSON object: the run directory is damaged")
@@ -395,7 +399,9 @@ def _unreadable(database: Path, error: sqlite3.Error) -> RecordError:
     )
 
 
-def _foreign(database: Path, application: int, schema: int) -> RecordError:
+def _foreign(database: Path, application: int, schema: int | None) -> RecordError:
+    if schema is None:
+        return RecordError(f"{database} is empty: the run was killed before it started; start it again with `up`")
     if application != APPLICATION_ID:
         return RecordError(f"{database} is not a record of a run: another program wrote it")
     return RecordError(

@@ -37,6 +37,9 @@ class Strict(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler.resolve_ref_schema(handler(core))
+        written = cls.model_construct().model_dump(mode="json", warnings=False)
+        for key in schema["properties"].keys() & written.keys():
+            schema["properties"][key]["default"] = written[key]  # 8s instead of 8.0
         if cls.short is None:
             return schema
         return {"anyOf": [schema["properties"][cls.short] | {"type": "string"}, schema]}

@@ -27,12 +27,11 @@ from orchestrator.errors import Problem, ScenarioError
 from orchestrator.results.targets import Judged
 from orchestrator.scenario import document, reading
 from orchestrator.scenario.document import Document
-from orchestrator.scenario.files import text_of
 from orchestrator.scenario.names import Name, name_from
 from orchestrator.scenario.quantities import Fraction
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import Strict, problems
-from orchestrator.scenario.syntax import MAX_CHARACTERS, KeyPath, too_long
+from orchestrator.scenario.syntax import KeyPath
 from orchestrator.scenario.topology import unknown_node
 from orchestrator.scenario.words import dotted
 
@@ -48,9 +47,13 @@ class Target(Strict):
     """The target accuracy; rounds, seconds and bytes are counted until it is reached. It is measured on the global test
     set, or as the mean over clients, edges or named nodes, each on its own test set."""
 
-    accuracy: Fraction = Field(gt=0)
-    scope: Literal["global", "own"] = "global"
-    of: Literal["clients", "edges"] | Nodes = Field(default="clients", description="whose own test sets")
+    accuracy: Fraction = Field(gt=0, description="the accuracy to reach")
+    scope: Literal["global", "own"] = Field(
+        default="global", description="measured on the global test set, or on own test sets"
+    )
+    of: Literal["clients", "edges"] | Nodes = Field(
+        default="clients", description="own only: the mean over clients, edges or these nodes"
+    )
 
     @property
     def judged(self) -> Judged | list[str]:
@@ -70,12 +73,16 @@ class Target(Strict):
 class SweepFile(Strict):
     """The keys of a sweep file; `cases` and `vary` use the same paths as `--set`."""
 
-    name: Name = Field(description="default: the file's name")
-    scenario: str = Field(description="relative to the sweep's file")
-    cases: dict[str, dict[str, Any]] = Field(default={}, description="default: the scenario as it is")
-    vary: dict[str, list[Any]] = Field(default={})
-    seeds: list[Seed] = Field(default=[1], min_length=1)
-    target: Target | None = None
+    name: Name = Field(description="name of the sweep; default: the name of the file")
+    scenario: str = Field(description="file of the scenario, relative to the sweep's file")
+    cases: dict[str, dict[str, Any]] = Field(
+        default={}, description="changes of the scenario, by the name of a case; default: the scenario as it is"
+    )
+    vary: dict[str, list[Any]] = Field(
+        default={}, description="values to combine, by path: {links.device-edge.loss: [0%, 5%]}"
+    )
+    seeds: list[Seed] = Field(default=[1], min_length=1, description="the seeds that each combination runs with")
+    target: Target | None = Field(default=None, description="the target that runs are compared by")
 
 
 @dataclass(frozen=True)
@@ -197,7 +204,7 @@ def _contradictions(read: SweepFile, source: Document) -> Iterator[Problem]:
 
 def _text_of(file: Path, where: str, path: str) -> str:
     try:
-        return text_of(file, MAX_CHARACTERS, too_long())
+        return reading.scenario_text(file)
     except ValueError as error:
         named = "" if where == str(file) else f"{file} "
         raise ScenarioError([Problem(where, path, f"{named}cannot be read: {error}")]) from None

@@ -22,6 +22,7 @@ from orchestrator.errors import PlaceError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.report.template import script, style
 from orchestrator.results.record import Record
+from orchestrator.serve import server as server_module
 from orchestrator.serve.guard import cookie_of
 from orchestrator.serve.server import Server, acts
 from tests.orchestrator.example_run import Example
@@ -296,6 +297,17 @@ def test_a_server_that_ends_ends_its_streams(folder: Path) -> None:
         server.__exit__(None, None, None)
         while stream.readline():
             pass
+
+
+def test_idle_connections_do_not_keep_users_away(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "CONNECTIONS", 3)
+    monkeypatch.setattr(server_module, "REQUEST_TIMEOUT", 0.2)
+    with Server(folder / "runs") as server, ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection((server.host, server.port))) for _ in range(3)]
+        for each in idle:
+            each.settimeout(20)
+            assert each.recv(1) == b""  # closed by the server
+        assert len(read(server, "/api/runs")["runs"]) == 2
 
 
 def test_an_address_that_is_taken(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ ORDINARY := tests/conformance/test_drivers.py tests/e2e/test_measured.py::test_l
     tests/e2e/test_up.py::test_a_run_ends_trusted_and_leaves_nothing tests/node/process tests/orchestrator/fabric \
     tests/orchestrator/host tests/orchestrator/planning/test_scenario_folder.py tests/orchestrator/run/test_commands.py \
     tests/orchestrator/run/test_down.py
-ordinary: setup
+ordinary: setup  ## the tests that depend on who runs them
 	$(BIN)/python -m pytest -m "not engine" -k "not (TestByPrograms or TestTime or test_streams or test_training)" $(ORDINARY)
 # What takes long is in the log. A test that fails is tried once more, since a host may stand still for a moment. At most
 # five in each step are, and the log shows the error of each (RERUN), so that a test that fails now and then is seen.

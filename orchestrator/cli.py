@@ -12,7 +12,7 @@ import os
 
 import click
 
-from orchestrator.commands import hosts, living, results, runs, scenarios
+from orchestrator.commands import hosts, living, nodes, results, runs, scenarios
 from orchestrator.errors import (
     InventoryError,
     MistakeError,
@@ -70,6 +70,7 @@ for command in (
     *(scenarios.init, scenarios.write_build_folder, scenarios.validate, scenarios.show_plan, scenarios.schema),
     *(runs.up, runs.resume_run, runs.sweep_runs, runs.calibrate),
     *(living.list_runs, living.inject_fault, living.set_pace, living.logs, living.take_down),
+    *(nodes.run_inside, nodes.open_shell),
     *(hosts.doctor, hosts.list_hosts),
     *(results.list_faults, results.report_run, results.serve_runs, results.compare_runs, results.export_runs),
 ):

@@ -12,7 +12,7 @@ import os
 
 import click
 
-from orchestrator.commands import hosts, living, nodes, results, runs, scenarios
+from orchestrator.commands import folders, hosts, living, nodes, results, runs, scenarios
 from orchestrator.errors import (
     InventoryError,
     MistakeError,
@@ -71,6 +71,7 @@ for command in (
     *(runs.up, runs.resume_run, runs.sweep_runs, runs.calibrate),
     *(living.list_runs, living.inject_fault, living.set_pace, living.logs, living.take_down),
     *(nodes.run_inside, nodes.open_shell),
+    *(folders.list_folders, folders.wait_for_run, folders.open_report, folders.remove_runs),
     *(hosts.doctor, hosts.list_hosts),
     *(results.list_faults, results.report_run, results.serve_runs, results.compare_runs, results.export_runs),
 ):

@@ -1,5 +1,6 @@
 # `make demo` and `make test` need nothing but Python 3.11+ with venv; they make .venv themselves.
 PYTHON ?= python3
+UV ?= $(shell command -v uv)
 VENV := .venv
 BIN := $(VENV)/bin
 FIRST ?= 1
@@ -10,11 +11,18 @@ DRIVER ?= namespaces
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
-# torch comes first and alone: where a CPU build is at hand it is taken, and nothing after it asks for another.
+# uv takes torch's CPU build from PyTorch's index. pip takes it where its own index has it: torch comes first, so nothing
+# after it requires another build. `make UV= setup` uses pip.
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+ifneq ($(UV),)
+	$(UV) pip install --python $(BIN)/python --torch-backend cpu --constraint constraints.txt --editable '.[test]' || { \
+	echo "PyTorch's index cannot be used: torch comes from the usual one, perhaps with CUDA"; \
+	$(UV) pip install --python $(BIN)/python --constraint constraints.txt --editable '.[test]'; }
+else
+	$(BIN)/pip install --constraint constraints.txt torch
+	$(BIN)/pip install --constraint constraints.txt --editable '.[test]'
+endif
 	touch $@
 demo: setup  ## run scenarios/dropout.yaml: 16 nodes, shaped links, dropouts
 	$(BIN)/python -m orchestrator up scenarios/dropout.yaml

@@ -9,6 +9,7 @@ steps: the median of their ratio, which is the speed of this host relative to th
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from statistics import median
 
 import numpy as np
 import torch
-from scipy.optimize import nnls
+from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from node.catalogue.sizes import EVALUATION, TRAINING, Rates
@@ -85,8 +86,20 @@ def fitted(costs: list[tuple[Cost, int]], measured: list[float]) -> Rates:
     rows = np.array([[cost.layers, samples * cost.operations, samples * cost.values] for cost, samples in costs])
     relative = rows / np.array(measured)[:, None]
     scale = relative.max(axis=0)
-    solution = nnls(relative / scale, np.ones(len(measured)))[0] / scale
+    solution = non_negative(relative / scale, np.ones(len(measured))) / scale
     return Rates(*(float(f"{value:.3g}") for value in solution))
+
+
+def non_negative(A: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The least-squares solution of A x = b with x >= 0, for few columns: the best over all subsets of columns."""
+    best, least = np.zeros(A.shape[1]), float(b @ b)
+    for size in range(1, A.shape[1] + 1):
+        for columns in map(list, itertools.combinations(range(A.shape[1]), size)):
+            x = np.zeros(A.shape[1])
+            x[columns] = np.linalg.lstsq(A[:, columns], b, rcond=None)[0]
+            if (x >= 0).all() and (error := float(np.square(A @ x - b).sum())) < least:
+                best, least = x, error
+    return best
 
 
 def this_core(cases: Sequence[tuple[str, tuple[int, ...], int]] = CASES) -> float:

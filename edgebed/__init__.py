@@ -141,7 +141,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'edgebed' has no attribute {name!r}; it has {', '.join(__all__)}")
     from importlib import import_module
 
-    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    from edgebed.packages import explained
+
+    with explained(f"edgebed.{name}"):
+        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
     return value
 
 

@@ -11,6 +11,9 @@
 
 from __future__ import annotations
 
-from node.testing import Federation, Journal, federation, hierarchy, star
+from edgebed.packages import explained
+
+with explained("edgebed.testing"):
+    from node.testing import Federation, Journal, federation, hierarchy, star
 
 __all__ = ["Federation", "Journal", "federation", "hierarchy", "star"]

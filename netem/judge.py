@@ -14,6 +14,7 @@ from typing import Literal
 
 from netem.impair import Impairment
 from netem.intervals import CONFIDENCE_Z, binomial_range
+from netem.jitter import quantile
 from netem.measure import (
     EVENTS_TO_SEE,
     JITTERS,
@@ -194,10 +195,11 @@ def judge_rate(profile: LinkProfile, direction: OneWay, saturation: Saturation) 
 
 def judge_queue(profile: LinkProfile, direction: OneWay, saturation: Saturation) -> Judgement:
     """Compare the queueing delay at the end of a saturation with the buffer's time at the rate, or the part of it that
-    the saturation fills. Jitter widens both ends of the interval."""
+    the saturation fills. The measured one is that of the slowest datagram against the fastest, so the range of the
+    jitter of all datagrams may come on top."""
     asked = saturation.queue
-    margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * asked) + 4 * profile.jitter
-    low, high = max(0.0, asked - margin), asked + margin
+    margin = max(QUEUE_ABSOLUTE, QUEUE_RELATIVE * asked)
+    low, high = max(0.0, asked - margin - profile.jitter), asked + margin + _jitter_range(profile, saturation)
     if direction.queue_delay is None:
         return Judgement("queue", asked, None, low, high, "unknown", "too little arrived")
     detail = f"{OVERLOAD:g} times the rate for {saturation.seconds:.3g} s"
@@ -206,6 +208,13 @@ def judge_queue(profile: LinkProfile, direction: OneWay, saturation: Saturation)
     return Judgement(
         "queue", asked, direction.queue_delay, low, high, _within(low, direction.queue_delay, high), detail
     )
+
+
+def _jitter_range(profile: LinkProfile, saturation: Saturation) -> float:
+    """Seconds by which the jitter of two datagrams of a saturation differs at most, but for one saturation of 500."""
+    datagrams = saturation.offer * saturation.seconds / (8 * (saturation.size + UDP_HEADERS))
+    rare = 0.001 / max(1.0, datagrams)
+    return profile.jitter * (quantile(profile.distribution, 1 - rare) - quantile(profile.distribution, rare))
 
 
 def _judge_fraction(quantity: str, asked: float, count: int | None, number: int, effect: float = 1.0) -> Judgement:

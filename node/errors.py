@@ -15,6 +15,17 @@ Finished is not an error: it unwinds a role whose run is over.
 
 from __future__ import annotations
 
+LEARNING = "pip install 'edgebed[learning]'"
+"""The command that installs what training needs."""
+
+_OF_LEARNING = {"torch": "PyTorch", "torchvision": "torchvision", "PIL": "Pillow"}
+
+
+def lacking(error: BaseException) -> str | None:
+    """The words "needs PyTorch:" and the command, if an import failed because the extra ``learning`` is missing."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    return f"needs {_OF_LEARNING[name]}: {LEARNING}" if name in _OF_LEARNING else None
+
 
 class NodeError(Exception):
     """Any error of a node; the message says what, where and what to do."""

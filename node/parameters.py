@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import inspect
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
@@ -112,7 +114,8 @@ class Parameters:
     """Parameters whose fields carry their allowed values (`metadata["allowed"]`).
 
     A class with a field `profile` lists in ``profiles`` the values that each profile sets instead of the fields'
-    defaults, see `read_parameters`. Raises ValueError naming the field, the value and the allowed values.
+    defaults, see `read_parameters`. Its docstring has a line ``name: meaning`` for each field, see `meanings`. Raises
+    ValueError naming the field, the value and the allowed values.
     """
 
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -121,6 +124,16 @@ class Parameters:
     def edge_rounds(self) -> int:
         """The number of rounds that an edge makes with its devices within one round of the run."""
         return 1
+
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """The meaning of each field, from the lines ``name: meaning`` in the docstrings of the class and its bases. A
+        meaning's further lines are indented."""
+        found: dict[str, str] = {}
+        for base in reversed(cls.__mro__):
+            lines = re.findall(r"^(\w+): (.+(?:\n +.+)*)", inspect.cleandoc(base.__doc__ or ""), re.MULTILINE)
+            found |= {name: " ".join(meaning.split()) for name, meaning in lines}
+        return found
 
     def __post_init__(self) -> None:
         for entry in fields(self):

@@ -31,7 +31,7 @@ from node.assignment import PLUGIN_FILES, PluginSource
 from node.catalogue.datasets import DATASETS, Dataset
 from node.catalogue.models import MODEL_GROUPS, MODELS, ModelEntry
 from node.catalogue.partitions import PARTITIONS, PartitionParameters, PartitionScheme
-from node.errors import PluginError
+from node.errors import PluginError, lacking
 from node.learning.local_training import LocalTraining
 from node.parameters import Parameters
 from node.role import Role
@@ -276,7 +276,8 @@ def _module(source: PluginSource) -> ModuleType:
         file = source.name if error.filename == source.root else error.filename
         raise PluginError(f"{file}:{error.lineno}: {error.msg}") from None
     except (Exception, SystemExit) as error:
-        raise PluginError(f"{line_of(error) or source.name}: {type(error).__name__}: {error}") from error
+        reason = lacking(error) or f"{type(error).__name__}: {error}"
+        raise PluginError(f"{line_of(error) or source.name}: {reason}") from error
 
 
 class _Compiled(SourceFileLoader):
@@ -322,9 +323,8 @@ def _check_algorithm(source: PluginSource, algorithm: Algorithm) -> None:
     try:
         module = importlib.import_module(algorithm.module)
     except ImportError as error:
-        raise PluginError(
-            f"{source.name}: the module {algorithm.module!r} of {what} cannot be imported: {error}"
-        ) from None
+        reason = lacking(error) or f"cannot be imported: {error}"
+        raise PluginError(f"{source.name}: the module {algorithm.module!r} of {what} {reason}") from None
     roles = getattr(module, "ROLES", None)
     if not isinstance(roles, Mapping):
         raise PluginError(

@@ -23,8 +23,9 @@ def main() -> NoReturn:
     try:
         signals.raise_on_signals()
         code = _command()
-    except BaseException:
-        if not signals.interrupted():  # an interrupted import, for example, may raise another error
+    except BaseException as error:
+        # An interrupted import, for example, may raise another error.
+        if not signals.interrupted() and not isinstance(error, KeyboardInterrupt):
             raise
         print("error: interrupted", file=sys.stderr)
         code = signals.INTERRUPTED
@@ -34,9 +35,8 @@ def main() -> NoReturn:
         print(f"error: standard output cannot be written ({lost.strerror})", file=sys.stderr)
         code = code or 1
     sys.stderr.flush()
-    if "torch" in sys.modules:
-        os._exit(code)  # destroying torch object by object takes half a second
-    sys.exit(code)
+    # Threads and exit functions of plug-ins could keep the process, and destroying torch takes half a second.
+    os._exit(code)
 
 
 def _command() -> int:

@@ -1,9 +1,12 @@
-"""The command line: its commands, and what the errors of a command end with.
+"""The command line: its commands, and the exit codes that they end with.
 
-Each command parses its arguments, calls one function, prints the result and ends with an exit code: 0 done and trusted;
-1 failed; 2 bad usage or scenario; 3 done, but a fidelity or health check failed; 130 interrupted by a signal, with a
-report if there is a record. With ``--json`` a command prints one JSON object on standard output. All text for people
-goes to standard error.
+Each command parses its arguments, calls one function, prints the result and ends with an exit code (`EXIT_CODES`).
+
+* A run is named with ``-r/--run``. If it is the command's only object, it may also be an argument: ``report RUN``.
+  Without a name, it is the latest run, or the only running one. ``compare`` needs several, so they are its arguments.
+* ``--set``, ``--driver``, ``--engine`` and ``--device`` override the scenario wherever one is read.
+* With ``--json``, a command prints one JSON object on standard output, and all text for people on standard error.
+* With ``-q``, a command prints its result and errors only; with ``-v``, also what is logged.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import os
 
 import click
 
-from orchestrator.commands import folders, hosts, living, nodes, results, runs, scenarios
+from orchestrator.commands import catalogue, completion, folders, hosts, living, nodes, results, runs, scenarios
 from orchestrator.errors import (
     InventoryError,
     MistakeError,
@@ -22,6 +25,49 @@ from orchestrator.errors import (
     ScenarioError,
 )
 from orchestrator.layout import print_error
+from orchestrator.options import Commands
+
+GROUPS: dict[str, list[click.Command]] = {
+    "Start": [scenarios.init, runs.up, folders.wait_for_run, runs.resume_run, living.take_down],
+    "Check": [scenarios.validate, scenarios.show_plan, scenarios.schema, runs.calibrate, hosts.doctor],
+    "Watch": [living.list_runs, living.logs, results.serve_runs, living.set_pace, living.inject_fault],
+    "Nodes": [nodes.run_inside, nodes.open_shell],
+    "Results": [
+        folders.list_folders,
+        folders.open_report,
+        folders.remove_runs,
+        results.report_run,
+        results.compare_runs,
+        results.export_runs,
+        results.list_faults,
+        runs.sweep_runs,
+    ],
+    "Hosts": [hosts.list_hosts, scenarios.write_build_folder],
+    "Reference": [catalogue.list_entries, catalogue.data, completion.completion],
+}
+"""Every command, by the title of its group in the help."""
+
+OTHER_NAMES = {"run": "up", "deploy": "up", "stop": "down", "destroy": "down"}
+"""What other tools call a command."""
+
+FIRST_STEPS = """\
+First steps:
+
+  edgebed init lab                          make a small project
+  cd lab && edgebed up scenario.yaml        run it, and write a report
+  edgebed doctor                            see what this host can do
+
+All commands: edgebed --help"""
+
+EXIT_CODES = """\
+\b
+Exit codes:
+  0    done, and the run can be trusted
+  1    failed
+  2    wrong usage, scenario or place
+  3    done, but a check of the run failed
+  130  interrupted by a signal
+"""
 
 
 def carry_out() -> int:
@@ -31,7 +77,7 @@ def carry_out() -> int:
     except OSError as error:
         return _fail(f"the working directory is gone ({error.strerror}): change to one that exists", 2)
     try:
-        cli.main(standalone_mode=False)
+        cli.main(prog_name="edgebed", standalone_mode=False)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
     except (ScenarioError, PlanError, InventoryError, PlaceError, MistakeError) as error:
@@ -39,11 +85,18 @@ def carry_out() -> int:
     except OrchestratorError as error:
         return _fail(str(error), 1)
     except click.ClickException as error:
-        error.show()
-        return 2
+        return _fail(usage_text(error), 2)
     except click.Abort:  # click turns KeyboardInterrupt into this
         raise KeyboardInterrupt from None
     return 0
+
+
+def usage_text(error: click.ClickException) -> str:
+    """The text of a wrong usage, in the style of all errors, with the command to see."""
+    said = " ".join(error.format_message().split()).removesuffix(".")
+    said = said[:1].lower() + said[1:] if said[1:2].islower() else said
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return said if context is None else f"{said}\nsee {context.command_path} --help"
 
 
 def _fail(text: str, code: int) -> int:
@@ -51,28 +104,39 @@ def _fail(text: str, code: int) -> int:
     return code
 
 
-class _Commands(click.Group):
-    """Commands whose list has the first sentence of each as a whole. click would cut it at the end of the line."""
+def _print_versions(context: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        from orchestrator.verbs.version import versions
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        whole = 1000  # characters, more than any first sentence has
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, each.get_short_help_str(whole)) for name, each in sorted(self.commands.items())])
+        for name, version in versions().items():
+            click.echo(f"{name} {version}")
+        context.exit()
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="edgebed")
-def cli() -> None:
+@click.group(
+    "edgebed",
+    cls=Commands,
+    invoke_without_command=True,
+    epilog=EXIT_CODES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_versions,
+    help="Print the versions that a bug report needs.",
+)
+@click.pass_context
+def _edgebed(context: click.Context) -> None:
     """edgebed: device-edge-cloud federated learning, on links that exist."""
+    if context.invoked_subcommand is None:
+        click.echo(f"{context.command.help}\n\n{FIRST_STEPS}")
 
 
-for command in (
-    *(scenarios.init, scenarios.write_build_folder, scenarios.validate, scenarios.show_plan, scenarios.schema),
-    *(runs.up, runs.resume_run, runs.sweep_runs, runs.calibrate),
-    *(living.list_runs, living.inject_fault, living.set_pace, living.logs, living.take_down),
-    *(nodes.run_inside, nodes.open_shell),
-    *(folders.list_folders, folders.wait_for_run, folders.open_report, folders.remove_runs),
-    *(hosts.doctor, hosts.list_hosts),
-    *(results.list_faults, results.report_run, results.serve_runs, results.compare_runs, results.export_runs),
-):
-    cli.add_command(command)
+cli: Commands = _edgebed
+cli.sections, cli.other_names = GROUPS, OTHER_NAMES
+for commands in GROUPS.values():
+    for command in commands:
+        cli.add_command(command)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from docs.generate import EXAMPLES, PAGES
 from orchestrator.cli import cli
 from orchestrator.exports.kinds import KINDS
 from orchestrator.planning.inventory import Inventory
@@ -21,7 +22,9 @@ from orchestrator.results.tables import TABLES
 from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.expectations import ExpectSpec
 from orchestrator.scenario.hardware import BOARDS
+from orchestrator.scenario.plugins import use
 from orchestrator.scenario.reading import parse
+from orchestrator.scenario.schema import Scenario
 from orchestrator.sweep.reading import SweepFile, Target, load
 
 ROOT = Path(__file__).parents[1]
@@ -86,6 +89,22 @@ def test_the_hosts_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("key", [*SweepFile.model_fields, *Target.model_fields])
 def test_every_key_of_a_sweep_is_explained(key: str) -> None:
     assert f"`{key}" in (ROOT / "docs/sweep.md").read_text()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_generated_page_is_current(name: str) -> None:
+    use([])  # plug-ins of earlier tests are not on the page
+    if (ROOT / "docs" / name).read_text() != PAGES[name]():
+        pytest.fail(f"docs/{name} differs from what it is generated from: run python -m docs.generate")
+
+
+@pytest.mark.parametrize("key", Scenario.model_fields)
+def test_the_example_of_every_key_is_a_scenario(key: str) -> None:
+    shown = yaml.safe_load(EXAMPLES[key])
+    assert key in shown
+    flat = shown.get("topology", {}).get("population")
+    algorithm = "" if {"algorithm", "programs"} & shown.keys() else f"algorithm: {'fedavg' if flat else 'hierfavg'}\n"
+    parse(algorithm + EXAMPLES[key], "f.yaml")
 
 
 def test_everything_that_leaves_is_explained() -> None:

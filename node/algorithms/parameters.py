@@ -11,14 +11,20 @@ from node.parameters import Between, number, whole, word
 
 @dataclass(frozen=True, kw_only=True)
 class FedAvg(LocalTraining):
-    """participation C: the share of the available clients, rounded up, that the cloud selects for each round."""
+    """FedAvg: the cloud averages the models of its clients.
+
+    participation: C, share of the available clients that is selected for each round, rounded up
+    """
 
     participation: float = number(1.0, low=0, above=True, high=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedProx(FedAvg):
-    """mu μ: the weight of the proximal term, half the squared distance to the round's global model. 0 is FedAvg."""
+    """FedAvg with a proximal term.
+
+    mu: μ, weight of the proximal term, half the squared distance to the global model; 0 is FedAvg
+    """
 
     mu: float = number(0.1, low=0)
 
@@ -35,10 +41,14 @@ class FedNova(FedAvg):
 
 @dataclass(frozen=True, kw_only=True)
 class HierFAVG(LocalTraining):
-    """kappa1 κ₁: mini-batch steps of a device per edge round (nothing: `epochs` passes); kappa2 κ₂: edge rounds per
-    cloud round. kappa2 = 1 is the baseline that PHE-FL calls EdgeCloud. participation: the share of an edge's devices
-    that it draws for each edge round. statistics: batch normalisation's running statistics are `averaged` like weights,
-    or `left-out` of averages, as if only parameters were sent: the global model keeps its initial statistics."""
+    """Hierarchical averaging: in edges, then in the cloud. kappa2 = 1 is the baseline that PHE-FL calls EdgeCloud.
+
+    kappa1: κ₁, mini-batch steps of a device per edge round; default: `epochs` passes over its data
+    kappa2: κ₂, edge rounds per cloud round
+    participation: share of its devices that an edge draws for each edge round
+    statistics: running statistics of batch normalisation: averaged like weights, or left-out, so that the global model
+        keeps its initial ones
+    """
 
     kappa1: int | None = whole(None, low=1, none=True)
     kappa2: int = whole(2, low=1)
@@ -60,7 +70,10 @@ class HierFAVG(LocalTraining):
 
 @dataclass(frozen=True, kw_only=True)
 class OnlyEdge(LocalTraining):
-    """kappa2 κ₂: edge rounds per reported round, so that curves are comparable with HierFAVG's."""
+    """Averaging in edges alone.
+
+    kappa2: κ₂, edge rounds per reported round, so that curves are comparable with those of hierfavg
+    """
 
     kappa2: int = whole(1, low=1)
 
@@ -80,8 +93,11 @@ class EdgeCloud(HierFAVG):
 
 @dataclass(frozen=True, kw_only=True)
 class PHEFL(HierFAVG):
-    """alpha α: `accuracy` weights an edge's own model by its accuracy relative to the cloud's (equation 8). A number is
-    a fixed α; 1 is OnlyEdge. Local training as in the paper's experiments."""
+    """A personal model for each edge. Local training as in the paper's experiments.
+
+    alpha: α, weight of an edge's own model against that of the cloud: accuracy (by their accuracies, equation 8) or a
+        fixed number; 1 is onlyedge
+    """
 
     alpha: float | str = word("accuracy", "accuracy", number=Between(float, 0, 1))
     kappa2: int = whole(1, low=1)
@@ -91,12 +107,21 @@ class PHEFL(HierFAVG):
 
 @dataclass(frozen=True, kw_only=True)
 class FedFeat(LocalTraining):
-    """noise on the features: `gaussian`, `laplace` or `none`, with a scale from epsilon ε, delta δ (for `gaussian`) and
-    sensitivity Δ (equation 5); noise_in: the noise acts in `training` too, or only on what is `sent`; clip_norm: the
-    largest norm of features, and Δ is twice it; features: the shared ones come from the client's own extractor in its
-    `last-epoch`, or from the `averaged` extractor, which takes one more request by the cloud; share: the fraction of
-    the features that is sent; retrain_epochs of the cloud's classifier (0: FedAvg), with retrain_learning_rate and
-    retrain_batch_size. Local training as in the paper's experiments."""
+    """FedAvg with shared features. Local training as in the paper's experiments.
+
+    noise: distribution of the noise on features, with a scale from epsilon, delta and sensitivity (equation 5)
+    epsilon: ε, privacy budget of the noise
+    delta: δ, failure probability of gaussian noise
+    sensitivity: Δ, sensitivity; with clip_norm, twice clip_norm is used instead
+    noise_in: where the noise acts: in training too, or only on the features that are sent
+    clip_norm: largest norm of a feature vector; default: no clipping
+    features: extractor of the shared features: the client's own in its last epoch, or the averaged one, which takes one
+        more request by the cloud
+    share: share of the features that is sent
+    retrain_epochs: epochs in which the cloud retrains the classifier; 0 is FedAvg
+    retrain_learning_rate: learning rate of the retraining
+    retrain_batch_size: mini-batch size of the retraining
+    """
 
     optimizer: str = word("adam", "adam", "sgd")
     epochs: int = whole(5, low=1)

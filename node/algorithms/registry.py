@@ -114,13 +114,13 @@ ALGORITHMS: dict[str, Algorithm] = {
     for each in (
         _averaging("fedavg", "node.algorithms.fedavg", FedAvg, "the cloud averages the models its clients trained"),
         _averaging(
-            "fedprox", "node.algorithms.fedprox", FedProx, "FedAvg whose clients are held near the global model"
+            "fedprox", "node.algorithms.fedprox", FedProx, "FedAvg with a term that keeps clients near the global model"
         ),
         _averaging(
             "fednova",
             "node.algorithms.fednova",
             FedNova,
-            "FedAvg that counts each client's mean step, however many steps it took",
+            "FedAvg that normalises the update of each client by its number of steps",
         ),
         _tree(
             "fededs",
@@ -141,7 +141,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             "onlyedge",
             "node.algorithms.onlyedge",
             OnlyEdge,
-            "each edge averages its own devices and never meets the cloud again after the first model",
+            "each edge averages its own devices; the cloud only sends the first model",
             cloud="optional",
             leader="edge",
         ),
@@ -155,7 +155,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             "phe-fl",
             "node.algorithms.phefl",
             PHEFL,
-            "each edge mixes its model with the others' mean, by how well either does on its own test samples",
+            "each edge mixes its model with the mean of the others, by their accuracy on its own test samples",
             personalises=True,
         ),
         _mesh(

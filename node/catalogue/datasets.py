@@ -30,30 +30,30 @@ class Dataset:
 DATASETS: dict[str, Dataset] = {
     dataset.name: dataset
     for dataset in (
-        Dataset("digits", (1, 8, 8), 10, "1,797 handwritten digits of 8x8", "ships with scikit-learn"),
+        Dataset("digits", (1, 8, 8), 10, "1,797 handwritten digits of 8x8", "comes with edgebed"),
         Dataset(
             "mnist",
             (1, 28, 28),
             10,
             "60,000 + 10,000 handwritten digits",
-            "set data.path to a folder with its four IDX files, or go online once",
+            "run `edgebed data mnist` while online, or set data.path to a folder with its four IDX files",
         ),
         Dataset(
             "fashion-mnist",
             (1, 28, 28),
             10,
             "60,000 + 10,000 pictures of clothes",
-            "apt-get install dataset-fashion-mnist, or set data.path to a folder with its four IDX files, "
-            "or go online once",
+            "run `edgebed data fashion-mnist` while online, or apt-get install dataset-fashion-mnist, or set data.path "
+            "to a folder with its four IDX files",
         ),
         Dataset(
             "cifar10",
             (3, 32, 32),
             10,
             "50,000 + 10,000 small colour pictures",
-            "set data.path to cifar-10-binary.tar.gz (https://www.cs.toronto.edu/~kriz/cifar.html, the binary "
-            "version), its unpacked folder or a zip of train/<class>/ and test/<class>/ pictures, "
-            "or go online once",
+            "run `edgebed data cifar10` while online, or set data.path to cifar-10-binary.tar.gz "
+            "(https://www.cs.toronto.edu/~kriz/cifar.html, the binary version), its unpacked folder or a zip of "
+            "train/<class>/ and test/<class>/ pictures",
         ),
         Dataset(
             "har",

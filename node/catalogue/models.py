@@ -22,15 +22,22 @@ class NoParameters(Parameters):
 
 @dataclass(frozen=True, kw_only=True)
 class Features(Parameters):
-    """features: put a linear layer with so many outputs between the extractor and the classifier, so that clients with
-    different models have features of one size; without, each model has its own number."""
+    """A model whose number of features can be set.
+
+    features: outputs of a linear layer between extractor and classifier, so that different models have features of one
+        size; default: no such layer
+    """
 
     features: int | None = whole(None, low=1, none=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MLP(Features):
-    """hidden: width of a hidden layer; layers: number of hidden layers. FedFeat+'s model has 2 of 512."""
+    """A multilayer perceptron. FedFeat+'s model has 2 hidden layers of 512.
+
+    hidden: width of a hidden layer
+    layers: number of hidden layers
+    """
 
     hidden: int = whole(200, low=1)
     layers: int = whole(1, low=1)
@@ -38,7 +45,10 @@ class MLP(Features):
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSize(Features):
-    """image_size: pixels a side to which pictures are scaled before they enter the network."""
+    """A network for pictures of a fixed size.
+
+    image_size: width and height, in pixels, to which pictures are scaled first
+    """
 
     image_size: int = whole(128, low=32)
 
@@ -77,16 +87,22 @@ PATCH = 16  # pixels a side of ViT-Tiny's patches
 
 @dataclass(frozen=True, kw_only=True)
 class Torchvision(ImageSize):
-    """architecture: one of torchvision's networks, untrained as in the papers."""
+    """One of torchvision's networks.
+
+    architecture: one of torchvision's networks, untrained
+    """
 
     architecture: str = word("resnet18", *BACKBONES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResNet(Parameters):
-    """width: the channels of the first stage; the others have 2, 4 and 8 times as many. initialisation of the
-    convolutions: `fixup`, whose blocks begin as their shortcuts; `kaiming`; or `torch`, torch's default, with which a
-    network without normalisation first stays at chance for some rounds."""
+    """A residual network.
+
+    width: channels of the first stage; the others have 2, 4 and 8 times as many
+    initialisation: initial weights of convolutions: fixup (blocks start as their shortcuts), kaiming, or torch (torch's
+        default, which stays at chance for some rounds)
+    """
 
     width: int = whole(64, low=1)
     initialisation: str = word("fixup", "fixup", "kaiming", "torch")

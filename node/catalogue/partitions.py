@@ -11,8 +11,12 @@ from node.parameters import Between, Parameters, number, text, whole, word
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionParameters(Parameters):
-    """min_samples: clients with fewer samples are topped up from the largest holders, and every move is recorded;
-    samples_per_client: samples that each client keeps, in the proportions of its labels, for small experiments."""
+    """Parameters of every partition.
+
+    min_samples: smallest number of training samples of a client; a smaller part is filled up from the largest ones
+    samples_per_client: training samples that each client keeps, in the proportions of its labels; default: all of its
+        part
+    """
 
     min_samples: int = whole(1, low=0)
     samples_per_client: int | None = whole(None, low=1, none=True)
@@ -30,10 +34,14 @@ class IID(PartitionParameters):
 
 @dataclass(frozen=True, kw_only=True)
 class Dirichlet(PartitionParameters):
-    """alpha α: small is skewed, large is even. variant: `class` divides each class over clients and gives a full client
-    no more (FedGen, NIID-Bench); `class-uncapped` has no such cap; `client` draws each client's classes and gives all
-    clients the same number of samples (Hsu 2019). over: the draw is for `clients`, or for `edges`, each of which then
-    divides its samples evenly."""
+    """Labels skewed by a Dirichlet draw.
+
+    alpha: α, concentration; small is skewed, large is even
+    variant: class: divides each class over clients, and gives a full client no more (FedGen, NIID-Bench);
+        class-uncapped: without that cap; client: draws the classes of each client, and all get the same number of
+        samples (Hsu 2019)
+    over: who the draw is for: clients, or edges, each of which divides its samples evenly
+    """
 
     alpha: float = number(0.5, low=0, above=True)
     variant: str = word("class", "class", "class-uncapped", "client")
@@ -43,8 +51,11 @@ class Dirichlet(PartitionParameters):
 
 @dataclass(frozen=True, kw_only=True)
 class LabelShards(PartitionParameters):
-    """Samples sorted by label and cut into shards of shard_size, shards_per_client for each client (McMahan 2017).
-    `auto` makes the shards as large as the data allows."""
+    """Samples sorted by label and cut into shards (McMahan 2017).
+
+    shard_size: samples per shard; auto: as many as the data allows
+    shards_per_client: shards of each client
+    """
 
     shard_size: int | str = word("auto", "auto", number=Between(int, 1))
     shards_per_client: int = whole(2, low=1)
@@ -52,7 +63,10 @@ class LabelShards(PartitionParameters):
 
 @dataclass(frozen=True, kw_only=True)
 class LabelsPerEdge(PartitionParameters):
-    """pattern: PHE-FL's distributions D1 (one label per edge) to D4 (all labels at every edge), Tables II and III."""
+    """Labels by edge, as in PHE-FL.
+
+    pattern: distribution of PHE-FL: D1 (one label per edge) to D4 (all labels at every edge), Tables II and III
+    """
 
     pattern: str = word("D1", "D1", "D2", "D3", "D4")
 
@@ -64,7 +78,10 @@ class BySubject(PartitionParameters):
 
 @dataclass(frozen=True, kw_only=True)
 class FromFile(PartitionParameters):
-    """path: a JSON file of the sample indices of each client, relative to the scenario's (docs/data.md)."""
+    """The samples of each client from a file.
+
+    path: JSON file with the sample indices of each client, relative to the scenario's file (docs/data.md)
+    """
 
     path: str = text()
     min_samples: int = whole(0, low=0)
@@ -93,11 +110,13 @@ class PartitionScheme:
 PARTITIONS: dict[str, PartitionScheme] = {
     scheme.name: scheme
     for scheme in (
-        PartitionScheme("iid", IID, "at random, in equal numbers"),
+        PartitionScheme("iid", IID, "samples drawn at random, in equal numbers"),
         PartitionScheme("dirichlet", Dirichlet, "labels skewed by a Dirichlet draw", "alpha"),
         PartitionScheme("shards", LabelShards, "a few single-label shards per client", "shards_per_client"),
-        PartitionScheme("labels-per-edge", LabelsPerEdge, "PHE-FL's D1 to D4", "pattern"),
-        PartitionScheme("by-subject", BySubject, "whole people per client", subjects=True),
+        PartitionScheme(
+            "labels-per-edge", LabelsPerEdge, "labels assigned to edges, as in PHE-FL's D1 to D4", "pattern"
+        ),
+        PartitionScheme("by-subject", BySubject, "all samples of one or more people per client", subjects=True),
         PartitionScheme("file", FromFile, "the samples of each client, listed in a JSON file", "path"),
     )
 }

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.catalogue.datasets import DATASET_PATHS, DATASETS, Shape, is_dataset
-from node.learning import formats, leaf, pictures
+from node.errors import lacking
+from node.learning import downloads, formats, leaf, pictures
 from node.learning.errors import DataError, DataNotFound
 from node.learning.files import below, open_regular, refuse_large
 from node.learning.formats import Arrays
@@ -100,12 +101,16 @@ def prepare(
         source, read, key = _made(name)
     else:
         place, read = _find(name, cache, [Path(path).expanduser() for path in search], download)
-        source, key = str(place or "scikit-learn"), _fingerprint(name, place)
+        source, key = str(place or "edgebed"), _fingerprint(name, place)
     directory = cache / f"{stem}-{key}"
     if not directory.exists():
         directory = store / directory.name
         log.info("preparing data set %s from %s", name, source)
-        _store(name, read(), source, directory)
+        try:
+            arrays = read()
+        except ImportError as error:
+            raise DataError(f"{source} {lacking(error) or f'cannot be read: {error}'}") from error
+        _store(name, arrays, source, directory)
     return open_prepared(directory)
 
 
@@ -130,7 +135,8 @@ def _made(name: str) -> tuple[str, Reader, str]:
     except DataError:
         raise
     except Exception as error:
-        raise DataError(f"{source} cannot be read: {type(error).__name__}: {error}") from error
+        reason = lacking(error) or f"cannot be read: {type(error).__name__}: {error}"
+        raise DataError(f"{source} {reason}") from error
     return source, lambda: arrays, _digest(arrays)[:12]
 
 
@@ -153,8 +159,16 @@ def _named(arrays: Arrays) -> dict[str, NDArray[Any]]:
 Reader = Callable[[], Arrays]
 
 
+def locate(name: str, cache: Path) -> str | None:
+    """Where data set `name` would be read from, without a scenario's folder or a download; None if it is missing."""
+    try:
+        return str(_find(name, cache, [], download=False)[0] or DATASETS[name].where)
+    except DataNotFound:
+        return None
+
+
 def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[Path | None, Reader]:
-    """The place of the data set and its reader. The place is None for digits, which are inside scikit-learn."""
+    """The place of the data set and its reader. The place is None for digits, which come with edgebed."""
     if not is_dataset(name):
         forms = "; ".join(DATASET_PATHS.values())
         raise DataNotFound(f"no data set {name!r}: known are {', '.join(DATASETS)}, and {forms}")
@@ -170,7 +184,7 @@ def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[P
         places = dict.fromkeys(os.path.abspath(candidate) for candidate in candidates)
         what = {"npz": "file", "images": "folder or zip", "leaf": "folder"}[form]
         raise DataNotFound(f"data set {name}: no {what} at {' or '.join(places)}")
-    roots = _roots(cache)
+    roots = data_folders(cache)
     for place in (*_candidates(name, search, given=True), *_candidates(name, roots, given=False)):
         if (reader := _FORMATS[name](place)) is not None:
             return place, reader
@@ -180,16 +194,14 @@ def _find(name: str, cache: Path, search: list[Path], download: bool) -> tuple[P
 
 def _fetch(name: str, cache: Path, tried: list[str], download: bool) -> tuple[Path, Reader]:
     if download:
-        from node.learning import vision
-
         log.info("downloading data set %s", name)
         try:
-            place = vision.download(name, cache / "downloads")
+            place = downloads.download(name, cache / "downloads")
             reader = _FORMATS[name](place) if place else None
             if place and reader:
                 return place, reader
         except (OSError, RuntimeError, ImportError) as error:
-            tried.append(f"the network ({' '.join(str(error).split())})")
+            tried.append(f"the network ({lacking(error) or ' '.join(str(error).split())})")
     names = ", ".join(_NAMES[name])
     raise DataNotFound(f"no data set {name}: {DATASETS[name].where}. Looked for {names} in: {', '.join(tried)}")
 
@@ -202,7 +214,8 @@ _NAMES = {  # names of the files or folders of each data set, inside a folder of
 }
 
 
-def _roots(cache: Path) -> list[Path]:
+def data_folders(cache: Path) -> list[Path]:
+    """The folders in which data sets are looked for, without those of a scenario."""
     known = [Path(folder) for folder in os.environ.get("EDGEBED_DATA", "").split(os.pathsep) if folder]
     return [*known, Path("/usr/share/datasets"), Path.home() / ".cache" / "torchvision", cache / "downloads"]
 

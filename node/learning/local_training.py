@@ -38,10 +38,14 @@ class ClientWork:
 class LocalTraining(Parameters):
     """Stochastic gradient descent on a client's own data, and how results are evaluated.
 
-    optimizer: `sgd` or `adam`, new in each round; learning_rate η; momentum ρ of `sgd`; weight_decay: an L2 term added
-    to the gradient; batch_size B; epochs E: passes over the data per round; steps: mini-batch steps per round, instead
-    of epochs; evaluate_samples: size of a fixed seeded subset of the test samples to evaluate on instead of all, to
-    save processor time.
+    optimizer: optimizer of a client's training; its state is new in each round
+    learning_rate: η, learning rate
+    momentum: ρ, momentum of sgd; adam has its own
+    weight_decay: weight of an L2 term that is added to the gradient
+    batch_size: B, samples per mini-batch
+    epochs: E, passes over a client's data per round
+    steps: mini-batch steps per round, instead of epochs
+    evaluate_samples: number of test samples that models are evaluated on, a fixed random subset; default: all
     """
 
     optimizer: str = word("sgd", "sgd", "adam")

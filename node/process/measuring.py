@@ -15,13 +15,16 @@ from typing import Any
 
 from node.assignment import PluginSource
 from node.catalogue.models import MODELS
-from node.errors import PluginError
+from node.errors import PluginError, lacking
 from node.plugins import activate
 
 
 def size(order: dict[str, Any]) -> dict[str, Any]:
     """The fields of `Size`, or an ``error``."""
-    models: Any = importlib.import_module("node.learning.models")
+    try:
+        models: Any = importlib.import_module("node.learning.models")
+    except ImportError as error:
+        return {"error": f"model {order['model']} {lacking(error) or error}"}
     errors: Any = importlib.import_module("node.learning.errors")
     try:
         activate(PluginSource(**each) for each in order["plugins"])

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from node.errors import CheckpointError, WireError
+from node.files import read_untrusted
 from node.messaging.wire import Buffer, Message, MessageLimits, Tensor, decode, encode
 
 _PREFIX = struct.Struct(">4sIQQ")
@@ -72,9 +73,11 @@ def load(path: Path, last_round: int | None = None) -> Checkpoint | None:
     ``last_round``, or holds tensors that are not finite.
     """
     try:
-        data = memoryview(path.read_bytes())
+        data = memoryview(read_untrusted(path, _LIMITS.body))
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}); delete it to begin at round 1") from None
     try:
         message = _read(data)
         if message.round is None:

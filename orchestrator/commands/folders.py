@@ -14,7 +14,7 @@ from rich.text import Text
 
 from orchestrator import text
 from orchestrator.layout import Cell, open_console, print_error, write_table
-from orchestrator.options import json_option, print_json, runs_option
+from orchestrator.options import is_quiet, json_option, print_json, run_argument, runs_option
 from orchestrator.results.verdicts import STYLES
 
 
@@ -49,7 +49,7 @@ def _cells(row: dict[str, Any]) -> list[Cell]:
 
 
 @click.command("wait")
-@click.argument("run", required=False)
+@run_argument
 @runs_option
 @json_option
 def wait_for_run(run: str | None, runs: Path, as_json: bool) -> None:
@@ -59,8 +59,9 @@ def wait_for_run(run: str | None, runs: Path, as_json: bool) -> None:
     from orchestrator.verbs.folders import conclusion, follow_to_end
 
     directory = find_run(run, runs)
+    shown = not as_json and not is_quiet()
     for piece in follow_to_end(directory):
-        if not as_json:
+        if shown:
             click.echo(piece, nl=False, err=True)
     summary, code = conclusion(directory)
     if as_json:
@@ -73,7 +74,7 @@ def wait_for_run(run: str | None, runs: Path, as_json: bool) -> None:
 
 
 @click.command("open")
-@click.argument("run", required=False)
+@run_argument
 @runs_option
 @json_option
 def open_report(run: str | None, runs: Path, as_json: bool) -> None:

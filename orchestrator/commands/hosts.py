@@ -5,30 +5,21 @@ from __future__ import annotations
 import asyncio
 import sys
 from dataclasses import asdict
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from orchestrator.layout import open_console
-from orchestrator.options import (
-    json_option,
-    print_json,
-)
-
-if TYPE_CHECKING:
-    pass
-
-T = TypeVar("T")
+from orchestrator.options import Commands, json_option, print_json, printer, waiting
 
 
 @click.command()
 @json_option
 def doctor(as_json: bool) -> None:
-    """Tell what this host can do, and what to install or load for the rest."""
+    """Show what this host can do, and what to install or load for the rest."""
     from orchestrator.verbs.doctor import examine, print_findings
 
-    findings = asyncio.run(examine())
+    with waiting("trying what this host can do"):
+        findings = asyncio.run(examine())
     if as_json:
         print_json({"findings": [vars(finding) for finding in findings]})
     else:
@@ -36,18 +27,19 @@ def doctor(as_json: bool) -> None:
     sys.exit(1 if any(finding.ok is False for finding in findings) else 0)
 
 
-@click.group("hosts", invoke_without_command=True)
+@click.group("hosts", cls=Commands, invoke_without_command=True)
 @json_option
 @click.pass_context
 def list_hosts(context: click.Context, as_json: bool) -> None:
-    """List the hosts of the Docker Swarm that this host manages, over which one run can spread."""
+    """List the hosts of the Docker Swarm that this host manages, on which the nodes of one run can be."""
     from orchestrator.verbs.hosts import described, offered, print_hosts
 
     if context.invoked_subcommand is not None:
         if as_json:
             raise click.UsageError(f"write --json after {context.invoked_subcommand}")
         return
-    hosts, agents = offered()
+    with waiting("asking the swarm"):
+        hosts, agents = offered()
     if as_json:
         print_json({"hosts": [described(host) for host in hosts], "agents": agents})
     else:
@@ -58,11 +50,11 @@ def list_hosts(context: click.Context, as_json: bool) -> None:
 @click.argument("names", metavar="[HOST]...", nargs=-1)
 @json_option
 def examine_hosts(names: tuple[str, ...], as_json: bool) -> None:
-    """Tell what each HOST (by default all) lacks for runs, what to do, and how fast the network between them is."""
+    """Show what each HOST, by default all, lacks for runs, and how fast the network between them is."""
     from orchestrator.verbs.hosts_doctor import UnknownHostError, look, print_report
 
     try:
-        found = look(names, partial(click.echo, err=True))
+        found = look(names, printer())
     except UnknownHostError as error:
         raise click.UsageError(str(error)) from None
     if as_json:
@@ -75,10 +67,10 @@ def examine_hosts(names: tuple[str, ...], as_json: bool) -> None:
 @list_hosts.command("up")
 @json_option
 def leave_agents(as_json: bool) -> None:
-    """Leave an agent running on each host, so that runs begin sooner, and bring the hosts the image of nodes."""
+    """Start an agent on each host, so that runs start sooner, and copy the image of nodes to the hosts."""
     from orchestrator.verbs.hosts_up import up
 
-    found = up(partial(click.echo, err=True))
+    found = up(printer())
     if as_json:
         print_json(found.to_json())
     else:
@@ -93,9 +85,10 @@ def leave_agents(as_json: bool) -> None:
 @click.option("--data", is_flag=True, help="Also remove the data sets that the hosts keep.")
 @json_option
 def end_agents(data: bool, as_json: bool) -> None:
-    """End the agents that `hosts up` has left running."""
+    """End the agents that `hosts up` started."""
     from orchestrator.verbs.hosts_up import down
 
-    found = down(data=data)
+    with waiting("ending the agents"):
+        found = down(data=data)
     print_json(asdict(found)) if as_json else click.echo(found.told())
     sys.exit(1 if found.left else 0)

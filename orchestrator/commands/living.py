@@ -11,14 +11,23 @@ import click
 from orchestrator import text
 from orchestrator.errors import RecordError, RunError
 from orchestrator.layout import open_console, print_error, write_table
-from orchestrator.options import fault_options, json_option, print_json, runs_option
+from orchestrator.options import (
+    fault_options,
+    json_option,
+    print_json,
+    run_argument,
+    run_option,
+    runs_option,
+    waiting,
+)
+from orchestrator.verbs.inject import ACTIONS
 
 
 @click.command("ps")
 @runs_option
 @json_option
 def list_runs(runs: Path, as_json: bool) -> None:
-    """List this user's runs that live on this host, with their nodes."""
+    """List your running runs on this host, with their nodes."""
     from orchestrator.verbs.ps import living
 
     found = living(runs)
@@ -40,12 +49,16 @@ def list_runs(runs: Path, as_json: bool) -> None:
 
 
 @click.command("inject")
-@click.argument("words", metavar="[RUN] ACTION TARGET...", nargs=-1)
+@click.argument("action", type=click.Choice(ACTIONS), metavar="ACTION")
+@click.argument("targets", metavar="TARGET...", nargs=-1)
+@run_option(default="the only running one")
 @fault_options
 @runs_option
 @json_option
-def inject_fault(words: tuple[str, ...], runs: Path, as_json: bool, **options: str | None) -> None:
-    """Make a fault in RUN now (the only running one by default): the ACTION and the keys are those of `faults`.
+def inject_fault(
+    action: str, targets: tuple[str, ...], run: str | None, runs: Path, as_json: bool, **options: str | None
+) -> None:
+    """Make a fault in a running run now; ACTION and the options are the keys of `faults` in a scenario.
 
     \b
     inject crash device-0-1 --for 5s         also pause, disconnect, join, leave; several nodes; devices --count 2
@@ -53,10 +66,9 @@ def inject_fault(words: tuple[str, ...], runs: Path, as_json: bool, **options: s
     inject degrade edge-0 cloud --loss 5%    the links of one node, or those between two; --profile lte
     inject slow device-0-1 --factor 4
     """
-    from orchestrator.verbs.inject import chosen, command, fault_of, in_words, taken_apart
+    from orchestrator.verbs.inject import chosen, command, fault_of, in_words
 
     try:
-        run, action, targets = taken_apart(words)
         fault = fault_of(action, targets, {key.rstrip("_"): value for key, value in options.items()})
     except ValueError as error:
         raise click.UsageError(str(error)) from None
@@ -72,37 +84,36 @@ def inject_fault(words: tuple[str, ...], runs: Path, as_json: bool, **options: s
 
 
 @click.command("pace")
-@click.argument("words", metavar="[RUN] PACE", nargs=-1)
+@click.argument("pace")
+@run_option(default="the only running one")
 @runs_option
 @json_option
-def set_pace(words: tuple[str, ...], runs: Path, as_json: bool) -> None:
-    """Watch a simulation RUN (the only running one by default) at a PACE: 10x, pause, step (to the next round) or free.
+def set_pace(pace: str, run: str | None, runs: Path, as_json: bool) -> None:
+    """Set the pace of a running simulation: 10x, pause, step (to the next round) or free.
 
     The results stay the same to the last bit.
     """
     from orchestrator.run.pacing import speed_of
     from orchestrator.verbs.inject import chosen, command
 
-    if not 1 <= len(words) <= 2:
-        raise click.UsageError("give a pace: 10x, pause, step or free")
     try:
-        speed_of(words[-1])
+        speed_of(pace)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    reply = command(chosen(words[0] if len(words) == 2 else None, runs), "pace", {"to": words[-1]})
+    reply = command(chosen(run, runs), "pace", {"to": pace})
     where = f"at {reply['t']:g} s" + (f", round {reply['round']}" if reply["round"] else "")
-    print_json(reply) if as_json else click.echo(f"{reply['run']}: {words[-1]}, {where}")
+    print_json(reply) if as_json else click.echo(f"{reply['run']}: {pace}, {where}")
 
 
 @click.command()
 @click.argument("node")
-@click.option("-r", "--run", help="The run; the latest by default.")
-@click.option("-f", "--follow", is_flag=True, help="Go on printing what is written.")
-@click.option("--record", is_flag=True, help="What the record holds of NODE: states, events, metrics.")
+@run_option()
+@click.option("-f", "--follow", is_flag=True, help="Continue to print what is written.")
+@click.option("--record", is_flag=True, help="Print what the record has of NODE: states, events, metrics.")
 @runs_option
 @json_option
 def logs(node: str, run: str | None, follow: bool, record: bool, runs: Path, as_json: bool) -> None:
-    """Print the log of NODE (or of `switch` or `forkserver`); of a simulated node what the record holds of it."""
+    """Print the log of NODE, or of `switch` or `forkserver`; of a simulated node, what the record has of it."""
     from orchestrator.host.directory import find_run
     from orchestrator.host.tail import follow_file, log_of
     from orchestrator.results.history import History
@@ -136,12 +147,12 @@ def logs(node: str, run: str | None, follow: bool, record: bool, runs: Path, as_
 
 
 @click.command("down")
-@click.argument("run", required=False)
-@click.option("--all", "everything", is_flag=True, help="Every run of this user's that left a trace on this host.")
+@run_argument
+@click.option("--all", "everything", is_flag=True, help="End each of your runs that left a trace on this host.")
 @runs_option
 @json_option
 def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> None:
-    """End RUN (the latest by default) and remove everything of it but its directory."""
+    """End RUN, by default the latest, and remove everything of it but its directory."""
     from orchestrator.drivers.swarm.leftovers import hosts
     from orchestrator.host.directory import find_run, is_id
     from orchestrator.run.down import down, traces
@@ -160,7 +171,8 @@ def take_down(run: str | None, everything: bool, runs: Path, as_json: bool) -> N
                 here = f"on this host are: {', '.join(sorted(found))}" if found else "on this host is none"
                 raise RunError(f"{error}; {here}") from None
             targets = {run: None}  # a host that was away may have something of it
-    results = [down(name, directory) for name, directory in targets.items()]
+    with waiting("ending " + ", ".join(targets)):
+        results = [down(name, directory) for name, directory in targets.items()]
     if as_json:
         print_json({"runs": [{**vars(result), "clean": not result.left} for result in results]})
     else:

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import click
 
-from orchestrator.options import json_option, print_json, runs_option
+from orchestrator.options import json_option, print_json, run_option, runs_option
 
 SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash || exec sh")
 
@@ -20,7 +20,7 @@ SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash || exec sh")
 @click.command("exec")
 @click.argument("node")
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True)
-@click.option("-r", "--run", help="The run; the latest by default.")
+@run_option()
 @runs_option
 @json_option
 def run_inside(node: str, command: tuple[str, ...], run: str | None, runs: Path, as_json: bool) -> None:
@@ -47,7 +47,7 @@ def run_inside(node: str, command: tuple[str, ...], run: str | None, runs: Path,
 
 @click.command("shell")
 @click.argument("node")
-@click.option("-r", "--run", help="The run; the latest by default.")
+@run_option()
 @runs_option
 def open_shell(node: str, run: str | None, runs: Path) -> None:
     """Open a shell inside NODE of a running run, with the node's network and files."""

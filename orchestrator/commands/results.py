@@ -12,30 +12,35 @@ import click
 from orchestrator.exports.kinds import KINDS, Destination
 from orchestrator.layout import open_console
 from orchestrator.options import (
-    RUNS,
     json_option,
     print_json,
+    run_argument,
+    run_option,
     runs_option,
+    waiting,
 )
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from orchestrator.host.directory import RunDirectory
     from orchestrator.results.history import History
 
 T = TypeVar("T")
 
 
 @click.command("faults")
-@click.argument("run", required=False)
+@run_argument
 @click.option(
-    "--yaml", "as_yaml", is_flag=True, help="Print them as `faults` of a scenario: those by hand happen again."
+    "--yaml", "as_yaml", is_flag=True, help="Print them as `faults` of a scenario, which repeats the manual ones."
 )
-@click.option("--by", type=click.Choice(["time", "round"]), default="time", help="When, of those by hand.")
+@click.option(
+    "--by", type=click.Choice(["time", "round"]), default="time", help="With --yaml: when manual faults start."
+)
 @runs_option
 @json_option
 def list_faults(run: str | None, as_yaml: bool, by: str, runs: Path, as_json: bool) -> None:
-    """List the faults of RUN (the latest by default): the planned ones and those by hand, and what became of them."""
+    """List the planned and the manual faults of RUN, by default the latest, with their effects."""
     from orchestrator.host.directory import find_run
     from orchestrator.results.history import History
     from orchestrator.verbs.faults import as_rules, fault_rows, print_faults
@@ -52,17 +57,18 @@ def list_faults(run: str | None, as_yaml: bool, by: str, runs: Path, as_json: bo
 
 
 @click.command("report")
-@click.argument("run", required=False)
+@run_argument
 @runs_option
 @json_option
 def report_run(run: str | None, runs: Path, as_json: bool) -> None:
-    """Write RUN's report.html anew from its record (the latest run by default), also of a run that crashed."""
+    """Write the report of RUN, by default the latest, again from its record, even if the run crashed."""
     from orchestrator.host.directory import find_run
     from orchestrator.results.summary import print_summary
     from orchestrator.run.judging import judge
 
     directory = find_run(run, runs)
-    result = judge(directory)
+    with waiting(f"reading the record of {directory.run}"):
+        result = judge(directory)
     if as_json:
         print_json(result)
     else:
@@ -70,7 +76,6 @@ def report_run(run: str | None, runs: Path, as_json: bool) -> None:
 
 
 @click.command("serve")
-@click.argument("runs", type=click.Path(path_type=Path, exists=True, file_okay=False), default=RUNS)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port; by default any that is free.")
 @click.option(
@@ -78,17 +83,16 @@ def report_run(run: str | None, runs: Path, as_json: bool) -> None:
     default=None,
     help="Whether the page can make faults and set paces; by default if it listens on this host's loopback only.",
 )
+@runs_option
 @json_option
 def serve_runs(runs: Path, host: str, port: int, faults: bool | None, as_json: bool) -> None:
-    """Show the runs in the folder RUNS (by default runs/) on a local web page, live, until Ctrl-C.
+    """Show the runs in a folder on a local web page, live, until Ctrl-C.
 
-    Whoever has the address that is printed, with its token, sees every run in the folder, and can make faults in those
-    of yours that are running. With --json the address is printed as soon as the page is there.
+    Anyone with the printed address, which has a token, can see each run in the folder, and can make faults in your
+    running runs. With --json, the address is printed once the page is ready.
     """
-    from orchestrator.exports.extras import require
-    from orchestrator.serve import PACKAGES
-
-    require(PACKAGES, "serve")
+    if not runs.is_dir():
+        raise click.UsageError(f"--runs: {runs} is not a folder")
     from orchestrator.serve.server import serve
 
     def tell(address: str) -> None:
@@ -98,29 +102,31 @@ def serve_runs(runs: Path, host: str, port: int, faults: bool | None, as_json: b
 
 
 @click.command("compare")
-@click.argument("names", metavar="RUN RUN ...", nargs=-1)
+@click.argument("names", metavar="RUN RUN...", nargs=-1)
 @runs_option
 @json_option
 def compare_runs(names: tuple[str, ...], runs: Path, as_json: bool) -> None:
-    """Hold runs against each other: settings, accuracy, time, bytes, verdicts; two runs also check by check."""
-    from orchestrator.host.directory import find_run
+    """Compare runs by settings, accuracy, time, bytes and verdicts; two runs also check by check."""
+    from orchestrator.host.directory import find_each
     from orchestrator.results.history import History
     from orchestrator.verbs.compare import compare, print_comparison, side
     from orchestrator.verbs.compare_many import compare_many, print_many, run_overview
 
-    def read(name: str, what: Callable[[History], T]) -> T:
-        with History.open(find_run(name, runs).path) as history:
+    def read(directory: RunDirectory, what: Callable[[History], T]) -> T:
+        with History.open(directory.path) as history:
             return what(history)
 
     show: Callable[[Console], None]
     if len(names) < 2:
-        raise click.UsageError("give two runs or more")
-    if len(names) == 2:
-        pair = compare(*[read(name, side) for name in names])
-        result, show = pair.to_json(), partial(print_comparison, pair)
-    else:
-        many = compare_many([read(name, run_overview) for name in names])
-        result, show = many.to_json(), partial(print_many, many)
+        raise click.UsageError("name two runs or more")
+    found = find_each(names, runs)
+    with waiting("reading the records"):
+        if len(found) == 2:
+            pair = compare(*[read(directory, side) for directory in found])
+            result, show = pair.to_json(), partial(print_comparison, pair)
+        else:
+            many = compare_many([read(directory, run_overview) for directory in found])
+            result, show = many.to_json(), partial(print_many, many)
     if as_json:
         print_json(result)
     else:
@@ -128,16 +134,17 @@ def compare_runs(names: tuple[str, ...], runs: Path, as_json: bool) -> None:
 
 
 @click.command("export")
-@click.argument("names", metavar="[RUN]...", nargs=-1)
 @click.argument("place", metavar="DIR")
-@click.option("--to", "kind", type=click.Choice(KINDS), required=True, help="What to write.")
+@click.option("--to", "kind", type=click.Choice(KINDS), required=True, help="The format to write.")
+@run_option("names", many=True)
 @runs_option
 @json_option
 def export_runs(names: tuple[str, ...], place: str, kind: str, runs: Path, as_json: bool) -> None:
-    """Write the results of each RUN (the latest by default; or a sweep's) to DIR, for other tools to read."""
+    """Write the results of runs to DIR, in a format of other tools."""
     from orchestrator.verbs.export import export, find_runs
 
-    exported = export(find_runs(names, runs), Destination(kind, place))
+    with waiting(f"writing to {place}"):
+        exported = export(find_runs(names, runs), Destination(kind, place))
     if as_json:
         print_json({"exported": [vars(each) for each in exported]})
     else:

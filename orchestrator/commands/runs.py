@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -16,19 +15,26 @@ from orchestrator.host.signals import INTERRUPTED
 from orchestrator.layout import open_console, print_error
 from orchestrator.options import (
     RESULT,
+    is_quiet,
+    is_verbose,
     json_option,
     junit_option,
+    override_options,
     print_json,
+    printer,
+    run_argument,
     runs_option,
     scenario_options,
     track_option,
+    waiting,
 )
+from orchestrator.progress import logging_to
 from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
-from orchestrator.scenario.engines import ENGINES
 
 if TYPE_CHECKING:
     from orchestrator.host.directory import RunDirectory
     from orchestrator.run.judging import Conclusion
+    from orchestrator.run.showing import View
     from orchestrator.serve.beside import Page
 
 T = TypeVar("T")
@@ -37,12 +43,9 @@ T = TypeVar("T")
 @click.command()
 @scenario_options
 @runs_option
-@click.option("--driver", type=click.Choice(list(DRIVERS)), help="Overrides the scenario's driver.")
 @click.option(
     "--workers", type=click.IntRange(1), help="Processes that train under `sim`; by default one for each processor."
 )
-@click.option("--engine", type=click.Choice(list(ENGINES)), help="Overrides the scenario's engine.")
-@click.option("--device", help="What nodes train on: cpu, cuda, cuda:1. Overrides the scenario's compute.device.")
 @click.option("--pace", help="Under `sim`: virtual seconds in each second, like 10x; pause or step to begin with.")
 @click.option("--serve", "with_page", is_flag=True, help="Open a local page of the run, and keep it until Ctrl-C.")
 @click.option("-d", "--detach", is_flag=True, help="Run in the background, and print the run's id.")
@@ -53,10 +56,7 @@ def up(
     scenario: Path,
     overrides: tuple[str, ...],
     runs: Path,
-    driver: str | None,
     workers: int | None,
-    engine: str | None,
-    device: str | None,
     pace: str | None,
     with_page: bool,
     detach: bool,
@@ -65,9 +65,6 @@ def up(
     as_json: bool,
 ) -> None:
     """Run SCENARIO: start its nodes, shape its links, train, inject its faults, report."""
-    overrides += (f"driver={driver}",) if driver else ()
-    overrides += (f"engine={engine}",) if engine else ()
-    overrides += (f"compute.device={device}",) if device else ()
     _check_places(runs, junit, track)
     with contextlib.ExitStack() as stack:
         page = stack.enter_context(_page(runs)) if with_page else None
@@ -84,32 +81,31 @@ def up(
 
 
 @click.command("resume")
-@click.argument("run", required=False)
+@run_argument
 @runs_option
 @click.option("--workers", type=click.IntRange(1), help="As for `up`.")
 @junit_option
 @json_option
 def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | None, as_json: bool) -> None:
-    """Go on with RUN (the latest by default), which was interrupted, killed or failed, from its checkpoints."""
+    """Resume RUN, by default the latest, from its checkpoints if it was interrupted, killed or failed."""
     from orchestrator.host.directory import find_run
     from orchestrator.host.places import check_folder
     from orchestrator.results.history import History
     from orchestrator.run.launch import resume
-    from orchestrator.run.view import open_view
 
     directory = find_run(run, runs)
     check_folder(directory.path, "make it writable, or resume a copy of it elsewhere")
     _check_places(runs, junit)
     with History.open(directory.path) as history:
         _check_workers(workers, history.driver)
-    outcome = resume(directory, lambda virtual: open_view(as_json=as_json, virtual=virtual), workers=workers)
+    outcome = resume(directory, _view(as_json=as_json), workers=workers)
     _end(outcome, directory, junit, as_json=as_json)
 
 
 @click.command("sweep")
 @click.argument("file", type=click.Path(path_type=Path))
+@override_options
 @runs_option
-@click.option("--driver", type=click.Choice(list(DRIVERS)), help="Overrides the scenario's driver.")
 @click.option("--on", type=click.Choice(["swarm"]), help="Spread runs of `sim` over the hosts of the Docker Swarm.")
 @click.option(
     "--workers",
@@ -122,8 +118,8 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
 @json_option
 def sweep_runs(
     file: Path,
+    overrides: tuple[str, ...],
     runs: Path,
-    driver: str | None,
     on: str | None,
     workers: int | None,
     again: bool,
@@ -131,7 +127,7 @@ def sweep_runs(
     track: Sequence[Destination],
     as_json: bool,
 ) -> None:
-    """Run a scenario in every case of the sweep FILE, with every seed, and compare; what was run before is kept."""
+    """Run a scenario in each case of the sweep FILE with each seed, and compare; complete runs are kept."""
     from orchestrator.sweep.on_swarm import refusal
     from orchestrator.sweep.reading import load
     from orchestrator.sweep.running import carry_out, draw
@@ -140,17 +136,18 @@ def sweep_runs(
     if page and again:
         raise click.UsageError("--page runs nothing: leave out --again, or --page")
     _check_places(runs, track=track)
-    sweep = load(file, (f"driver={driver}",) if driver else ())
+    sweep = load(file, overrides)
     for each in sweep.combinations:
         _check_workers(workers, each.scenario.driver)
     if on is not None and (reason := refusal(sweep)) is not None:
         raise click.UsageError(f"--on: {reason}")
-    tell, directory = partial(click.echo, err=as_json), runs / sweep.name
-    outcome = (
-        draw(sweep, directory, tell=tell)
-        if page
-        else carry_out(sweep, directory, workers=workers, again=again, tell=tell, track=track, on=on)
-    )
+    tell, directory = printer(err=as_json), runs / sweep.name
+    with contextlib.nullcontext() if is_verbose() else logging_to(tell):
+        outcome = (
+            draw(sweep, directory, tell=tell)
+            if page
+            else carry_out(sweep, directory, workers=workers, again=again, tell=tell, track=track, on=on)
+        )
     if as_json:
         print_json(outcome.to_json())
     else:
@@ -163,13 +160,11 @@ def sweep_runs(
 @click.command()
 @scenario_options
 @runs_option
-@click.option("--engine", type=click.Choice(list(ENGINES)), help="Overrides the scenario's engine.")
 @json_option
-def calibrate(scenario: Path, overrides: tuple[str, ...], runs: Path, engine: str | None, as_json: bool) -> None:
-    """Measure every kind of link of SCENARIO at length, asked against measured; nobody trains."""
+def calibrate(scenario: Path, overrides: tuple[str, ...], runs: Path, as_json: bool) -> None:
+    """Measure the links of SCENARIO without training and compare them with their settings."""
     from orchestrator.verbs.calibrate import measured, print_measured
 
-    overrides += (f"engine={engine}",) if engine else ()
     _check_places(runs)
     outcome, directory = _execute(scenario, overrides, runs, as_json=as_json, calibrate=True)
     rows = measured(directory)
@@ -194,7 +189,6 @@ def _execute(
 ) -> tuple[Conclusion, RunDirectory]:
     """Run a scenario to its end."""
     from orchestrator.run.launch import launch, prepared_plan
-    from orchestrator.run.view import open_view
     from orchestrator.scenario.reading import load, placed
 
     loaded = load(scenario, overrides)
@@ -202,7 +196,7 @@ def _execute(
     _check_pace(pace, loaded.driver)
     if calibrate and DRIVERS[loaded.driver].simulated:
         raise click.UsageError("a simulation computes its links: there is nothing to measure; choose another driver")
-    with placed(scenario, overrides):
+    with placed(scenario, overrides), waiting(f"planning {scenario}"):
         plan = prepared_plan(loaded, scenario)
     return launch(
         plan,
@@ -210,7 +204,7 @@ def _execute(
         scenario,
         overrides,
         runs,
-        lambda virtual: open_view(as_json=as_json, virtual=virtual),
+        _view(as_json=as_json),
         workers=workers,
         calibrate=calibrate,
         track=track,
@@ -236,10 +230,18 @@ def _background(*, with_page: bool, as_json: bool) -> Iterator[Callable[[RunDire
         if directory is not None:
             run = directory.run
             print_json({"run": run, "directory": str(directory.path)}) if as_json else click.echo(run)
-            click.echo(f"it runs in the background: `wait {run}` follows it, `down {run}` ends it", err=True)
+            printer()(f"it runs in the background: `wait {run}` follows it, `down {run}` ends it")
         sys.exit(code)
     with process.telling():
         yield process.begin
+
+
+def _view(*, as_json: bool) -> Callable[[bool], View]:
+    """What shows a run, by whether its clock is virtual."""
+    from orchestrator.run.view import open_view
+
+    quiet, plain = is_quiet(), is_verbose()
+    return lambda virtual: open_view(as_json=as_json, virtual=virtual, quiet=quiet, plain=plain)
 
 
 def _check_pace(pace: str | None, driver: str) -> None:
@@ -256,11 +258,8 @@ def _check_pace(pace: str | None, driver: str) -> None:
 
 
 def _page(runs: Path) -> contextlib.AbstractContextManager[Page]:
-    from orchestrator.exports.extras import require
-    from orchestrator.serve import PACKAGES
     from orchestrator.serve.beside import page_of
 
-    require(PACKAGES, "serve")
     return page_of(runs)
 
 

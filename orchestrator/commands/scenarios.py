@@ -14,7 +14,9 @@ from orchestrator.layout import open_console
 from orchestrator.options import (
     json_option,
     print_json,
+    printer,
     scenario_options,
+    waiting,
 )
 from orchestrator.scenario.drivers import kind_of, one_host
 
@@ -27,33 +29,40 @@ T = TypeVar("T")
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-def init(folder: Path) -> None:
+@json_option
+def init(folder: Path, as_json: bool) -> None:
     """Write a small project into FOLDER: a scenario, an algorithm of its own, its tests and a workflow for CI."""
     from orchestrator.verbs.init import make_project
 
-    for path in make_project(folder):
-        click.echo(path)
-    click.echo(f"next: cd {folder} && edgebed up scenario.yaml", err=True)
+    files = [str(path) for path in make_project(folder)]
+    print_json({"files": files}) if as_json else click.echo("\n".join(files))
+    printer()(f"next: cd {folder} && edgebed up scenario.yaml")
 
 
 @click.command("image")
 @click.argument("folder", type=click.Path(path_type=Path))
-def write_build_folder(folder: Path) -> None:
-    """Write into FOLDER what `docker build` makes the images of nodes and of agents from."""
+@json_option
+def write_build_folder(folder: Path, as_json: bool) -> None:
+    """Write a FOLDER from which `docker build` makes the images of nodes and agents."""
     from orchestrator.drivers.docker import node_image
     from orchestrator.drivers.swarm import agent_image
     from orchestrator.verbs.image import make_build_folder
 
     make_build_folder(folder)
-    click.echo(f"next: cd {folder} && {node_image.BUILD.format(name=node_image.image_name())}", err=True)
-    click.echo(f"for runs on several hosts: {agent_image.BUILD.format(name=agent_image.image_name())}", err=True)
+    nodes = node_image.BUILD.format(name=node_image.image_name())
+    agents = agent_image.BUILD.format(name=agent_image.image_name())
+    if as_json:
+        print_json({"folder": str(folder), "build": {"nodes": nodes, "agents": agents}})
+    tell = printer()
+    tell(f"next: cd {folder} && {nodes}")
+    tell(f"for runs on several hosts: {agents}")
 
 
 @click.command()
 @scenario_options
 @json_option
 def validate(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Check SCENARIO, with its data and its partition; touches nothing."""
+    """Check SCENARIO, with its data and its partition, without changing anything."""
     loaded, plan = _looked_up(scenario, overrides)
     facts = {"scenario": str(scenario), "name": loaded.name, "valid": True, "nodes": len(plan.nodes)}
     print_json(facts) if as_json else click.echo(f"{scenario}: valid ({len(plan.nodes)} nodes)")
@@ -64,7 +73,7 @@ def validate(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
 @click.option("--hosts", type=click.Path(path_type=Path), metavar="FILE", help="Place nodes on these hosts (JSON).")
 @json_option
 def show_plan(scenario: Path, overrides: tuple[str, ...], hosts: Path | None, as_json: bool) -> None:
-    """Show all that `up` would do: nodes, addresses, hosts, links and their commands, data shards, faults."""
+    """Show what `up` would do: nodes, addresses, hosts, links and their commands, data shards, faults."""
     from orchestrator.verbs.show import plan_json, print_plan
 
     _, plan = _looked_up(scenario, overrides, hosts)
@@ -75,11 +84,12 @@ def show_plan(scenario: Path, overrides: tuple[str, ...], hosts: Path | None, as
 
 
 @click.command()
-def schema() -> None:
+@json_option
+def schema(as_json: bool) -> None:
     """Print the scenario's JSON Schema, for editors."""
     from orchestrator.scenario.schema import json_schema
 
-    click.echo(json.dumps(json_schema(), indent=2))
+    print_json(json_schema()) if as_json else click.echo(json.dumps(json_schema(), indent=2))
 
 
 def _looked_up(scenario: Path, overrides: Sequence[str], hosts: Path | None = None) -> tuple[Scenario, Plan]:
@@ -96,6 +106,7 @@ def _looked_up(scenario: Path, overrides: Sequence[str], hosts: Path | None = No
         raise click.UsageError(one_host(loaded.driver, "--hosts"))
     inventory = None if hosts is None else read_inventory(hosts)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(waiting(f"planning {scenario}"))
         stack.enter_context(placed(scenario, overrides))
         data = None
         if loaded.algorithm is not None:

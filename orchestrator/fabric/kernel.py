@@ -23,6 +23,7 @@ from netem import tc
 from netem.batch import Reply
 from netem.errors import NetemError
 from netem.filters import count_commands, parse_counts, show_counts_command
+from netem.profile import LinkProfile
 from netem.tables import distribution_tables
 from orchestrator.errors import FabricError, HostError
 from orchestrator.fabric import bridge, kernel_counters, tcp, wiring
@@ -43,11 +44,13 @@ class _Alteration:
     """A change of a link, and the commands that make it on the hub's ``interface``; None if nothing is to be done.
 
     ``stop`` runs before the ``command`` of every link and makes final the counters that its own ``command`` discards.
+    ``before``: the profile of the link until then.
     """
 
     change: LinkChange
     interface: str | None
     link: tc.KernelLink
+    before: LinkProfile
     stop: list[str] | None = None
     command: list[str] | None = None
     error: Exception | None = None
@@ -209,9 +212,7 @@ class KernelFabric(Coalescing):
             for source, link in self._links.to(target).items():
                 self._links.check((source, target), link, states)
         closed = [
-            _Alteration(LinkChange(source, target, cut=True), interface, self._links[source, target])
-            for source, target in self._cut
-            if target in targets
+            self._alteration(LinkChange(source, target, cut=True)) for source, target in self._cut if target in targets
         ]
         for each in closed:
             self._add_cut(each)
@@ -220,9 +221,14 @@ class KernelFabric(Coalescing):
                 raise error
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
-        for change in changes:
-            if (change.source, change.target) not in self._links:
-                raise FabricError(f"link {change.source} -> {change.target}: this host does not shape it")
+        here = [change for change in changes if (change.source, change.target) in self._links]
+        if len(here) < len(changes):
+            done = iter(await self.alter(here))
+            absent = "this host does not shape it"
+            return [
+                next(done) if change in here else FabricError(f"link {change.source} -> {change.target}: {absent}")
+                for change in changes
+            ]
         errors: list[Exception | None] = []
         while rest := changes[len(errors) :]:
             ends = [(change.source, change.target) for change in rest]
@@ -232,10 +238,10 @@ class KernelFabric(Coalescing):
         return errors
 
     def _prepare(self, change: LinkChange) -> _Alteration:
-        """The commands for a change; the state already records the change as made."""
+        """The commands for a change; the state already records the change as made. `_undo` takes that back."""
         pair = change.source, change.target
-        interface = self._interfaces.get(change.target)
-        alteration = _Alteration(change, interface, self._links[pair])
+        alteration = self._alteration(change)
+        interface = alteration.interface
         try:
             if change.profile is not None:
                 alteration.link = self._links.renew(pair, change.profile)
@@ -254,7 +260,19 @@ class KernelFabric(Coalescing):
                     alteration.command = self._links.restore_command(interface, pair)
         except NetemError as error:
             alteration.error = error
+            self._undo(alteration)
         return alteration
+
+    def _alteration(self, change: LinkChange) -> _Alteration:
+        link = self._links[change.source, change.target]
+        return _Alteration(change, self._interfaces.get(change.target), link, link.profile)
+
+    def _undo(self, refused: _Alteration) -> None:
+        pair = refused.change.source, refused.change.target
+        if refused.change.profile is not None:
+            self._links.renew(pair, refused.before)
+        else:
+            (self._cut.discard if refused.change.cut else self._cut.add)(pair)
 
     def _add_cut(self, alteration: _Alteration) -> None:
         if alteration.interface is not None:
@@ -284,14 +302,14 @@ class KernelFabric(Coalescing):
                     else zip(after, shown_after, strict=True)
                 )[each.interface]
                 each.error = self._finish(each, reply, shown)
+                if each.error is not None:
+                    self._undo(each)
         return [each.error for each in alterations]
 
     def _finish(self, done: _Alteration, reply: Reply, shown: Reply) -> Exception | None:
         """Check a change against the kernel, and keep the counters of before or during a cut; returns the error."""
         pair = source, target = done.change.source, done.change.target
         if complaint := reply.error or shown.error:
-            if done.change.cut is not None:
-                (self._cut.discard if done.change.cut else self._cut.add)(pair)
             return FabricError(f"link {source} -> {target}: {complaint}")
         try:
             if done.change.profile is not None:

@@ -19,7 +19,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -204,7 +204,7 @@ class RunDirectory:
     def holder(self) -> int | None:
         """The process id of the living orchestrator; None if there is none."""
         try:
-            descriptor = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
             return None
         deadline = time.monotonic() + _PATIENCE
@@ -299,13 +299,18 @@ def _begun(directory: RunDirectory) -> tuple[str, float]:
 
 def find_run(name: str | None, runs: Path) -> RunDirectory:
     """The run with the id ``name`` or in the directory ``name``; the latest run if ``name`` is None."""
-    known = known_runs(runs)
     if name is None:
+        known = known_runs(runs)
         if not known:
             raise RunError(f"there is no run in {runs}: start one with `up SCENARIO`")
         return known[-1]
-    for candidate in (runs / name, Path(name)):
-        if is_run(candidate):
-            return RunDirectory(candidate.resolve())
-    names = ", ".join(each.run for each in known[-5:]) or "none"
-    raise RunError(f"there is no run '{name}' in {runs}; the latest are: {names}")
+    return find_each([name], runs)[0]
+
+
+def find_each(names: Sequence[str], runs: Path) -> list[RunDirectory]:
+    """The runs with these ids or in these directories. RunError names each that does not exist."""
+    found = {name: next(filter(is_run, (runs / name, Path(name))), None) for name in names}
+    if missing := [f"'{name}'" for name, path in found.items() if path is None]:
+        latest = ", ".join(each.run for each in known_runs(runs)[-5:]) or "none"
+        raise RunError(f"there is no run {' and no run '.join(missing)} in {runs}; the latest are: {latest}")
+    return [RunDirectory(path.resolve()) for path in map(found.get, names) if path is not None]

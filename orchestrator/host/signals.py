@@ -1,11 +1,13 @@
 """The handling of signals that end a program: SIGINT (Ctrl-C), SIGTERM, SIGHUP (the terminal is gone) and SIGQUIT.
 
 Outside a run, each signal raises KeyboardInterrupt. During a run, the first signal ends the run in order. A second
-signal, or SIGQUIT, ends it at once. A third signal ends the process without any cleanup.
+signal, or SIGQUIT, ends it at once; so does the first if nothing has reacted to it for some seconds, because code of a
+plug-in blocks the event loop. A third signal ends the process without any cleanup.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -15,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import TypeVar
 
+REACTION = 2.0  # s for a run to react to the first signal
 INTERRUPTED = 130  # exit code: 128 + SIGINT, as shells give it
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -31,32 +34,41 @@ def _nothing() -> None:
 
 
 class Interruption:
-    """The interruption of a run by signals. Its functions run in the signal handler, between two steps of Python code.
+    """The interruption of a run by signals.
 
-    ``at_once`` does the work that is necessary before the process ends with exit code 130.
+    ``at_once`` does the work that is necessary before the process ends with exit code 130. It runs in the signal
+    handler, between two steps of Python code.
     """
 
     def __init__(self, at_once: Callable[[], object] = _nothing) -> None:
         self.asked = False
-        self._in_order: Callable[[], object] = _nothing
+        self._in_order: Callable[[], object] | None = None
         self.at_once = at_once
         self._process = os.getpid()
         self._at_once = False
 
     @contextlib.contextmanager
-    def heard_by(self, in_order: Callable[[], object], at_once: Callable[[], object]) -> Iterator[None]:
-        """While the body runs, the first signal calls ``in_order``, which must return soon. If a signal came earlier,
+    def handled_by(
+        self, loop: asyncio.AbstractEventLoop, in_order: Callable[[], object], at_once: Callable[[], object]
+    ) -> Iterator[None]:
+        """While the body runs, the first signal calls ``in_order`` in the event loop. If a signal came earlier,
         ``in_order`` is called at the start.
 
         ``at_once`` remains set after the body.
         """
-        self._in_order, self.at_once = in_order, at_once
+
+        def react() -> None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            in_order()
+
+        self._in_order, self.at_once = lambda: loop.call_soon_threadsafe(react), at_once
         if self.asked:
             in_order()
         try:
             yield
         finally:
-            self._in_order = _nothing
+            self._in_order = None
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """The signal handler."""
@@ -69,7 +81,9 @@ class Interruption:
         first, self.asked = not self.asked, True
         _note()
         if first and number != signal.SIGQUIT:
-            self._in_order()
+            if self._in_order is not None:
+                signal.setitimer(signal.ITIMER_REAL, REACTION)
+                self._in_order()
             return
         self._at_once = True
         try:
@@ -130,9 +144,11 @@ def interruptible() -> Iterator[Interruption]:
         yield interruption
         return
     before = _install(interruption.handle)
+    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, interruption.handle)
     try:
         yield interruption
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from node.errors import LEARNING
 from orchestrator import text
 from orchestrator.errors import HostError
 from orchestrator.host import python
@@ -21,9 +23,16 @@ REMEDY = (
 )
 
 
+def torch_installed() -> bool:
+    """Whether this Python has PyTorch. Does not import it."""
+    return importlib.util.find_spec("torch") is not None
+
+
 @functools.cache
 def tried_here(device: str) -> Mapping[str, str]:
     """What the trial tells of a device of this host: its ``name``, or the ``problem``."""
+    if not torch_installed():
+        return {"problem": "PyTorch is not installed"}
     try:
         done = subprocess.run(
             python.module(TRIAL, device), capture_output=True, text=True, timeout=PATIENCE, check=False
@@ -61,7 +70,9 @@ def notes(devices: Mapping[str, Sequence[str]], found: Mapping[str, Mapping[str,
 
 
 def missing_here(devices: Mapping[str, Sequence[str]]) -> list[HostError]:
-    """An error for each of these devices that does not work on this host. Tries them."""
+    """An error if nodes cannot train on this host, or for each of these devices that does not work. Tries them."""
+    if not torch_installed():
+        return [HostError("training needs PyTorch", LEARNING)]
     try:
         return refusals(devices, {device: tried_here(device) for device in devices})
     except HostError as error:

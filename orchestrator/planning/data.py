@@ -52,8 +52,13 @@ def _first(spec: DataSpec, base: Path, cache: Path, *, download: bool, store: Pa
             lacking = f"{name} does not fit into the memory that this process may have: {error}"
             raise PlanError(("data", "dataset"), str(error) if isinstance(error, DataError) else lacking) from None
         except OSError as error:
-            raise HostError(
-                f"data.dataset: {name} cannot be prepared in {store or cache} ({error.strerror or error}): make room "
-                "there, or name another folder in the variable EDGEBED_CACHE"
-            ) from None
+            raise no_room(name, store or cache, error) from None
     raise PlanError(("data", "dataset"), "; ".join(reasons))
+
+
+def no_room(name: str, folder: Path, error: OSError) -> HostError:
+    """The error for a data set that cannot be written to a folder."""
+    return HostError(
+        f"data.dataset: {name} cannot be prepared in {folder} ({error.strerror or error}): make room there, or name "
+        "another folder in the variable EDGEBED_CACHE"
+    )

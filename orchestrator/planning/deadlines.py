@@ -33,6 +33,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from netem.profile import LinkProfile
+from node.assignment import Timeouts
 from node.catalogue.datasets import Shape
 from node.catalogue.models import largest
 from node.catalogue.sizes import Size
@@ -120,6 +121,18 @@ def deadlines(
             wait = math.ceil(made) if given_above is None else given_above
         result[tier] = below = float(wait)
     return result
+
+
+def lost_after(links: Iterable[LinkProfile]) -> float:
+    """The default of `timeouts.lost_after`: 8 s, or longer where a healthy peer can be silent for longer. Its packets
+    may wait behind a full buffer, and once more after a loss, for some round trips."""
+    shaped = (ON_REAL if profile.real else profile for profile in links)
+    waits = (math.ceil(8 * each.latency + 2 * _longest_queue(each)) for each in shaped)
+    return float(max(Timeouts.lost_after, *waits, 0))
+
+
+def _longest_queue(profile: LinkProfile) -> float:
+    return 8 * (profile.buffer_limit or 0) / profile.rate if profile.rate else 0.0
 
 
 def _within(samples: int, limit: int | None) -> int:

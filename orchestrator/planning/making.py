@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from node.catalogue.sizes import Size
 from node.learning.local_training import LocalTraining
 from node.parameters import read_parameters
 from orchestrator.planning.computing import clients_at_once, refuse_stretched_accelerators
-from orchestrator.planning.deadlines import RoundWork, Workers, deadlines
+from orchestrator.planning.deadlines import RoundWork, Workers, deadlines, lost_after
 from orchestrator.planning.inventory import Inventory
 from orchestrator.planning.model_size import model_sizes
 from orchestrator.planning.on_hosts import on_hosts
@@ -30,6 +30,7 @@ from orchestrator.planning.population import plan_clients, plan_population, typi
 from orchestrator.planning.programs import plan_programs
 from orchestrator.planning.shards import PreparedLabels, Shards, by_class, make_shards
 from orchestrator.planning.timeline import FaultTime, expand, joins
+from orchestrator.population.population import Population
 from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.links import resolve
 from orchestrator.scenario.schema import Scenario
@@ -82,7 +83,7 @@ def make_plan(
         links=links,
         faults=faults,
         gathering=NO_GATHERING,
-        timeouts=Timeouts(**dict(scenario.timeouts)),
+        timeouts=_timeouts(scenario, links, population),
         stop=StopPlan(scenario.rounds, scenario.stop.accuracy, scenario.stop.after),
         restart=scenario.restart,
         probe=scenario.probe.before,
@@ -98,6 +99,17 @@ def make_plan(
     if not DRIVERS[scenario.driver].simulated:
         refuse_stretched_accelerators(plan)
     return plan if scenario.algorithm is None else _with_algorithm(plan, scenario, data)
+
+
+def _timeouts(scenario: Scenario, links: Sequence[LinkPlan], population: Population | None) -> Timeouts:
+    given = scenario.timeouts
+    if given.lost_after != "auto":
+        return Timeouts(beat=given.beat, lost_after=given.lost_after, lease=given.lease)
+    profiles = [profile for link in links for profile in link.extremes]
+    for pair in () if population is None else population.links:
+        profiles += pair.up, pair.down
+    patience = max(lost_after(profiles), 2 * given.beat)
+    return Timeouts(beat=given.beat, lost_after=patience, lease=given.lease)
 
 
 def _with_algorithm(plan: Plan, scenario: Scenario, data: PreparedLabels | None) -> Plan:

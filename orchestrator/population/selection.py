@@ -95,11 +95,18 @@ class LeastAvailable(Parameters):
 
 @dataclass(frozen=True, kw_only=True)
 class Oort(Parameters):
-    """exploration ε in the first round, which is multiplied by exploration_decay in each round down to
-    exploration_least; alpha: exponent of the penalty of slow clients; cutoff c: clients with c of the utility of the
-    last one that fits are drawn among; clip: quantile of utilities above which they are cut; window W: rounds between
-    two looks of the pacer; pace Δ: seconds by which the pacer raises T, or nothing; most: rounds after which a client
-    is not selected again, or nothing."""
+    """Oort (F. Lai et al., OSDI 2021).
+
+    exploration: ε, share of new clients in the first round
+    exploration_decay: exploration is multiplied by this in each round
+    exploration_least: minimum of exploration
+    alpha: exponent of the penalty of slow clients
+    cutoff: c, share of the utility of the last client that fits; clients of at least that utility are drawn from
+    clip: quantile of utilities above which they are clipped
+    window: W, rounds between two adjustments of the preferred round time T
+    pace: Δ, seconds by which T is raised; default: the median time of the first answers
+    most: rounds after which a client is not selected again; default: no limit
+    """
 
     exploration: float = number(0.9, low=0, high=1)
     exploration_decay: float = number(0.98, low=0, above=True, high=1)
@@ -208,9 +215,11 @@ class SelectionKind:
 SELECTIONS: dict[str, SelectionKind] = {
     kind.name: kind
     for kind in (
-        SelectionKind("uniform", Uniform, uniform, "every client that is there has the same chance"),
-        SelectionKind("least-available", LeastAvailable, least_available, "clients that are seldom there come first"),
-        SelectionKind("oort", Oort, oort, "clients with much to learn from that are fast enough (Oort)"),
+        SelectionKind("uniform", Uniform, uniform, "every available client has the same chance"),
+        SelectionKind(
+            "least-available", LeastAvailable, least_available, "clients that were seldom available come first"
+        ),
+        SelectionKind("oort", Oort, oort, "clients of high utility that are fast enough (Oort)"),
     )
 }
 

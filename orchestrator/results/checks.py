@@ -203,8 +203,8 @@ def links_followed(history: History) -> Assessment:
 
 
 def kept_pace(history: History) -> Assessment | None:
-    """Check that no node lost more than ``LATE_SHARE`` of the training to a host that is slower than its hardware. None
-    for programs: edgebed does not know their steps."""
+    """Check that no node lost time to a host that is slower than its hardware. ``LATE_SHARE`` of the training is
+    allowed. None for programs: edgebed does not know their steps."""
     overruns = history.events("overrun")
     began = history.training_began
     if began is None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from node.files import read_untrusted
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.fault_spans import fault_spans
@@ -48,7 +49,8 @@ from orchestrator.results.schema import (
 from orchestrator.scenario.drivers import LinkKind, kind_of, link_kind
 from orchestrator.scenario.files import first_comment
 
-_DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, sqlite3.Error)
+LONGEST_DOCUMENT = 500_000_000  # bytes of a file of a run; the plan of 65,000 nodes has a tenth
+DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, sqlite3.Error)
 
 
 class History:
@@ -105,7 +107,7 @@ class History:
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
         """Turn an error of the body that a damaged record can cause into a RecordError."""
         self.close()
-        if isinstance(error, _DAMAGE):
+        if isinstance(error, DAMAGE):
             *_, place = traceback.extract_tb(trace)
             found = f"{type(error).__name__}: {error}; {Path(place.filename).name}, line {place.lineno}"
             raise RecordError(
@@ -138,7 +140,8 @@ class History:
     def question(self) -> str:
         """The first comment of the scenario: the question that the run is to answer. Empty if there is none."""
         try:
-            return first_comment((self.directory / "scenario.yaml").read_text(encoding="utf-8"))
+            text = read_untrusted(self.directory / "scenario.yaml", LONGEST_DOCUMENT).decode("utf-8", errors="replace")
+            return first_comment(text)
         except OSError:
             return ""
 
@@ -380,8 +383,8 @@ class History:
     def _document(self, name: str) -> dict[str, Any]:
         path = self.directory / name
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            document = json.loads(read_untrusted(path, LONGEST_DOCUMENT))
+        except (OSError, ValueError, RecursionError) as error:
             raise RecordError(f"{path} cannot be read ({error}): the run directory is damaged") from error
         if not isinstance(document, dict):
             raise RecordError(f"{path} is not a JSON object: the run directory is damaged")

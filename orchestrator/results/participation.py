@@ -90,6 +90,7 @@ def _of_clients(history: History) -> Found:
             if parents.get(peer) == event.node:
                 against[peer].append(event)
     connected = {event.data.get("peer") for event in history.events("joined")}
+    losses = {(event.node, event.data.get("peer")): event.data.get("reason") for event in history.events("lost")}
     counted, reasons = 0, {}
     for client, parent in parents.items():
         kinds = used[parent in collecting][client]
@@ -102,6 +103,8 @@ def _of_clients(history: History) -> Found:
                 reasons[client] = Reason(6, "unknown", f"it never connected to {parent}")
             elif parent not in collecting:
                 reasons[client] = Reason(6, "unknown", f"{parent} received no update of it before the run ended")
+            elif reason := losses.get((parent, client)):
+                reasons[client] = Reason(6, "fail", f"{parent} lost it ({reason}); see timeouts.lost_after")
     return len(parents), counted, reasons
 
 

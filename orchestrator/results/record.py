@@ -298,7 +298,8 @@ def _package(name: str) -> str | None:
 
 def _begun(directory: Path) -> sqlite3.Connection:
     """Open the database of a run for its single writer, and begin a transaction."""
-    connection = sqlite3.connect(directory / DATABASE)
+    # The thread of the signal handler writes the last rows, if the run has a thread of its own.
+    connection = sqlite3.connect(directory / DATABASE, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")  # outlives a killed writer: sqlite.org/wal.html
     connection.execute("BEGIN")

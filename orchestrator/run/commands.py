@@ -105,7 +105,7 @@ async def _reply(line: bytes, operations: Mapping[str, Callable[..., dict[str, A
         work = decided.pop("work", None)
         return decided if work is None else decided | await work
     except Exception as error:  # the run goes on, whatever a request does
-        return {"error": f"{type(error).__name__}: {error} (a defect of edgebed: please report it)"}
+        return {"error": f"{type(error).__name__}: {error} (a bug of edgebed: please report it)"}
 
 
 def _say(writer: asyncio.StreamWriter, reply: dict[str, Any]) -> None:

@@ -175,6 +175,7 @@ def _run(
     """Run the coroutine from ``start`` on the clock of the driver, and judge the run."""
     view = SafeView(lambda: open_view(DRIVERS[driver].simulated))
     try:
+        view.line(f"run {directory.run}")
         ending = on_clock(driver, start(view))
     finally:
         view.close()

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import time
-import traceback
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from node.runtime.clock import VirtualLoop
 from orchestrator.drivers.base import Environment, entry_of
-from orchestrator.errors import HostError, OrchestratorError, RecordError
+from orchestrator.errors import HostError, RecordError
 from orchestrator.fabric import tcp
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.signals import Interruption
@@ -34,15 +32,11 @@ from orchestrator.run.resume import NOTHING, Past
 from orchestrator.run.sensing import sensed
 from orchestrator.run.session import Session
 from orchestrator.run.showing import View
-from orchestrator.run.works import Ending
+from orchestrator.run.works import Ending, ending_after
 
 STOP_GRACE = 5.0  # s for the nodes to end in order
 LAST_STEPS = 2.0  # s for a node whose programs were killed when their grace was over
 INTERRUPTION = Ending("interrupted")
-HOST_REFUSES = (
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO),
-    *(errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN),
-)
 T = TypeVar("T")
 
 
@@ -90,7 +84,7 @@ async def execute(
 
         judge(directory)
 
-    with interruption.heard_by(lambda: loop.call_soon_threadsafe(_resolve, early, INTERRUPTION), end_at_once):
+    with interruption.handled_by(loop, lambda: _resolve(early, INTERRUPTION), end_at_once):
         # 1. The record exists, so everything that happens next is recorded.
         try:
             with holding, contextlib.closing(record):
@@ -163,27 +157,10 @@ async def _carry_out(
             if pacing is not None and pace is not None:
                 pacing.set(pace)
             return await _train(run, session, environment)
-    except HostError as error:
-        if not began:
-            raise
-        return Ending("failed", str(error))
-    except OrchestratorError as error:
-        return Ending("failed", str(error))
-    except OSError as error:
-        if error.errno not in HOST_REFUSES:
-            return _defect(run.directory, error)
-        what = f"{error.filename}: " if error.filename else ""
-        return Ending("failed", f"{what}{error.strerror}: this host has run out of what {run.directory.run} asks for")
     except Exception as error:
-        return _defect(run.directory, error)
-
-
-def _defect(directory: RunDirectory, error: Exception) -> Ending:
-    """The ending of a run that hit a defect of edgebed. Writes the traceback to logs/orchestrator.log."""
-    log = directory.logs / "orchestrator.log"
-    with contextlib.suppress(OSError):
-        log.write_text("".join(traceback.format_exception(error)), encoding="utf-8", errors="backslashreplace")
-    return Ending("failed", f"{type(error).__name__}: {error} (a defect of edgebed: please report {log})")
+        if isinstance(error, HostError) and not began:
+            raise
+        return ending_after(error, run.directory)
 
 
 async def _train(run: RunContext, session: Session, environment: Environment) -> Ending:

@@ -100,7 +100,8 @@ class Lives:
         for state in self.nodes.values():
             state.expected_end = True
             if state.state == "paused" and isinstance(self._driver, CanPause):
-                await self._driver.resume(state.plan.name)
+                with contextlib.suppress(OrchestratorError):  # it has ended; the run has not failed by that
+                    await self._driver.resume(state.plan.name)
             if state.up:
                 await self._control.send(state.plan.name, {"type": "stop"})
         with contextlib.suppress(TimeoutError):

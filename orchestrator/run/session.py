@@ -58,7 +58,7 @@ class Session:
     def __init__(self, run: RunContext, environment: Environment) -> None:
         plan, past = run.plan, run.past
         self.plan, self.past = plan, past
-        self._works = works = Works()
+        self._works = works = Works(run.directory)
         self.ended, self.finish, self.spawn = works.ended, works.finish, works.spawn
         self.lives = Lives(run, environment, works)
         self.nodes = self.lives.nodes

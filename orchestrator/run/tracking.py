@@ -69,5 +69,5 @@ def _log(directory: RunDirectory, destination: Destination) -> Path:
 
 
 def _warn(directory: RunDirectory, destination: Destination, why: str) -> None:
-    remedy = f"`export {directory.run}` writes all of it to another place"
+    remedy = f"`export DIR --run {directory.run}` writes all of it to another place"
     print(f"warning: {directory.run} is not complete in {destination}: {why}; {remedy}", file=sys.stderr)

@@ -39,16 +39,36 @@ ENDINGS = {
 }
 
 
-def open_view(*, as_json: bool = False, virtual: bool = False) -> View:
+def open_view(*, as_json: bool = False, virtual: bool = False, quiet: bool = False, plain: bool = False) -> View:
     """The live picture if standard output is a terminal, otherwise plain lines. With ``--json``, plain lines on
     standard error.
 
-    ``virtual``: the run's clock is not the host's, so both times are shown.
+    ``virtual``: the run's clock is not the host's, so both times are shown. ``quiet``: show nothing. ``plain``: plain
+    lines also on a terminal.
     """
+    if quiet:
+        return NoView()
     if as_json:
         return PlainView(sys.stderr, virtual=virtual)
     console = Console()
-    return LiveView(console, virtual=virtual) if console.is_terminal else PlainView(sys.stdout, virtual=virtual)
+    live = console.is_terminal and not plain
+    return LiveView(console, virtual=virtual) if live else PlainView(sys.stdout, virtual=virtual)
+
+
+class NoView:
+    """Shows nothing."""
+
+    def keep_time(self, clock: Clock) -> None:
+        pass
+
+    def update(self, snapshot: Snapshot) -> None:
+        pass
+
+    def line(self, text: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 class Stamp:

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
+import traceback
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.host.directory import RunDirectory
+
+HOST_REFUSES = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO),
+    *(errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN),
+)
 
 
 @dataclass(frozen=True)
@@ -16,10 +27,24 @@ class Ending:
     error: str | None = None
 
 
+def ending_after(error: Exception, directory: RunDirectory) -> Ending:
+    """The ending of a run with an error. The traceback of a bug is written to logs/orchestrator.log."""
+    if isinstance(error, OrchestratorError):
+        return Ending("failed", str(error))
+    if isinstance(error, OSError) and error.errno in HOST_REFUSES:
+        what = f"{error.filename}: " if error.filename else ""
+        return Ending("failed", f"{what}{error.strerror}: this host has run out of what {directory.run} needs")
+    log = directory.logs / "orchestrator.log"
+    with contextlib.suppress(OSError), log.open("a", encoding="utf-8", errors="backslashreplace") as file:
+        file.writelines(traceback.format_exception(error))
+    return Ending("failed", f"{type(error).__name__}: {error} (a bug of edgebed: please report {log})")
+
+
 class Works:
     """The tasks of a run. ``ended``: how the run ends, once that is known."""
 
-    def __init__(self) -> None:
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
         self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -41,7 +66,8 @@ class Works:
             except asyncio.CancelledError:
                 raise
             except Exception as error:
-                self.finish("failed", str(error) or type(error).__name__)
+                ending = ending_after(error, self._directory)
+                self.finish(ending.reason, ending.error)
 
         task = asyncio.create_task(guarded())
         self._tasks.add(task)

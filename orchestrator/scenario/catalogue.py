@@ -26,6 +26,7 @@ from node.catalogue.datasets import DATASET_PATHS, DATASETS, is_dataset
 from node.catalogue.models import MODEL_GROUPS, MODELS
 from node.catalogue.partitions import PARTITIONS
 from node.parameters import Between, OneOf, Parameters, Text, read_parameters
+from orchestrator.scenario.quantities import FRACTION_SCHEMA
 from orchestrator.scenario.strict import Strict, unknown
 from orchestrator.scenario.words import describe
 
@@ -47,10 +48,15 @@ def check_parameters(kind: type[Parameters], values: Mapping[str, Any], beside: 
 
 
 def parameter_schemas(kind: type[Parameters]) -> dict[str, JsonSchemaValue]:
-    """The JSON Schema of each parameter, from the values that the catalogue allows."""
-    schemas = {}
+    """The JSON Schema of each parameter, from the values that the catalogue allows and from its meaning."""
+    schemas, meanings = {}, kind.meanings()
     for entry in fields(kind):
-        schemas[entry.name] = _allowed_schema(entry.metadata["allowed"])
+        allowed = entry.metadata["allowed"]
+        schemas[entry.name] = _allowed_schema(allowed)
+        if isinstance(allowed, Between) and allowed.high == 1:  # then a percentage is allowed, too
+            schemas[entry.name] = {"anyOf": [schemas[entry.name], FRACTION_SCHEMA | {"type": "string"}]}
+        if entry.name in meanings:
+            schemas[entry.name]["description"] = meanings[entry.name]
         if entry.default is not MISSING:
             schemas[entry.name]["default"] = entry.default
     return schemas
@@ -78,7 +84,7 @@ class Named(Strict):
     what: ClassVar[str]
     entries: ClassVar[Mapping[str, Any]]
 
-    name: str
+    name: str = Field(description="its name")
 
     @field_validator("name")
     @classmethod
@@ -101,14 +107,17 @@ class Named(Strict):
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler.resolve_ref_schema(handler(core))
-        own = {key: value for key, value in schema["properties"].items() if key != "name"}
+        own = dict(schema["properties"])
+        described = own.pop("name")["description"]
         forms = [
             {
                 "type": "object",
                 "additionalProperties": False,
                 "required": ["name"],
                 "description": entry.summary,
-                "properties": {"name": {"const": name}} | own | parameter_schemas(entry.params),
+                "properties": {"name": {"const": name, "description": described}}
+                | own
+                | parameter_schemas(entry.params),
             }
             for name, entry in cls.entries.items()
         ]
@@ -121,7 +130,9 @@ class AlgorithmSpec(Named):
     what: ClassVar[str] = "algorithm"
     entries: ClassVar[Mapping[str, Any]] = ALGORITHMS
 
-    rounds: int | None = Field(default=None, ge=1, le=MAX_ROUNDS)
+    rounds: int | None = Field(
+        default=None, ge=1, le=MAX_ROUNDS, description="maximum number of rounds; default: stop.rounds, else 10"
+    )
 
 
 class ModelSpec(Named):
@@ -172,8 +183,7 @@ def _partition_schema() -> JsonSchemaValue:
                 "type": "object",
                 "additionalProperties": False,
                 "required": [name],
-                "description": scheme.summary,
-                "properties": {name: inner},
+                "properties": {name: inner | {"description": scheme.summary}},
             }
         )
     return {"anyOf": [{"enum": list(PARTITIONS)}, *forms]}

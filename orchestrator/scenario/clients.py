@@ -21,7 +21,17 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    PrivateAttr,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from netem.library import PROFILES
 from netem.units import format_fraction
@@ -40,26 +50,26 @@ FEWER = "; take fewer devices"  # if a file is too large
 
 
 class SelectionSpec(Named):
-    """Who takes part in a round, of the clients that are there."""
+    """How the clients of a round are selected among those that are available."""
 
     what: ClassVar[str] = "selection"
     entries: ClassVar[Mapping[str, Any]] = SELECTIONS
 
 
 class LognormalSpec(Strict):
-    """exp of a normal distribution; draws outside ``low`` to ``high`` take these values."""
+    """A log-normal distribution."""
 
-    median: float = Field(gt=0)
-    sigma: float = Field(ge=0, le=10, description="standard deviation of the logarithm")
-    low: float | None = Field(default=None, gt=0)
-    high: float | None = Field(default=None, gt=0)
+    median: float = Field(gt=0, description="median")
+    sigma: float = Field(ge=0, le=10, description="standard deviation of the natural logarithm")
+    low: float | None = Field(default=None, gt=0, description="minimum: smaller draws become this; default: none")
+    high: float | None = Field(default=None, gt=0, description="maximum: larger draws become this; default: none")
 
 
 class UniformSpec(Strict):
-    """The same chance for all numbers from ``low`` to ``high``."""
+    """A uniform distribution."""
 
-    low: float = Field(gt=0)
-    high: float = Field(gt=0)
+    low: float = Field(gt=0, description="minimum")
+    high: float = Field(gt=0, description="maximum")
 
 
 def _ordered(spec: Any) -> Any:
@@ -69,10 +79,14 @@ def _ordered(spec: Any) -> Any:
 
 
 class DistributionSpec(Strict):
-    """A distribution that each client draws from once."""
+    """A distribution from which each client draws a number once."""
 
-    lognormal: Annotated[LognormalSpec, AfterValidator(_ordered)] | None = None
-    uniform: Annotated[UniformSpec, AfterValidator(_ordered)] | None = None
+    lognormal: Annotated[LognormalSpec, AfterValidator(_ordered)] | None = Field(
+        default=None, description="log-normal distribution"
+    )
+    uniform: Annotated[UniformSpec, AfterValidator(_ordered)] | None = Field(
+        default=None, description="uniform distribution"
+    )
 
     @model_validator(mode="after")
     def _check_one(self) -> DistributionSpec:
@@ -108,31 +122,46 @@ def _hour(value: str) -> str:
 
 
 class DayAndNightSpec(Strict):
-    """Clients are there while they are plugged in and on Wi-Fi: most at night, by their own clock, some by day."""
+    """Clients are available while they charge and have Wi-Fi: most of them at night by their own clock, some by day."""
 
-    start: Duration = Field(default=DayAndNight.start, description="time of day in UTC at which the training begins")
+    start: Duration = Field(default=DayAndNight.start, description="time of day, in UTC, at which training starts")
     time_zones: Annotated[dict[Annotated[str, AfterValidator(_hour)], Fraction], AfterValidator(_shares)] = Field(
-        default={"-6h": 0.25, "1h": 0.35, "8h": 0.4}, description="shares of clients by hours east of UTC"
+        default={"-6h": 0.25, "1h": 0.35, "8h": 0.4},
+        description="shares of clients per time zone, in hours east of UTC",
     )
     wifi: Fraction = Field(default=DayAndNight.wifi, description="share of clients that have Wi-Fi where they charge")
-    nights: Fraction = Field(default=DayAndNight.nights, description="share of nights in which a client is plugged in")
+    nights: Fraction = Field(default=DayAndNight.nights, description="share of nights in which a client charges")
     bedtime: Duration = Field(
-        default=DayAndNight.bedtime, description="mean time of day at which a client is plugged in"
+        default=DayAndNight.bedtime, description="mean local time at which a charge at night starts"
     )
-    sleep: Duration = Field(default=DayAndNight.sleep, gt=0, description="mean time that it stays plugged in")
-    spread: Duration = Field(default=DayAndNight.spread, description="standard deviation of both")
-    day_charges: Fraction = Field(default=DayAndNight.day_charges, description="share of days with a short charge")
-    day_charge: Duration = Field(default=DayAndNight.day_charge, gt=0, description="mean length of a short charge")
+    sleep: Duration = Field(default=DayAndNight.sleep, gt=0, description="mean duration of a charge at night")
+    spread: Duration = Field(default=DayAndNight.spread, description="standard deviation of bedtime and sleep")
+    day_charges: Fraction = Field(
+        default=DayAndNight.day_charges, description="share of days on which a client also charges by day"
+    )
+    day_charge: Duration = Field(default=DayAndNight.day_charge, gt=0, description="mean duration of a charge by day")
 
 
 class AvailabilitySpec(Strict):
-    """When clients are there: by a model, or by a trace that they take their places in."""
+    """When clients are available: by a model, or by a trace."""
 
-    day_and_night: DayAndNightSpec | None = Field(default=None, alias=DAY_AND_NIGHT)
-    trace: str | None = Field(default=None, description="CSV: device,from,until,period in seconds")
-    repeat: Duration | None = Field(default=None, gt=0, description="a trace begins anew after this; default: its end")
+    day_and_night: DayAndNightSpec | None = Field(
+        default=None,
+        alias=DAY_AND_NIGHT,
+        description="population only: a model in which most clients are available at night",
+    )
+    trace: str | None = Field(
+        default=None, description="CSV file with columns device, from, until, period; times in seconds"
+    )
+    repeat: Duration | None = Field(
+        default=None, gt=0, description="trace only: it repeats after this time; default: after its last time"
+    )
 
     _table: AvailabilityTable | None = PrivateAttr(default=None)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"const": DAY_AND_NIGHT}, super().__get_pydantic_json_schema__(core, handler)]}
 
     @model_validator(mode="after")
     def _read(self, info: ValidationInfo) -> AvailabilitySpec:
@@ -159,22 +188,41 @@ def _availability(value: Any) -> Any:
 
 
 class ClientsSpec(Strict):
-    """The clients of a population, and who of them takes part in a round; or what files say of single nodes."""
+    """Settings of clients. Without a population: ``file`` and ``availability``. With one: all keys but ``file``."""
 
-    file: str | None = Field(default=None, description="CSV: hardware and links of single nodes, without a population")
-    selection: SelectionSpec = SelectionSpec(name="uniform")
-    over: Fraction = Field(default=0.0, description="share of further clients to ask; the slowest of all are dropped")
+    file: str | None = Field(
+        default=None,
+        description="without a population: CSV file with a row for each node and columns for its hardware and link",
+    )
+    selection: SelectionSpec = Field(
+        default=SelectionSpec(name="uniform"),
+        description="population only: how the clients of a round are selected among those that are available",
+    )
+    over: Fraction = Field(
+        default=0.0,
+        description="population only: over-selection; with 30% and 100 selected, 130 clients are asked and the slowest "
+        "30 dropped",
+    )
     availability: Annotated[AvailabilitySpec | None, BeforeValidator(_availability)] = Field(
-        default=None, description="default: all clients are always there"
+        default=None,
+        description="when clients are available; day-and-night: that model with its defaults; default: always",
     )
     hardware: Annotated[dict[str, Fraction], _shares_of("hardware class", HARDWARE)] = Field(
-        default={}, description="shares of hardware classes; default: hardware.device for all"
+        default={},
+        description="population only: shares of hardware classes, in total 100%; default: hardware.device for all",
     )
-    speed: DistributionSpec | None = Field(default=None, description="relative to a host core, instead of hardware")
+    speed: DistributionSpec | None = Field(
+        default=None,
+        description="population only, instead of hardware: distribution of speeds, relative to a core of this host",
+    )
     links: Annotated[dict[str, Fraction], _shares_of("named profile", PROFILES)] = Field(
-        default={}, description="shares of named profiles; default: links.device-cloud for all"
+        default={},
+        description="population only: shares of named link profiles, in total 100%; default: links.device-cloud",
     )
-    samples: DistributionSpec | None = Field(default=None, description="training samples of each client")
+    samples: DistributionSpec | None = Field(
+        default=None,
+        description="population only: distribution of the number of training samples; default: data.samples_per_client",
+    )
 
     _settings: ClientSettings | None = PrivateAttr(default=None)
 

@@ -29,14 +29,15 @@ Device = Annotated[
 
 
 class ComputeSpec(Strict):
-    """How the host computes what nodes do. It does not change what hardware they emulate."""
+    """How this host computes the training of nodes. It does not change the hardware that they emulate."""
 
     device: Device = Field(
-        default=PROCESSOR, description="what nodes train on: cpu, cuda, cuda:1; `accelerator` in `hardware` overrides"
+        default=PROCESSOR,
+        description="what nodes train on: cpu, or a GPU (cuda, cuda:1); hardware.accelerator replaces it",
     )
     clients_at_once: int | None = Field(
         default=None,
         ge=1,
         le=1024,
-        description="under sim: how many clients train as one batch; default 1 on cpu, 64 on an accelerator",
+        description="sim only: number of clients that train as one batch; default: 1 on cpu, 64 on a GPU",
     )

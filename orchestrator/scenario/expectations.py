@@ -48,15 +48,21 @@ Number = Annotated[
 
 
 class BytesSpec(Strict):
-    """The maximum number of bytes that all links together, or the links of a class, may deliver."""
+    """The maximum number of bytes that links deliver, headers included."""
 
     short: ClassVar[str | None] = "total"
 
-    total: Size | None = None
-    device_edge: Size | None = Field(default=None, alias="device-edge")
-    device_cloud: Size | None = Field(default=None, alias="device-cloud")
-    edge_edge: Size | None = Field(default=None, alias="edge-edge")
-    edge_cloud: Size | None = Field(default=None, alias="edge-cloud")
+    total: Size | None = Field(default=None, description="maximum over all links")
+    device_edge: Size | None = Field(
+        default=None, alias="device-edge", description="maximum over the links between devices and edges"
+    )
+    device_cloud: Size | None = Field(
+        default=None, alias="device-cloud", description="maximum over the links between devices and the cloud"
+    )
+    edge_edge: Size | None = Field(default=None, alias="edge-edge", description="maximum over the links between edges")
+    edge_cloud: Size | None = Field(
+        default=None, alias="edge-cloud", description="maximum over the links between edges and the cloud"
+    )
 
     def given(self) -> dict[str, int]:
         """The given limits by key: "total" or a class of links."""
@@ -64,17 +70,19 @@ class BytesSpec(Strict):
 
 
 class MetricSpec(Strict):
-    """Bounds of a metric at the end of the run: of one node, or the mean of all nodes that report it."""
+    """Bounds of a metric at the end of the run."""
 
-    name: str = Field(examples=["accuracy", "loss"])
+    name: str = Field(examples=["accuracy", "loss"], description="name of the metric, such as accuracy or loss")
     scope: str = Field(
         default="global",
         examples=["global", "own", "train"],
-        description="of what: of the global test set, own test sets or the training",
+        description="what it was computed on: the global test set, the own test set of a node, or train (the training)",
     )
-    node: str | None = None
-    at_least: Number | None = None
-    at_most: Number | None = None
+    node: str | None = Field(
+        default=None, description="the node that reports it; default: the mean of all nodes that do"
+    )
+    at_least: Number | None = Field(default=None, description="minimum")
+    at_most: Number | None = Field(default=None, description="maximum")
 
     @model_validator(mode="after")
     def _check_bounds(self) -> MetricSpec:
@@ -89,15 +97,22 @@ class MetricSpec(Strict):
 class ExpectSpec(Strict):
     """The expected results of the run. If one is missed, the check fails and the run ends with exit code 3."""
 
-    accuracy: Fraction | None = Field(default=None, gt=0, description="at least, on the global test set, at the end")
-    rounds: int | None = Field(default=None, ge=1, description="lowest number of finished rounds")
-    duration: Duration | None = Field(default=None, gt=0, description="at most, of the training")
-    bytes: BytesSpec = BytesSpec()
-    abandoned: Fraction | None = Field(
-        default=None, description="at most, of any node's rounds, for lack of answers; default: 50%"
+    accuracy: Fraction | None = Field(
+        default=None, gt=0, description="minimum accuracy on the global test set at the end of the run"
     )
-    metrics: list[MetricSpec] = Field(default=[], description="figures that nodes report, the algorithm's own included")
-    checks: list[CheckName] = Field(default=[], description="that must pass; unknown is not a pass")
+    rounds: int | None = Field(default=None, ge=1, description="minimum number of finished rounds")
+    duration: Duration | None = Field(default=None, gt=0, description="maximum duration of the training")
+    bytes: BytesSpec = Field(
+        default=BytesSpec(), description="maximum number of bytes that links deliver, headers included"
+    )
+    abandoned: Fraction | None = Field(
+        default=None,
+        description="maximum share of rounds that a node abandons because too few peers answered; default: 50%",
+    )
+    metrics: list[MetricSpec] = Field(default=[], description="bounds of metrics that nodes report")
+    checks: list[CheckName] = Field(
+        default=[], description="checks that must pass; a check without a result (unknown) does not count as passed"
+    )
 
     def asks(self) -> bool:
         """Whether any result is expected, ``abandoned`` aside: it is a limit of the check "learned"."""

@@ -29,10 +29,12 @@ _WHOM = ("node", "nodes", "of", "between")
 
 
 class RandomTimes(Strict):
-    """A Poisson process, drawn with the scenario's seed. ``mean``: mean time between events, over all targets."""
+    """Random times, drawn with the scenario's seed: a Poisson process."""
 
-    mean: Duration = Field(gt=0)
-    until: Duration | None = Field(default=None, description="default: stop.after")
+    mean: Duration = Field(gt=0, description="mean time between two events of this rule, whatever its number of nodes")
+    until: Duration | None = Field(
+        default=None, description="last time of an event, after training started; default: stop.after"
+    )
 
 
 def _sides(value: Any) -> list[list[str]]:
@@ -50,28 +52,55 @@ _NAMES = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "str
 
 
 class FaultSpec(LinkKeys):
-    """One fault, or one rule that makes many. The keys of a link profile are for ``degrade``."""
+    """A fault, or a rule for many. Exactly one key says when (``at``, ``round``, ``every_round`` or ``random``) and
+    one where (``node``, ``nodes``, ``of`` or ``between``). Settings of a link are for ``degrade``."""
 
     short: ClassVar[str | None] = None
 
-    action: Action
-    at: Duration | None = Field(default=None, description="time after training starts")
-    round: int | None = Field(default=None, ge=1, description="at the start of this round")
-    every_round: Fraction | None = Field(default=None, gt=0, description="share of the group, drawn anew each round")
-    random: RandomTimes | None = None
-    node: str | None = None
-    nodes: list[str] | None = Field(default=None, min_length=1)
-    of: TierGroup | None = None
-    fraction: Fraction | None = Field(default=None, gt=0)
-    count: int | None = Field(default=None, ge=1)
+    action: Action = Field(
+        description="crash: the process of a node is killed, and restarts when the fault ends. pause: it is stopped. "
+        "slow: its steps take longer. disconnect: its links are cut. join: it starts only then. leave: it ends for "
+        "good. partition: the links between two sides are cut. degrade: links of a node or between two sides get other "
+        "settings"
+    )
+    at: Duration | None = Field(default=None, description="when: this time after training started")
+    round: int | None = Field(default=None, ge=1, description="when: at the start of this round")
+    every_round: Fraction | None = Field(
+        default=None,
+        gt=0,
+        description="when: in every round, for this share of the group in `of`, drawn again for each round",
+    )
+    random: RandomTimes | None = Field(
+        default=None,
+        description="when: at random times; each event hits the named nodes, or one node of the group in `of` (more "
+        "with `count` or `fraction`)",
+    )
+    node: str | None = Field(default=None, description="where: this node")
+    nodes: list[str] | None = Field(default=None, min_length=1, description="where: all of these nodes")
+    of: TierGroup | None = Field(
+        default=None,
+        description="where: nodes drawn from this group; `fraction` or `count` says how many, or `every_round` does",
+    )
+    fraction: Fraction | None = Field(
+        default=None, gt=0, description="with `of`: the share of the group that is drawn, at least one node"
+    )
+    count: int | None = Field(default=None, ge=1, description="with `of`: the number of nodes that are drawn")
     between: Annotated[
         list[list[str]] | None,
         BeforeValidator(_sides),
         WithJsonSchema({"type": "array", "items": _NAMES, "minItems": 2, "maxItems": 2}),
-    ] = None
-    for_: Duration | None = Field(default=None, alias="for", gt=0)
+    ] = Field(
+        default=None,
+        description="where: the links between two sides, each a node, a group (devices, edges) or a list of nodes",
+    )
+    for_: Duration | None = Field(
+        default=None,
+        alias="for",
+        gt=0,
+        description="duration of the fault; default: until its round ends with every_round, else until the run ends",
+    )
     factor: float | None = Field(
-        default=None, gt=1, le=1_000_000, description="slow: how many times longer every step takes"
+        default=None, gt=1, le=1_000_000, description="slow only: every step takes this many times as long"
     )
 
     @model_validator(mode="after")

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
-from pydantic import WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
 from netem.errors import ProfileError
 from netem.library import PROFILES
@@ -37,12 +37,18 @@ DEFAULT_PROFILE = "lan"
 
 
 class DirectionSpec(LinkKeys):
-    """A profile, and how it changes over time; or the real network between hosts."""
+    """One direction of a link: its settings and how they change over time, or the real network between hosts."""
 
     can_be_real: ClassVar[bool] = True
 
-    profile: Annotated[str | None, WithJsonSchema({"type": "string", "enum": [*sorted(PROFILES), REAL]})] = None
-    schedule: ScheduleSpec | None = None
+    profile: Annotated[str | None, WithJsonSchema({"type": "string", "enum": [*sorted(PROFILES), REAL]})] = Field(
+        default=None,
+        description="the named profile to start from; the keys next to it change it. real: the network between the "
+        "hosts is the link, and edgebed does not shape it",
+    )
+    schedule: ScheduleSpec | None = Field(
+        default=None, description="how the link changes during the run; null: not at all, whatever its class does"
+    )
 
     def changes(self, *, upward: bool = False) -> dict[str, Any]:
         if self.profile == REAL:
@@ -56,10 +62,12 @@ class DirectionSpec(LinkKeys):
 
 
 class LinkSpec(DirectionSpec):
-    """A link with two directions: the keys hold for both; ``up`` (towards the cloud) and ``down`` change one."""
+    """The settings of both directions of a link; ``up`` (towards the cloud) and ``down`` change one of them. A class of
+    links starts from an unimpaired link: no latency, no loss, unlimited rate. An entry for two nodes starts from the
+    settings of their class."""
 
-    up: DirectionSpec | None = None
-    down: DirectionSpec | None = None
+    up: DirectionSpec | None = Field(default=None, description="changes to the direction towards the cloud")
+    down: DirectionSpec | None = Field(default=None, description="changes to the direction away from the cloud")
 
     def directions(self, *, level: bool) -> tuple[LinkProfile, LinkProfile]:
         """The profiles up and down of a class of links; ``level``: both ends are in one tier, no direction is up.

@@ -41,7 +41,16 @@ _GILBERT_ELLIOTT_SCHEMA: dict[str, Any] = {
             "type": "object",
             "additionalProperties": False,
             "required": ["p", "r"],
-            "properties": {key: FRACTION_SCHEMA for key in ("p", "r", "loss_good", "loss_bad")},
+            "description": "loss in bursts: a link that switches between a good and a bad state",
+            "properties": {
+                "p": FRACTION_SCHEMA | {"description": "probability per packet that a burst starts: good to bad state"},
+                "r": FRACTION_SCHEMA
+                | {"description": "probability per packet that it ends; bursts have 1/r packets on average"},
+                "loss_good": FRACTION_SCHEMA
+                | {"default": "0%", "description": "share of packets that are lost in the good state"},
+                "loss_bad": FRACTION_SCHEMA
+                | {"default": "100%", "description": "share of packets that are lost in the bad state"},
+            },
         }
     },
 }
@@ -58,16 +67,40 @@ class LinkKeys(Strict):
     short: ClassVar[str | None] = "profile"
     can_be_real: ClassVar[bool] = False
 
-    profile: Annotated[str | None, WithJsonSchema({"type": "string", "enum": sorted(PROFILES)})] = None
-    latency: Annotated[Any, WithJsonSchema(DURATION_SCHEMA)] = Field(default=None, description="one way")
-    jitter: Annotated[Any, WithJsonSchema(DURATION_SCHEMA)] = None
-    distribution: Annotated[Any, WithJsonSchema({"enum": list(DISTRIBUTIONS)})] = None
-    loss: Annotated[Any, WithJsonSchema({"anyOf": [FRACTION_SCHEMA, _GILBERT_ELLIOTT_SCHEMA]})] = None
-    rate: Annotated[Any, WithJsonSchema(RATE_SCHEMA)] = None
-    buffer: Annotated[Any, WithJsonSchema({"anyOf": [DURATION_SCHEMA, SIZE_SCHEMA, _NULL]})] = None
-    duplicate: Annotated[Any, WithJsonSchema(FRACTION_SCHEMA)] = None
-    corrupt: Annotated[Any, WithJsonSchema(FRACTION_SCHEMA)] = None
-    reorder: Annotated[Any, WithJsonSchema(FRACTION_SCHEMA)] = None
+    profile: Annotated[str | None, WithJsonSchema({"type": "string", "enum": sorted(PROFILES)})] = Field(
+        default=None, description="the named profile to start from; the keys next to it change it"
+    )
+    latency: Annotated[Any, WithJsonSchema(DURATION_SCHEMA)] = Field(
+        default=None, description="delay of each packet, one way"
+    )
+    jitter: Annotated[Any, WithJsonSchema(DURATION_SCHEMA)] = Field(
+        default=None, description="variation of the latency: its standard deviation, unless distribution says otherwise"
+    )
+    distribution: Annotated[Any, WithJsonSchema({"enum": list(DISTRIBUTIONS)})] = Field(
+        default=None,
+        description="distribution of the latency: normal; uniform (latency ± jitter); pareto or paretonormal, which "
+        "have a heavy tail",
+    )
+    loss: Annotated[Any, WithJsonSchema({"anyOf": [FRACTION_SCHEMA, _GILBERT_ELLIOTT_SCHEMA]})] = Field(
+        default=None, description="share of packets that are lost, each on its own; or loss in bursts: gilbert-elliott"
+    )
+    rate: Annotated[Any, WithJsonSchema(RATE_SCHEMA)] = Field(
+        default=None, description="bandwidth, Ethernet headers included; null: unlimited"
+    )
+    buffer: Annotated[Any, WithJsonSchema({"anyOf": [DURATION_SCHEMA, SIZE_SCHEMA, _NULL]})] = Field(
+        default=None,
+        description="length of the queue in front of the rate limit, as a time at that rate or as a size; packets that "
+        "do not fit are dropped; default: 100ms or a round trip, whichever is longer",
+    )
+    duplicate: Annotated[Any, WithJsonSchema(FRACTION_SCHEMA)] = Field(
+        default=None, description="share of packets that arrive twice"
+    )
+    corrupt: Annotated[Any, WithJsonSchema(FRACTION_SCHEMA)] = Field(
+        default=None, description="share of packets with one flipped bit"
+    )
+    reorder: Annotated[Any, WithJsonSchema(FRACTION_SCHEMA)] = Field(
+        default=None, description="share of packets that overtake earlier ones; needs a latency"
+    )
 
     @field_validator("profile")
     @classmethod

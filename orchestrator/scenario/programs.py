@@ -93,12 +93,14 @@ After = Annotated[
 
 
 class ReadySpec(Strict):
-    """When a program is ready, so that those that come ``after`` it may start. Without a condition: at once."""
+    """When a program counts as ready, so that the programs ``after`` it start. Without a condition: immediately."""
 
-    port: int | None = Field(default=None, ge=1, le=65535, description="it listens on this TCP port")
-    line: str | None = Field(default=None, min_length=1, description="it has printed a line that contains this text")
-    delay: Duration | None = Field(default=None, gt=0, description="this time has passed since it started")
-    within: Duration = Field(default=READY_WITHIN, gt=0, description="the run fails if it takes longer")
+    port: int | None = Field(default=None, ge=1, le=65535, description="when it listens on this TCP port")
+    line: str | None = Field(
+        default=None, min_length=1, description="when it has printed a line that contains this text"
+    )
+    delay: Duration | None = Field(default=None, gt=0, description="this time after it started")
+    within: Duration = Field(default=READY_WITHIN, gt=0, description="the run fails if it takes longer than this")
 
     @model_validator(mode="after")
     def _check_one(self) -> ReadySpec:
@@ -108,25 +110,32 @@ class ReadySpec(Strict):
 
 
 class ProgramSpec(Strict):
-    """A program, and when it starts."""
+    """A program, and when it starts and ends."""
 
     short: ClassVar[str | None] = "command"
 
     command: Command = Field(
-        description="{cloud}, {edge-0}, {self}: addresses of nodes; {name}: the node's own; {index}: its position in"
-        " its tier, from 0; {files}: its folder"
+        description="the program and its arguments, as in a terminal but without a shell, or as a list of words. "
+        "Replaced in it: {cloud}, {edge-0}, {self} by addresses of nodes, {name} by the node's name, {index} by its "
+        "position in its tier, from 0, {files} by its folder"
     )
-    on: Name | None = Field(default=None, description="the tier or node of a further program")
-    after: After = Field(default=[], description="the programs that must be ready before this one starts")
-    ready: ReadySpec = ReadySpec()
-    ends_the_run: bool = Field(default=False, description="the run is over when this program ends")
+    on: Name | None = Field(
+        default=None, description="the tier or node that runs it, if the key is a name of its own (a second program)"
+    )
+    after: After = Field(
+        default=[], description="the program, or a list of programs, that must be ready before this one starts"
+    )
+    ready: ReadySpec = Field(default=ReadySpec(), description="when it counts as ready; default: immediately")
+    ends_the_run: bool = Field(default=False, description="whether the run ends when this program ends")
     stop_grace: Duration = Field(
-        default=STOP_GRACE, gt=0, description="the time from SIGTERM to SIGKILL, if it still runs when the run ends"
+        default=STOP_GRACE, gt=0, description="time from SIGTERM to SIGKILL if it still runs when the run ends"
     )
     environment: Annotated[dict[str, str], BeforeValidator(_read_environment)] = Field(
-        default={}, description="further variables of the program"
+        default={}, description="environment variables in addition to the usual ones"
     )
-    image: str | None = Field(default=None, pattern=r"^\S+$", description="under docker or swarm: its image")
+    image: str | None = Field(
+        default=None, pattern=r"^\S+$", description="docker and swarm only: the image of its container, required there"
+    )
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,11 @@ Column = Literal["t", "latency", "rate", "loss", "jitter"]
 
 
 class StepSpec(LinkKeys):
-    """Settings that hold from ``at`` on; the other settings stay as before."""
+    """Settings of a link from a time on; the other settings stay as they were."""
 
     short: ClassVar[str | None] = None
 
-    at: Duration
+    at: Duration = Field(description="time of the change, after training started")
 
     @model_validator(mode="after")
     def _check_change(self) -> StepSpec:
@@ -43,13 +43,15 @@ class StepSpec(LinkKeys):
 
 
 class RampSpec(Strict):
-    """A gradual change to the numbers in ``to``, of duration ``over``."""
+    """A gradual, linear change of a link's settings."""
 
-    at: Duration
-    over: Duration = Field(gt=0)
-    to: LinkKeys
-    from_: LinkKeys | None = Field(default=None, alias="from", description="default: what holds at the time")
-    step: Duration = Field(default=PACE, ge=0.001, description="time from one small change to the next")
+    at: Duration = Field(description="start of the change, after training started")
+    over: Duration = Field(gt=0, description="duration of the change")
+    to: LinkKeys = Field(description="the settings at its end")
+    from_: LinkKeys | None = Field(
+        default=None, alias="from", description="the settings at its start; default: those in force at that time"
+    )
+    step: Duration = Field(default=PACE, ge=0.001, description="time between two small changes")
 
     @model_validator(mode="after")
     def _check_change(self) -> RampSpec:
@@ -59,22 +61,22 @@ class RampSpec(Strict):
 
 
 class HandoverSpec(LinkKeys):
-    """An interruption, during which no packet crosses the link; after it these settings hold, if any."""
+    """An interruption of a link, and its settings afterwards; without any, those from before."""
 
     short: ClassVar[str | None] = None
 
-    at: Duration
-    interruption: Duration = Field(gt=0)
+    at: Duration = Field(description="start of the interruption, after training started")
+    interruption: Duration = Field(gt=0, description="its duration; no packet crosses the link in this time")
 
 
 class FilesSpec(Strict):
-    """One file for both directions, or one for each."""
+    """One file for both directions of a link, or one for each. Paths are relative to the scenario's file."""
 
     short: ClassVar[str | None] = "file"
 
-    file: str | None = Field(default=None, description="relative to the scenario's")
-    up: str | None = Field(default=None, description="towards the cloud")
-    down: str | None = None
+    file: str | None = Field(default=None, description="the file for both directions")
+    up: str | None = Field(default=None, description="the file for the direction towards the cloud")
+    down: str | None = Field(default=None, description="the file for the direction away from the cloud")
 
     @model_validator(mode="after")
     def _check_sense(self) -> FilesSpec:
@@ -90,19 +92,39 @@ class FilesSpec(Strict):
 
 
 class ScheduleSpec(Strict):
-    """How a link changes over time, given in one of three ways: as listed changes, a trace, or a table."""
+    """How a link changes during the run, in one of three forms: a list of changes (``steps``, ``ramp``, ``handover``),
+    a ``trace``, or a table (``csv``). Times count from the start of training."""
 
-    steps: list[StepSpec] = Field(default=[], description="from a time on, other settings")
-    ramp: list[RampSpec] = Field(default=[], description="little by little to other settings")
-    handover: list[HandoverSpec] = Field(default=[], description="an interruption, and other settings after it")
-    trace: FilesSpec | None = Field(default=None, description="packet-delivery traces of Mahimahi")
-    csv: FilesSpec | None = Field(default=None, description="columns t, latency, rate, loss, jitter")
-    columns: dict[Column, str] = Field(default={}, description="of a csv: the names of its columns")
-    units: dict[Column | Literal["half_rtt"], str] = Field(default={}, description="of a csv: of plain numbers")
-    half_rtt: str | None = Field(default=None, description="of a csv: the column whose half is the latency")
-    start: Literal["first-row", "training"] | None = Field(default=None, description="of a csv: when t is 0")
-    window: Duration | None = Field(default=None, description=f"of a trace, default {WINDOW * 1000:.0f}ms")
-    repeat: Duration | None = Field(default=None, gt=0, description="begin anew after this; traces do by themselves")
+    steps: list[StepSpec] = Field(default=[], description="sudden changes of settings")
+    ramp: list[RampSpec] = Field(default=[], description="gradual changes of settings")
+    handover: list[HandoverSpec] = Field(default=[], description="interruptions, with other settings afterwards")
+    trace: FilesSpec | None = Field(
+        default=None, description="packet-delivery trace of Mahimahi, which sets the rate; it repeats when it ends"
+    )
+    csv: FilesSpec | None = Field(
+        default=None, description="table with a column t and one or more of latency, rate, loss and jitter"
+    )
+    columns: dict[Column, str] = Field(
+        default={}, description="csv only: the names of the columns in the file, by their meaning: {rate: speed}"
+    )
+    units: dict[Column | Literal["half_rtt"], str] = Field(
+        default={}, description="csv only: the units of columns with plain numbers: {t: s, rate: mbit}"
+    )
+    half_rtt: str | None = Field(
+        default=None, description="csv only: a column of round-trip times; half of each is the latency"
+    )
+    start: Literal["first-row", "training"] | None = Field(
+        default=None,
+        description="csv only: whether t counts from the first row or from the start of training (default: training; "
+        "required if the first row is late)",
+    )
+    window: Duration | None = Field(
+        default=None,
+        description=f"trace only: time over which packets are counted to get a rate; default: {WINDOW * 1000:.0f}ms",
+    )
+    repeat: Duration | None = Field(
+        default=None, gt=0, description="the schedule restarts after this time; default: once (a trace always repeats)"
+    )
 
     _files: dict[str, Schedule] = PrivateAttr(default_factory=dict)
 

@@ -52,21 +52,36 @@ DEFAULT_PERSONALISATION = 0.15  # PHE-FL, section IV-B3
 
 
 class DataSpec(Strict):
-    """The data set, and how it is divided over the nodes that hold data: the devices or, without devices, the edges."""
+    """The data set, and its partition over the clients: the devices or, without devices, the edges."""
 
-    dataset: DatasetNames = Field(default=["digits"], description="one, or several: the first that this host has")
-    path: str | None = Field(default=None, description="file or folder to look in first, relative to the scenario's")
-    partition: PartitionField = PartitionSpec("iid", {})
-    samples_per_client: int | None = Field(default=None, ge=1, description="training samples to keep of each client")
-    evaluate_samples: int | None = Field(default=None, ge=1, description="test samples to evaluate on, not all")
+    dataset: DatasetNames = Field(
+        default=["digits"],
+        description="a data set, or a list of them, of which the first is used that this host has; also npz:PATH, "
+        "images:PATH or leaf:PATH",
+    )
+    path: str | None = Field(
+        default=None, description="file or folder to look in first, relative to the scenario's file"
+    )
+    partition: PartitionField = Field(
+        default=PartitionSpec("iid", {}), description="how the training samples are divided among the clients"
+    )
+    samples_per_client: int | None = Field(
+        default=None, ge=1, description="training samples that each client keeps; default: all of its part"
+    )
+    evaluate_samples: int | None = Field(
+        default=None,
+        ge=1,
+        description="number of test samples that models are evaluated on, a fixed random subset; default: all",
+    )
     test: Literal["proportional", "balanced"] = Field(
-        default="proportional", description="labels of own test sets: as in the training data, or in equal shares"
+        default="proportional",
+        description="labels in the test set of a client or edge: proportional to its training data, or balanced",
     )
     personalisation: Fraction | None = Field(
         default=None,
         lt=1,
-        description="share of each edge's own test set that is set apart to personalise by; "
-        "default: 15% for an algorithm that does, else none",
+        description="share of each edge's own test set that it uses for personalisation instead of evaluation; "
+        "default: 15% for algorithms that personalise, else 0%",
     )
 
     _lists: ClientLists | None = PrivateAttr(default=None)
@@ -103,20 +118,25 @@ HardwareName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(HAR
 
 
 class HardwareSpec(Strict):
-    """A hardware class. ``speed``, ``cores`` and ``memory`` override its values; ``image`` and ``accelerator`` keep the
-    class."""
+    """The hardware that a node emulates: a class. ``speed``, ``cores`` and ``memory`` replace its values."""
 
     short: ClassVar[str | None] = "class"
 
-    class_: HardwareName = Field(default="host", alias="class")
-    speed: float | None = Field(default=None, ge=0.0001, description="relative to a core of this host")
-    cores: float | None = Field(default=None, ge=0.01)
-    memory: Size | None = Field(default=None, gt=0)
+    class_: HardwareName = Field(
+        default="host", alias="class", description="the hardware class; host: this host as it is, without limits"
+    )
+    speed: float | None = Field(
+        default=None, ge=0.0001, description="speed of one core, relative to a core of this host; default: the class's"
+    )
+    cores: float | None = Field(default=None, ge=0.01, description="number of cores; default: the class's")
+    memory: Size | None = Field(
+        default=None, gt=0, description="memory limit of the node's processes; default: the class's"
+    )
     image: ImageName | None = Field(
-        default=None, description="of the containers, also for another processor; default: the run's"
+        default=None, description="image of its container, for instance for another processor; default: the run's image"
     )
     accelerator: Device | None = Field(
-        default=None, description="of the host, to train on: cuda, cuda:1; cpu: none; default: compute.device"
+        default=None, description="what it trains on: cpu, or a GPU of its host (cuda, cuda:1); default: compute.device"
     )
 
     def resolve(self) -> HardwareClass:
@@ -128,66 +148,150 @@ class HardwareSpec(Strict):
 
 
 class GatheringSpec(Strict):
-    """How long a node waits for answers: at least for a ``quorum`` of the peers it asked, at most to ``deadline``."""
+    """How long a node that collects answers waits in each round. It waits for all peers that are online. Peers that are
+    lost need not answer if the answers make the quorum."""
 
-    quorum: QuorumField = Field(default=Quorum(share=0.5), description="a share (50%), or a number of peers (2)")
-    deadline: AutoDuration = "auto"
-    cloud_deadline: AutoDuration = Field("auto", description="of a cloud above edges, which waits for their rounds")
-    late: Literal["discard", "keep"] = "discard"
+    quorum: QuorumField = Field(
+        default=Quorum(share=0.5),
+        description="the answers that a round needs, as a share of the peers asked (50%) or a number of them (2); with "
+        "fewer at the deadline the round is abandoned",
+    )
+    deadline: AutoDuration = Field(
+        default="auto",
+        description="longest wait for answers, per round; auto: computed from the links, the model and the hardware, "
+        "long enough for every healthy peer",
+    )
+    cloud_deadline: AutoDuration = Field(
+        default="auto",
+        description="longest wait of a cloud for the edges below it, which first complete their own rounds; auto: "
+        "computed from the deadline of the edges and their number of rounds",
+    )
+    late: Literal["discard", "keep"] = Field(
+        default="discard",
+        description="what happens to an answer that arrives after its round: discard it, or keep it and use it in the "
+        "next round if its sender has no newer answer",
+    )
 
 
 class TimeoutsSpec(Strict):
-    """Nodes send a heartbeat every ``beat``. A node that is silent for ``lost_after`` counts as lost. A node that has
-    not heard from the orchestrator for ``lease`` stops itself."""
+    """Heartbeats between nodes, and between nodes and the orchestrator."""
 
-    beat: Duration = Field(default=1.0, gt=0)
-    lost_after: Duration = Field(default=8.0, gt=0)
-    lease: Duration = Field(default=10.0, gt=0)
+    beat: Duration = Field(default=1.0, gt=0, description="time between two heartbeats of a node, at least 10ms")
+    lost_after: AutoDuration = Field(
+        default="auto",
+        description="a peer that is silent for this time counts as lost, and no node waits for it; more than four "
+        "round trips of the slowest link; auto: 8s, or longer if full buffers delay a link for seconds",
+    )
+    lease: Duration = Field(
+        default=10.0,
+        gt=0,
+        description="a node that receives no heartbeat of the orchestrator for this time ends, so that no process "
+        "outlives a run; at least two beats",
+    )
 
 
 class StopSpec(Strict):
-    """The conditions that end the run: the first one that is met ends it."""
+    """The conditions that end the run. The first one that is met ends it."""
 
-    rounds: int | None = Field(default=None, ge=1, le=MAX_ROUNDS, description="default: algorithm.rounds")
-    accuracy: Fraction | None = Field(default=None, gt=0, description="reached on the global test set")
-    after: Duration | None = Field(default=None, gt=0, description="time after training started")
+    rounds: int | None = Field(
+        default=None, ge=1, le=MAX_ROUNDS, description="number of rounds; default: algorithm.rounds"
+    )
+    accuracy: Fraction | None = Field(default=None, gt=0, description="accuracy on the global test set")
+    after: Duration | None = Field(default=None, gt=0, description="duration of the training")
 
 
 class ProbeSpec(Strict):
-    """Whether each class of links is measured against its profile before training."""
+    """Measurement of the links."""
 
-    before: bool = True
+    before: bool = Field(
+        default=True, description="whether links are measured before training and compared with their settings"
+    )
 
 
 class Scenario(Strict):
     """The whole description of a run."""
 
-    name: Name = Field(default="scenario", description="default: the file's name")
-    plugins: PluginSources = Field(default=(), description="Python files beside the scenario, or installed modules")
-    seed: int = Field(default=1, ge=0, lt=2**63)
-    algorithm: AlgorithmSpec | None = None
+    name: Name = Field(
+        default="scenario",
+        description="name of the scenario; the names of its runs start with it; default: the name of the file",
+    )
+    plugins: PluginSources = Field(
+        default=(), description="plug-ins: Python files, relative to the scenario's file, or installed modules"
+    )
+    seed: int = Field(default=1, ge=0, lt=2**63, description="seed of all random draws")
+    algorithm: AlgorithmSpec | None = Field(
+        default=None, description="the algorithm, its number of rounds and its parameters; required without programs"
+    )
     programs: dict[str, ProgramSpec] = Field(
-        default={}, description="what nodes run instead of an algorithm: by tier, by node, or with `on` by name"
+        default={},
+        description="programs that nodes run instead of an algorithm; the key is a tier, a node, or any name with `on`",
     )
-    data: DataSpec = DataSpec()
-    model: ModelSpec = ModelSpec(name="cnn")
-    topology: Topology = Topology()
-    clients: ClientsSpec | None = Field(default=None, description="of a population: who they are, and who takes part")
-    hardware: dict[str, HardwareSpec] = Field(default={}, description="by tier (device, edge, cloud) or name of a node")
+    data: DataSpec = Field(default=DataSpec(), description="the data set and its partition over the clients")
+    model: ModelSpec = Field(
+        default=ModelSpec(name="cnn"),
+        description="the model that is trained, or a group of models for clients that differ",
+    )
+    topology: Topology = Field(
+        default=Topology(),
+        description="nodes per tier; devices are below edges or, without edges, below the cloud",
+    )
+    clients: ClientsSpec | None = Field(
+        default=None,
+        description="settings of clients: read from files (file, availability) or, in a population, drawn for each "
+        "client (all keys but file)",
+    )
+    hardware: dict[str, HardwareSpec] = Field(
+        default={},
+        description="the hardware that nodes emulate; the key is a tier (device, edge, cloud) or a node, and a node's "
+        "entry replaces that of its tier",
+    )
     hosts: dict[str, HostField] = Field(
-        default={}, description="by tier or name of a node: the name of a host, or a label of hosts, like rack=2"
+        default={},
+        description="swarm only: where nodes run; the key is a tier or a node, the value the name of a host or one of "
+        "its labels (rack=2)",
     )
-    compute: ComputeSpec = ComputeSpec()
-    links: dict[str, LinkSpec] = Field(default={}, description="by class, or for two nodes: 'a -> b', 'a <-> b'")
-    faults: list[FaultSpec] = Field(default=[], description="what goes wrong, and when")
-    gathering: GatheringSpec = GatheringSpec()
-    timeouts: TimeoutsSpec = TimeoutsSpec()
-    restart: Literal["on-failure", "never"] = Field(default="on-failure", description="of nodes that end unplanned")
-    stop: StopSpec = StopSpec()
-    expect: ExpectSpec = ExpectSpec()
-    driver: DriverName = "namespaces"
-    engine: EngineName = Field(default="auto", description="what shapes the links")
-    probe: ProbeSpec = ProbeSpec()
+    compute: ComputeSpec = Field(
+        default=ComputeSpec(),
+        description="how this host computes the training of nodes; the hardware they emulate is the same",
+    )
+    links: dict[str, LinkSpec] = Field(
+        default={},
+        description="settings of links; the key is a class of links (device-edge, edge-cloud, edge-edge, device-cloud) "
+        "or two nodes: 'a -> b' (one direction) or 'a <-> b' (both); default: profile lan",
+    )
+    faults: list[FaultSpec] = Field(
+        default=[], description="the faults of the run, each with an action, a time and a place"
+    )
+    gathering: GatheringSpec = Field(
+        default=GatheringSpec(),
+        description="how long a node that collects answers waits in each round: for all peers that are online, and for "
+        "a quorum of all peers; those that are lost need not answer",
+    )
+    timeouts: TimeoutsSpec = Field(
+        default=TimeoutsSpec(), description="heartbeats between nodes, and between nodes and the orchestrator"
+    )
+    restart: Literal["on-failure", "never"] = Field(
+        default="on-failure",
+        description="whether a node whose process ends unplanned is restarted, at most three times without a finished "
+        "round",
+    )
+    stop: StopSpec = Field(
+        default=StopSpec(), description="when the run ends: at the first of these conditions that is met"
+    )
+    expect: ExpectSpec = Field(
+        default=ExpectSpec(), description="expected results; if one is missed, the exit code is 3"
+    )
+    driver: DriverName = Field(
+        default="namespaces",
+        description="how nodes run: namespaces (processes on this host), docker (containers on this host), swarm "
+        "(containers on several hosts) or sim (a simulation on a virtual clock)",
+    )
+    engine: EngineName = Field(
+        default="auto",
+        description="what shapes the links: kernel (netem of Linux), userspace (a relay process) or auto (the first of "
+        "both that works)",
+    )
+    probe: ProbeSpec = Field(default=ProbeSpec(), description="measurement of the links")
 
     @property
     def scheme(self) -> Algorithm:
@@ -260,7 +364,7 @@ def json_schema() -> dict[str, Any]:
     links = schema["properties"]["links"]
     link = links.pop("additionalProperties")
     links |= {
-        "properties": dict.fromkeys(LINK_CLASSES, link),
+        "properties": {name: link | {"description": text} for name, text in LINK_CLASSES.items()},
         "patternProperties": {r"^\S+ <?-> \S+$": link},
         "additionalProperties": False,
     }

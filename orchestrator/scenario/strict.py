@@ -37,6 +37,9 @@ class Strict(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler.resolve_ref_schema(handler(core))
+        written = cls.model_construct().model_dump(mode="json", warnings=False)
+        for key in schema["properties"].keys() & written.keys():
+            schema["properties"][key]["default"] = written[key]  # 8s instead of 8.0
         if cls.short is None:
             return schema
         return {"anyOf": [schema["properties"][cls.short] | {"type": "string"}, schema]}
@@ -52,9 +55,15 @@ class Strict(BaseModel):
         return {name: field.alias or name for name, field in cls.model_fields.items()}
 
 
+OTHER_NAMES = {"wlan": "wifi", "4g": "lte"}
+"""Names that others use for what has a name here."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` if a known name is similar, else an empty text."""
-    near = difflib.get_close_matches(name, list(known), n=1)
+    """``; did you mean 'x'?`` if a known name is similar or means the same, else an empty text."""
+    known = list(known)
+    same = OTHER_NAMES.get(name)
+    near = [same] if same in known else difflib.get_close_matches(name, known, n=1)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 

@@ -19,7 +19,12 @@ from orchestrator.scenario.strict import Strict, nearest
 from orchestrator.scenario.words import describe, shortened
 
 Ends = tuple[str, str]  # the nodes of one direction of a link: source, target
-LINK_CLASSES = ("device-edge", "edge-cloud", "edge-edge", "device-cloud")
+LINK_CLASSES = {
+    "device-edge": "links between a device and its edge",
+    "edge-cloud": "links between an edge and the cloud",
+    "edge-edge": "links between two edges",
+    "device-cloud": "links between a device and the cloud",
+}
 GROUPS = {"devices": "device", "edges": "edge"}
 MAX_NODES = 65_000  # addresses come from a /16, which has 65,534
 MAX_PAIRS = 100_000  # a mesh of 447 edges
@@ -74,23 +79,39 @@ def _per_edge(value: Any) -> int | list[int] | None:
 
 
 class Topology(Strict):
-    """Device, edge and cloud tiers. ``devices`` attaches devices to the cloud and requires that there are no edges. So
-    does ``population``, of which ``selected`` clients take part in each round."""
+    """The number of nodes in each tier. Devices are below edges (``devices_per_edge``) or, without edges, below the
+    cloud (``devices``, or ``population`` in the simulation)."""
 
-    cloud: bool = True
-    edges: int = Field(default=2, ge=0, le=MAX_NODES)
+    cloud: bool = Field(default=True, description="whether there is a cloud")
+    edges: int = Field(
+        default=2, ge=0, le=MAX_NODES, description="number of edges; default: 0 with devices or population, else 2"
+    )
     devices_per_edge: Annotated[
         int | list[int] | None,
         PlainValidator(_per_edge),
         WithJsonSchema({"anyOf": [_COUNT_SCHEMA, {"type": "array", "items": _COUNT_SCHEMA}]}),
-    ] = Field(default=None, description="one number for all edges, or a list; default 2")
-    devices: int | None = Field(default=None, ge=1, le=MAX_NODES)
-    mesh: bool | None = Field(default=None, description="edges talk to one another; default: as the algorithm needs")
+    ] = Field(
+        default=None, description="number of devices of each edge, or a list with one number per edge; default: 2"
+    )
+    devices: int | None = Field(
+        default=None, ge=1, le=MAX_NODES, description="number of devices below the cloud, without edges"
+    )
+    mesh: bool | None = Field(
+        default=None,
+        description="whether every two edges have a link; default: true if the algorithm exchanges messages between "
+        "edges, or if `links` has edge-edge",
+    )
     population: int | None = Field(
-        default=None, ge=1, le=MAX_POPULATION, description="clients of the cloud of which a few take part in each round"
+        default=None,
+        ge=1,
+        le=MAX_POPULATION,
+        description="sim only: number of clients below the cloud; only those selected for a round run",
     )
     selected: int | None = Field(
-        default=None, ge=1, le=MAX_SELECTED, description="clients of the population whose answers end a round"
+        default=None,
+        ge=1,
+        le=MAX_SELECTED,
+        description="number of clients of the population whose answers end a round; goes with population",
     )
 
     @model_validator(mode="before")

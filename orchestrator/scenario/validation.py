@@ -181,13 +181,13 @@ def _waiting(scenario: Scenario, links: Resolved) -> Iterator[Mistake]:
     for name in scenario.population.links if scenario.population is not None else ():
         round_trips.append(sum(profile.latency for profile in LinkSpec(profile=name).directions(level=False)))
     round_trip = max(round_trips, default=0.0)
-    if timeouts.lost_after <= 4 * round_trip:
+    if timeouts.lost_after != "auto" and timeouts.lost_after <= 4 * round_trip:
         least = format_duration(round(4 * round_trip, 6))
         yield ("timeouts", "lost_after"), f"must be above four round trips of the slowest link, {least}"
     if timeouts.beat < SHORTEST_BEAT:
         yield ("timeouts", "beat"), f"must be at least {format_duration(SHORTEST_BEAT)}"
     for name in ("lost_after", "lease"):
-        if getattr(timeouts, name) < 2 * timeouts.beat:
+        if (given := getattr(timeouts, name)) != "auto" and given < 2 * timeouts.beat:
             least = format_duration(2 * timeouts.beat)
             yield ("timeouts", name), f"must be at least two beats, {least}, or one late sign of life ends it"
     for name in ("deadline", "cloud_deadline"):

@@ -3,6 +3,3 @@
 It reads the records of runs. What it shows is made by plain functions from a record to JSON values; `app` hands them
 out over HTTP. It speaks to an orchestrator only when somebody makes a fault or sets a pace (`acting`).
 """
-
-PACKAGES = ("starlette", "uvicorn")
-"""What it is made with. They come with the extra `serve`."""

@@ -17,10 +17,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from node.files import read_untrusted
 from orchestrator.errors import MistakeError, OrchestratorError, RecordError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.report.template import script, style
-from orchestrator.results.history import History
+from orchestrator.results.history import LONGEST_DOCUMENT, History
 from orchestrator.serve.acting import LONGEST, OPERATIONS, reads_only
 from orchestrator.serve.comparison import cases_of_sweep, several
 from orchestrator.serve.detail import fidelity_detail, link_detail, node_detail
@@ -133,7 +134,8 @@ def _one_run(folder: Path, following: Following, *, acts: bool) -> list[Route]:
 
     async def report(request: Request) -> Response:
         try:
-            page = await run_in_threadpool(find(folder, request.path_params["run"]).report.read_bytes)
+            place = find(folder, request.path_params["run"]).report
+            page = await run_in_threadpool(read_untrusted, place, LONGEST_DOCUMENT)
         except OrchestratorError as error:
             return _error(str(error), 404)
         except OSError as error:

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from node.files import read_untrusted
 from orchestrator.host.directory import RunDirectory
 from orchestrator.report.marks import Figure
-from orchestrator.results.history import History
+from orchestrator.results.history import LONGEST_DOCUMENT, History
 from orchestrator.sweep.curves import Curve, band, curve_of
 from orchestrator.sweep.drawing import curves, looks
 from orchestrator.sweep.figures import spreads
@@ -72,7 +73,7 @@ def several(
 def cases_of_sweep(folder: Path) -> dict[str, str]:
     """The case of each run of the sweep in a folder, by the run's name; empty if its sweep.json does not tell."""
     try:
-        cases = json.loads((folder / "sweep.json").read_bytes())["cases"]
+        cases = json.loads(read_untrusted(folder / "sweep.json", LONGEST_DOCUMENT))["cases"]
         return {
             f"{folder.name}/{Path(run['run']).name}": str(case["case"])
             for case in cases

@@ -5,16 +5,18 @@ A row is read again only when the files of its run have changed, so that a folde
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from node.files import read_untrusted
 from orchestrator.errors import OrchestratorError, RecordError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.checks import checks, overall
-from orchestrator.results.history import History
+from orchestrator.results.history import DAMAGE, LONGEST_DOCUMENT, History
 from orchestrator.results.record import DATABASE
 from orchestrator.results.targets import accuracy_series
 
@@ -62,9 +64,10 @@ def find(folder: Path, name: str) -> RunDirectory:
     if len(parts) > 2 or any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise RecordError(f"there is no run '{name}' in {folder}")
     path = folder.joinpath(*parts)
-    if not (path / DATABASE).is_file():
-        raise RecordError(f"there is no run '{name}' in {folder}")
-    return RunDirectory(path)
+    with contextlib.suppress(OSError):  # a name that is too long
+        if (path / DATABASE).is_file():
+            return RunDirectory(path)
+    raise RecordError(f"there is no run '{name}' in {folder}")
 
 
 def signature(directory: RunDirectory) -> Signature:
@@ -87,11 +90,21 @@ def run_row(name: str, directory: RunDirectory) -> Row:
     try:
         summary = current_summary(directory)
         if summary is not None:
-            return {**row, **_from_summary(summary, _document(directory.path / "effective.json") or {})}
+            return _plain({**row, **_from_summary(summary, _document(directory.path / "effective.json") or {})})
         with History.open(directory.path) as history:
-            return {**row, **_from_record(history)}
+            return _plain({**row, **_from_record(history)})
     except OrchestratorError as error:
         return {**row, "status": "unreadable", "error": str(error)}
+    except (*DAMAGE, OSError) as error:
+        return {**row, "status": "unreadable", "error": f"the run directory is damaged ({error})"}
+
+
+def _plain(row: Row) -> Row:
+    """The row. ValueError or TypeError if it has a value that the page cannot show."""
+    if not all(value is None or isinstance(value, str | int | float) for value in row.values()):
+        raise TypeError("a list or a mapping in place of a number or a text")
+    json.dumps(row, ensure_ascii=False, allow_nan=False).encode()
+    return row
 
 
 def _from_record(history: History) -> Row:
@@ -143,7 +156,7 @@ def _is_held(directory: RunDirectory) -> bool:
 
 def _document(path: Path) -> Row | None:
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_untrusted(path, LONGEST_DOCUMENT))
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
 import os
@@ -14,13 +15,15 @@ from types import TracebackType
 from typing import Self
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orchestrator.errors import PlaceError
 from orchestrator.serve.app import make_app
 
 NICE = 10  # of a process that serves: runs come first
 GRACE = 1  # s for open streams at the end
-CONNECTIONS = 200
+CONNECTIONS = 1000
+REQUEST_TIMEOUT = 5.0  # s from a connection to its first whole request; a browser may connect in advance
 
 
 class Server:
@@ -40,7 +43,7 @@ class Server:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 make_app(folder, self.token, self.port, self._closing, loopback=loopback, key=self.key),
-                http="h11",
+                http=PromptProtocol,
                 ws="none",
                 loop="asyncio",
                 lifespan="off",
@@ -68,6 +71,18 @@ class Server:
         self._closing.set()
         self._server.should_exit = True
         self._thread.join()
+
+
+class PromptProtocol(H11Protocol):
+    """HTTP/1.1 that closes a connection without a request, so that idle ones do not use up those of users."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(REQUEST_TIMEOUT, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        if self.cycle is None:
+            self.transport.abort()
 
 
 def serve(folder: Path, host: str, port: int, tell: Callable[[str], object], *, faults: bool | None = None) -> None:

@@ -64,7 +64,7 @@ def carry_out_on_swarm(
                 async def work(own: RunDirectory) -> None:
                     task, loop = asyncio.current_task(), asyncio.get_running_loop()
                     assert task is not None
-                    with interruption.heard_by(lambda: loop.call_soon_threadsafe(task.cancel), runs.abandon):
+                    with interruption.handled_by(loop, task.cancel, runs.abandon):
                         await spread(cluster, hosts, runs, own, tell, places=places)
 
                 with _directory(directory, sweep.name) as own:

@@ -60,7 +60,7 @@ class SweepRuns:
 
     @property
     def table(self) -> DataFrame:
-        """`rows` as a table. It needs pandas (`pip install edgebed[analysis]`); RunError without it."""
+        """`rows` as a table."""
         return frames.frame(self.rows, ("case", "runs"))
 
 

@@ -48,9 +48,13 @@ class Target(Strict):
     """The target accuracy; rounds, seconds and bytes are counted until it is reached. It is measured on the global test
     set, or as the mean over clients, edges or named nodes, each on its own test set."""
 
-    accuracy: Fraction = Field(gt=0)
-    scope: Literal["global", "own"] = "global"
-    of: Literal["clients", "edges"] | Nodes = Field(default="clients", description="whose own test sets")
+    accuracy: Fraction = Field(gt=0, description="the accuracy to reach")
+    scope: Literal["global", "own"] = Field(
+        default="global", description="measured on the global test set, or on own test sets"
+    )
+    of: Literal["clients", "edges"] | Nodes = Field(
+        default="clients", description="own only: the mean over clients, edges or these nodes"
+    )
 
     @property
     def judged(self) -> Judged | list[str]:
@@ -70,12 +74,16 @@ class Target(Strict):
 class SweepFile(Strict):
     """The keys of a sweep file; `cases` and `vary` use the same paths as `--set`."""
 
-    name: Name = Field(description="default: the file's name")
-    scenario: str = Field(description="relative to the sweep's file")
-    cases: dict[str, dict[str, Any]] = Field(default={}, description="default: the scenario as it is")
-    vary: dict[str, list[Any]] = Field(default={})
-    seeds: list[Seed] = Field(default=[1], min_length=1)
-    target: Target | None = None
+    name: Name = Field(description="name of the sweep; default: the name of the file")
+    scenario: str = Field(description="file of the scenario, relative to the sweep's file")
+    cases: dict[str, dict[str, Any]] = Field(
+        default={}, description="changes of the scenario, by the name of a case; default: the scenario as it is"
+    )
+    vary: dict[str, list[Any]] = Field(
+        default={}, description="values to combine, by path: {links.device-edge.loss: [0%, 5%]}"
+    )
+    seeds: list[Seed] = Field(default=[1], min_length=1, description="the seeds that each combination runs with")
+    target: Target | None = Field(default=None, description="the target that runs are compared by")
 
 
 @dataclass(frozen=True)

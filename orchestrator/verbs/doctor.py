@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from node.errors import PluginError
+from node.errors import LEARNING, PluginError
 from node.plugins import added, advertised, find
 from orchestrator.errors import HostError, OrchestratorError
 from orchestrator.fabric import tcp
@@ -33,7 +33,8 @@ from orchestrator.host.training_devices import tried_here
 from orchestrator.layout import write_entries, write_line
 from orchestrator.scenario.plugins import use
 
-PACKAGES = ("torch", "torchvision", "pyzmq", "msgpack", "numpy", "pydantic", "docker")
+PACKAGES = ("pyzmq", "msgpack", "numpy", "pydantic", "docker", "pandas", "starlette", "uvicorn")
+LEARNING_PACKAGES = ("torch", "torchvision")
 SHAPED = "the drivers namespaces and docker"
 
 
@@ -59,7 +60,7 @@ class Finding:
 
 async def examine() -> list[Finding]:
     """Run all tests, in the order of the report."""
-    findings = [_python(), _system(), _packages(), _commands(), _namespaces()]
+    findings = [_python(), _system(), _packages(), _learning(), _commands(), _namespaces()]
     findings += await _links(all(finding.ok for finding in findings[-2:]))
     findings += [
         _cgroups(),
@@ -98,13 +99,27 @@ def _system() -> Finding:
     return Finding("system", SHAPED, linux, detail, remedy)
 
 
-def _packages() -> Finding:
+def _versions(packages: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The installed ones with their versions, and the missing ones."""
     versions, missing = [], []
-    for name in PACKAGES:
+    for name in packages:
         try:
             versions.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             missing.append(name)
+    return versions, missing
+
+
+def _learning() -> Finding:
+    name, used_by = "learning", "training, under the drivers namespaces and sim"
+    versions, missing = _versions(LEARNING_PACKAGES)
+    if missing:
+        return Finding(name, used_by, None, f"missing: {', '.join(missing)}", "install the extra", (LEARNING,))
+    return Finding(name, used_by, True, ", ".join(versions))
+
+
+def _packages() -> Finding:
+    versions, missing = _versions(PACKAGES)
     if missing:
         commands = (f"{sys.executable} -m pip install {' '.join(missing)}",)
         detail = f"missing: {', '.join(missing)}"

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from node.files import read_untrusted
 from orchestrator.errors import RecordError
 from orchestrator.exports.base import AlreadyThereError
 from orchestrator.exports.kinds import Destination
 from orchestrator.host.directory import RunDirectory, find_run
-from orchestrator.results.history import History
+from orchestrator.results.history import LONGEST_DOCUMENT, History
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,9 @@ def _found(name: str | None, runs: Path) -> list[RunDirectory]:
 def _runs_of(table: Path) -> list[Path]:
     """The runs in the table of a sweep. They lie beside the table, which may have been moved."""
     try:
-        cases = json.loads(table.read_text(encoding="utf-8"))["cases"]
+        cases = json.loads(read_untrusted(table, LONGEST_DOCUMENT))["cases"]
         return [table.parent / Path(each["run"]).name for case in cases for each in case["runs"] if each["run"]]
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise RecordError(f"{table} cannot be read ({error}): write it anew with `sweep`") from None
 
 

@@ -1,12 +1,10 @@
-"""The record of a run as tables of pandas, for analysis. pandas is an extra: `pip install edgebed[analysis]`."""
+"""The record of a run as tables of pandas, for analysis."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.errors import RunError
 from orchestrator.results.history import History
 from orchestrator.results.tables import TABLES
 
@@ -15,14 +13,11 @@ if TYPE_CHECKING:
 
 
 def frame(rows: Iterable[Mapping[str, Any]], columns: Iterable[str] = ()) -> DataFrame:
-    """A table of rows, with the named columns first if there is no row. RunError if pandas is not installed."""
-    try:
-        pandas: Any = importlib.import_module("pandas")
-    except ImportError:
-        raise RunError("tables need pandas: pip install 'edgebed[analysis]'") from None
+    """A table of rows, with the named columns first if there is no row."""
+    from pandas import DataFrame  # takes half a second
+
     found = list(rows)
-    table: DataFrame = pandas.DataFrame(found, columns=None if found else list(columns))
-    return table
+    return DataFrame(found, columns=None if found else list(columns))
 
 
 def accuracy(history: History) -> DataFrame:

@@ -48,7 +48,7 @@ def print_hosts(hosts: Sequence[Member], agents: Mapping[str, str] | None, conso
 async def unless_interrupted(work: Coroutine[Any, Any, T], interruption: Interruption) -> T | None:
     """The result of the work, or None if a signal came. The work is then cancelled, and ends in order."""
     task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
-    with interruption.heard_by(lambda: loop.call_soon_threadsafe(task.cancel), _nothing):
+    with interruption.handled_by(loop, task.cancel, _nothing):
         await asyncio.wait([task])
     if interruption.asked:
         return None

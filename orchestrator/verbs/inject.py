@@ -11,21 +11,10 @@ from orchestrator.errors import MistakeError, RunError
 from orchestrator.host import user_socket
 from orchestrator.host.directory import RunDirectory, find_run
 from orchestrator.scenario.document import read_value
-from orchestrator.scenario.strict import nearest
 
 ACTIONS = ("crash", "pause", "disconnect", "partition", "degrade", "slow", "join", "leave")
 GROUPS = ("devices", "edges")
 NEW = "its nodes are still being started, or it is ending"
-
-
-def taken_apart(words: Sequence[str]) -> tuple[str | None, str, tuple[str, ...]]:
-    """The run (None: the only one), the action and the targets, from the words of a command. ValueError without an
-    action."""
-    for before in (0, 1):
-        if len(words) > before and words[before] in ACTIONS:
-            return words[0] if before else None, words[before], tuple(words[before + 1 :])
-    near = next((found for word in words[:2] if (found := nearest(word, ACTIONS))), "")
-    raise ValueError(f"say what to do: one of {', '.join(ACTIONS)}{near}")
 
 
 def fault_of(action: str, targets: Sequence[str], options: Mapping[str, str | None]) -> dict[str, Any]:
@@ -55,9 +44,9 @@ def chosen(name: str | None, runs: Path) -> RunDirectory:
         return heeding(find_run(name, runs))
     found = running(runs)
     if not found:
-        raise RunError(f"no run of yours is running in {runs}: start one with `up SCENARIO`, or name a run")
+        raise RunError(f"no run of yours is running in {runs}: start one with `up SCENARIO`, or name a run with --run")
     if len(found) > 1:
-        raise RunError(f"several runs are running, say which: {', '.join(each.run for each in found)}")
+        raise RunError(f"several runs are running, name one with --run: {', '.join(each.run for each in found)}")
     return found[0]
 
 

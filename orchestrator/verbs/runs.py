@@ -66,8 +66,7 @@ class Run:
 
     @property
     def accuracy(self) -> DataFrame:
-        """Every accuracy that a node reported: round, seconds, node, scope, value. This and the other tables need
-        pandas (`pip install edgebed[analysis]`); RunError without it."""
+        """Every accuracy that a node reported: round, seconds, node, scope, value."""
         with self.history() as history:
             return frames.accuracy(history)
 

@@ -37,7 +37,7 @@ TRANSITIONS = {
 }
 """The states that may follow each state of a node; after an interruption all nodes start again."""
 OURS = re.compile(
-    r"a defect of edgebed|Traceback|\w*Warning:|never awaited|never retrieved|was destroyed but it is pending"
+    r"a bug of edgebed|Traceback|\w*Warning:|never awaited|never retrieved|was destroyed but it is pending"
 )
 LEAST, HEADROOM = 3600.0, 50.0  # limit of a run: s of virtual time, plus this multiple of its total waiting time
 MEETING = 20.0  # s in which peers connect to each other

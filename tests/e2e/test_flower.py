@@ -41,7 +41,7 @@ def flower(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (site / "later.pth").write_text(sysconfig.get_path("purelib") + "\n")
     # Without --no-compile it would compile some thousand modules more than are imported.
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
-    install = [*pip, "install", "--quiet", "--no-compile", FLOWER]
+    install = [*pip, "install", "--quiet", "--no-compile", FLOWER, "scikit-learn"]
     done = subprocess.run(install, capture_output=True, text=True, check=False)
     if done.returncode:
         give_up = pytest.fail if "CI" in os.environ else pytest.skip

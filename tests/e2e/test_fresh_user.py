@@ -80,5 +80,5 @@ def test_what_the_host_can_do(user: FreshUser, python: str) -> None:
 
 def test_the_other_verbs(user: FreshUser, python: str) -> None:
     for line in ("validate scenarios/hello.yaml", "plan scenarios/hello.yaml", "ps", "down --all"):
-        done = user.types(f"{python} -m orchestrator {line}")
+        done = user.types(f"{python} -m orchestrator {line} --quiet")
         assert (done.returncode, done.stderr) == (0, ""), line

@@ -118,7 +118,7 @@ def test_without_an_assignment_it_says_so_in_one_line(client: DockerClient, imag
 def test_nothing_is_in_it_that_a_node_does_not_need(client: DockerClient, image: str) -> None:
     look = (
         "ls /opt/edgebed; id -u; for each in cc gcc c++ make pip git; do command -v $each; done;"
-        "find /opt/venv -type d -name tests; for each in orchestrator netem sklearn pydantic docker; do"
+        "find /opt/venv -type d -name tests; for each in orchestrator netem pandas pydantic docker; do"
         ' python -c "import $each" 2> /dev/null && echo $each; done; true'
     )
     assert outcome(client, image, "-c", look, entrypoint="sh") == (0, "edgebed\nnode\n1000\n")

@@ -95,7 +95,9 @@ def test_a_crash_and_a_partition_by_hand(open_path: Path) -> None:
         (crash,) = ask(run.directory, "inject", {"fault": fault})["faults"]
         wait_for(lambda: run.find("device-0-1") != victim or None, "the end of the node's process")
         assert time.monotonic() - called < AT_ONCE
-        said = json_of("inject", run.directory.run, "partition", "edge-0", "cloud", "--for", "1s", "--runs", run.runs)
+        said = json_of(
+            "inject", "partition", "edge-0", "cloud", "--for", "1s", "-r", run.directory.run, "--runs", run.runs
+        )
         (cut,) = said["faults"]
         assert [(span.action, span.target) for span in spans(run)] == [
             ("crash", "device-0-1"),
@@ -106,7 +108,7 @@ def test_a_crash_and_a_partition_by_hand(open_path: Path) -> None:
             send(run.directory.commands, each)
         refuse_strangers(run.directory)
         refused = subprocess.run(
-            command("inject", run.directory.run, "crash", "device-9", "--runs", run.runs),
+            command("inject", "crash", "device-9", "-r", run.directory.run, "--runs", run.runs),
             cwd=ROOT,
             capture_output=True,
             text=True,

@@ -18,7 +18,7 @@ EDGEBED = [
     sys.executable,
     "-P",
     "-c",
-    "from orchestrator.__main__ import main; main()",
+    "from edgebed.command import main; main()",
 ]  # as the installed command does
 NAMES = ("node", "netem", "orchestrator", "torch")
 

@@ -6,15 +6,13 @@ import json
 import re
 import subprocess
 import sys
-import textwrap
 import tomllib
-from pathlib import Path
 
 import pytest
 
 import edgebed
 from orchestrator.verbs import runs
-from tests.test_readme import README, ROOT, first_scenario
+from tests.test_readme import ROOT
 
 PUBLIC = [
     *(
@@ -108,24 +106,3 @@ def test_the_packages_are_typed_and_shipped(package: str) -> None:
     assert (ROOT / package / "py.typed").exists()
     assert "py.typed" in setuptools["package-data"][package]
     assert f"{package}*" in setuptools["packages"]["find"]["include"]
-
-
-@pytest.mark.slow
-def test_the_example_of_the_readme(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(first_scenario())
-    section = README.partition("\n## Python\n")[2].partition("\n## ")[0]
-    (tmp_path / "example.py").write_text(textwrap.dedent(section.strip("\n").partition("\n\n[docs/api.md]")[0]))
-    check = "; import json; print(json.dumps([str(run.path), str(again.path), len(reported)]))"
-    with (tmp_path / "example.py").open("a") as file:
-        file.write("\n" + check.removeprefix("; "))
-    path = f"import sys; sys.path.insert(1, {str(ROOT)!r}); exec(open('example.py').read())"
-    done = subprocess.run(
-        [sys.executable, "-c", path], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    said, checked = done.stdout.splitlines()
-    verdict, accuracy = said.split()
-    assert (verdict, float(accuracy) > 0.5) == ("pass", True)
-    run, again, reported = json.loads(checked)
-    assert (run, reported > 0) == (again, True)
-    assert Path(run).parent == tmp_path / "runs"

@@ -25,7 +25,7 @@ NOT_TO_RUN = {"setuptools"}  # torch's, to compile extensions
 FOR_GPUS = re.compile("nvidia-|cuda-|triton$")  # required by the torch that pip takes for PCs
 BY_NAME = {"torchvision"}  # node.learning.vision imports it so, for the models that need it
 OURS = {"edgebed"}
-TO_PREPARE_DATA = {"PIL", "sklearn"}  # which is done on the host: nodes find data sets prepared
+TO_PREPARE_DATA = {"PIL"}  # which is done on the host: nodes find data sets prepared
 
 
 def pins(path: Path) -> dict[str, str]:
@@ -79,7 +79,7 @@ def absent(installed: Iterable[str]) -> set[str]:
     }
 
 
-def test_a_node_imports_four_packages_and_two_more_only_to_prepare_data() -> None:
+def test_a_node_imports_four_packages_and_one_more_only_to_prepare_data() -> None:
     assert imports(wherever=False) == {"msgpack", "numpy", "torch", "zmq"}
     assert imports(wherever=True) == imports(wherever=False) | TO_PREPARE_DATA
 
@@ -164,5 +164,5 @@ build("cnn", (1, 28, 28), 10, seed=1)(torch.zeros(2, 1, 28, 28)).sum().backward(
 @pytest.mark.slow
 def test_a_node_trains_with_nothing_else() -> None:
     left_out = absent(of("x86_64")) | {"orchestrator"}
-    assert {"sklearn", "scipy", "pydantic", "click", "docker", "setuptools"} <= left_out
+    assert {"pandas", "pydantic", "click", "docker", "setuptools"} <= left_out
     subprocess.run([sys.executable, "-c", NOTHING_ELSE, *left_out], cwd=ROOT, check=True, timeout=120)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from netem.impair import Impairment
 from netem.judge import (
     Judgement,
     Verdict,
@@ -17,8 +18,10 @@ from netem.judge import (
     judge_rtt,
     predict_rtt,
 )
-from netem.measure import OneWay, plan_probe
-from netem.profile import LinkProfile
+from netem.library import PROFILES
+from netem.measure import OVERLOAD, OneWay, plan_probe
+from netem.profile import DISTRIBUTIONS, LinkProfile
+from netem.tally import UDP_HEADERS, Flood
 from tests.netem.measured import BURSTY, PERFECT, direction, measured
 
 
@@ -172,3 +175,33 @@ class TestQueue:
         assert judge_queue(short, direction(250, queue_delay=0.1), saturation).verdict == "fail"
         assert judge_queue(short, direction(250, queue_delay=0.01), saturation).verdict == "unknown"
         assert judge_queue(short, direction(250), saturation).verdict == "unknown"
+
+    @pytest.mark.parametrize(
+        "profile",
+        [
+            *PROFILES.values(),
+            *(LinkProfile(latency=0.05, jitter=0.01, rate=2e6, distribution=each) for each in DISTRIBUTIONS),
+        ],
+        ids=[*PROFILES, *DISTRIBUTIONS],
+    )
+    def test_a_link_as_configured_passes_and_one_with_twice_the_buffer_does_not(self, profile: LinkProfile) -> None:
+        """The saturation of the probe, sent through netem.impair."""
+        saturation = plan_probe(profile, PERFECT).forward
+        assert saturation is not None
+        if saturation.transport == "tcp":
+            pytest.skip("TCP fills this link, whose queue is not judged")
+        assert profile.buffer_limit is not None
+        for buffer, verdict in ((profile.buffer_limit, "pass"), (2 * profile.buffer_limit, "fail")):
+            longer = profile.merged(buffer_bytes=buffer)
+            if verdict == "fail" and (OVERLOAD - 1) * saturation.seconds < 2 * saturation.queue:
+                continue  # the saturation is too short to fill it
+            for seed in range(20):
+                flood = Flood()
+                link = Impairment(longer, seed)
+                frame = saturation.size + UDP_HEADERS
+                spacing = 8 * frame / saturation.offer
+                for sent in (number * spacing for number in range(int(saturation.seconds / spacing))):
+                    for arrived, _ in link.offer(sent, frame):
+                        flood.add(sent, arrived, saturation.size)
+                delay = flood.result()["queue_delay"]
+                assert judge_queue(profile, direction(250, queue_delay=delay), saturation).verdict == verdict

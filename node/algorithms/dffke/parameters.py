@@ -15,23 +15,34 @@ from node.parameters import number, whole, word
 
 @dataclass(frozen=True, kw_only=True)
 class DFFKE(LocalTraining):
-    """profile: `paper`, or `fast` for CPUs; participation ρ: share of the clients that a round asks.
+    """DFFKE: clients with different models. All training is by Adam with learning_rate and batch_size.
 
-    All training is by Adam with learning_rate and batch_size. Local training lasts until train_accuracy τ, for at most
-    first_epochs in a client's first round and `epochs` later. embeddings: the most samples whose embeddings a client
-    shares; dimension and width of the decoder; docking_epochs T_Tran, decoder_epochs T_Dec, exchange_epochs T_FKE (0:
-    no exchange, local training only). private_steps: steps on a client's own data after each step of the exchange.
-    memory_rounds R: past rounds that are reviewed. divergence: `teacher` KL(teacher ‖ student), `student` KL(student ‖
-    teacher). exchange_statistics: in the exchange, batch normalisation uses the statistics of each `batch` and updates
-    the running ones, or uses the `running` ones unchanged.
-
-    privacy of embeddings and logits: `none`, `clip` (rows clipped to clip_norm) or `empirical`, at epsilon ε and delta
-    δ (nothing: 1 / the client's samples). logits_clip_norm: the norm for logits (nothing: clip_norm). noised: `both`,
-    or `embeddings` alone, as in Algorithm 1.
-
-    inversion: the number of pictures of each client that an attack reconstructs from its embeddings after the last
-    round and the report shows with the private ones (0: no attack). The attack's model learns from inversion_samples
-    test pictures in inversion_epochs passes.
+    profile: values of other parameters: paper, or fast for CPUs
+    participation: ρ, share of the clients that is selected for each round
+    epochs: maximum number of epochs of local training in a client's later rounds
+    first_epochs: maximum number of epochs of local training in a client's first round
+    train_accuracy: τ, training accuracy at which local training ends early, from 0 to 1
+    embeddings: largest number of samples whose embeddings a client shares
+    dimension: dimension of the decoder's input
+    width: width of the decoder
+    docking_epochs: T_Tran, epochs of the docking of embeddings
+    decoder_epochs: T_Dec, epochs of the decoder
+    exchange_epochs: T_FKE, epochs of the knowledge exchange; 0: local training only
+    private_steps: steps on a client's own data after each step of the exchange
+    exchange_statistics: statistics of batch normalisation in the exchange: those of each batch, which also update the
+        running ones, or the running ones unchanged
+    memory_rounds: R, past rounds that are reviewed
+    divergence: loss of the exchange: teacher, KL(teacher ‖ student), or student, KL(student ‖ teacher)
+    privacy: privacy of embeddings and logits: none, clip (to clip_norm), or empirical (clipped, with noise)
+    epsilon: ε, privacy budget of empirical noise
+    delta: δ, failure probability of empirical noise; default: 1 / the client's number of samples
+    clip_norm: largest norm of an embedding
+    logits_clip_norm: largest norm of logits; default: clip_norm
+    noised: what privacy applies to: both embeddings and logits, or embeddings alone (Algorithm 1)
+    inversion: pictures per client that an attack reconstructs from embeddings after the last round, for the report; 0:
+        no attack
+    inversion_samples: test pictures that the attack's model learns from
+    inversion_epochs: epochs of the attack's model
     """
 
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {

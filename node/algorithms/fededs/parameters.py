@@ -21,17 +21,31 @@ def _effort(size: Size) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class FedEDS(LocalTraining):
-    """profile: `paper` is the interpretation in `roles`; `literal` takes equation 6, Algorithm 4 and the encryptor's
-    optimizer as printed; `fast` has a small encryptor, for CPUs.
+    """FedEDS on top of a base algorithm. Local training as in the paper's experiments.
 
-    base: the algorithm that FedEDS extends; `fedprox` with mu μ. annealing (the paper's S1): epochs_max E_max passes
-    until round turn_start T_α, `epochs` (E_min) from round turn_end T_β. exchange (S2) of encrypted sets, whose weight
-    λ_dis falls at the rate m until it is below epsilon ε; distillation: their loss is the `mean` or `sum` over samples;
-    images are sent as `uint8` or `float32`. The encryptor has encryptor_width channels and is trained for
-    encryptor_epochs E_g passes against a model that was trained for model_epochs E_c passes. restore: false begins
-    round 1 from that model instead of θ_0. layer θ^l: a random matrix, `gauss` or `near-identity`; fresh `noise` at
-    each pass; or `none`. normalisation of base fednova: by `steps`, or as in `algorithm-4`. Local training as in the
-    paper's experiments.
+    profile: values of other parameters: paper (the interpretation in node.algorithms.fededs), literal (equation 6,
+        Algorithm 4 and the encryptor's optimizer as printed) or fast (a small encryptor, for CPUs)
+    base: the algorithm that FedEDS extends
+    mu: μ, weight of the proximal term of base fedprox
+    normalisation: normalisation of base fednova: by steps, or as printed in Algorithm 4
+    annealing: S1, whether the number of epochs falls during the run
+    epochs_max: E_max, epochs until round turn_start; `epochs` is E_min
+    turn_start: T_α, round from which the number of epochs falls
+    turn_end: T_β, round from which it is `epochs`
+    exchange: S2, whether edges exchange encrypted data
+    m: rate at which λ_dis, the weight of exchanged data, falls
+    epsilon: ε, λ_dis below which exchanged data is no longer used
+    distillation: loss on exchanged data: mean or sum over samples
+    images: number format of the images that are sent
+    layer: θ^l, the stochastic layer between extractor and classifier: a random matrix (gauss, near-identity), new
+        noise at each pass, or none
+    restore: whether round 1 starts from the initial model θ_0; false: from the model that the encryptor was trained
+        against
+    model_epochs: E_c, epochs of the model that the encryptor is trained against
+    encryptor_epochs: E_g, epochs of the encryptor
+    encryptor_width: channels of the encryptor's first level
+    encryptor_optimizer: optimizer of the encryptor
+    encryptor_learning_rate: learning rate of the encryptor
     """
 
     profile: str = word("paper", "paper", "literal", "fast")

@@ -14,20 +14,29 @@ PRINTED_LOSS: Mapping[str, Any] = {"generated_factor": 1.0, "agreement_factor": 
 
 @dataclass(frozen=True, kw_only=True)
 class FEELPGenMinus(LocalTraining):
-    """Inside a silo: inner_rounds T between two exchanges of silos; participation: the share of an edge's devices in
-    each inner round; generated_batch b*: generated samples per mini-batch; generated_weight: their loss is weighted by
-    b* over the `batch` or over the client's `data`, times generated_factor; agreement_factor: weight of the KL between
-    the outputs for a sample and for generated features of its label; factor_decay: multiplies both factors after each
-    inner round; aggregation: `mean`, or `literal` as Algorithm 1 prints it.
+    """FEELPGen⁻: silos with a generator of features. FedGen's loss diverges at learning rates of 0.05 and more.
 
-    The generator: generator_hidden width; generator_steps per inner round; generator_learning_rate, multiplied by
-    generator_decay after each inner round; generator_lambda λ of equation 9, on the `squared` distance or its `norm`
-    (generator_distance); generator_teacher: the mean of the models' `logits`, or of their `probabilities`;
-    latent_noise: standard deviation of ε; diversity: weight of FedGen's diversity loss.
-
-    profile: `fedgen` has the client loss of FedGen, on which the paper builds; `paper` has only the term that the paper
-    prints; `literal` takes all equations as printed; `fast` is `fedgen` with a third of the work, for first tests.
-    FedGen's loss diverges at learning rates of 0.05 and more.
+    profile: values of other parameters: fedgen (the client loss of FedGen, on which the paper builds), paper (only the
+        term that the paper prints), literal (all equations as printed) or fast (fedgen with a third of the work)
+    inner_rounds: T, rounds inside a silo between two exchanges of silos
+    participation: share of its devices that an edge draws for each inner round
+    generated_batch: b*, generated samples per mini-batch
+    generated_weight: weight of their loss, times generated_factor: b* over the size of the batch, or over that of the
+        client's data
+    generated_factor: factor of the loss of generated samples
+    agreement_factor: weight of the KL divergence between the outputs for a sample and for generated features of its
+        label
+    factor_decay: both factors are multiplied by this after each inner round
+    aggregation: aggregation in a silo: mean, or literal (Algorithm 1 as printed)
+    generator_hidden: width of the generator's hidden layer
+    generator_steps: steps of the generator per inner round
+    generator_learning_rate: learning rate of the generator
+    generator_decay: the generator's learning rate is multiplied by this after each inner round
+    generator_lambda: λ of equation 9
+    generator_distance: distance in equation 9: squared, or its norm
+    generator_teacher: what the generator learns from: the mean of the models' logits, or of their probabilities
+    latent_noise: standard deviation of the generator's latent noise ε
+    diversity: weight of FedGen's diversity loss
     """
 
     profile: str = word("fedgen", "fedgen", "paper", "literal", "fast")
@@ -73,11 +82,19 @@ class FEELPGenMinus(LocalTraining):
 
 @dataclass(frozen=True, kw_only=True)
 class FEELPGen(FEELPGenMinus):
-    """Between silos: features: rows of Z; refreshed K′: peers whose Z an edge updates each round; aggregated 𝒦: peers
-    whose models it requests, and patience: the most seconds it waits for them; eta_agg η: the step size towards them;
-    gamma γ: weight of likeness against freshness; staleness_constant C and staleness_penalty φ of the freshness;
-    max_age: rounds of silence after which an absent edge is forgotten; likeness: `similarity`, exp(−KL), or `literal`,
-    KL itself as equation 17 prints it."""
+    """FEELPGen: silos that also average the models of similar silos.
+
+    features: rows of Z, the generated features that edges compare
+    refreshed: K′, peers for which an edge updates Z in each round
+    aggregated: 𝒦, peers whose models an edge requests
+    patience: longest wait for these models, in seconds
+    eta_agg: η, step size towards the models of peers
+    gamma: γ, weight of likeness against freshness
+    staleness_constant: C, constant of the freshness
+    staleness_penalty: φ, penalty of staleness
+    max_age: rounds without a message after which an absent edge is forgotten; null: never
+    likeness: likeness of two edges: similarity, exp(−KL), or literal, KL itself (equation 17 as printed)
+    """
 
     features: int = whole(320, low=1)
     refreshed: int = whole(4, low=1)
@@ -99,8 +116,13 @@ class FEELPGen(FEELPGenMinus):
 
 @dataclass(frozen=True, kw_only=True)
 class FEELPGenPlus(FEELPGen):
-    """epsilon ε and delta δ of the principal components; components d′: their number; released: Z projected on them
-    (`projection`), or the components themselves (`basis`, Algorithm 3)."""
+    """FEELPGen⁺: silos that compare a private projection of generated features.
+
+    epsilon: ε, privacy budget of the principal components
+    delta: δ, failure probability of the principal components
+    components: d′, number of principal components
+    released: what an edge sends: the projection of Z, or the basis (the components, Algorithm 3)
+    """
 
     epsilon: float = number(1.0, low=0, above=True, high=1)
     delta: float = number(0.001, low=0, above=True, high=1, below=True)

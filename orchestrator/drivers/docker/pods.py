@@ -161,6 +161,7 @@ class PodsDriver(NodesHere, DockerDriver):
         placed = program.with_files(FILES)
         files = self._directory.checkpoints_of(program.node)
         files.mkdir(exist_ok=True)
+        files.parent.chmod(0o700)  # no other user of this host reaches what follows, or what programs leave in it
         files.chmod(0o777)  # the image decides as whom its program runs
         environment = dict(placed.environment) | labels(self._directory.run, self._directory.path, "node")
         options = self._common(program.node, name) | {

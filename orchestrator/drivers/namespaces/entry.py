@@ -20,10 +20,10 @@ from orchestrator.planning.plan import Plan
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:
-    """Errors for missing commands, for namespaces that this user may not make, and for accelerators."""
+    """Errors for missing commands, for namespaces that this user may not make, for PyTorch and for accelerators."""
     refused = refusal() if shutil.which("unshare") is not None else None
-    accelerators = [] if plan is None else missing_here(plan.accelerators)
-    return absent() + ([refused] if refused is not None else []) + accelerators
+    learning = [] if plan is None or plan.programs else missing_here(plan.accelerators)
+    return absent() + ([refused] if refused is not None else []) + learning
 
 
 def open_files(plan: Plan, workers: int) -> int:

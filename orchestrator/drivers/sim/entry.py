@@ -20,7 +20,7 @@ OF_A_WORKER = 4
 
 
 def missing(plan: Plan | None = None) -> list[HostError]:
-    """Errors for accelerators: a simulation needs only Python."""
+    """Errors for PyTorch and accelerators: a simulation needs nothing else."""
     return [] if plan is None else missing_here(plan.accelerators)
 
 

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 from node.runtime.compute import Mode
 
+INTERRUPTED_STEP = 0.5  # s of virtual time between two looks at a result, when a signal has asked the run to end
+
 CostFunction = Callable[[int, Mode], float]  # (samples, mode) -> seconds on a core of speed 1
 
 
@@ -21,7 +23,8 @@ class Work(Protocol):
     """A submitted step."""
 
     def result(self) -> Any:
-        """Wait for the step, and return its result or raise its error."""
+        """Wait for the step, and return its result or raise its error. InterruptedError if a signal asks the run to
+        end; the result may be requested again."""
 
     def cancel(self) -> bool:
         """Declare that the result is not needed."""
@@ -58,7 +61,11 @@ class ModelledCompute:
             except asyncio.CancelledError:
                 work.cancel()
                 raise
-            return work.result()
+            while True:
+                try:
+                    return work.result()
+                except InterruptedError:
+                    await asyncio.sleep(INTERRUPTED_STEP)  # the run ends meanwhile
 
     async def aside(self, fn: Callable[..., None], *args: Any) -> None:
         fn(*args)

@@ -29,9 +29,10 @@ from node.learning.together import Crew
 from node.learning.training import Learner
 from orchestrator.drivers.sim.codec import CannotCrossError, read, write
 from orchestrator.errors import RunError
-from orchestrator.host.signals import ignore_signals
+from orchestrator.host.signals import ignore_signals, interrupted
 
 SLOTS = 2  # of each worker
+POLL = 0.1  # s between two looks for a signal while a result is awaited
 SLOT_BYTES = 256 << 20  # each way; unused pages take no memory
 _TOKEN = struct.Struct(">iq")  # the slot, and the offset of the head in it; -1: the step failed
 COLLECTING = (700, 10, 10)  # Python's own thresholds: a step leaves few objects behind, but large ones
@@ -48,8 +49,11 @@ class Job:
         self._workers = workers
 
     def result(self) -> Any:
+        """See `Work`. RunError if a worker was killed."""
         while not self.done:
-            self._workers.collect(wait=True)
+            self._workers.collect(wait=POLL)
+            if not self.done and interrupted():
+                raise InterruptedError
         if self.orphaned:
             raise RunError("a worker process of the simulation was killed; is there not enough memory on this host?")
         return self.fn(*self.args) if self.failed else self.value
@@ -119,6 +123,7 @@ class Workers:
     def __init__(self, count: int, learner_of: Callable[[str], Learner]) -> None:
         self._workers = [_Worker(learner_of) for _ in range(count)]
         self._waiting: deque[Job] = deque()
+        self._broken = False  # a worker was killed: no step starts any more
         self._selector = selectors.DefaultSelector()
         for worker in self._workers:
             self._selector.register(worker.socket, selectors.EVENT_READ, worker)
@@ -131,15 +136,21 @@ class Workers:
     def submit(self, fn: Callable[..., Any], *args: Any) -> Job:
         """Submit the step ``fn(*args)``. It starts as soon as a worker is free."""
         step = Job(self, fn, args)
-        if self._waiting or not self._start(step):
+        step.done = step.orphaned = self._broken
+        if not step.done and (self._waiting or not self._start(step)):
             self._waiting.append(step)
         return step
 
-    def collect(self, wait: bool = False) -> None:
-        """Read the results that are ready, and give the workers more steps. ``wait``: block until a result is ready."""
-        for key, _ in self._selector.select(None if wait else 0):
+    def collect(self, wait: float = 0.0) -> None:
+        """Read the results that are ready, and give the workers more steps. ``wait``: seconds to wait for a result."""
+        for key, _ in self._selector.select(wait):
             if not key.data.collect():
                 self._selector.unregister(key.fileobj)
+                self._broken = True
+        if self._broken:
+            for step in self._waiting:
+                step.done = step.orphaned = True
+            self._waiting.clear()
         while self._waiting:
             step = self._waiting[0]
             if not step.cancelled and not self._start(step):

@@ -135,7 +135,7 @@ class AgentChannel:
         except Exception as error:
             logger.exception("the request '%s' failed", request["verb"])
             reply |= {
-                "error": f"{type(error).__name__}: {error} (a defect of edgebed; see the agent's log)",
+                "error": f"{type(error).__name__}: {error} (a bug of edgebed; see the agent's log)",
                 "kind": "",
             }
         self.send(reply)

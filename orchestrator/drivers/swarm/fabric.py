@@ -13,7 +13,7 @@ from orchestrator.drivers.swarm.channel import Agents
 from orchestrator.drivers.swarm.driver import SwarmDriver
 from orchestrator.drivers.swarm.frames import Frames
 from orchestrator.drivers.swarm.plain import change_to, counted_of, link_to, node_to
-from orchestrator.errors import FabricError, LostError, OrchestratorError
+from orchestrator.errors import DriverError, FabricError, LostError, OrchestratorError
 from orchestrator.fabric import tcp
 from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow, plus
 from orchestrator.fabric.coalesce import Coalescing
@@ -22,6 +22,8 @@ from orchestrator.scenario.topology import Ends
 
 Deduction = Callable[[str, str], float]
 """The seconds that the network between the hosts of two nodes adds to the link from one to the other."""
+
+COUNTING = 5.0  # s for the counters of a host; without an answer the latest ones stay
 
 
 class SwarmFabric(Coalescing):
@@ -103,23 +105,32 @@ class SwarmFabric(Coalescing):
         self._notes += [f"{host}: {note}" for host, notes in zip(by_host, found, strict=True) for note in notes]
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
-        """A change of a link whose host is lost takes effect when the host is there again."""
+        """A change of a link whose host is lost takes effect when the host is available again."""
         async with self._following:
             pass  # a host that shapes a link from now on knows it then
         by_host = defaultdict(list)
+        undo: list[LinkChange] = []
         for number, change in enumerate(changes):
-            self._note(change)
+            undo.append(self._note(change))
             if self._driver.has(self._hosts[change.source]):
                 by_host[self._hosts[change.source]].append(number)
         errors: list[Exception | None] = [None] * len(changes)
 
         async def of(host: str, numbers: list[int]) -> None:
-            told = [change_to(self._as_shaped(changes[number])) for number in numbers]
-            with contextlib.suppress(LostError):
-                for number, error in zip(numbers, await self._agents.call(host, "alter", changes=told), strict=True):
-                    errors[number] = None if error is None else FabricError(f"{host}: {error}")
+            shaped = [change_to(self._as_shaped(changes[number])) for number in numbers]
+            try:
+                replies = await self._agents.call(host, "alter", changes=shaped)
+            except LostError:
+                return
+            except OrchestratorError as error:
+                replies = [str(error)] * len(numbers)
+            for number, reply in zip(numbers, replies, strict=True):
+                errors[number] = None if reply is None else FabricError(f"{host}: {reply}")
 
         await asyncio.gather(*(of(host, numbers) for host, numbers in by_host.items()))
+        for number in reversed(range(len(changes))):
+            if errors[number] is not None:
+                self._note(undo[number])
         return errors
 
     async def counters(self) -> Counted:
@@ -132,10 +143,10 @@ class SwarmFabric(Coalescing):
         return added([*self._ended, *self._counted.items()])
 
     async def _count(self, host: str) -> str | None:
-        """Returns the host, None if it is lost."""
+        """Returns the host, None if it is lost or does not answer."""
         if self._driver.has(host):
-            with contextlib.suppress(LostError):
-                self._counted[host] = counted_of(await self._agents.call(host, "counters"))
+            with contextlib.suppress(DriverError):
+                self._counted[host] = counted_of(await self._agents.call(host, "counters", timeout=COUNTING))
                 return host
         return None
 
@@ -150,14 +161,16 @@ class SwarmFabric(Coalescing):
     async def close(self) -> None:
         """The links of a host end with its nodes, see `SwarmDriver.close`."""
 
-    def _note(self, change: LinkChange) -> None:
+    def _note(self, change: LinkChange) -> LinkChange:
+        """Note a change as made. Returns the change that takes it back."""
         ends = change.source, change.target
         if change.profile is not None:
+            before = self._links[ends].profile
             self._links[ends] = replace(self._links[ends], profile=change.profile)
-        elif change.cut:
-            self._cut.add(ends)
-        else:
-            self._cut.discard(ends)
+            return replace(change, profile=before)
+        was_cut = ends in self._cut
+        (self._cut.add if change.cut else self._cut.discard)(ends)
+        return replace(change, cut=was_cut)
 
     def _less(self, source: str, target: str, profile: LinkProfile) -> LinkProfile:
         return replace(profile, latency=max(0.0, profile.latency - self._deduction(source, target)))

@@ -38,7 +38,7 @@ def nowhere_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 
-def test_digits_ship_with_scikit_learn(digits: Prepared) -> None:
+def test_digits_come_with_edgebed(digits: Prepared) -> None:
     assert (digits.shape, digits.classes) == ((1, 8, 8), 10)
     assert (len(digits.train_labels), len(digits.test_labels)) == (1437, 360)
     assert digits.array("x_train").dtype == np.uint8

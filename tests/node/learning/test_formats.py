@@ -30,6 +30,22 @@ def write_idx_folder(folder: Path, side: int, classes: int, compress: bool = Tru
     return folder
 
 
+def test_the_digits() -> None:
+    """The figures are those of scikit-learn 1.9.1's `load_digits()`, to whose arrays the file is equal; the counts are
+    also those of UCI's optdigits.names. The folder `digits` has the source and licences."""
+    table = np.loadtxt(Path(formats.__file__).with_name("digits") / "digits.csv.gz", delimiter=",", dtype=np.uint8)
+    assert (table.shape, table[:, :-1].max(), int(table[:, :-1].sum())) == ((1797, 65), 16, 561_718)
+    assert np.bincount(table[:, -1]).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    assert table[0, :16].tolist() == [0, 0, 5, 13, 9, 1, 0, 0, 0, 0, 13, 15, 10, 15, 5, 0]
+    assert (table[0, -1], table[-1, -1]) == (0, 8)
+    digits = formats.read_digits()
+    assert (digits.x_train.shape, digits.x_test.shape) == ((1437, 1, 8, 8), (360, 1, 8, 8))
+    x = np.concatenate([digits.x_train, digits.x_test])
+    assert x.dtype == np.uint8
+    assert int(np.rint(x * (16 / 255)).sum()) == 561_718
+    assert digits.x_train[0, 0, 0].tolist() == [0, 0, 80, 207, 143, 16, 0, 0]  # 255/16 times 0, 0, 5, 13, 9, 1, 0, 0
+
+
 @pytest.mark.parametrize("compress", [True, False])
 def test_idx(tmp_path: Path, compress: bool) -> None:
     arrays = formats.read_idx_folder(write_idx_folder(tmp_path, side=4, classes=3, compress=compress))

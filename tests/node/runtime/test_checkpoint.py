@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
@@ -48,6 +49,12 @@ def test_a_crash_while_saving_leaves_the_old_one(tmp_path: Path) -> None:
 
 def test_none_is_none(tmp_path: Path) -> None:
     assert load(tmp_path / "absent") is None
+
+
+def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "cloud")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        load(tmp_path / "cloud")
 
 
 def test_a_damaged_one_is_refused_by_name(tmp_path: Path) -> None:

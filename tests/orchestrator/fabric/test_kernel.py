@@ -357,6 +357,31 @@ async def test_one_that_is_refused_leaves_the_others(plan: Plan, tmp_path: Path)
     assert hub.lines()[-1] == "qdisc replace dev v1.1 parent 1:1 blackhole"
 
 
+async def test_a_refused_profile_does_not_come_back(plan: Plan, tmp_path: Path) -> None:
+    hub = WritingHub()
+    fabric = await opened(plan, hub, tmp_path)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
+    hub.refused = "delay 50ms"
+    with pytest.raises(FabricError, match="device-0 -> cloud"):
+        await fabric.change("device-0", "cloud", LinkProfile(latency=0.05))
+    hub.refused = ""
+    del hub.ran[:]
+    await fabric.detach(plan.node("cloud"))
+    await fabric.attach(plan.node("cloud"), Handle(4712))
+    await fabric.cut("device-0", "cloud")
+    await fabric.restore("device-0", "cloud")
+    assert [line for line in hub.lines() if "delay 50ms" in line] == []
+
+
+async def test_a_link_that_is_not_shaped_here_leaves_the_others(plan: Plan, tmp_path: Path) -> None:
+    fabric = await opened(plan, WritingHub(), tmp_path)
+    await fabric.attach(plan.node("cloud"), Handle(4711))
+    changes = [LinkChange("nobody", "cloud", cut=True), LinkChange("device-0", "cloud", cut=True)]
+    refused, done = await fabric.alter(changes)
+    assert str(refused) == "link nobody -> cloud: this host does not shape it"
+    assert done is None
+
+
 async def test_what_is_asked_of_one_link_twice_is_done_in_order(plan: Plan, tmp_path: Path) -> None:
     hub = WritingHub()
     fabric = await opened(plan, hub, tmp_path)

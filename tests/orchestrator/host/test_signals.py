@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -41,33 +42,47 @@ def send_one(interruption: Interruption) -> int:
     return 0
 
 
-def hear(said: list[str], *numbers: signal.Signals) -> Interruption:
-    interruption = Interruption()
-    with interruption.heard_by(lambda: said.append("in order"), lambda: said.append("at once")):
-        send(interruption, *numbers)
-    return interruption
+async def hear(said: list[str], *numbers: signal.Signals) -> None:
+    interruption, loop = Interruption(), asyncio.get_running_loop()
+    with interruption.handled_by(loop, lambda: said.append("in order"), lambda: said.append("at once")):
+        for number in numbers:
+            send(interruption, number)
+            await asyncio.sleep(0)
 
 
-def test_the_first_signal_ends_in_order_and_the_second_at_once(said: list[str]) -> None:
-    hear(said, signal.SIGINT, signal.SIGTERM)
+async def test_the_first_signal_ends_in_order_and_the_second_at_once(said: list[str]) -> None:
+    await hear(said, signal.SIGINT, signal.SIGTERM)
     assert said == ["in order", "at once", f"exit {INTERRUPTED}"]
 
 
-def test_sigquit_ends_at_once(said: list[str]) -> None:
-    hear(said, signal.SIGQUIT)
+async def test_sigquit_ends_at_once(said: list[str]) -> None:
+    await hear(said, signal.SIGQUIT)
     assert said == ["at once", f"exit {INTERRUPTED}"]
 
 
-def test_a_terminal_that_goes_away_is_told_more_than_once(said: list[str]) -> None:
-    hear(said, signal.SIGHUP, signal.SIGHUP)
+async def test_a_terminal_that_goes_away_is_told_more_than_once(said: list[str]) -> None:
+    await hear(said, signal.SIGHUP, signal.SIGHUP)
     assert said == ["in order"]
 
 
-def test_what_is_asked_before_anybody_hears_is_heard(said: list[str]) -> None:
+async def test_what_is_asked_before_anybody_hears_is_heard(said: list[str]) -> None:
     interruption = Interruption()
     send(interruption, signal.SIGINT)
-    with interruption.heard_by(lambda: said.append("in order"), lambda: None):
+    with interruption.handled_by(asyncio.get_running_loop(), lambda: said.append("in order"), lambda: None):
         assert said == ["in order"]
+
+
+async def test_a_blocked_loop_does_not_keep_the_run_alive(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "REACTION", 0.05)
+    loop = asyncio.get_running_loop()
+    with (
+        interruptible() as interruption,
+        interruption.handled_by(loop, lambda: said.append("in order"), lambda: said.append("at once")),
+    ):
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(EndedError):
+            signal.pause()  # a step of a plug-in, in the loop's thread
+    assert said == ["at once", f"exit {INTERRUPTED}"]
 
 
 def test_a_third_signal_does_not_wait(said: list[str]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from netem.library import PROFILES
 from netem.profile import LinkProfile
 from node.algorithms.dffke.cost import Cost as CostOfDFFKE
 from node.algorithms.dffke.embedding_decoder import Pictures
@@ -22,7 +24,7 @@ from node.learning.models import build
 from node.learning.zoo import layer_outputs
 from orchestrator.drivers.sim.cost import cost_of
 from orchestrator.planning.cost import PER_STEP
-from orchestrator.planning.deadlines import RoundWork, Workers, deadlines, transfer
+from orchestrator.planning.deadlines import RoundWork, Workers, deadlines, lost_after, transfer
 from orchestrator.scenario.hardware import HARDWARE
 
 SLOW = LinkProfile(latency=0.1, jitter=0.05, rate=1e6)
@@ -162,3 +164,11 @@ def test_the_next_tier_waits_for_its_rounds() -> None:
 def test_a_given_deadline_is_taken_as_it_is() -> None:
     tiers = [("edge", [FAST], [FAST]), ("cloud", [FAST], [FAST])]
     assert deadlines(WORK, OnlyEdge(), tiers, 2.5) == {"edge": 2.5, "cloud": 13.0}
+
+
+def test_a_peer_on_a_slow_link_may_be_silent_for_longer() -> None:
+    """16 frames of 1514 bytes at 5470 bit/s take 35.4 s, and a round trip 1 s."""
+    assert lost_after([PROFILES["lora-gateway"], FAST]) == math.ceil(4 + 2 * 16 * 1514 * 8 / 5470) == 75
+    assert {lost_after([profile]) for name, profile in PROFILES.items() if name != "lora-gateway"} == {8.0}
+    assert lost_after([LinkProfile(latency=2.0)]) == 16
+    assert lost_after([]) == 8

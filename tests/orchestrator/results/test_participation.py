@@ -44,6 +44,11 @@ def plan(deadline: float) -> dict[str, Any]:
             "fail",
             "device-0-1: left out 1 time: NaN or an infinity in its update",
         ),
+        (
+            [("lost", {"peer": "device-0-1", "reason": "silent for 8.4 s"})] * 2,
+            "fail",
+            "device-0-1: edge-0 lost it (silent for 8.4 s); see timeouts.lost_after",
+        ),
         ([waited()] * 3, "fail", "device-0-1: no update by the automatic deadline of 12 s, 3 times"),
         ([waited(deadline=5.0)], "unknown", "device-0-1: no update by the deadline of 5 s, 1 time"),  # the algorithm's
         ([("late", {"peer": "device-0-1", "kind": "update"})], "fail", "no update by the automatic deadline of 12 s"),

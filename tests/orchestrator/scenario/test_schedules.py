@@ -225,9 +225,10 @@ def test_a_degrade_must_go_with_every_profile_of_the_schedule(folder: Path) -> N
 
 def test_waiting_reckons_with_the_slowest_moment(folder: Path) -> None:
     links = "  edge-cloud: {latency: 10ms, schedule: {steps: [{at: 1s, latency: 2s}]}}\n"
-    assert mistakes(folder, links) == [
-        "scenario.yaml: timeouts.lost_after: must be above four round trips of the slowest link, 16s",
+    assert mistakes(folder, links, "timeouts: {lost_after: 8s}\n") == [
+        "scenario.yaml:5: timeouts.lost_after: must be above four round trips of the slowest link, 16s",
     ]
+    assert make_plan(parse(f"{TOP}{links}", "f"), None).timeouts.lost_after == 16
     plans = [
         make_plan(
             parse(f"{TOP}  edge-cloud: {{rate: 50mbit, schedule: {{steps: [{{at: 1s, rate: {rate}}}]}}}}", "f"), None

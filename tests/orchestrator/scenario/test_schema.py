@@ -25,6 +25,7 @@ from orchestrator.scenario.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, R
 from orchestrator.scenario.reading import load, parse
 from orchestrator.scenario.schema import Scenario, effective, json_schema
 from orchestrator.scenario.topology import LINK_CLASSES
+from orchestrator.sweep.reading import SweepFile
 
 SCENARIOS = sorted((Path(__file__).parents[3] / "scenarios").glob("*.yaml"))
 
@@ -426,13 +427,13 @@ MISTAKES = [
     (
         "algorithm: {name: hierfavg, rounds: 5, evaluate_samples: 3}\nstop: {rounds: 6}\n"
         "data: {partition: {dirichlet: 0.1}, samples_per_client: 5, evaluate_samples: 9}\n"
-        "topology: {devices_per_edge: [1, 0]}\nlinks: {edge-cloud: {latency: 2s}}\n",
+        "topology: {devices_per_edge: [1, 0]}\nlinks: {edge-cloud: {latency: 2s}}\ntimeouts: {lost_after: 8s}\n",
         [
             "f.yaml:4: topology.devices_per_edge: edge-1 has no devices, the other edges have: give it at least 1",
             "f.yaml:2: stop.rounds: 6 is more than algorithm.rounds, 5",
             "f.yaml:3: data.samples_per_client: 5 is below min_samples 10",
             "f.yaml:3: data.evaluate_samples: given twice, here and in algorithm",
-            "f.yaml: timeouts.lost_after: must be above four round trips of the slowest link, 16s",
+            "f.yaml:6: timeouts.lost_after: must be above four round trips of the slowest link, 16s",
         ],
     ),
 ]
@@ -682,8 +683,9 @@ def test_the_json_schema_is_whole() -> None:
     forms = schema["$defs"]["AlgorithmSpec"]["anyOf"]
     assert forms[0] == {"enum": list(ALGORITHMS)}
     assert [form["properties"]["name"]["const"] for form in forms[1:]] == list(ALGORITHMS)
-    hierfavg = next(form for form in forms[1:] if form["properties"]["name"] == {"const": "hierfavg"})
-    assert hierfavg["properties"]["kappa2"] == {"type": "integer", "minimum": 1, "default": 2}
+    hierfavg = next(form for form in forms[1:] if form["properties"]["name"]["const"] == "hierfavg")
+    kappa2 = {"type": "integer", "minimum": 1, "default": 2, "description": "κ₂, edge rounds per cloud round"}
+    assert hierfavg["properties"]["kappa2"] == kappa2
     partitions = schema["$defs"]["DataSpec"]["properties"]["partition"]["anyOf"]
     assert partitions[0] == {"enum": list(PARTITIONS)}
     assert set(schema["properties"]["links"]["properties"]) == set(LINK_CLASSES)
@@ -733,3 +735,43 @@ driver: sim
     assert (
         found == "f.yaml:1: algorithm.participation: topology.selected says how many clients a round has: leave it out"
     )
+
+
+def test_the_json_schema_has_what_the_parser_takes() -> None:
+    defs = json_schema()["$defs"]
+    assert defs["TimeoutsSpec"]["properties"]["beat"]["default"] == "1s"
+    assert defs["GatheringSpec"]["properties"]["quorum"]["default"] == "50%"
+    assert defs["AvailabilitySpec"]["anyOf"][0] == {"const": "day-and-night"}
+    forms = {form["properties"]["name"]["const"]: form["properties"] for form in defs["AlgorithmSpec"]["anyOf"][1:]}
+    assert "pattern" in forms["fedavg"]["participation"]["anyOf"][1]  # 30%
+    assert all("pattern" not in each for each in forms["phe-fl"]["alpha"]["anyOf"])
+
+
+def undescribed(schema: Any, path: str = "") -> Iterator[str]:
+    """The paths of all properties without a description, in a JSON schema."""
+    if isinstance(schema, list):
+        for each in schema:
+            yield from undescribed(each, path)
+    if not isinstance(schema, dict):
+        return
+    for key, value in schema.get("properties", {}).items():
+        inner = f"{path}.{key}"
+        if not value.get("description"):
+            yield inner
+        yield from undescribed(value, inner)
+    for name, value in schema.get("$defs", {}).items():
+        yield from undescribed(value, f"{path}{name}")
+    for key in ("anyOf", "items", "additionalProperties"):
+        yield from undescribed(schema.get(key), path)
+
+
+@pytest.mark.parametrize("schema", [json_schema(), SweepFile.model_json_schema()], ids=["scenario", "sweep"])
+def test_every_property_has_a_description(schema: dict[str, Any]) -> None:
+    assert list(undescribed(schema)) == []
+
+
+def test_a_property_without_a_description_is_found() -> None:
+    assert list(undescribed({"properties": {"a": {"anyOf": [{"properties": {"b": {"description": ""}}}]}}})) == [
+        ".a",
+        ".a.b",
+    ]

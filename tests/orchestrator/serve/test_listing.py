@@ -98,6 +98,36 @@ def test_runs_of_a_sweep_and_what_is_no_run(tmp_path: Path) -> None:
     assert Listing(tmp_path / "none").rows() == []
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"accuracy": [1]},
+        {"accuracy": {"global": float("nan")}},
+        {"seconds": float("inf")},
+        {"rounds": {"a": 1}},
+        {"name": "\ud800"},
+    ],
+    ids=["accuracy is a list", "NaN", "infinity", "mapping", "half a character"],
+)
+def test_a_damaged_summary_is_one_row_and_leaves_the_others(tmp_path: Path, changed: Row) -> None:
+    ended(tmp_path / FIRST, Example(rounds=1))
+    bad = ended(tmp_path / SECOND, Example(rounds=1)) / "summary.json"
+    bad.write_text(json.dumps(json.loads(bad.read_text()) | changed))
+    os.utime(bad, (2e9, 2e9))
+    rows = {row["run"]: row for row in Listing(tmp_path).rows()}
+    assert (rows[FIRST]["status"], rows[SECOND]["status"]) == ("finished", "unreadable")
+    json.dumps(list(rows.values()), allow_nan=False, ensure_ascii=False).encode()
+
+
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    run = ended(tmp_path / FIRST, Example(rounds=1))
+    for name in ("summary.json", "plan.json"):
+        (run / name).unlink()
+        os.mkfifo(run / name)
+    (row,) = Listing(tmp_path).rows()
+    assert row["status"] == "unreadable"
+
+
 def test_a_damaged_record_is_a_row_that_says_so(tmp_path: Path) -> None:
     (tmp_path / FIRST).mkdir()
     (tmp_path / FIRST / "run.db").write_text("garbage" * 100)
@@ -106,7 +136,9 @@ def test_a_damaged_record_is_a_row_that_says_so(tmp_path: Path) -> None:
     assert "cannot be read" in row["error"]
 
 
-@pytest.mark.parametrize("name", ["..", "../other", "a/../../other", "/etc", "", ".", "a/b/c", "a\0b", "other/.."])
+@pytest.mark.parametrize(
+    "name", ["x" * 5000, "..", "../other", "a/../../other", "/etc", "", ".", "a/b/c", "a\0b", "other/.."]
+)
 def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
     Example(rounds=1).build(tmp_path / "other")
     (tmp_path / "runs").mkdir()

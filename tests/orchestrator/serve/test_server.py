@@ -22,6 +22,7 @@ from orchestrator.errors import PlaceError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.report.template import script, style
 from orchestrator.results.record import Record
+from orchestrator.serve import server as server_module
 from orchestrator.serve.guard import cookie_of
 from orchestrator.serve.server import Server, acts
 from tests.orchestrator.example_run import Example
@@ -298,6 +299,17 @@ def test_a_server_that_ends_ends_its_streams(folder: Path) -> None:
             pass
 
 
+def test_idle_connections_do_not_keep_users_away(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "CONNECTIONS", 3)
+    monkeypatch.setattr(server_module, "REQUEST_TIMEOUT", 0.2)
+    with Server(folder / "runs") as server, ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection((server.host, server.port))) for _ in range(3)]
+        for each in idle:
+            each.settimeout(20)
+            assert each.recv(1) == b""  # closed by the server
+        assert len(read(server, "/api/runs")["runs"]) == 2
+
+
 def test_an_address_that_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -306,6 +318,6 @@ def test_an_address_that_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    result = CliRunner().invoke(cli, ["serve", str(tmp_path / "none")])
+    result = CliRunner().invoke(cli, ["serve", "--runs", str(tmp_path / "none")])
     assert result.exit_code == 2
-    assert "does not exist" in result.output
+    assert "none is not a folder" in result.output

@@ -136,7 +136,9 @@ def test_a_sweep_is_followed(tmp_path: Path) -> None:
     small, islands = (Path(run).name for run in done.runs)
     found = [path.relative_to(folder) for path in folder.rglob("events.*")]
     assert {path.parent for path in found} == {Path("mine/small", small), Path("mine/islands", islands)}
-    again = CliRunner().invoke(cli, ["export", str(tmp_path / "runs/mine"), str(folder), "--to", "tensorboard"])
+    again = CliRunner().invoke(
+        cli, ["export", str(folder), "--run", str(tmp_path / "runs/mine"), "--to", "tensorboard"]
+    )
     assert isinstance(again.exception, AlreadyThereError)
     assert len(found) == len(list(folder.rglob("events.*")))
 

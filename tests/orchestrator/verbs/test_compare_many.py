@@ -101,4 +101,4 @@ def test_the_command(runs: Path) -> None:
 def test_one_run_is_not_compared(runs: Path, words: tuple[str, ...]) -> None:
     done = verb(runs, *words)
     assert done.exit_code == 2
-    assert "give two runs or more" in done.output
+    assert "name two runs or more" in done.output

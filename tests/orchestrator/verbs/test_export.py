@@ -35,14 +35,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_by_default_the_latest_run(runs: Path, tmp_path: Path) -> None:
     done = export("--to", "csv", tmp_path, "--runs", runs)
-    assert (done.exit_code, done.output) == (0, f"{SECOND}: written to {tmp_path / SECOND}\n")
+    assert (done.exit_code, done.stdout) == (0, f"{SECOND}: written to {tmp_path / SECOND}\n")
     rounds = pandas.read_csv(tmp_path / SECOND / "rounds.csv")
     assert sorted(rounds.node) == ["cloud", "edge-0", "edge-1", "edge-2"]
 
 
 def test_several_runs_by_id_and_by_directory_each_once(runs: Path, tmp_path: Path) -> None:
-    done = export(FIRST, runs / SECOND, FIRST, tmp_path, "--to", "parquet", "--runs", runs, "--json")
-    assert json.loads(done.output) == {
+    done = export(
+        *(tmp_path, "--to", "parquet", "-r", FIRST, "-r", runs / SECOND, "-r", FIRST, "--runs", runs, "--json")
+    )
+    assert json.loads(done.stdout) == {
         "exported": [{"run": run, "place": str(tmp_path / run)} for run in (FIRST, SECOND)]
     }
     assert sorted(path.name for path in tmp_path.iterdir()) == [FIRST, SECOND]
@@ -50,13 +52,13 @@ def test_several_runs_by_id_and_by_directory_each_once(runs: Path, tmp_path: Pat
 
 def test_a_sweep_stands_for_the_runs_in_its_table(runs: Path, tmp_path: Path) -> None:
     for number, name in enumerate(("mine", str(runs / "mine"))):
-        export(name, tmp_path / str(number), "--to", "csv", "--runs", runs)
+        export(tmp_path / str(number), "--run", name, "--to", "csv", "--runs", runs)
         assert [path.name for path in (tmp_path / str(number)).iterdir()] == ["a-1"]
 
 
 def test_if_one_run_is_there_nothing_is_written(runs: Path, tmp_path: Path) -> None:
-    export(SECOND, tmp_path, "--to", "csv", "--runs", runs)
-    again = export(FIRST, SECOND, tmp_path, "--to", "csv", "--runs", runs)
+    export(tmp_path, "-r", SECOND, "--to", "csv", "--runs", runs)
+    again = export(tmp_path, "-r", FIRST, "-r", SECOND, "--to", "csv", "--runs", runs)
     assert isinstance(again.exception, PlaceError)
     assert str(again.exception).startswith(f"{SECOND} is already in {tmp_path / SECOND}: remove it there")
     assert [path.name for path in tmp_path.iterdir()] == [SECOND]
@@ -64,8 +66,8 @@ def test_if_one_run_is_there_nothing_is_written(runs: Path, tmp_path: Path) -> N
 
 def test_what_there_is_not(runs: Path, tmp_path: Path) -> None:
     for name, kind, told in (("absent", RunError, "there is no run 'absent'"), ("broken", RecordError, "sweep.json")):
-        done = export(name, tmp_path / "out", "--to", "csv", "--runs", runs)
+        done = export(tmp_path / "out", "-r", name, "--to", "csv", "--runs", runs)
         assert isinstance(done.exception, kind)
         assert told in str(done.exception)
     assert not (tmp_path / "out").exists()
-    assert export(FIRST, tmp_path, "--to", "xlsx", "--runs", runs).exit_code == 2
+    assert export(tmp_path, "-r", FIRST, "--to", "xlsx", "--runs", runs).exit_code == 2

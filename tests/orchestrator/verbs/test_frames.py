@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from orchestrator.errors import RunError
 from orchestrator.verbs.runs import Run, compare, up
 from tests.orchestrator.example_run import Example
 
@@ -68,12 +66,6 @@ def test_several_runs(run: Run, tmp_path: Path) -> None:
     assert list(table.seed) == [1, 2]
     assert table["accuracy.global"].iloc[0] == run.summary["accuracy"]["global"]
     assert table["bytes.edge-cloud"].iloc[0] == run.summary["bytes"]["edge-cloud"]
-
-
-def test_without_pandas(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(RunError, match=r"tables need pandas: pip install 'edgebed\[analysis\]'"):
-        run.accuracy  # noqa: B018
 
 
 def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

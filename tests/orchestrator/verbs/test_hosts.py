@@ -39,7 +39,7 @@ def test_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts, "offered", lambda: ([PC, BOARD, GONE], {"pc": "running"}))
     result = CliRunner().invoke(cli, ["hosts", "--json"])
     assert result.exit_code == 0
-    told = json.loads(result.output)
+    told = json.loads(result.stdout)
     assert told["agents"] == {"pc": "running"}
     first, second, _ = told["hosts"]
     assert first == {

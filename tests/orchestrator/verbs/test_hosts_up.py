@@ -82,13 +82,13 @@ def hosts(*arguments: str) -> Result:
 
 
 def told(*arguments: str) -> Any:
-    return json.loads(hosts(*arguments, "--json").output)
+    return json.loads(hosts(*arguments, "--json").stdout)
 
 
 def test_agents_and_their_keys_are_gone(played: PlayedCluster) -> None:
     left(played)
     result = hosts("down")
-    assert (result.exit_code, result.output) == (0, "the agents are ended; nothing is left on the hosts\n")
+    assert (result.exit_code, result.stdout) == (0, "the agents are ended; nothing is left on the hosts\n")
     assert played.there is None
     assert list(standing.keys_folder().iterdir()) == []
     assert played.swept == []

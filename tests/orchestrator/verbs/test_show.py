@@ -328,7 +328,7 @@ def test_hosts_come_from_a_file(files: tuple[str, str]) -> None:
     scenario, hosts = files
     result = CliRunner().invoke(cli, ["plan", scenario, "--hosts", hosts, "--json"])
     assert result.exit_code == 0
-    assert json.loads(result.output)["placement"]["nodes"]["cloud"]["host"] == "pc-1"
+    assert json.loads(result.stdout)["placement"]["nodes"]["cloud"]["host"] == "pc-1"
 
 
 @pytest.mark.usefixtures("several_hosts")
@@ -340,7 +340,7 @@ def test_a_host_that_the_doctor_found_unusable_is_left_out(files: tuple[str, str
     Path(hosts).write_text(json.dumps({**told, "hosts": [*told["hosts"], spare]}))
     result = CliRunner().invoke(cli, ["plan", scenario, "--hosts", hosts, "--json"])
     assert result.exit_code == 0
-    shown = json.loads(result.output)["placement"]
+    shown = json.loads(result.stdout)["placement"]
     assert "left out, because runs cannot use them: pc-9 (it has no image)" in shown["notes"]
     assert "pc-9" not in {each["host"] for each in shown["nodes"].values()}
 

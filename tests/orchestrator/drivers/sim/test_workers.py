@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator
@@ -16,6 +17,7 @@ from node.learning.local_training import LocalTraining
 from node.learning.models import ModelPool, build
 from node.learning.training import Learner
 from node.runtime.clock import run_virtual
+from orchestrator.drivers.sim import workers as workers_module
 from orchestrator.drivers.sim.workers import SLOTS, Workers
 from orchestrator.errors import RunError
 
@@ -116,5 +118,35 @@ def test_a_worker_that_is_killed_is_an_error(learners: dict[str, Learner]) -> No
         os.kill(workers.pids[0], signal.SIGKILL)
         with pytest.raises(RunError, match="a worker process of the simulation was killed"):
             step.result()
+
+    run(learners, work, count=1)
+
+
+def test_after_an_idle_worker_was_killed_no_step_waits(learners: dict[str, Learner]) -> None:
+    learner = learners["device-0"]
+
+    async def work(workers: Workers) -> None:
+        os.kill(workers.pids[0], signal.SIGKILL)
+        while not workers.submit(learner.evaluate, learner.initial(), "global", 50).orphaned:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(1)
+        with pytest.raises(RunError, match="a worker process of the simulation was killed"):
+            workers.submit(learner.evaluate, learner.initial(), "global", 50).result()
+
+    run(learners, work)
+
+
+def test_a_signal_ends_the_wait_for_a_worker(learners: dict[str, Learner], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers_module, "interrupted", lambda: True)
+    learner = learners["device-0"]
+
+    async def work(workers: Workers) -> None:
+        os.kill(workers.pids[0], signal.SIGSTOP)
+        step = workers.submit(learner.evaluate, learner.initial(), "global", 50)
+        with pytest.raises(InterruptedError):
+            step.result()
+        os.kill(workers.pids[0], signal.SIGCONT)
+        while not step.done:
+            with contextlib.suppress(InterruptedError):
+                assert step.result().samples == 50
 
     run(learners, work, count=1)

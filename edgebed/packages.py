@@ -1,0 +1,77 @@
+"""Errors in one sentence, if edgebed's own packages cannot be imported.
+
+edgebed consists of the packages ``edgebed``, ``netem``, ``node`` and ``orchestrator``, in one folder. A user's file
+``node.py``, or another distribution's package ``node``, may come earlier on Python's module search path. Or pip has
+installed files of another distribution over those of edgebed.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+
+PACKAGES = ("netem", "node", "orchestrator")
+FOLDER = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+
+
+@cache  # of success only
+def check(*names: str) -> None:
+    """ImportError if Python finds others' files under the name of one of these packages. Imports none."""
+    for name in names:
+        place = _place(name)
+        if place is not None and os.path.realpath(place) != os.path.join(FOLDER, name):
+            installed = {"site-packages", "dist-packages"} & set(place.split(os.sep))
+            remedy = "install edgebed in a virtual environment of its own" if installed else "rename it"
+            raise ImportError(f"{place} hides edgebed's package {name!r}: {remedy}")
+        if (file := _overwritten(name)) is not None:
+            remedy = f"pip uninstall {name}, then reinstall edgebed"
+            raise ImportError(f"the installed package {name!r} has overwritten edgebed's {file}: {remedy}")
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Imports of edgebed's packages for ``what``. ImportError if another module hides one, or if PyTorch is missing."""
+    check(*PACKAGES)
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        from node.errors import lacking
+
+        if (reason := lacking(error)) is None:
+            raise
+        raise ImportError(f"{what} {reason}") from None
+
+
+def _place(name: str) -> str | None:
+    """The file of a module, or the folder of a package. None if there is none."""
+    try:
+        spec = find_spec(name)
+    except ValueError:  # it is imported already, and has no spec
+        return None
+    if spec is None:
+        return None
+    folders = list(spec.submodule_search_locations or ())
+    return folders[0] if folders else spec.origin
+
+
+def _overwritten(name: str) -> str | None:
+    """A file of edgebed that another distribution of this name has installed too, if it has another size now."""
+    theirs = _sizes(name)
+    ours = _sizes("edgebed") if theirs else {}
+    return next((file for file, size in ours.items() if file in theirs and os.path.getsize(file) != size), None)
+
+
+def _sizes(distribution: str) -> dict[str, int]:
+    """The files that a distribution has installed in edgebed's folder, with their sizes in bytes, by pip's RECORD."""
+    sizes = {}
+    for record in glob.glob(f"{FOLDER}/{distribution}-*.dist-info/RECORD"):
+        with open(record, encoding="utf-8") as lines:
+            for line in lines:
+                file, _, size = line.rstrip().rsplit(",", 2)
+                if size and file.endswith(".py"):
+                    sizes[os.path.join(FOLDER, file)] = int(size)
+    return sizes

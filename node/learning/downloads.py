@@ -1,0 +1,111 @@
+"""Downloads of data sets: from their published places, checked against their published hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import logging
+import time
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+SILENCE = 30.0  # s that a server may be silent
+STEP = 5.0  # s between two messages
+CHUNK = 1 << 16  # bytes
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Download:
+    """``mirrors``: the folders that have the files, in the order to try. ``files``: the MD5 of each by its name."""
+
+    mirrors: tuple[str, ...]
+    files: Mapping[str, str]
+
+
+DOWNLOADS: dict[str, Download] = {
+    # The hashes of MNIST and Fashion-MNIST are those of torchvision, that of CIFAR-10 is from the data set's page.
+    "mnist": Download(
+        ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/"),
+        {
+            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+            "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+        },
+    ),
+    "fashion-mnist": Download(
+        ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
+        {
+            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+        },
+    ),
+    "cifar10": Download(
+        ("https://www.cs.toronto.edu/~kriz/",), {"cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530"}
+    ),
+}
+
+
+def download(name: str, folder: Path) -> Path | None:
+    """Download data set `name` into `folder`. Returns its file, or the folder of its files; None if it has no download.
+
+    Files that are complete already are kept. Raises OSError if no mirror has a file with the published hash.
+    """
+    if (found := DOWNLOADS.get(name)) is None:
+        return None
+    place = folder / name if len(found.files) > 1 else folder
+    place.mkdir(parents=True, exist_ok=True)
+    for file, md5 in found.files.items():
+        if not _is(place / file, md5):
+            _from_any(found.mirrors, place / file, md5)
+    return place if len(found.files) > 1 else place / next(iter(found.files))
+
+
+def _is(path: Path, md5: str) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, _md5).hexdigest() == md5
+
+
+def _from_any(mirrors: tuple[str, ...], path: Path, md5: str) -> None:
+    """Fetch a file from the first mirror that has it."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        for mirror in mirrors:
+            try:
+                return _fetch(mirror + path.name, part, path, md5)
+            except (OSError, http.client.HTTPException) as error:
+                failed = OSError(
+                    f"{mirror}{path.name}: {getattr(error, 'reason', None) or error or type(error).__name__}"
+                )
+        raise failed
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _fetch(url: str, part: Path, path: Path, md5: str) -> None:
+    """Fetch a file to ``part``, check it, and then give it its name, so that nobody sees half a file."""
+    request = urllib.request.Request(url, headers={"User-Agent": "edgebed"})
+    digest, done, shown = _md5(), 0, time.monotonic()
+    with urllib.request.urlopen(request, timeout=SILENCE) as response, part.open("wb") as file:
+        size = int(response.headers.get("Content-Length") or 0)
+        while chunk := response.read(CHUNK):
+            file.write(chunk)
+            digest.update(chunk)
+            done += len(chunk)
+            if time.monotonic() > shown + STEP:
+                shown = time.monotonic()
+                log.info("downloading %s: %.1f%s MB", url, done / 1e6, f" of {size / 1e6:.1f}" if size else "")
+    if digest.hexdigest() != md5:
+        raise OSError(f"its {done:,} bytes are not the published ones, whose MD5 is {md5}")
+    part.replace(path)
+
+
+def _md5() -> hashlib._Hash:
+    return hashlib.md5(usedforsecurity=False)

@@ -1,0 +1,63 @@
+"""What is printed while a command works."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from orchestrator.progress import logging_to, waiting
+
+log = logging.getLogger("node.learning.datasets")
+
+
+def test_a_quick_command_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with waiting("planning", patience=60.0):
+        log.info("downloading")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_slow_command_prints_its_task_and_then_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+    said = ""
+    with waiting("planning", patience=0.0):
+        while not said:
+            said = capsys.readouterr().err
+        log.info("downloading %s", "mnist")
+    assert said == "planning …\n"
+    assert capsys.readouterr().err == "downloading mnist …\n"
+    log.info("later")
+    assert capsys.readouterr().err == ""
+
+
+def test_if_it_becomes_slow_the_latest_step_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    said = ""
+    with waiting("planning", patience=0.2):
+        log.info("downloading")
+        while not said:
+            said = capsys.readouterr().err
+    assert said == "downloading …\n"
+
+
+def test_a_warning_is_printed_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with waiting("planning", patience=60.0):
+        log.warning("no space")
+    assert capsys.readouterr().err == "no space …\n"
+
+
+def test_on_a_terminal_the_step_is_shown_in_place(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    said = ""
+    with waiting("planning", patience=0.0):
+        while "planning …" not in said:
+            said += capsys.readouterr().err
+    assert "\x1b[2K" in capsys.readouterr().err  # the line is erased
+
+
+def test_what_is_logged() -> None:
+    told: list[str] = []
+    with logging_to(told.append):
+        log.info("downloading %s", "mnist")
+    log.info("later")
+    assert told == ["downloading mnist"]

@@ -13,7 +13,7 @@ from orchestrator.drivers.docker import leftovers
 from orchestrator.errors import HostError, RunError
 from orchestrator.host import namespaces, processes
 from orchestrator.host.directory import RunDirectory
-from orchestrator.host.docker_socket import NODE, RUN
+from orchestrator.host.docker_socket import NODE, RUN, address
 from orchestrator.results.history import History
 from orchestrator.scenario.drivers import kind_of
 
@@ -81,4 +81,4 @@ def container_entry(run: str, node: str, planned: Mapping[str, object], *, termi
             "install the package docker.io (Debian 13 and later: docker-cli)",
             ["apt-get install docker.io"],
         )
-    return ["docker", "exec", "--interactive", *(["--tty"] if terminal else []), found[0].id]
+    return ["docker", "--host", address(), "exec", "--interactive", *(["--tty"] if terminal else []), found[0].id]

@@ -112,6 +112,7 @@ def containers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client.parent.mkdir()
     client.write_text('#!/bin/sh\necho "$@"\necho lost >&2\nexit 9\n')
     client.chmod(0o755)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///run/engine")
     monkeypatch.setenv("PATH", f"{client.parent}:{os.environ['PATH']}")
 
 
@@ -125,7 +126,7 @@ def test_a_command_in_a_container_as_an_object(tmp_path: Path) -> None:
         "node": NODE,
         "command": ["ip", "addr"],
         "code": 9,
-        "stdout": "exec --interactive 4f2a ip addr\n",
+        "stdout": "--host unix:///run/engine exec --interactive 4f2a ip addr\n",
         "stderr": "lost\n",
     }
 

@@ -8,7 +8,6 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 
-from orchestrator import text
 from orchestrator.drivers.docker import leftovers
 from orchestrator.errors import HostError, RunError
 from orchestrator.host import namespaces, processes
@@ -16,14 +15,13 @@ from orchestrator.host.directory import RunDirectory
 from orchestrator.host.docker_socket import NODE, RUN, address
 from orchestrator.results.history import History
 from orchestrator.scenario.drivers import kind_of
+from orchestrator.scenario.topology import unknown_node
 
 ALL = ("--mount", "--uts", "--ipc", "--net", "--pid")
 """Every namespace of a node, except its user namespace. A command there ends with the node, as in a container."""
 
 HOME = "/"
 """The home of a command in a node that sees its own files: no file that a node can write is then read by a shell."""
-
-NAMED = 12  # nodes named in an error
 
 
 def entry(directory: RunDirectory, node: str, *, terminal: bool = False) -> tuple[list[str], dict[str, str]]:
@@ -35,7 +33,7 @@ def entry(directory: RunDirectory, node: str, *, terminal: bool = False) -> tupl
         driver, planned = history.driver, history.nodes
         programs, states = bool(history.plan.get("programs")), history.current_states()
     if node not in planned:
-        raise RunError(f"run {directory.run} has no node '{node}'; it has: {text.some(planned, NAMED)}")
+        raise RunError(f"run {directory.run}: {unknown_node(node, planned)}")
     if kind_of(driver).simulated:
         raise RunError(
             f"{node} is simulated: it has no network and no processes of its own; use --driver namespaces or docker"

@@ -96,7 +96,7 @@ def test_what_cannot_be_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     assert f"run {RUN} is over" in said(NODE)
     with directory.held():
-        assert "has no node 'device-9'; it has: cloud, " in said("device-9")
+        assert "there is no node 'device-0-00'; did you mean 'device-0-0'? (nodes: cloud, " in said("device-0-00")
         assert "device-0-1 has no process (it is " in said("device-0-1")
         monkeypatch.setattr(RunDirectory, "is_ours", False)
         assert "belongs to another user" in said(NODE)

@@ -29,14 +29,13 @@ class Launcher:
 
     def wait(self) -> tuple[RunDirectory | None, str | None, int]:
         """The run, or why it could not be started, and its exit code: 0 if it runs. A child that ends before the run
-        has a folder prints the reason itself. KeyboardInterrupt ends the child."""
+        has a folder prints the reason itself. Ctrl-C ends the child."""
         try:
             return self._wait()
         except KeyboardInterrupt:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._child, signal.SIGTERM)
-            os.waitpid(self._child, 0)
-            raise
+            return None, None, self._exit_code()
 
     def _wait(self) -> tuple[RunDirectory | None, str | None, int]:
         with open(self._told, "rb") as told:

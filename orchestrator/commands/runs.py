@@ -215,8 +215,8 @@ def _execute(
 
 @contextlib.contextmanager
 def _background(*, with_page: bool, as_json: bool) -> Iterator[Callable[[RunDirectory], None]]:
-    """Go on in the background; the body then needs a function to call when its run has begun. The process that was
-    called prints the run's id and exits."""
+    """Continue in the background. Yields the function to call when the run has a folder. The original process prints
+    the run's id and exits."""
     from orchestrator.verbs.background import Launcher, split
 
     if with_page:
@@ -232,8 +232,8 @@ def _background(*, with_page: bool, as_json: bool) -> Iterator[Callable[[RunDire
             print_json({"run": run, "directory": str(directory.path)}) if as_json else click.echo(run)
             printer()(f"it runs in the background: `wait {run}` follows it, `down {run}` ends it")
         sys.exit(code)
-    with process.telling():
-        yield process.begin
+    with process.reporting_errors():
+        yield process.announce
 
 
 def _view(*, as_json: bool) -> Callable[[bool], View]:

@@ -24,8 +24,8 @@ OUTPUT = Path("logs/up.log")
 class Launcher:
     """The process that starts a run in the background, and waits until the run's nodes can be started."""
 
-    def __init__(self, child: int, told: int) -> None:
-        self._child, self._told = child, told
+    def __init__(self, child: int, messages: int) -> None:
+        self._child, self._messages = child, messages
 
     def wait(self) -> tuple[RunDirectory | None, str | None, int]:
         """The run, or why it could not be started, and its exit code: 0 if it runs. A child that ends before the run
@@ -38,13 +38,13 @@ class Launcher:
             return None, None, self._exit_code()
 
     def _wait(self) -> tuple[RunDirectory | None, str | None, int]:
-        with open(self._told, "rb") as told:
-            if not (line := told.readline()):
+        with open(self._messages, "rb") as messages:
+            if not (line := messages.readline()):
                 return None, None, self._exit_code()
             directory = RunDirectory(Path(json.loads(line)["run"]))
             while not _is_under_way(directory):
-                if select.select([told], [], [], LOOK_EVERY)[0]:
-                    error = json.loads(told.readline() or "{}").get("error")
+                if select.select([messages], [], [], LOOK_EVERY)[0]:
+                    error = json.loads(messages.readline() or "{}").get("error")
                     code = self._exit_code()
                     return (directory, None, 0) if _is_under_way(directory) else (None, error, code)
         return directory, None, 0
@@ -58,46 +58,46 @@ class Launcher:
 class Background:
     """The process of a run in the background. ``outputs``: the descriptors that it prints to."""
 
-    def __init__(self, tell: int, outputs: Iterable[int]) -> None:
-        self._tell, self._outputs, self._begun = tell, set(outputs), False
+    def __init__(self, messages: int, outputs: Iterable[int]) -> None:
+        self._messages, self._outputs, self._has_folder = messages, set(outputs), False
 
-    def begin(self, directory: RunDirectory) -> None:
-        """Print to the run's log from now on, and tell the launcher which run it is."""
+    def announce(self, directory: RunDirectory) -> None:
+        """Print to the run's log from now on, and send the run to the launcher."""
         log = os.open(directory.path / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         for output in self._outputs:
             os.dup2(log, output, inheritable=output < 3)
         os.close(log)
-        self._begun = True
+        self._has_folder = True
         self._send({"run": str(directory.path)})
 
     @contextlib.contextmanager
-    def telling(self) -> Iterator[None]:
-        """Tell the launcher why a run with a folder could not be started: its log is removed with the folder."""
+    def reporting_errors(self) -> Iterator[None]:
+        """Send the launcher the error of a run with a folder: its log is removed with the folder."""
         try:
             yield
         except OrchestratorError as error:
-            if self._begun:
+            if self._has_folder:
                 self._send({"error": str(error)})
             raise
 
     def _send(self, message: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # the launcher waits no more
-            os.write(self._tell, json.dumps(message).encode() + b"\n")
+        with contextlib.suppress(OSError):  # the launcher has ended
+            os.write(self._messages, json.dumps(message).encode() + b"\n")
 
 
 def split(outputs: Iterable[int]) -> Launcher | Background:
-    """Go on as two processes: the launcher, and the one of the run, in a session of its own, which Ctrl-C and the end
-    of the terminal do not reach. Call it while there is one thread."""
-    told, tell = os.pipe()
+    """Fork: the launcher continues, and the process of the run gets a session of its own, which Ctrl-C and the end of
+    the terminal do not reach. Call it while there is one thread."""
+    messages, sending = os.pipe()
     if child := os.fork():
-        os.close(tell)
-        return Launcher(child, told)
-    os.close(told)
+        os.close(sending)
+        return Launcher(child, messages)
+    os.close(messages)
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     os.dup2(nothing, 0)
     os.close(nothing)
-    return Background(tell, outputs)
+    return Background(sending, outputs)
 
 
 def _is_under_way(directory: RunDirectory) -> bool:

@@ -1,6 +1,7 @@
-"""The command line that runs a command inside a node: in its namespaces, or in its container. What runs where is read
-from the labels of the run's processes and containers, so every running run can be entered, from any process of its
-user."""
+"""The command line that runs a command inside a node: in its namespaces, or in its container.
+
+Processes and containers are found by their labels, so any process of the run's user can enter its nodes.
+"""
 
 from __future__ import annotations
 

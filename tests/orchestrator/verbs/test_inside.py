@@ -1,4 +1,4 @@
-"""The commands that run inside a node: which command line enters it, and what is said where none does."""
+"""`exec` and `shell`: the command line that enters a node, and the errors where none can."""
 
 from __future__ import annotations
 
@@ -89,19 +89,19 @@ def test_a_shell_is_one_that_the_node_has(tmp_path: Path, became: list[list[str]
 def test_what_cannot_be_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = made(tmp_path, "namespaces")
 
-    def said(node: str) -> str:
+    def error_of(node: str) -> str:
         result = cli_result("exec", node, "--runs", tmp_path / "runs", "--", "true")
         assert isinstance(result.exception, RunError)
         return str(result.exception)
 
-    assert f"run {RUN} is over" in said(NODE)
+    assert f"run {RUN} is over" in error_of(NODE)
     with directory.held():
-        assert "there is no node 'device-0-00'; did you mean 'device-0-0'? (nodes: cloud, " in said("device-0-00")
-        assert "device-0-1 has no process (it is " in said("device-0-1")
+        assert "there is no node 'device-0-00'; did you mean 'device-0-0'? (nodes: cloud, " in error_of("device-0-00")
+        assert "device-0-1 has no process (it is " in error_of("device-0-1")
         monkeypatch.setattr(RunDirectory, "is_ours", False)
-        assert "belongs to another user" in said(NODE)
+        assert "belongs to another user" in error_of(NODE)
         monkeypatch.setattr("orchestrator.results.history.History.driver", "sim")
-        assert f"{NODE} is simulated: it has no network" in said(NODE)
+        assert f"{NODE} is simulated: it has no network" in error_of(NODE)
 
 
 @pytest.fixture

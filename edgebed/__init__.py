@@ -1,4 +1,5 @@
-"""The public interface of edgebed. Only the names in ``__all__`` are stable.
+"""The public interface of edgebed: run scenarios and sweeps, and read their results. Only the names in ``__all__`` are
+stable. `edgebed.plugin` has the names for plug-ins, which can also be imported from here.
 
 Each name is imported at its first use, so ``import edgebed`` is fast and needs no torch.
 """
@@ -8,127 +9,53 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from node.algorithms.common import (
-        average,
-        evaluate,
-        fitting,
-        joined,
-        parted,
-        participants,
-        report_mean,
-        round_of,
-        train,
-        with_samples,
-    )
-    from node.algorithms.registry import Algorithm, algorithm
-    from node.catalogue.datasets import Dataset
-    from node.catalogue.models import ModelEntry
-    from node.catalogue.partitions import PartitionParameters, PartitionScheme
-    from node.learning.aggregation import State, weighted_mean
-    from node.learning.devices import load_state, state_of
-    from node.learning.local_training import ClientWork, LocalTraining
-    from node.learning.models import Model
-    from node.learning.optimizers import optimizer
-    from node.learning.training import Learner, MiniBatch, batches
-    from node.messaging.wire import Message
-    from node.parameters import Parameters, flag, number, whole, word
-    from node.plugins import Plugin
-    from node.role import Role
+    from edgebed import plugin
+    from edgebed.plugin import *  # noqa: F403
     from orchestrator.results.rows import Event
+    from orchestrator.scenario.typed import Fault, Link, Scenario
     from orchestrator.sweep.python import SweepRuns, sweep
-    from orchestrator.verbs.runs import Run, compare, load, up
+    from orchestrator.verbs.handle import Handle, start
+    from orchestrator.verbs.runs import Run, compare, load, runs, up
+    from orchestrator.verbs.sources import plan, validate
 
     __version__: str
 
 __all__ = [
-    "Algorithm",
-    "ClientWork",
-    "Dataset",
     "Event",
-    "Learner",
-    "LocalTraining",
-    "Message",
-    "MiniBatch",
-    "Model",
-    "ModelEntry",
-    "Parameters",
-    "PartitionParameters",
-    "PartitionScheme",
-    "Plugin",
-    "Role",
+    "Fault",
+    "Handle",
+    "Link",
     "Run",
-    "State",
+    "Scenario",
     "SweepRuns",
     "__version__",
-    "algorithm",
-    "average",
-    "batches",
     "compare",
-    "evaluate",
-    "fitting",
-    "flag",
-    "joined",
     "load",
-    "load_state",
-    "number",
-    "optimizer",
-    "parted",
-    "participants",
-    "report_mean",
-    "round_of",
-    "state_of",
+    "plan",
+    "plugin",
+    "runs",
+    "start",
     "sweep",
-    "train",
     "up",
-    "weighted_mean",
-    "whole",
-    "with_samples",
-    "word",
+    "validate",
 ]
 
 _MODULES = {
-    "Algorithm": "node.algorithms.registry",
-    "ClientWork": "node.learning.local_training",
-    "Dataset": "node.catalogue.datasets",
     "Event": "orchestrator.results.rows",
-    "Learner": "node.learning.training",
-    "LocalTraining": "node.learning.local_training",
-    "Message": "node.messaging.wire",
-    "MiniBatch": "node.learning.training",
-    "Model": "node.learning.models",
-    "ModelEntry": "node.catalogue.models",
-    "Parameters": "node.parameters",
-    "PartitionParameters": "node.catalogue.partitions",
-    "PartitionScheme": "node.catalogue.partitions",
-    "Plugin": "node.plugins",
-    "Role": "node.role",
+    "Fault": "orchestrator.scenario.typed",
+    "Handle": "orchestrator.verbs.handle",
+    "Link": "orchestrator.scenario.typed",
     "Run": "orchestrator.verbs.runs",
-    "State": "node.learning.aggregation",
+    "Scenario": "orchestrator.scenario.typed",
     "SweepRuns": "orchestrator.sweep.python",
-    "algorithm": "node.algorithms.registry",
-    "average": "node.algorithms.common",
-    "batches": "node.learning.training",
     "compare": "orchestrator.verbs.runs",
-    "evaluate": "node.algorithms.common",
-    "fitting": "node.algorithms.common",
-    "flag": "node.parameters",
-    "joined": "node.algorithms.common",
     "load": "orchestrator.verbs.runs",
-    "load_state": "node.learning.devices",
-    "number": "node.parameters",
-    "optimizer": "node.learning.optimizers",
-    "parted": "node.algorithms.common",
-    "participants": "node.algorithms.common",
-    "report_mean": "node.algorithms.common",
-    "round_of": "node.algorithms.common",
-    "state_of": "node.learning.devices",
+    "plan": "orchestrator.verbs.sources",
+    "runs": "orchestrator.verbs.runs",
+    "start": "orchestrator.verbs.handle",
     "sweep": "orchestrator.sweep.python",
-    "train": "node.algorithms.common",
     "up": "orchestrator.verbs.runs",
-    "weighted_mean": "node.learning.aggregation",
-    "whole": "node.parameters",
-    "with_samples": "node.algorithms.common",
-    "word": "node.parameters",
+    "validate": "orchestrator.verbs.sources",
 }
 
 
@@ -137,14 +64,17 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("edgebed")
-    if name not in _MODULES:
-        raise AttributeError(f"module 'edgebed' has no attribute {name!r}; it has {', '.join(__all__)}")
     from importlib import import_module
 
+    if name == "plugin":
+        return import_module("edgebed.plugin")
+    modules = _MODULES | import_module("edgebed.plugin").MODULES
+    if name not in modules:
+        raise AttributeError(f"module 'edgebed' has no attribute {name!r}; it has {', '.join(__all__)}")
     from edgebed.packages import explained
 
     with explained(f"edgebed.{name}"):
-        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        value = globals()[name] = getattr(import_module(modules[name]), name)
     return value
 
 

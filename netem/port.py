@@ -38,7 +38,7 @@ class Port:
     packet. Neither blocks. Packets carry a virtio header (netem.frame).
     """
 
-    __slots__ = ("_drops", "_socket", "_stamp", "fd", "interface", "mac", "name", "receive", "send")
+    __slots__ = ("_ahead", "_drops", "_socket", "_stamp", "fd", "interface", "mac", "name", "receive", "send")
 
     def __init__(self, name: str, interface: str, mac: bytes) -> None:
         """Open the packet socket on `interface`; SwitchError if that fails."""
@@ -49,6 +49,7 @@ class Port:
         self._socket = _packet_socket(name, interface)
         self.fd = self._socket.fileno()
         self._stamp = bytearray(_STAMP.size)
+        self._ahead = time.time() - time.monotonic()  # of the wall clock, s
         self.receive = self._socket.recv
         self.send = self._socket.send
 
@@ -68,8 +69,12 @@ class Port:
         except OSError:
             return 0.0
         seconds, nanoseconds = _STAMP.unpack(self._stamp)
+        now = time.time()
+        ahead = now - time.monotonic()
+        # The kernel's stamps are of the wall clock. If that was set since the last query, this packet may be older.
+        step, self._ahead = ahead - self._ahead, ahead
         arrived: float = seconds + nanoseconds / 1e9
-        return max(0.0, time.time() - arrived)
+        return max(0.0, now - arrived - max(0.0, step))
 
     def close(self) -> None:
         self._socket.close()

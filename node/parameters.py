@@ -90,22 +90,28 @@ def number(
     below: bool = False,
     none: bool = False,
 ) -> Any:
+    """A number as a parameter, from ``low`` to ``high``. ``above`` excludes ``low``, ``below`` excludes ``high``.
+    ``none`` allows None."""
     return field(default=default, metadata={"allowed": Between(float, low, high, above, below, none)})
 
 
 def whole(default: int | None, *, low: int, none: bool = False) -> Any:
+    """A whole number of at least ``low`` as a parameter. ``none`` allows None."""
     return field(default=default, metadata={"allowed": Between(int, low, none=none)})
 
 
 def word(default: str | int, *words: str, number: Between | None = None) -> Any:
+    """One of these words as a parameter. ``number``: the numbers that are allowed, too."""
     return field(default=default, metadata={"allowed": OneOf(words, number)})
 
 
 def flag(default: bool) -> Any:
+    """True or false as a parameter."""
     return field(default=default, metadata={"allowed": Flag()})
 
 
 def text() -> Any:
+    """A text as a parameter, empty by default."""
     return field(default="", metadata={"allowed": Text()})
 
 

@@ -28,7 +28,10 @@ from orchestrator.layout import print_error
 from orchestrator.options import Commands
 
 GROUPS: dict[str, list[click.Command]] = {
-    "Start": [scenarios.init, runs.up, folders.wait_for_run, runs.resume_run, living.take_down],
+    "Start": [
+        *(scenarios.init, scenarios.copy_example, scenarios.list_examples),
+        *(runs.up, folders.wait_for_run, runs.resume_run, living.take_down),
+    ],
     "Check": [scenarios.validate, scenarios.show_plan, scenarios.schema, runs.calibrate, hosts.doctor],
     "Watch": [living.list_runs, living.logs, results.serve_runs, living.set_pace, living.inject_fault],
     "Nodes": [nodes.run_inside, nodes.open_shell],
@@ -53,9 +56,9 @@ OTHER_NAMES = {"run": "up", "deploy": "up", "stop": "down", "destroy": "down"}
 FIRST_STEPS = """\
 First steps:
 
-  edgebed init lab                          make a small project
-  cd lab && edgebed up scenario.yaml        run it, and write a report
-  edgebed doctor                            see what this host can do
+  edgebed up hello        run an example: 7 nodes, real links, some seconds, a report
+  edgebed init lab        make a project with an algorithm of your own
+  edgebed doctor          see what this host can do
 
 All commands: edgebed --help"""
 

@@ -20,12 +20,25 @@
 
 from __future__ import annotations
 
+import re
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+
+_OURS = tuple(f"{Path(__file__).parents[1]}/{package}/" for package in ("edgebed", "netem", "node", "orchestrator"))
 
 
 class OrchestratorError(Exception):
     """The root of the tree. The text says what is wrong, where, and what to do."""
+
+    def _render_traceback_(self) -> list[str]:
+        """The traceback in IPython: the lines of the user's program, without IPython's and ours."""
+        above = takewhile(lambda each: not each.filename.startswith(_OURS), traceback.extract_tb(self.__traceback__))
+        lines = traceback.format_list([each for each in above if "/IPython/" not in each.filename])
+        told = re.sub(r'File "[^"]*/ipykernel_[^"]*"', "Cell", "".join(lines))
+        return [*told.splitlines(), f"{type(self).__name__}: {self}"]
 
 
 @dataclass(frozen=True)

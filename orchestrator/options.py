@@ -55,7 +55,7 @@ class Commands(click.Group):
 
 def scenario_options(command: F) -> F:
     """Add the arguments of every command that reads a scenario."""
-    return click.argument("scenario", type=click.Path(path_type=Path))(override_options(command))
+    return scenario_argument("scenario")(override_options(command))
 
 
 def override_options(command: F) -> F:
@@ -82,6 +82,23 @@ def override_options(command: F) -> F:
     ):
         add = option(add)
     return add  # type: ignore[no-any-return]
+
+
+def scenario_argument(name: str, *, sweep: bool = False) -> Callable[[F], F]:
+    """Add the argument that names a scenario, or with ``sweep`` a sweep. The command receives the path of its file."""
+
+    def file_of(context: click.Context, _argument: click.Parameter, given: str | None) -> Path | None:
+        from orchestrator.verbs.examples import chosen
+
+        return None if context.resilient_parsing else chosen(given, sweep=sweep)
+
+    def add(command: F) -> F:
+        what = f"{name.upper()} is a path, the name of an example (see `edgebed examples`), or - for standard input."
+        only = f"By default it is the only {'sweep' if sweep else 'scenario'} in the current folder."
+        command.__doc__ = f"{command.__doc__}\n\n    {what} {only}"
+        return click.argument(name, required=False, callback=file_of)(command)
+
+    return add
 
 
 def json_option(command: F) -> F:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -35,34 +33,12 @@ def blocks(page: str) -> list[str]:
     return re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
-def workflow() -> dict[str, Any]:
-    found: list[dict[str, Any]] = [yaml.safe_load(block) for block in blocks("ci.md")]
-    (jobs,) = [each for each in found if "jobs" in each]
-    return jobs
-
-
 def test_what_a_run_may_be_expected_to_come_to_is_shown() -> None:
     (block,) = [block for block in blocks("ci.md") if block.startswith("expect:")]
     shown = parse(
         "algorithm: {name: hierfavg, rounds: 20}\ntopology: {edges: 1, devices_per_edge: 2}\n" + block, "f.yaml"
     )
     assert set(shown.expect.model_fields_set) == set(ExpectSpec.model_fields)
-
-
-def test_the_workflow_runs_verbs_and_options_that_exist() -> None:
-    steps = workflow()["jobs"]["smoke"]["steps"]
-    lines = [line.strip() for step in steps for line in step.get("run", "").splitlines()]
-    commands = [shlex.split(line.partition(" | ")[0]) for line in lines if line.startswith("edgebed ")]
-    assert [command[1] for command in commands] == ["doctor", "up"]
-    for _, verb, *words in commands:
-        known = {option for parameter in cli.commands[verb].params for option in parameter.opts}
-        assert {word for word in words if word.startswith("--")} <= known
-
-
-def test_the_workflow_keeps_what_the_run_writes() -> None:
-    (upload,) = [step for step in workflow()["jobs"]["smoke"]["steps"] if "upload-artifact" in step.get("uses", "")]
-    assert upload["if"] == "always()"
-    assert "reports/edgebed.xml" in upload["with"]["path"]
 
 
 def test_the_sweep_that_is_shown(tmp_path: Path) -> None:

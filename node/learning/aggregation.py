@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from node.learning.errors import AggregationError
 
 State = dict[str, NDArray[Any]]
+"""A model as named arrays."""
 
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # names of batch normalisation's buffers
 

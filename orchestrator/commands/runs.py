@@ -24,12 +24,14 @@ from orchestrator.options import (
     printer,
     run_argument,
     runs_option,
+    scenario_argument,
     scenario_options,
     track_option,
     waiting,
 )
 from orchestrator.progress import logging_to
 from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
+from orchestrator.scenario.files import piped_text
 
 if TYPE_CHECKING:
     from orchestrator.host.directory import RunDirectory
@@ -103,7 +105,7 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
 
 
 @click.command("sweep")
-@click.argument("file", type=click.Path(path_type=Path))
+@scenario_argument("file", sweep=True)
 @override_options
 @runs_option
 @click.option("--on", type=click.Choice(["swarm"]), help="Spread runs of `sim` over the hosts of the Docker Swarm.")
@@ -210,6 +212,7 @@ def _execute(
         track=track,
         pace=pace,
         begun=begun,
+        text=piped_text(scenario),
     )
 
 

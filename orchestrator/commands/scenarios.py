@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -36,7 +37,33 @@ def init(folder: Path, as_json: bool) -> None:
 
     files = [str(path) for path in make_project(folder)]
     print_json({"files": files}) if as_json else click.echo("\n".join(files))
-    printer()(f"next: cd {folder} && edgebed up scenario.yaml")
+    printer()(f"next: cd {folder} && edgebed up")
+
+
+@click.command("examples")
+@json_option
+def list_examples(as_json: bool) -> None:
+    """List the scenarios and sweeps that edgebed ships: their questions, times and requirements."""
+    from orchestrator.verbs.examples import examples, print_examples
+
+    found = examples()
+    if as_json:
+        print_json({"examples": [asdict(each) for each in found]})
+    else:
+        print_examples(found, open_console())
+
+
+@click.command("new")
+@click.argument("name")
+@click.argument("folder", type=click.Path(path_type=Path), default=Path())
+@json_option
+def copy_example(name: str, folder: Path, as_json: bool) -> None:
+    """Copy the example NAME, with the files that it uses, into FOLDER, by default the current folder."""
+    from orchestrator.verbs.examples import copy, is_sweep
+
+    files = copy(name, folder)
+    print_json({"files": [str(each) for each in files]}) if as_json else click.echo("\n".join(map(str, files)))
+    printer()(f"next: edgebed {'sweep' if is_sweep(files[0]) else 'up'} {files[0]}")
 
 
 @click.command("image")

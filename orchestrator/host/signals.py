@@ -70,6 +70,12 @@ class Interruption:
             self._in_order = None
             signal.setitimer(signal.ITIMER_REAL, 0)
 
+    def end(self) -> None:
+        """End the run in order, without a signal. Other threads may call this."""
+        self.asked = True
+        if (in_order := self._in_order) is not None:
+            in_order()
+
     def handle(self, number: int, frame: FrameType | None) -> None:
         """The signal handler."""
         if os.getpid() != self._process:
@@ -156,13 +162,14 @@ def interruptible() -> Iterator[Interruption]:
 def in_thread(work: Callable[[], T]) -> T:
     """The result of ``work``, which carries out a run in a thread of its own. Signals end that run, if this is the main
     thread."""
-
-    def carry_out() -> T:
-        _thread.interruption = interruption
-        return work()
-
     with interruptible() as interruption, ThreadPoolExecutor(1, "run") as pool:
-        return pool.submit(carry_out).result()
+        return pool.submit(ended_by, interruption, work).result()
+
+
+def ended_by(interruption: Interruption, work: Callable[[], T]) -> T:
+    """The result of ``work``, which runs a scenario in a thread made for it. ``interruption`` ends the run."""
+    _thread.interruption = interruption
+    return work()
 
 
 def _install(handler: Handler) -> dict[int, signal._HANDLER]:

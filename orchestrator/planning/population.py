@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
+from netem.errors import NetemError
 from node.catalogue.partitions import Dirichlet
 from node.parameters import read_parameters
 from orchestrator.errors import PlanError
@@ -18,7 +20,8 @@ from orchestrator.population.availability import HOUR, Always, Availability, Day
 from orchestrator.population.distributions import Distribution, Fixed, Lognormal, Uniform
 from orchestrator.population.population import HardwareShare, LinkShare, Population
 from orchestrator.population.selection import SELECTIONS
-from orchestrator.scenario.client_files import by_node, clients_of
+from orchestrator.scenario.client_files import by_node, clients_of, over
+from orchestrator.scenario.client_settings import ClientSettings
 from orchestrator.scenario.clients import AvailabilitySpec, ClientsSpec, DistributionSpec
 from orchestrator.scenario.hardware import CUSTOM, HARDWARE, HardwareClass
 from orchestrator.scenario.links import LinkSpec
@@ -34,6 +37,9 @@ def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequ
     if spec is None or topology.population is None or topology.selected is None:
         return None
     kind = SELECTIONS[spec.selection.name]
+    hardware, between = _hardware(scenario, spec), _links(spec, links)
+    if spec.settings is not None:
+        hardware, between = _of_rows(spec.settings, scenario, between[0])
     population = Population(
         seed=scenario.seed,
         size=topology.population,
@@ -41,12 +47,13 @@ def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequ
         asked=min(topology.population, math.ceil(topology.selected * (1 + spec.over) - 1e-9)),
         selection=read_parameters(kind.params, spec.selection.params),
         availability=_availability(spec.availability, topology.population, scenario.seed),
-        hardware=_hardware(scenario, spec),
+        hardware=hardware,
         speed=None if spec.speed is None else _distribution(spec.speed),
-        links=_links(spec, links),
+        links=between,
         samples=_samples(scenario, spec),
         alpha=_alpha(scenario),
         asynchronous=scenario.scheme.asynchronous,
+        paired=spec.settings is not None,
     )
     if data is not None and (most := int(population.sample_counts.max())) > len(data.train):
         where = ("data", "samples_per_client") if spec.samples is None else ("clients", "samples")
@@ -57,13 +64,14 @@ def plan_population(scenario: Scenario, data: PreparedLabels | None, links: Sequ
 def plan_clients(scenario: Scenario) -> dict[str, Any]:
     """The files that say what single nodes are and when they are there, for plan.json; empty without such files."""
     spec, topology = scenario.clients, scenario.topology
-    if spec is None or topology.population is not None:
+    if spec is None:
         return {}
     files: dict[str, Any] = {}
     if (settings := spec.settings) is not None:
-        used = len(settings.rows) if settings.named else len(clients_of(topology))
+        every = settings.named or topology.population is not None
+        used = len(settings.rows) if every else len(clients_of(topology))
         files["file"] = {"csv": settings.name, "sha256": settings.sha256, "rows": len(settings.rows), "used": used}
-    if spec.availability is not None and (table := spec.availability.table) is not None:
+    if topology.population is None and spec.availability is not None and (table := spec.availability.table) is not None:
         nodes = by_node(table, topology)
         facts = {"trace": table.name, "sha256": table.sha256, "rows": table.devices, "used": len(nodes)}
         files["availability"] = facts | effect(table, np.array(list(nodes.values())))
@@ -126,6 +134,33 @@ def _links(spec: ClientsSpec, links: Sequence[LinkPlan]) -> list[LinkShare]:
     up = next(each.profile for each in links if each.source == POPULATION)
     down = next(each.profile for each in links if each.target == POPULATION)
     return [LinkShare(LINK, 1.0, up, down)]
+
+
+def _of_rows(
+    settings: ClientSettings, scenario: Scenario, usual: LinkShare
+) -> tuple[list[HardwareShare], list[LinkShare]]:
+    """The hardware and the links in a file, of which each client draws a row. What a row leaves out is as in the rest
+    of the scenario. PlanError names the row."""
+    share = 1 / len(settings.rows)
+    given = scenario.hardware.get(POPULATION) or scenario.hardware.get("device") or HardwareSpec()
+    tier = given.model_dump(exclude_unset=True, by_alias=True)
+    hardware, links = [], []
+    for row in settings.rows:
+        try:
+            chosen = HardwareSpec.model_validate(over(tier, row.hardware))
+            sides = {side: LinkSpec.model_validate(keys) for side, keys in row.links.items()}
+            both = sides.get("", LinkSpec())
+            up = usual.up.merged(both.changes(upward=True)).merged(sides.get("up", LinkSpec()).changes())
+            down = usual.down.merged(both.changes()).merged(sides.get("down", LinkSpec()).changes())
+        except ValidationError as error:
+            problem = error.errors()[0]
+            raise PlanError(("clients", "file"), f"{row.place}: {problem['loc'][0]}: {problem['msg']}") from None
+        except NetemError as error:
+            raise PlanError(("clients", "file"), f"{row.place}: {error}") from None
+        resolved = chosen.resolve()
+        hardware.append(HardwareShare(resolved.name, share, resolved.expected_speed))
+        links.append(LinkShare(both.profile or usual.name, share, up, down))
+    return hardware, links
 
 
 def _availability(spec: AvailabilitySpec | None, clients: int, seed: int) -> Availability:

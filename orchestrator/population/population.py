@@ -44,8 +44,9 @@ class Population:
     """``size`` clients, of which ``asked`` are selected for a round that ends when ``selected`` have answered. If the
     algorithm is ``asynchronous``, both are the number of clients that take part at a time.
 
-    Either ``hardware`` or ``speed`` says how fast they are. ``alpha`` is that of the data's Dirichlet distribution, or
-    None if samples are drawn at random.
+    Either ``hardware`` or ``speed`` says how fast they are. ``paired``: the entries of ``hardware`` and ``links`` are
+    rows of one file, and a client has both from the same row. ``alpha`` is that of the data's Dirichlet distribution,
+    or None if samples are drawn at random.
     """
 
     seed: int
@@ -60,6 +61,7 @@ class Population:
     samples: Distribution
     alpha: float | None
     asynchronous: bool = False
+    paired: bool = False
 
     @cached_property
     def speeds(self) -> NDArray[np.float64]:
@@ -76,6 +78,8 @@ class Population:
     @cached_property
     def link_numbers(self) -> NDArray[np.int64]:
         """The place of each client's link in ``links`` (size,)."""
+        if self.paired:
+            return self.hardware_numbers
         return self._placed("link", [each.share for each in self.links])
 
     @cached_property

@@ -22,6 +22,11 @@ def rendered(template: str, **content: Any) -> str:
     return _environment().get_template(template).render(style=style(), script=script(), **content)
 
 
+def fragment(template: str, **content: Any) -> str:
+    """Fill a template that is a part of a page."""
+    return _environment().get_template(template).render(**content)
+
+
 @functools.cache
 def style() -> str:
     """The style sheet of every page."""

@@ -16,6 +16,7 @@ from typing import Any
 from netem.profile import LinkProfile
 from orchestrator import text
 from orchestrator.report.figures import FAULTS, link_colour
+from orchestrator.report.template import fragment, style
 from orchestrator.results import carried
 from orchestrator.results.history import History
 from orchestrator.results.presence import moves
@@ -102,6 +103,17 @@ def picture(history: History) -> Picture:
         lines=tuple(_lines(history, places, usual)),
         classes=tuple(_classes(history)),
     )
+
+
+def drawing(history: History) -> str:
+    """The picture as one SVG that works without the page: with the style of a light page, which applies to it only."""
+    svg = fragment("report/picture.html", picture=picture(history))
+    variables, rules = style().split("@media", 1)[0], style().splitlines()
+    own = [rule for rule in rules if rule.startswith((".topology", "[data-state"))]
+    scoped = "\n".join(rule if rule.startswith(".topology") else f".topology {rule}" for rule in own)
+    sheet = f"<style>\n{variables.replace(':root', '.topology')}\n{scoped}\n.topology {{ background: #fff; }}\n</style>"
+    head, end, body = svg.partition(">")
+    return f"{head}{end}\n{sheet}{body}"
 
 
 def describe(profile: Mapping[str, Any]) -> str:

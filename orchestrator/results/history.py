@@ -76,7 +76,8 @@ class History:
         try:
             connection = sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)
             application = connection.execute("PRAGMA application_id").fetchone()[0]
-            schema = version(connection)
+            empty = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
+            schema = None if empty else version(connection)
             if schema in READABLE:
                 read_as_growth(connection)
         except sqlite3.Error as error:
@@ -398,7 +399,9 @@ def _unreadable(database: Path, error: sqlite3.Error) -> RecordError:
     )
 
 
-def _foreign(database: Path, application: int, schema: int) -> RecordError:
+def _foreign(database: Path, application: int, schema: int | None) -> RecordError:
+    if schema is None:
+        return RecordError(f"{database} is empty: the run was killed before it started; start it again with `up`")
     if application != APPLICATION_ID:
         return RecordError(f"{database} is not a record of a run: another program wrote it")
     return RecordError(

@@ -106,7 +106,7 @@ def _add_settings(
         if row.hardware:
             if node in data["hardware"]:
                 raise ValueError(f"{row.place}: hardware has {node} already: leave out one of them")
-            data["hardware"][node] = _over(data["hardware"].get(member.tier), row.hardware)
+            data["hardware"][node] = over(data["hardware"].get(member.tier), row.hardware)
             places["hardware", node] = row.place
         if not row.links:
             continue
@@ -119,7 +119,7 @@ def _add_settings(
             places["links", key] = row.place
 
 
-def _over(of_tier: Any, own: Mapping[str, Any]) -> dict[str, Any]:
+def over(of_tier: Any, own: Mapping[str, Any]) -> dict[str, Any]:
     """A client's hardware over that of its tier. A class replaces its class, speed, cores and memory."""
     base = {"class": of_tier} if isinstance(of_tier, str) else of_tier if isinstance(of_tier, dict) else {}
     kept = ("image", "accelerator") if "class" in own else base.keys()

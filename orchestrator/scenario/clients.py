@@ -188,11 +188,12 @@ def _availability(value: Any) -> Any:
 
 
 class ClientsSpec(Strict):
-    """Settings of clients. Without a population: ``file`` and ``availability``. With one: all keys but ``file``."""
+    """Settings of clients. Without a population: ``file`` and ``availability``. With one: all keys."""
 
     file: str | None = Field(
         default=None,
-        description="without a population: CSV file with a row for each node and columns for its hardware and link",
+        description="CSV file with columns for hardware and link, and a row for each node; in a population each "
+        "client draws a row",
     )
     selection: SelectionSpec = Field(
         default=SelectionSpec(name="uniform"),

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import re
 import stat
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 DIRECTORY = "directory"  # key of the validation context: the folder that relative paths begin at
 FILES = "files"  # key of the validation context: texts of files by name; these files are not read
 LARGEST_FILE = 64_000_000  # characters; an hour of a trace of 100 Mbit/s
+STANDARD_INPUT = Path("-")
+TIME = re.compile(r"(?P<time>.+) on two cores, (?P<driver>[a-z]+)")  # a line of the first comment, for `examples`
+_MODELINE = re.compile("yaml-language-server:")
 
 
 def text_of(file: Path, longest: int, longer: str) -> str:
@@ -46,13 +52,31 @@ def named_text(name: str, context: Mapping[str, Any] | None, advice: str = "") -
         raise ValueError(f"{path} cannot be read: {error}; paths begin at the scenario's file") from None
 
 
-def first_comment(text: str) -> str:
-    """The first comment of a YAML text, in one line: the question that a scenario or a sweep is to answer. Empty if the
-    text does not begin with a comment."""
+def piped_text(file: Path) -> str | None:
+    """The text of standard input if the file is ``-``. It is read once. ValueError if it is no text."""
+    return _whole(sys.stdin) if file == STANDARD_INPUT else None
+
+
+@functools.cache
+def _whole(stream: TextIO) -> str:
+    try:
+        return stream.read()
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8 text") from None
+
+
+def head_comment(text: str) -> list[str]:
+    """The lines of the comment that a YAML text begins with."""
     comment: list[str] = []
     for line in text.splitlines():
         if line.startswith("#"):
             comment.append(line.lstrip("# ").rstrip())
         elif comment or line.strip():
             break
-    return " ".join(comment)
+    return comment
+
+
+def first_comment(text: str) -> str:
+    """The head comment in one line: the question that a scenario or a sweep answers. Lines for editors and for the
+    list of examples are left out. Empty if the text does not begin with a comment."""
+    return " ".join(each for each in head_comment(text) if not (_MODELINE.match(each) or TIME.fullmatch(each)))

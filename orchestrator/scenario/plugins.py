@@ -5,7 +5,8 @@ A plug-in must be known before the scenario is checked, because the scenario may
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,11 +48,30 @@ def make_known(source: Document, folder: Path) -> None:
 
 
 def use(sources: Iterable[PluginSource]) -> None:
-    """Make these plug-ins known, with their link profiles, and no others. PluginError if one cannot be used."""
-    activate(sources)
+    """Make these plug-ins known, with their link profiles, and no others. PluginError if one cannot be used, or if a
+    run of this program keeps others."""
+    wanted = tuple(sources)
+    if _keepers and wanted != active():
+        names = ", ".join(each.name for each in active())
+        raise PluginError(
+            f"a run with {names} continues in this program, and other scenarios need the same plug-ins until it ends"
+        )
+    activate(wanted)
     _add_profiles()
 
 
+@contextlib.contextmanager
+def kept(plugins: Sequence[PluginSource]) -> Iterator[None]:
+    """Keep these plug-ins known while the body runs: the nodes of its run need them when they start again."""
+    _keepers.extend(plugins)
+    try:
+        yield
+    finally:
+        for each in plugins:
+            _keepers.remove(each)
+
+
+_keepers: list[PluginSource] = []
 _added: set[str] = set()  # the names of link profiles that plug-ins have added
 
 

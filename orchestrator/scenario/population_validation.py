@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from node.algorithms.registry import ALGORITHMS
+from orchestrator.scenario.client_settings import ClientSettings
 from orchestrator.scenario.clients import ClientsSpec
 from orchestrator.scenario.drivers import DRIVERS, listed
 from orchestrator.scenario.links import Mistake
@@ -12,6 +13,7 @@ from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.topology import LINK_CLASSES, POPULATION
 
 LINK_CLASS = "device-cloud"
+MOST_ROWS = 20_000  # of a file of clients; each is in plan.json
 
 
 def check_population(scenario: Scenario) -> Iterator[Mistake]:
@@ -21,8 +23,8 @@ def check_population(scenario: Scenario) -> Iterator[Mistake]:
         if scenario.clients is not None:
             yield from _without_population(scenario.clients)
         return
-    if spec.file is not None:
-        yield ("clients", "file"), "is for single nodes: the clients of a population draw hardware, links and speed"
+    if spec.settings is not None:
+        yield from _file(spec, spec.settings)
     if not DRIVERS[scenario.driver].simulated:
         why = f"the driver {scenario.driver} makes every node before the run, and clients of a population come and go"
         yield ("topology", "population"), f"{why}: use the driver {listed(simulated=True)}"
@@ -38,6 +40,19 @@ def check_population(scenario: Scenario) -> Iterator[Mistake]:
         yield from _asynchronous(scheme.name, spec)
     yield from _data(scenario, spec)
     yield from _hardware_and_links(scenario, spec)
+
+
+def _file(spec: ClientsSpec, settings: ClientSettings) -> Iterator[Mistake]:
+    for key in ("hardware", "speed", "links"):
+        if getattr(spec, key):
+            yield ("clients", key), f"{settings.name} gives it already: leave out one of them"
+    for row in settings.rows:
+        if unused := row.hardware.keys() - {"class", "speed"}:
+            why = f"{min(unused)} has no effect in a population, of which the simulation computes the speed only"
+            yield ("clients", "file"), f"{row.place}: {why}: leave the column out"
+            return
+    if len(settings.rows) > MOST_ROWS:
+        yield ("clients", "file"), f"has {len(settings.rows):,} rows, at most {MOST_ROWS:,}: leave some out"
 
 
 def _without_population(spec: ClientsSpec) -> Iterator[Mistake]:

@@ -14,7 +14,7 @@ from node.assignment import PluginSource
 from orchestrator.errors import PlanError, Problem, ScenarioError
 from orchestrator.scenario import document
 from orchestrator.scenario.client_files import with_client_files
-from orchestrator.scenario.files import DIRECTORY, FILES, text_of
+from orchestrator.scenario.files import DIRECTORY, FILES, piped_text, text_of
 from orchestrator.scenario.names import name_from
 from orchestrator.scenario.plugins import make_known, use
 from orchestrator.scenario.schema import Scenario
@@ -27,16 +27,22 @@ _shorthand = functools.partial(short_key, Scenario)
 
 
 def load(path: Path | str, overrides: Sequence[str] = ()) -> Scenario:
-    """Read a scenario file, apply `--set path=value` overrides and check the result.
+    """Read a scenario file (``-``: standard input), apply `--set path=value` overrides and check the result.
 
     Raises ScenarioError, which lists every problem with file, line and YAML path.
     """
     file = Path(path)
     try:
-        text = text_of(file, MAX_CHARACTERS, too_long())
+        text = scenario_text(file)
     except ValueError as error:
         raise ScenarioError([Problem(str(file), "", f"cannot be read: {error}")]) from None
     return parse(text, str(file), overrides)
+
+
+def scenario_text(file: Path) -> str:
+    """The text of a scenario or a sweep, for ``-`` of standard input. ValueError if it cannot be read."""
+    piped = piped_text(file)
+    return text_of(file, MAX_CHARACTERS, too_long()) if piped is None else piped
 
 
 @contextlib.contextmanager
@@ -48,7 +54,7 @@ def placed(path: Path, overrides: Sequence[str] = (), text: str | None = None) -
     try:
         yield
     except PlanError as error:
-        text = text_of(path, MAX_CHARACTERS, too_long()) if text is None else text
+        text = scenario_text(path) if text is None else text
         source = document.override(document.read(text, str(path)), overrides, _shorthand)
         raise ScenarioError([Problem(source.place(error.path), dotted(error.path), error.message)]) from None
 

@@ -6,20 +6,38 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from orchestrator import text
 from orchestrator.errors import RunError
 from orchestrator.host.places import check_folder
+from orchestrator.results.targets import Judged
+from orchestrator.sweep.curves import Band, band, read_curve
+from orchestrator.sweep.drawing import curves, looks
 from orchestrator.sweep.figures import Result, spreads
 from orchestrator.sweep.on_swarm import refusal
+from orchestrator.sweep.page import PAGE
 from orchestrator.sweep.reading import load, parse
 from orchestrator.sweep.running import carry_out
 from orchestrator.verbs import frames
-from orchestrator.verbs.runs import RUNS, UNNAMED, Run, as_yaml, carried_out, check_workers, written
+from orchestrator.verbs.cards import badge, link, sparkline, table
+from orchestrator.verbs.examples import chosen
+from orchestrator.verbs.plots import X, plotted
+from orchestrator.verbs.runs import RUNS, Run, carried_out
+from orchestrator.verbs.sources import (
+    UNNAMED,
+    Given,
+    Overrides,
+    as_yaml,
+    check_workers,
+    written,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+    from plotly.graph_objects import Figure as Plot
 
 UNNAMED_SWEEP = Path("sweep.yaml")
 """The file name for a sweep that is a mapping. Paths in the sweep are relative to the working directory."""
@@ -31,6 +49,9 @@ class SweepRuns:
 
     path: Path
     results: tuple[Result, ...]
+
+    def __repr__(self) -> str:
+        return f"<{text.count(len(self.results), 'run')} in {str(self.path)!r}>"
 
     @property
     def runs(self) -> dict[tuple[str, int], Run]:
@@ -63,10 +84,46 @@ class SweepRuns:
         """`rows` as a table."""
         return frames.frame(self.rows, ("case", "runs"))
 
+    def plot(self, *, x: X = "round") -> Plot:
+        """The mean accuracy of each case over "round" or "seconds" of training, in a band from its lowest to its
+        highest run, as a figure of plotly (`pip install 'edgebed[plots]'`). RunError without plotly."""
+        bands = self._bands(x)
+        label = "round" if x == "round" else "seconds of training"
+        return plotted(curves(looks([*bands]), [*bands.values()], label))
+
+    def _repr_html_(self) -> str:
+        bands, name = self._bands("round"), f"final.{self._judged}"
+        cells = []
+        for row in self.rows:
+            case = row["case"]
+            verdicts = {each.verdict or "failed" for each in self.results if each.combination.case == case}
+            line = "" if (curve := bands[case]) is None else sparkline(curve.mean)
+            spread = f" ± {text.percent(row[f'{name}.deviation'])}" if f"{name}.deviation" in row else ""
+            last = f"{text.percent(row.get(name))}{spread}"
+            cells.append((escape(case), str(row["runs"]), " ".join(map(badge, sorted(verdicts))), line, last))
+        headings = ("case", "runs", "verdict", f"accuracy ({self._judged})", "at the end")
+        page = link(self.path / PAGE, "page of the sweep")
+        return f"<div><b>{escape(self.path.name)}</b> &nbsp; {page}</div>{table(headings, cells)}"
+
+    @property
+    def _judged(self) -> Judged:
+        """The first kind of test set on which a run reports its accuracy."""
+        found = {name for each in self.results for name in each.figures}
+        return next((each for each in get_args(Judged) if f"final.{each}" in found), "global")
+
+    def _bands(self, x: X) -> dict[str, Band | None]:
+        """The accuracy of each case: the mean and the range over its complete runs."""
+        found: dict[str, list[list[tuple[float, float]]]] = {each.combination.case: [] for each in self.results}
+        for each in self.results:
+            if each.run is not None and not each.failed:
+                curve = read_curve(each.run, self._judged)
+                found[each.combination.case].append(curve.by_round if x == "round" else curve.by_seconds)
+        return {case: band(own) for case, own in found.items()}
+
 
 def sweep(
-    file: str | os.PathLike[str] | Mapping[str, Any],
-    overrides: Mapping[str, Any] | Sequence[str] = (),
+    file: Given,
+    overrides: Overrides = (),
     *,
     driver: str | None = None,
     runs: str | os.PathLike[str] = RUNS,
@@ -76,7 +133,8 @@ def sweep(
 ) -> SweepRuns:
     """Run a scenario in every case of a sweep and with every seed, like the command `sweep`.
 
-    ``file`` is a sweep's file, or a mapping with its content. In a mapping, ``scenario`` may be a mapping too.
+    ``file`` is a sweep's file, the name of an example, or a mapping with the content of a file. In a mapping,
+    ``scenario`` may be a mapping too.
     ``overrides`` and ``driver`` are for all runs, as in `up`. The runs' directories are made below a folder of the
     sweep's name in ``runs``. A combination with a complete run there is not run again, unless ``again``.
     ``on="swarm"`` spreads runs of the driver `sim` over the hosts of a Docker Swarm. Then ``workers`` is how many runs
@@ -90,7 +148,7 @@ def sweep(
 
 
 def _sweep(
-    file: str | os.PathLike[str] | Mapping[str, Any],
+    file: Given,
     overrides: Sequence[str],
     runs: Path,
     workers: int | None,
@@ -104,7 +162,7 @@ def _sweep(
             file, text = {**file, "scenario": UNNAMED.name}, as_yaml(inner)
         read = parse(as_yaml(file), UNNAMED_SWEEP, overrides, text)
     else:
-        read = load(Path(file), overrides)
+        read = load(chosen(os.fspath(file), sweep=True), overrides)
     for each in read.combinations:
         check_workers(workers, each.scenario)
     if on is not None and (reason := refusal(read)) is not None:

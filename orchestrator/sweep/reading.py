@@ -27,12 +27,11 @@ from orchestrator.errors import Problem, ScenarioError
 from orchestrator.results.targets import Judged
 from orchestrator.scenario import document, reading
 from orchestrator.scenario.document import Document
-from orchestrator.scenario.files import text_of
 from orchestrator.scenario.names import Name, name_from
 from orchestrator.scenario.quantities import Fraction
 from orchestrator.scenario.schema import Scenario
 from orchestrator.scenario.strict import Strict, problems
-from orchestrator.scenario.syntax import MAX_CHARACTERS, KeyPath, too_long
+from orchestrator.scenario.syntax import KeyPath
 from orchestrator.scenario.topology import unknown_node
 from orchestrator.scenario.words import dotted
 
@@ -205,7 +204,7 @@ def _contradictions(read: SweepFile, source: Document) -> Iterator[Problem]:
 
 def _text_of(file: Path, where: str, path: str) -> str:
     try:
-        return text_of(file, MAX_CHARACTERS, too_long())
+        return reading.scenario_text(file)
     except ValueError as error:
         named = "" if where == str(file) else f"{file} "
         raise ScenarioError([Problem(where, path, f"{named}cannot be read: {error}")]) from None

@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
-import shutil
+import importlib.metadata
+import json
 from pathlib import Path
 
 from orchestrator.errors import PlaceError
+from orchestrator.scenario.schema import json_schema
 
 TEMPLATE = Path(__file__).parent / "project"
 FILES = {
+    "README.md": "README.md",
     "scenario.yaml": "scenario.yaml",
     "fedavgm.py": "fedavgm.py",
     "test_fedavgm.py": "test_fedavgm.py",
+    "project.toml": "pyproject.toml",
+    "gitignore": ".gitignore",
     "edgebed.yml": ".github/workflows/edgebed.yml",
 }
 """The files of the template, and their places in the project."""
 
+SCHEMA = "edgebed.schema.json"
+"""The schema of scenarios, for editors. The first line of scenario.yaml names it."""
+
 
 def make_project(folder: Path) -> list[Path]:
     """Write the project into a folder that is new or empty. Returns its files. PlaceError if it cannot be written."""
+    texts = {place: (TEMPLATE / name).read_text(encoding="utf-8") for name, place in FILES.items()}
+    version = importlib.metadata.version("edgebed")
+    texts["pyproject.toml"] = texts["pyproject.toml"].replace("{version}", version)
+    texts[SCHEMA] = json.dumps(json_schema(), indent=2) + "\n"
     try:
         check_new(folder)
-        made = []
-        for name, place in FILES.items():
+        for place, text in texts.items():
             path = folder / place
             path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(TEMPLATE / name, path)
-            made.append(path)
-        return made
+            path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise PlaceError(f"{folder} cannot be made: {error.strerror}") from None
+    return [folder / place for place in texts]
 
 
 def check_new(folder: Path) -> None:

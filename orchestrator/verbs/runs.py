@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import io
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import yaml
+from rich.console import Console
 
-from orchestrator.errors import Problem, RunError, ScenarioError
 from orchestrator.exports.kinds import Destination, check
 from orchestrator.host.commands import extend_path
-from orchestrator.host.directory import find_run
+from orchestrator.host.directory import RunDirectory, find_run, known_runs
 from orchestrator.host.places import check_folder
 from orchestrator.host.signals import INTERRUPTED, answered, in_thread
+from orchestrator.host.tail import follow_file, log_of
+from orchestrator.report.topology import drawing
 from orchestrator.results.history import History
 from orchestrator.results.overview import overview
 from orchestrator.results.rows import Event
@@ -28,34 +29,78 @@ from orchestrator.results.verdicts import Verdict
 from orchestrator.run.launch import launch, prepared_plan
 from orchestrator.run.listening import Listener
 from orchestrator.run.progress_line import Glimpse
-from orchestrator.scenario import reading
-from orchestrator.scenario.drivers import DRIVERS, listed
-from orchestrator.scenario.schema import Scenario
-from orchestrator.verbs import frames
+from orchestrator.scenario.plugins import kept
+from orchestrator.verbs import cards, frames, plots
+from orchestrator.verbs.cards import Drawing
+from orchestrator.verbs.logs import follow_record
+from orchestrator.verbs.sources import Given, Overrides, Source, check_pace, check_workers
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+    from plotly.graph_objects import Figure as Plot
+
+    from orchestrator.verbs.plots import X
 
 T = TypeVar("T")
 
 RUNS = Path("runs")
-UNNAMED = Path("scenario.yaml")
-"""The file name for a scenario that is a mapping. Paths in the scenario are relative to the working directory."""
 
 
 @dataclass(frozen=True)
 class Run:
     """A run in its directory ``path``. The run may still be running.
 
-    Every access reads the record anew. Raises RecordError if the record cannot be read.
+    Every access reads the record again. Raises RecordError if the record cannot be read.
     """
 
     path: Path
 
+    def __repr__(self) -> str:
+        below = self.path.is_relative_to(here := Path.cwd())
+        return f"Run({str(self.path.relative_to(here) if below else self.path)!r})"
+
+    @property
+    def id(self) -> str:
+        """The name of the run's directory, such as "first-20260101-120000-1a2b"."""
+        return self.path.resolve().name
+
+    @property
+    def name(self) -> str:
+        """The scenario's name."""
+        return str(self._planned("name"))
+
+    @property
+    def driver(self) -> str:
+        """The driver, such as "sim"."""
+        return str(self._planned("driver"))
+
+    @property
+    def seed(self) -> int:
+        """The scenario's seed."""
+        return int(self._planned("seed"))
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the start of the run to its end, or until now, on the run's clock: virtual in a simulation."""
+        with self.history() as history:
+            return history.seconds
+
+    @property
+    def report(self) -> Path:
+        """The report page. `up` writes it when the run ends."""
+        return RunDirectory(self.path).report
+
+    def logs(self, node: str) -> str:
+        """The log of a node. For a simulated node, its lines in the record. RunError if there is no such node."""
+        with self.history() as history:
+            if history.simulated:
+                return "".join(follow_record(history, node, lambda: False))
+        return "".join(follow_file(log_of(RunDirectory(self.path), node), lambda: False))
+
     @property
     def summary(self) -> dict[str, Any]:
         """The object that `up --json` prints."""
-        with History.open(self.path) as history:
+        with self.history() as history:
             return summary(history)
 
     @property
@@ -99,14 +144,20 @@ class Run:
 
     @property
     def sensors(self) -> DataFrame:
-        """What hosts told about themselves: t, host, quantity, source, scope, value, detail."""
+        """What hosts reported about themselves: t, host, quantity, source, scope, value, detail."""
         with self.history() as history:
             return frames.sensors(history)
 
     @property
-    def bytes(self) -> DataFrame:
-        """What each node sent to and received from each peer, by kind of message."""
+    def traffic(self) -> DataFrame:
+        """The messages and bytes that each node sent to and received from each peer, by kind of message."""
         return self.frame("traffic")
+
+    @property
+    def bytes(self) -> DataFrame:
+        """The old name of `traffic`. The next version removes it."""
+        warnings.warn("run.bytes has a new name: run.traffic", DeprecationWarning, stacklevel=2)
+        return self.traffic
 
     def frame(self, kind: str) -> DataFrame:
         """`rows` as a table."""
@@ -117,17 +168,37 @@ class Run:
         sensors, states or traffic. Times are seconds since the run began. ValueError for another kind."""
         if kind not in TABLES:
             raise ValueError(f"a record has no {kind!r}; it has {', '.join(TABLES)}")
-        with History.open(self.path) as history:
+        with self.history() as history:
             return [row._asdict() for row in TABLES[kind].read(history)]
 
     def history(self) -> History:
         """The reader of the record, for a ``with`` statement. Its methods may change between versions."""
         return History.open(self.path)
 
+    def plot(self, metric: str = "accuracy", *, x: X = "round") -> Plot:
+        """A metric of the global model, the edges and the devices over "round" or "seconds", with the faults: the
+        report's curves as a figure of plotly (`pip install 'edgebed[plots]'`). RunError without plotly, or if no
+        node has reported the metric."""
+        with self.history() as history:
+            return plots.curves(history, metric, x)
+
+    def topology(self) -> Drawing:
+        """The report's picture of nodes and links, with the state of each node and the faults that hit it."""
+        with self.history() as history:
+            return Drawing(drawing(history))
+
+    def _repr_html_(self) -> str:
+        with self.history() as history:
+            return cards.run_card(history)
+
+    def _planned(self, key: str) -> Any:
+        with self.history() as history:
+            return history.plan[key]
+
 
 def up(
-    scenario: str | os.PathLike[str] | Mapping[str, Any],
-    overrides: Mapping[str, Any] | Sequence[str] = (),
+    scenario: Given,
+    overrides: Overrides = (),
     *,
     driver: str | None = None,
     runs: str | os.PathLike[str] = RUNS,
@@ -135,8 +206,9 @@ def up(
     on_event: Callable[[Event], object] | None = None,
     track: str | Iterable[str] = (),
 ) -> Run:
-    """Run a scenario to its end, like the command `up`. ``scenario`` is a file, or a mapping with its content.
+    """Run a scenario to its end, like the command `up`.
 
+    ``scenario`` is a file, the name of an example, or a mapping with the content of a file.
     ``overrides`` are those of `--set`, as ``{"algorithm.rounds": 5}`` or ``["algorithm.rounds=5"]``. ``driver`` takes
     the place of the scenario's. The run's directory is made below ``runs``.
     ``workers`` is the number of processes that train simulated nodes, by default one for each processor.
@@ -153,37 +225,47 @@ def up(
     run has a thread of its own, and the call waits for it.
     """
     listener = None if on_event is None else Listener(on_event)
-    places = [Destination.parse(each) for each in ([track] if isinstance(track, str) else track)]
-    return carried_out(partial(_up, scenario, written(overrides, driver), Path(runs), workers, listener, places))
+    source = Source.of(scenario, overrides, driver)
+    return carried_out(lambda: execute(source, Path(runs), workers, listener, destinations(track)))
 
 
-def _up(
-    scenario: str | os.PathLike[str] | Mapping[str, Any],
-    overrides: Sequence[str],
+def execute(
+    source: Source,
     runs: Path,
     workers: int | None,
     listener: Listener | None,
     track: Sequence[Destination],
+    pace: str | None = None,
+    begun: Callable[[RunDirectory], object] | None = None,
 ) -> Run:
+    """Run a scenario to its end, as `up` does. ``pace`` and ``begun`` are those of `orchestrator.run.launch`.
+
+    KeyboardInterrupt if the run was interrupted.
+    """
     check_folder(runs, "choose another folder for runs")
     check(track)
-    file, text = (UNNAMED, as_yaml(scenario)) if isinstance(scenario, Mapping) else (Path(scenario), None)
-    read = reading.load(file, overrides) if text is None else reading.parse(text, str(file), overrides)
+    read = source.read()
     check_workers(workers, read)
-    with reading.placed(file, overrides, text):
-        plan = prepared_plan(read, file)
-    outcome, directory = launch(
-        plan,
-        read,
-        file,
-        overrides,
-        runs,
-        lambda _: Glimpse(plan.name),
-        workers=workers,
-        text=text,
-        listener=listener,
-        track=track,
-    )
+    check_pace(pace, read)
+    with kept(read.plugins):
+        with source.placed():
+            plan = prepared_plan(read, source.file)
+        # While a run is in the background, the terminal belongs to the program.
+        console = None if begun is None else Console(file=io.StringIO())
+        outcome, directory = launch(
+            plan,
+            read,
+            source.file,
+            source.overrides,
+            runs,
+            lambda _: Glimpse(plan.name, console),
+            workers=workers,
+            text=source.text,
+            listener=listener,
+            track=track,
+            pace=pace,
+            begun=begun,
+        )
     if outcome.exit_code == INTERRUPTED:
         raise KeyboardInterrupt
     if listener is not None and listener.error is not None:
@@ -199,27 +281,22 @@ def load(run: str | os.PathLike[str] | None = None, *, runs: str | os.PathLike[s
     return Run(find_run(None if run is None else os.fspath(run), Path(runs)).path)
 
 
+def runs(folder: str | os.PathLike[str] = RUNS) -> list[Run]:
+    """The runs in a folder, oldest first. `compare` makes a table of them. A sweep has its runs in its own folder."""
+    return [Run(each.path) for each in known_runs(Path(folder))]
+
+
+def destinations(track: str | Iterable[str]) -> list[Destination]:
+    """The places that ``track`` names."""
+    return [Destination.parse(each) for each in ([track] if isinstance(track, str) else track)]
+
+
 def carried_out(work: Callable[[], T]) -> T:
     """The result of ``work``, which carries out runs for a program that goes on. KeyboardInterrupt if a signal came. In
     a running event loop the work has a thread of its own."""
     extend_path()
     with answered():
         return in_thread(work) if _in_event_loop() else work()
-
-
-def check_workers(workers: int | None, scenario: Scenario) -> None:
-    """RunError if the scenario's driver has no processes that train for several nodes."""
-    if workers is not None and not DRIVERS[scenario.driver].simulated:
-        only = listed(simulated=True)
-        raise RunError(f"workers: they are for the driver {only}; under {scenario.driver} every node has a process")
-
-
-def as_yaml(mapping: Mapping[str, Any]) -> str:
-    """The text of a file with this content. ScenarioError if YAML has no form for it."""
-    try:
-        return yaml.safe_dump(dict(mapping), sort_keys=False, allow_unicode=True)
-    except yaml.YAMLError as error:
-        raise ScenarioError([Problem("the mapping", "", f"cannot be written as YAML: {error}")]) from None
 
 
 def compare(runs: Iterable[Run | str | os.PathLike[str]]) -> DataFrame:
@@ -231,14 +308,6 @@ def compare(runs: Iterable[Run | str | os.PathLike[str]]) -> DataFrame:
         with run.history() as history:
             rows.append(overview(history))
     return frames.frame(rows)
-
-
-def written(overrides: Mapping[str, Any] | Sequence[str], driver: str | None) -> list[str]:
-    """The overrides, and the driver if one is given, as `--set` takes them: JSON is YAML, too."""
-    own = [] if driver is None else [f"driver={driver}"]
-    if not isinstance(overrides, Mapping):
-        return [*overrides, *own]
-    return [f"{path}={json.dumps(value)}" for path, value in overrides.items()] + own
 
 
 def _in_event_loop() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from netem.units import format_fraction
@@ -26,4 +27,7 @@ def population_entries(population: Population) -> Iterator[tuple[str, str]]:
 
 
 def _shares(shares: Sequence[HardwareShare | LinkShare]) -> str:
-    return ", ".join(f"{each.name} {format_fraction(each.share)}" for each in shares)
+    total: defaultdict[str, float] = defaultdict(float)
+    for each in shares:
+        total[each.name] += each.share
+    return ", ".join(f"{name} {format_fraction(round(share, 6))}" for name, share in total.items())

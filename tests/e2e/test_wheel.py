@@ -26,7 +26,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     source, wheels, home = folder / "source", folder / "wheels", folder / "bare"
     without = shutil.ignore_patterns("__pycache__")
-    for package in (*PACKAGES, "images"):
+    for package in (*PACKAGES, "images", "scenarios"):
         shutil.copytree(ROOT / package, source / package, ignore=without, symlinks=True)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copyfile(ROOT / name, source / name)
@@ -61,6 +61,20 @@ def test_a_project_of_its_own_runs(bare: Path, tmp_path: Path) -> None:
     assert (summary["ended"], summary["verdict"]) == ("rounds", "pass")
     (run,) = (tmp_path / "lab" / "runs").iterdir()
     assert "<html" in (run / "report.html").read_text()
+
+
+def test_examples_arrive_and_run_from_where_they_are_installed(bare: Path, tmp_path: Path) -> None:
+    (installed,) = bare.parent.glob("lib/python*/site-packages/orchestrator/verbs/scenarios")
+    found, ours = (
+        {path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+        for folder in (installed, ROOT / "scenarios")
+    )
+    assert found == ours
+    done = call([bare / "edgebed", "up", "on-the-move", "--set", "algorithm.rounds=1", "--driver", "sim"], tmp_path)
+    assert "accuracy" in done.stdout
+    call([bare / "edgebed", "new", "sweeps/selection", "copy"], tmp_path)
+    call([bare / "edgebed", "validate", "copy/population.yaml"], tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"copy", "runs"}
 
 
 def test_an_image_can_be_built(bare: Path, tmp_path: Path) -> None:

@@ -76,4 +76,4 @@ def test_a_module_that_is_imported_already(tmp_path: Path) -> None:
 def test_without_one_everything_works(tmp_path: Path) -> None:
     (tmp_path / "node").mkdir()  # a folder without __init__.py comes last in Python's search
     assert run("import edgebed, edgebed.testing\nedgebed.Role", tmp_path).returncode == 0
-    assert run(COMMAND, tmp_path).stdout.startswith("script.py, version ")
+    assert run(COMMAND, tmp_path).stdout.startswith("edgebed ")

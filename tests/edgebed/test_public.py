@@ -2,60 +2,80 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
 import edgebed
+from edgebed import plugin
+from node.learning import aggregation
+from orchestrator.sweep.python import SweepRuns
 from orchestrator.verbs import runs
+from orchestrator.verbs.handle import Handle
+from orchestrator.verbs.runs import Run
 from tests.test_readme import ROOT
 
 PUBLIC = [
-    *(
-        "Algorithm",
-        "ClientWork",
-        "Dataset",
-        "Event",
-        "Learner",
-        "LocalTraining",
-        "Message",
-        "MiniBatch",
-        "Model",
-        "ModelEntry",
-    ),
-    *("Parameters", "PartitionParameters", "PartitionScheme", "Plugin", "Role", "Run", "State"),
+    "Event",
+    "Fault",
+    "Handle",
+    "Link",
+    "Run",
+    "Scenario",
     "SweepRuns",
-    *(
-        "__version__",
-        "algorithm",
-        "average",
-        "batches",
-        "compare",
-        "evaluate",
-        "fitting",
-        "flag",
-        "joined",
-        "load",
-        "load_state",
-    ),
-    *(
-        "number",
-        "optimizer",
-        "parted",
-        "participants",
-        "report_mean",
-        "round_of",
-        "state_of",
-        "sweep",
-        "train",
-        "up",
-        "weighted_mean",
-    ),
-    *("whole", "with_samples", "word"),
+    "__version__",
+    "compare",
+    "load",
+    "plan",
+    "plugin",
+    "runs",
+    "start",
+    "sweep",
+    "up",
+    "validate",
+]
+PLUGIN = [
+    "Algorithm",
+    "ClientWork",
+    "Dataset",
+    "Learner",
+    "LocalTraining",
+    "Message",
+    "MiniBatch",
+    "Model",
+    "ModelEntry",
+    "Parameters",
+    "PartitionParameters",
+    "PartitionScheme",
+    "Plugin",
+    "Role",
+    "State",
+    "algorithm",
+    "average",
+    "batches",
+    "evaluate",
+    "fitting",
+    "flag",
+    "joined",
+    "load_state",
+    "number",
+    "optimizer",
+    "parted",
+    "participants",
+    "report_mean",
+    "round_of",
+    "state_of",
+    "train",
+    "weighted_mean",
+    "whole",
+    "with_samples",
+    "word",
 ]
 LOADED = "import sys, edgebed; before = set(sys.modules); [getattr(edgebed, name) for name in {names}]; import json;"
 LOADED += "print(json.dumps([sorted(before), sorted(sys.modules)]))"
@@ -71,8 +91,28 @@ def loaded(names: list[str]) -> list[list[str]]:
 def test_the_names() -> None:
     assert edgebed.__all__ == dir(edgebed) == PUBLIC
     assert edgebed.up is runs.up
-    with pytest.raises(AttributeError, match=r"'edgebed' has no attribute 'Cloud'; it has Algorithm, "):
+    with pytest.raises(AttributeError, match=r"'edgebed' has no attribute 'Cloud'; it has Event, "):
         edgebed.Cloud  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'edgebed.plugin' has no attribute 'Cloud'; it has Algorithm, "):
+        plugin.Cloud  # noqa: B018
+
+
+def test_the_names_for_plug_ins() -> None:
+    assert plugin.__all__ == dir(plugin) == PLUGIN
+    assert [getattr(edgebed, name) for name in PLUGIN] == [getattr(plugin, name) for name in PLUGIN]
+
+
+@pytest.mark.parametrize("name", sorted({*PUBLIC, *PLUGIN} - {"__version__"}))
+def test_every_name_has_a_docstring(name: str) -> None:
+    found = getattr(edgebed, name)
+    if name == "State":  # an alias: its docstring is the text below it
+        assert '\nState = dict[str, NDArray[Any]]\n"""' in inspect.getsource(aggregation)
+        return
+    assert inspect.getdoc(found)
+    public = [each for each in vars(found).items() if not each[0].startswith("_")] if inspect.isclass(found) else []
+    if found in (Run, SweepRuns, Handle):
+        for member, value in public:
+            assert inspect.getdoc(value), f"{name}.{member}"
 
 
 def test_the_version_is_that_of_the_package_and_of_the_changelog() -> None:
@@ -95,7 +135,7 @@ def test_nothing_is_imported_before_it_is_asked_for() -> None:
         "train",
         "with_samples",
     }
-    before, after = loaded([name for name in PUBLIC if name not in with_torch])
+    before, after = loaded([name for name in (*PUBLIC, *PLUGIN) if name not in with_torch])
     assert not {"torch", "numpy", "node", "netem", "orchestrator"} & set(before)
     assert "torch" not in after
 
@@ -106,3 +146,16 @@ def test_the_packages_are_typed_and_shipped(package: str) -> None:
     assert (ROOT / package / "py.typed").exists()
     assert "py.typed" in setuptools["package-data"][package]
     assert f"{package}*" in setuptools["packages"]["find"]["include"]
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_page_about_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "api.md").read_text()
+    section = page.partition("## A scenario in Python\n")[2].partition("\n## Events\n")[0]
+    names: dict[str, object] = {"edgebed": edgebed}
+    for code in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
+        exec(code, names)
+    (run,) = edgebed.runs()
+    assert run.verdict == "pass"
+    assert [row["action"] for row in run.rows("faults")] == ["pause", "crash", "crash"]

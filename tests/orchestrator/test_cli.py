@@ -120,7 +120,7 @@ def test_the_version_has_what_a_bug_report_needs() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("up", "error: missing argument 'SCENARIO'\nsee edgebed up --help\n"),
+        ("logs", "error: missing argument 'NODE'\nsee edgebed logs --help\n"),
         ("up -x mine.yaml", "error: no such option '-x'\nsee edgebed up --help\n"),
         ("pu", "error: there is no command 'pu'; did you mean `edgebed up`?\nsee edgebed --help\n"),
         ("run", "error: there is no command 'run'; did you mean `edgebed up`?\nsee edgebed --help\n"),

@@ -37,6 +37,12 @@ def test_not_a_database(tmp_path: Path) -> None:
         History.open(tmp_path)
 
 
+def test_a_run_that_was_killed_before_its_record_had_tables(tmp_path: Path) -> None:
+    (tmp_path / "run.db").touch()
+    with pytest.raises(RecordError, match="killed before it started"):
+        History.open(tmp_path)
+
+
 def test_a_database_of_another_program(tmp_path: Path) -> None:
     sqlite3.connect(tmp_path / "run.db").execute("CREATE TABLE cake (layers)").connection.close()
     with pytest.raises(RecordError, match="another program"):

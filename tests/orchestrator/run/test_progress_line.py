@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import sys
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -28,3 +30,16 @@ def test_a_line_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_nothing_elsewhere() -> None:
     assert shown(False) == ""
+
+
+def test_a_line_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    output = SimpleNamespace(update=said.append)
+    shell, display = ModuleType("IPython"), ModuleType("IPython.display")
+    vars(shell)["get_ipython"] = lambda: SimpleNamespace(kernel=object(), execution_count=1)
+    vars(display).update(HTML=str, display=lambda html, display_id: output)
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    assert shown(False) == ""
+    line = "[1/2] a, seed 1: round 3 of 10, accuracy 61.0% so far, about 7 s left"
+    assert said == [f'<progress value="0.300"></progress> {line}', ""]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.errors import ScenarioError
+from netem.library import PROFILES
+from orchestrator.errors import PlanError, ScenarioError
 from orchestrator.planning.making import make_plan
 from orchestrator.scenario.client_files import absences
 from orchestrator.scenario.reading import parse
@@ -225,10 +226,36 @@ def test_mistakes_are_told_with_their_line(text: str, settings: str, stays: str,
     assert str(caught.value) == message
 
 
-def test_a_population_takes_no_file_of_single_nodes() -> None:
-    text = "algorithm: fedavg\ndriver: sim\ntopology: {population: 9, selected: 2}\ndata: {samples_per_client: 20}\n"
-    with pytest.raises(ScenarioError) as caught:
-        read(text + FILE, "speed\n1\n")
-    assert str(caught.value) == (
-        "f.yaml:5: clients.file: is for single nodes: the clients of a population draw hardware, links and speed"
-    )
+POPULATION = (
+    "algorithm: fedavg\ndriver: sim\ntopology: {population: 900, selected: 2}\ndata: {samples_per_client: 20}\n"
+)
+
+
+def test_each_client_of_a_population_draws_a_row() -> None:
+    rows = "speed,profile,rate_up_mbit\n0.5,lte,2\n,3g,\n0.25,,\n"
+    links = "hardware: {device: raspberry-pi-4}\nlinks: {device-cloud: {latency: 7ms}}\n"
+    population = make_plan(read(POPULATION + links + FILE, rows), None).population
+    assert population is not None
+    assert [each.speed for each in population.hardware] == [0.5, 0.16, 0.25]
+    lte, third, usual = population.links
+    assert (lte.up.rate, lte.down.rate) == (2e6, PROFILES["lte"].rate)
+    assert (third.up.rate, third.down.rate) == (PROFILES["3g-up"].rate, PROFILES["3g"].rate)
+    assert (usual.up.latency, usual.down.rate) == (0.007, None)
+    drawn = list(zip(population.speeds, (population.links[n].name for n in population.link_numbers), strict=True))
+    assert set(drawn) == {(0.5, "lte"), (0.16, "3g"), (0.25, "device-cloud")}
+    assert [drawn.count(each) for each in sorted(set(drawn))] == pytest.approx([300, 300, 300], abs=60)
+
+
+@pytest.mark.parametrize(
+    ("more", "rows", "message"),
+    [
+        ("", "speed,memory_gib\n1,4\n", "clients.csv:2: memory has no effect in a population"),
+        ("", "speed\nfast\n", "clients.csv:2: speed: "),
+        ("", "rate_mbit\n-5\n", "clients.csv:2: rate: "),
+        (", links: {wifi: 100%}", "speed\n1\n", "f.yaml:5: clients.links: clients.csv gives it already"),
+    ],
+)
+def test_mistakes_in_a_file_of_devices(more: str, rows: str, message: str) -> None:
+    with pytest.raises((ScenarioError, PlanError)) as caught:
+        make_plan(read(POPULATION + f"clients: {{file: clients.csv{more}}}\n", rows), None)
+    assert message in str(caught.value)

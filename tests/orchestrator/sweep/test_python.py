@@ -46,6 +46,11 @@ def test_runs_and_table(tmp_path: Path) -> None:
     assert table["final.global"][1] == row["final.global"]
     written = json.loads((done.path / "sweep.json").read_text())["cases"][1]["figures"]["final.global"]
     assert written["mean"] == row["final.global"]
+    assert [trace.name for trace in done.plot(x="seconds").data if trace.name] == ["slow", "fast"]
+    shown = done._repr_html_()
+    assert shown.count("<tr>") == 3
+    assert f"{row['final.global']:.1%}" in shown
+    assert 'sweep.html">page of the sweep</a>' in shown
     # the same sweep again, from files: nothing is run
     (tmp_path / "scenario.yaml").write_text(yaml.safe_dump(SCENARIO))
     (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(SWEEP | {"scenario": "scenario.yaml"}))

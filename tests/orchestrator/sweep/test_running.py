@@ -122,6 +122,7 @@ def test_there_is_nothing_to_draw(tmp_path: Path) -> None:
 
 
 def test_drawing_repeats_nothing(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").touch()
     done = CliRunner().invoke(cli, ["sweep", str(tmp_path / "mine.yaml"), "--page", "--again"])
     assert done.exit_code == 2
     assert "--page runs nothing" in done.output

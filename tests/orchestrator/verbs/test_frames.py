@@ -36,10 +36,15 @@ def test_the_accuracies_are_those_of_the_summary(run: Run) -> None:
 
 
 def test_the_bytes_are_those_of_the_summary(run: Run) -> None:
-    table = run.bytes
+    table = run.traffic
     received = table[table.direction == "received"].groupby("kind")["messages"].sum()
     assert received["update"] > 0
     assert set(run.links.link_class) == set(run.summary["bytes"])
+
+
+def test_the_old_name_of_the_traffic(run: Run) -> None:
+    with pytest.warns(DeprecationWarning, match=r"run\.bytes has a new name: run\.traffic"):
+        assert len(run.bytes) == len(run.traffic)
 
 
 def test_the_other_tables(run: Run) -> None:

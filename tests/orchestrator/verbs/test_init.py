@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
+import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,8 @@ from click.testing import CliRunner
 
 from orchestrator.cli import cli
 from orchestrator.errors import PlaceError
-from orchestrator.verbs.init import FILES, TEMPLATE, make_project
+from orchestrator.scenario.schema import json_schema
+from orchestrator.verbs.init import FILES, SCHEMA, TEMPLATE, make_project
 from tests import tutorial
 from tests.orchestrator.drivers.sim.harness import simulate
 
@@ -23,7 +28,7 @@ ROOT = Path(__file__).parents[3]
 def test_the_files(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["init", str(tmp_path / "lab")])
     assert done.exit_code == 0
-    assert sorted(done.stdout.split()) == sorted(str(tmp_path / "lab" / place) for place in FILES.values())
+    assert sorted(done.stdout.split()) == sorted(str(tmp_path / "lab" / place) for place in (*FILES.values(), SCHEMA))
     assert {path.name for path in TEMPLATE.iterdir() if path.is_file()} == set(FILES)
 
 
@@ -63,7 +68,30 @@ def test_its_workflow_has_commands_and_options_that_exist(tmp_path: Path) -> Non
     make_project(tmp_path)
     steps = yaml.safe_load((tmp_path / FILES["edgebed.yml"]).read_text())["jobs"]["edgebed"]["steps"]
     commands = [shlex.split(step["run"]) for step in steps if step.get("run", "").startswith("edgebed ")]
-    assert [words[1] for words in commands] == ["up", "up"]
+    assert [words[1] for words in commands] == ["doctor", "up", "up"]
     for _, verb, *words in commands:
         known = {option for parameter in cli.commands[verb].params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= known
+    (upload,) = [step for step in steps if "upload-artifact" in step.get("uses", "")]
+    assert upload["if"] == "always()"
+    assert "reports/" in upload["with"]["path"]
+
+
+def test_its_workflow_is_the_pages() -> None:
+    page = (ROOT / "docs/ci.md").read_text()
+    assert (TEMPLATE / "edgebed.yml").read_text() in re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+
+def test_editors_find_the_schema(tmp_path: Path) -> None:
+    make_project(tmp_path)
+    first, *_ = (tmp_path / "scenario.yaml").read_text().splitlines()
+    assert first == f"# yaml-language-server: $schema={SCHEMA}"
+    assert json.loads((tmp_path / SCHEMA).read_text()) == json_schema()
+
+
+def test_it_installs_this_version(tmp_path: Path) -> None:
+    make_project(tmp_path)
+    project = tomllib.loads((tmp_path / "pyproject.toml").read_text())
+    version = importlib.metadata.version("edgebed")
+    assert project["project"]["dependencies"] == [f"edgebed[learning]=={version}"]
+    assert project["dependency-groups"]["dev"] == ["pytest"]

@@ -16,7 +16,7 @@ import yaml
 from orchestrator.errors import RunError, ScenarioError
 from orchestrator.host.processes import run_processes
 from orchestrator.results.rows import Event, Metric
-from orchestrator.verbs.runs import Run, load, up
+from orchestrator.verbs.runs import Run, compare, load, runs, up
 
 ROOT = Path(__file__).parents[3]
 
@@ -46,6 +46,24 @@ def test_a_mapping_and_a_file_give_the_same_run(tmp_path: Path) -> None:
         assert history.driver == "sim"
     assert load(mapped.path) == load(mapped.path.name, runs=tmp_path / "runs") == mapped
     assert load(runs=tmp_path / "runs") == read
+
+
+def test_what_a_run_is(tmp_path: Path) -> None:
+    run = up(SCENARIO, {"seed": 7}, runs=tmp_path, workers=1)
+    assert (run.id, run.name, run.driver, run.seed) == (run.path.name, "mapped", "sim", 7)
+    assert run.duration == pytest.approx(run.summary["seconds"], abs=0.001)
+    assert run.report.read_text().startswith("<!doctype html>")
+    assert "state running" in run.logs("device-1")
+    assert repr(run) == f"Run({str(run.path)!r})"
+    with pytest.raises(RunError, match="has no node 'device-9'"):
+        run.logs("device-9")
+
+
+def test_the_runs_of_a_folder(tmp_path: Path) -> None:
+    assert runs(tmp_path / "none") == []
+    made = [up(SCENARIO, {"algorithm.rounds": 1, "seed": seed}, runs=tmp_path, workers=1) for seed in (1, 2)]
+    assert runs(tmp_path) == made
+    assert list(compare(runs(tmp_path)).seed) == [1, 2]
 
 
 def test_overrides_are_applied(tmp_path: Path) -> None:

@@ -1,0 +1,125 @@
+"""The names for plug-ins: algorithms, models, data sets and partitions of your own.
+
+They are importable from `edgebed` too. Each is imported at its first use, so a plug-in is read without torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from node.algorithms.common import (
+        average,
+        evaluate,
+        fitting,
+        joined,
+        parted,
+        participants,
+        report_mean,
+        round_of,
+        train,
+        with_samples,
+    )
+    from node.algorithms.registry import Algorithm, algorithm
+    from node.catalogue.datasets import Dataset
+    from node.catalogue.models import ModelEntry
+    from node.catalogue.partitions import PartitionParameters, PartitionScheme
+    from node.learning.aggregation import State, weighted_mean
+    from node.learning.devices import load_state, state_of
+    from node.learning.local_training import ClientWork, LocalTraining
+    from node.learning.models import Model
+    from node.learning.optimizers import optimizer
+    from node.learning.training import Learner, MiniBatch, batches
+    from node.messaging.wire import Message
+    from node.parameters import Parameters, flag, number, whole, word
+    from node.plugins import Plugin
+    from node.role import Role
+
+__all__ = [
+    "Algorithm",
+    "ClientWork",
+    "Dataset",
+    "Learner",
+    "LocalTraining",
+    "Message",
+    "MiniBatch",
+    "Model",
+    "ModelEntry",
+    "Parameters",
+    "PartitionParameters",
+    "PartitionScheme",
+    "Plugin",
+    "Role",
+    "State",
+    "algorithm",
+    "average",
+    "batches",
+    "evaluate",
+    "fitting",
+    "flag",
+    "joined",
+    "load_state",
+    "number",
+    "optimizer",
+    "parted",
+    "participants",
+    "report_mean",
+    "round_of",
+    "state_of",
+    "train",
+    "weighted_mean",
+    "whole",
+    "with_samples",
+    "word",
+]
+
+MODULES = {
+    "Algorithm": "node.algorithms.registry",
+    "ClientWork": "node.learning.local_training",
+    "Dataset": "node.catalogue.datasets",
+    "Learner": "node.learning.training",
+    "LocalTraining": "node.learning.local_training",
+    "Message": "node.messaging.wire",
+    "MiniBatch": "node.learning.training",
+    "Model": "node.learning.models",
+    "ModelEntry": "node.catalogue.models",
+    "Parameters": "node.parameters",
+    "PartitionParameters": "node.catalogue.partitions",
+    "PartitionScheme": "node.catalogue.partitions",
+    "Plugin": "node.plugins",
+    "Role": "node.role",
+    "State": "node.learning.aggregation",
+    "algorithm": "node.algorithms.registry",
+    "average": "node.algorithms.common",
+    "batches": "node.learning.training",
+    "evaluate": "node.algorithms.common",
+    "fitting": "node.algorithms.common",
+    "flag": "node.parameters",
+    "joined": "node.algorithms.common",
+    "load_state": "node.learning.devices",
+    "number": "node.parameters",
+    "optimizer": "node.learning.optimizers",
+    "parted": "node.algorithms.common",
+    "participants": "node.algorithms.common",
+    "report_mean": "node.algorithms.common",
+    "round_of": "node.algorithms.common",
+    "state_of": "node.learning.devices",
+    "train": "node.algorithms.common",
+    "weighted_mean": "node.learning.aggregation",
+    "whole": "node.parameters",
+    "with_samples": "node.algorithms.common",
+    "word": "node.parameters",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in MODULES:
+        raise AttributeError(f"module 'edgebed.plugin' has no attribute {name!r}; it has {', '.join(__all__)}")
+    import edgebed
+
+    value = globals()[name] = getattr(edgebed, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,125 @@
+"""A scenario as a program gives it, a file or a mapping, and what it plans. `edgebed` exports `validate` and `plan`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from orchestrator.errors import Problem, RunError, ScenarioError
+from orchestrator.planning.data import looked_up
+from orchestrator.planning.making import make_plan
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.shards import PreparedLabels
+from orchestrator.run.pacing import speed_of
+from orchestrator.run.requirements import require_room
+from orchestrator.scenario import reading
+from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
+from orchestrator.scenario.schema import Scenario
+from orchestrator.verbs.examples import chosen
+from orchestrator.verbs.show import plan_json
+
+Given = str | os.PathLike[str] | Mapping[str, Any]
+Overrides = Mapping[str, Any] | Sequence[str]
+
+UNNAMED = Path("scenario.yaml")
+"""The file name for a scenario that is a mapping. Paths in the scenario are relative to the working directory."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The file of a scenario and its overrides; ``text`` replaces the file's content if the scenario is a mapping."""
+
+    file: Path
+    text: str | None
+    overrides: list[str]
+
+    @classmethod
+    def of(cls, scenario: Given, overrides: Overrides, driver: str | None) -> Source:
+        """ScenarioError if YAML has no form for the mapping, or if there is neither a file nor an example."""
+        changes = written(overrides, driver)
+        if isinstance(scenario, Mapping):
+            return cls(UNNAMED, as_yaml(scenario), changes)
+        return cls(chosen(os.fspath(scenario)), None, changes)
+
+    def read(self) -> Scenario:
+        """The checked scenario. ScenarioError lists every mistake."""
+        if self.text is None:
+            return reading.load(self.file, self.overrides)
+        return reading.parse(self.text, str(self.file), self.overrides)
+
+    def placed(self) -> contextlib.AbstractContextManager[None]:
+        """Give errors of planning inside the body their line in the scenario."""
+        return reading.placed(self.file, self.overrides, self.text)
+
+
+def validate(scenario: Given, overrides: Overrides = (), *, driver: str | None = None) -> None:
+    """Check a scenario, its data and its partition, like the command `validate`. Nothing is written or downloaded.
+
+    The arguments are those of `up`. ScenarioError lists every mistake with its place. InventoryError and RunError if
+    this host cannot run it.
+    """
+    planned(Source.of(scenario, overrides, driver))
+
+
+def plan(scenario: Given, overrides: Overrides = (), *, driver: str | None = None) -> dict[str, Any]:
+    """What `up` would do, as the command `plan --json` prints it: nodes, links, data, faults. Nothing is written.
+
+    The arguments are those of `up`, the errors those of `validate`.
+    """
+    return plan_json(planned(Source.of(scenario, overrides, driver)))
+
+
+def planned(source: Source) -> Plan:
+    """The plan of a scenario on the data that this host has. Writes nothing."""
+    read, folder = source.read(), source.file.parent
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(source.placed())
+        data = None
+        if read.algorithm is not None:
+            data = PreparedLabels.read(stack.enter_context(looked_up(read.data, folder)))
+        found = make_plan(read, data, str(folder.absolute()), None)
+    if not kind_of(read.driver).several_hosts:
+        require_room(found)
+    return found
+
+
+def written(overrides: Overrides, driver: str | None) -> list[str]:
+    """The overrides, and the driver if one is given, as `--set` takes them: JSON is YAML, too."""
+    own = [] if driver is None else [f"driver={driver}"]
+    if not isinstance(overrides, Mapping):
+        return [*overrides, *own]
+    return [f"{path}={json.dumps(value)}" for path, value in overrides.items()] + own
+
+
+def as_yaml(mapping: Mapping[str, Any]) -> str:
+    """The text of a file with this content. ScenarioError if YAML has no form for it."""
+    try:
+        return yaml.safe_dump(dict(mapping), sort_keys=False, allow_unicode=True)
+    except yaml.YAMLError as error:
+        raise ScenarioError([Problem("the mapping", "", f"cannot be written as YAML: {error}")]) from None
+
+
+def check_workers(workers: int | None, scenario: Scenario) -> None:
+    """RunError if the scenario's driver has no processes that train for several nodes."""
+    if workers is not None and not DRIVERS[scenario.driver].simulated:
+        only = listed(simulated=True)
+        raise RunError(f"workers: they are for the driver {only}; under {scenario.driver} every node has a process")
+
+
+def check_pace(pace: str | None, scenario: Scenario) -> None:
+    """RunError if the pace is none, or if the scenario's driver works in real time."""
+    if pace is None:
+        return
+    if not DRIVERS[scenario.driver].simulated:
+        raise RunError(f"pace: it is for the driver {listed(simulated=True)}; {scenario.driver} works in real time")
+    try:
+        speed_of(pace)
+    except ValueError as error:
+        raise RunError(f"pace: {error}") from None

@@ -62,11 +62,14 @@ class Background:
         self._messages, self._outputs, self._has_folder = messages, set(outputs), False
 
     def announce(self, directory: RunDirectory) -> None:
-        """Print to the run's log from now on, and send the run to the launcher."""
+        """Leave the terminal: print to the run's log from now on. Send the run to the launcher."""
         log = os.open(directory.path / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         for output in self._outputs:
             os.dup2(log, output, inheritable=output < 3)
         os.close(log)
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        os.dup2(nothing, 0)  # the scenario, which may come from there, has been read
+        os.close(nothing)
         self._has_folder = True
         self._send({"run": str(directory.path)})
 
@@ -94,9 +97,6 @@ def split(outputs: Iterable[int]) -> Launcher | Background:
         return Launcher(child, messages)
     os.close(messages)
     os.setsid()
-    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    os.dup2(nothing, 0)
-    os.close(nothing)
     return Background(sending, outputs)
 
 

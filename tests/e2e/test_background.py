@@ -37,6 +37,12 @@ def test_a_run_goes_on_in_the_background_to_its_end(tmp_path: Path) -> None:
     assert lines[-1].split("] ")[1].startswith("round 3 of 3 begins")
 
 
+def test_a_scenario_from_standard_input(tmp_path: Path) -> None:
+    words = command("up", "-", "--runs", tmp_path / "runs", "--detach", "--driver", "sim")
+    done = subprocess.run(words, cwd=ROOT, input=FEW, capture_output=True, text=True, timeout=60, check=False)
+    assert json_of("wait", done.stdout.strip(), "--runs", tmp_path / "runs")["rounds"] == 3
+
+
 def test_a_run_in_the_background_has_no_terminal_and_can_be_ended(tmp_path: Path) -> None:
     done = detached(tmp_path, LONG, "--driver", "sim", "--json")
     told = json.loads(done.stdout)

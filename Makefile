@@ -7,7 +7,7 @@ FIRST ?= 1
 SEEDS ?= 500
 KILLS ?= 20
 DRIVER ?= namespaces
-.PHONY: help setup demo check quick quick-orchestrator quick-others computing computing-orchestrator engines hosts others alone test coverage lint lab lab-long images benchmarks campaign campaign-kills clean
+.PHONY: help setup demo check quick quick-orchestrator quick-others computing computing-orchestrator engines hosts runs others alone ordinary test coverage lint lab lab-long images benchmarks campaign campaign-kills clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -31,7 +31,7 @@ QUICK := -m "not (slow or netns or e2e or long)" --ignore tests/lab --ignore tes
 check: setup  ## every day: lint, types, import contracts and the quick tests, in parallel; under 3 minutes on two idle cores
 	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs 3 lint quick; code=$$?; \
 	echo "make check took $$(($$(date +%s) - began)) s"; exit $$code
-quick-orchestrator quick-others computing computing-orchestrator engines hosts others alone: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
+quick-orchestrator quick-others computing computing-orchestrator engines hosts runs others alone ordinary: export OMP_NUM_THREADS = 1  # as nodes do: torch's threads hold one another up on a busy host
 quick: quick-orchestrator quick-others  # two processes: most of these tests keep one processor busy
 quick-orchestrator: setup
 	$(BIN)/python -m pytest -q $(QUICK) tests/orchestrator
@@ -39,18 +39,23 @@ quick-others: setup
 	$(BIN)/python -m pytest -q $(QUICK) --ignore tests/orchestrator
 # All tests, three processes at a time. What takes longest begins first, so that all three end at about the same time. At
 # last what measures this host, with nothing beside it.
-ALL := hosts others engines computing computing-orchestrator lint
+ALL := hosts runs others engines computing computing-orchestrator lint
+# Guests of the kernel lab measure. So they run beside other tests only where they may run before everything else.
+BESIDE := $(shell chrt --fifo 1 true 2>/dev/null && echo yes)
 COMPUTING := not (e2e or slow or engine or netns or alone)
 computing: setup
-	@$(call at-its-end,-m "lab or $(COMPUTING)" --ignore tests/orchestrator)
+	@$(call at-its-end,-m "$(if $(BESIDE),lab or,not lab and) $(COMPUTING)" --ignore tests/orchestrator)
 computing-orchestrator: setup
 	@$(call at-its-end,-m "$(COMPUTING)" tests/orchestrator)
 engines: setup
 	@$(call at-its-end,-m "engine and not (alone or lab)" --ignore tests/swarm)
 hosts: setup
 	@$(call at-its-end,-m "engine and not (alone or lab)" tests/swarm)
+LONG := (e2e or slow) and not (engine or netns or alone or lab)
+runs: setup
+	@$(call at-its-end,-m "$(LONG)" tests/e2e)
 others: setup
-	@$(call at-its-end,-m "(e2e or slow) and not (engine or netns or alone or lab)")
+	@$(call at-its-end,-m "$(LONG)" --ignore tests/e2e)
 # Tests whose output is shown when they have ended, so that the lines of several processes do not mix.
 LOGS := .pytest_cache/logs
 define at-its-end
@@ -58,8 +63,18 @@ mkdir -p $(LOGS); $(BIN)/python -m pytest $(1) >$(LOGS)/$@ 2>&1; code=$$?; cat $
 endef
 alone: setup
 	$(BIN)/python -m pytest -m "(netns or alone) and not lab"
+# What depends on who runs it: namespaces, rights, control groups, and the folders of others. CI runs it as an ordinary user.
+ORDINARY := tests/conformance/test_drivers.py tests/e2e/test_measured.py::test_loss_of_echoes tests/e2e/test_rights.py \
+    tests/e2e/test_up.py::test_a_run_ends_trusted_and_leaves_nothing tests/node/process tests/orchestrator/fabric \
+    tests/orchestrator/host tests/orchestrator/planning/test_scenario_folder.py tests/orchestrator/run/test_commands.py \
+    tests/orchestrator/run/test_down.py
+ordinary: setup  ## the tests that depend on who runs them
+	$(BIN)/python -m pytest -m "not engine" -k "not (TestByPrograms or TestTime or test_streams or test_training)" $(ORDINARY)
+# What takes long is in the log. A test that fails is tried once more, since a host may stand still for a moment. At most
+# five in each step are, and the log shows the error of each (RERUN), so that a test that fails now and then is seen.
+test ordinary: export PYTEST_ADDOPTS := --durations=25 --reruns=1 --max-suite-reruns=5 --rerun-show-tracebacks $(PYTEST_ADDOPTS)
 test: setup  ## lint, types, import contracts, all tests
-	@code=0; for step in "$(ALL)" alone; do \
+	@code=0; for step in "$(ALL)" alone $(if $(BESIDE),,lab); do \
 	    $(MAKE) --no-print-directory --keep-going --jobs 3 $$step || code=1; done; exit $$code
 coverage: setup  ## which lines of the product the quick tests reach
 	$(BIN)/python -m pytest -q -p tests.covered $(QUICK)
@@ -72,6 +87,12 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-actions action.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.citation-file-format CITATION.cff
 lab: setup  ## the kernel engine in a kernel with netem; boots one in user-mode Linux where this host's has none
 	$(BIN)/python -m pytest tests/lab
 lab-long: setup  ## the same with more packets and for longer, some 7 minutes: the figures of docs/fidelity.md

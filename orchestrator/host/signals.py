@@ -45,7 +45,7 @@ class Interruption:
         self._in_order: Callable[[], object] | None = None
         self.at_once = at_once
         self._process = os.getpid()
-        self._at_once = False
+        self._at_once = self._timed = False
 
     @contextlib.contextmanager
     def handled_by(
@@ -58,7 +58,7 @@ class Interruption:
         """
 
         def react() -> None:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            self.reacted()
             in_order()
 
         self._in_order, self.at_once = lambda: loop.call_soon_threadsafe(react), at_once
@@ -68,6 +68,11 @@ class Interruption:
             yield
         finally:
             self._in_order = None
+            self.reacted()
+
+    def reacted(self) -> None:
+        """Stop the timer that the first signal has set."""
+        if self._timed:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def end(self) -> None:
@@ -88,6 +93,7 @@ class Interruption:
         _note()
         if first and number != signal.SIGQUIT:
             if self._in_order is not None:
+                self._timed = True
                 signal.setitimer(signal.ITIMER_REAL, REACTION)
                 self._in_order()
             return
@@ -154,7 +160,7 @@ def interruptible() -> Iterator[Interruption]:
     try:
         yield interruption
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        interruption.reacted()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -235,15 +235,15 @@ class History:
         """Events in the order of recording; of these names, or all; of one node, or all."""
         which = f"AND name IN ({', '.join('?' * len(names))})" if names else ""
         columns = "t, node, name, round, edge_round, data"
-        query = f"SELECT {columns} FROM event WHERE (?1 IS NULL OR node = ?1) {which} ORDER BY rowid"
+        query = f"SELECT {columns} FROM event WHERE coalesce(?, node) IS node {which} ORDER BY rowid"
         rows = self.rows(query, node, *names)
         return [Event(t, node, name, round, json.loads(data), edge) for t, node, name, round, edge, data in rows]
 
     def metrics(self, name: str | None, scope: str | None = None, node: str | None = None) -> list[Metric]:
         """Metrics in the order of reporting; of one name, scope and node, or of all."""
         rows = self.rows(
-            "SELECT t, node, round, scope, name, value FROM metric WHERE (?1 IS NULL OR name = ?1)"
-            " AND (?2 IS NULL OR scope = ?2) AND (?3 IS NULL OR node = ?3)",
+            "SELECT t, node, round, scope, name, value FROM metric WHERE coalesce(?, name) IS name"
+            " AND coalesce(?, scope) IS scope AND coalesce(?, node) IS node",
             *(name, scope, node),
         )
         return [
@@ -257,7 +257,7 @@ class History:
 
     def states(self, node: str | None = None) -> list[State]:
         """All state changes in order; of one node, or of all."""
-        rows = self.rows("SELECT t, node, state, detail FROM state WHERE ?1 IS NULL OR node = ?1", node)
+        rows = self.rows("SELECT t, node, state, detail FROM state WHERE coalesce(?, node) IS node", node)
         return [State(*row) for row in rows]
 
     def current_states(self) -> dict[str, State]:
@@ -272,7 +272,7 @@ class History:
 
     def resources(self, node: str | None = None) -> list[Resources]:
         """What nodes used, in the order of recording; one node, or all."""
-        return [Resources(*row) for row in self.rows("SELECT * FROM resources WHERE ?1 IS NULL OR node = ?1", node)]
+        return [Resources(*row) for row in self.rows("SELECT * FROM resources WHERE coalesce(?, node) IS node", node)]
 
     def sensors(self) -> list[SensorReading]:
         """What hosts told about themselves, in the order of recording. Records of version 2 have none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -214,7 +215,7 @@ def test_the_page_draws_what_programs_report(tmp_path: Path, browser: Tab) -> No
     path = Example(ending="programs").build(tmp_path / "runs" / "programs")
     program = {"label": "cloud", "node": "cloud", "command": ["serve"], "after": [], "ends_the_run": True}
     (path / "plan.json").write_text(json.dumps(json.loads((path / "plan.json").read_text()) | {"programs": [program]}))
-    with sqlite3.connect(path / "run.db") as record:
+    with contextlib.closing(sqlite3.connect(path / "run.db")) as record, record:
         rows = [(float(t), "cloud", t, "global", "bleu", 10.0 * t) for t in range(1, 4)]
         record.executemany("INSERT INTO metric (t, node, round, scope, name, value) VALUES (?, ?, ?, ?, ?, ?)", rows)
     record.close()

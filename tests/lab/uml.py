@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -74,7 +75,9 @@ def booted(results: Path, arguments: Sequence[str], seconds: float, *, first: bo
     happens.
     """
     (results / "arguments").write_text("\n".join(arguments))
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)  # each file that the guest knows is open on the host
     command = [
+        *("prlimit", f"--nofile={files}"),
         *(_first_of_all() if first else []),
         *(KERNEL, f"mem={MEMORY >> 20}M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"),
         *(["CI=true"] if "CI" in os.environ else []),  # which the kernel hands to its first process

@@ -16,6 +16,7 @@ import pytest
 from netem.intervals import binomial_range
 from netem.measure import plan_probe
 from netem.profile import LinkProfile
+from netem.vxlan import TAPS
 from orchestrator.errors import ChildError, FabricError, HostError
 from orchestrator.fabric.base import Fabric
 from orchestrator.fabric.hub import Hub
@@ -30,6 +31,9 @@ from tests.netem.wiring import Namespace, NamespacesRefusedError
 from tests.orchestrator.fabric.hosts import MTU, RUN, Hosts, Laying, Opening, vxlan_header
 
 netns = pytest.mark.netns
+tap = pytest.mark.skipif(
+    os.geteuid() != 0 and not os.access(TAPS, os.R_OK | os.W_OK), reason=f"this user may not open {TAPS}"
+)
 
 TRUNK = Trunk("192.0.2.1", 0xED, {"02:ed:00:00:00:02": "192.0.2.2", "02:ed:00:00:00:03": "192.0.2.3"}, 1450)
 BUSY = 0.015  # s; what a round trip may take longer on a busy machine: how exact links are is measured elsewhere
@@ -264,6 +268,7 @@ async def test_a_second_trunk_of_a_run_is_refused_and_the_first_ends_with_its_hu
 
 
 @netns
+@tap
 class TestAProcess:
     """It carries the trunk of the second host, as where a kernel has no VXLAN. The first host has the kernel's."""
 
@@ -318,7 +323,7 @@ def engine() -> Opening:
     return userspace
 
 
-@pytest.fixture(params=[lay, lay_by_process])
+@pytest.fixture(params=[lay, pytest.param(lay_by_process, marks=tap)])
 def laying(request: pytest.FixtureRequest) -> Laying:
     return request.param  # type: ignore[no-any-return]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,9 @@ def test_a_folder_arrives_with_its_links_and_everybody_may_read_it(folder: Path,
     pack(folder, tmp_path / "archive.tar")
     there = tmp_path / "there"
     unpack(tmp_path / "archive.tar", there)
-    found = {str(each.relative_to(there)): each.lstat().st_mode & 0o777 for each in there.rglob("*")}
+    # Not by Path.rglob, which fails at a link that leads nowhere.
+    paths = [Path(folder, name) for folder, folders, files in os.walk(there) for name in (*folders, *files)]
+    found = {str(each.relative_to(there)): each.lstat().st_mode & 0o777 for each in paths}
     assert found == {
         ".env": 0o644,
         "app": 0o755,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -358,7 +359,7 @@ def test_every_state_and_its_colour_is_known() -> None:
 def test_the_metrics_and_events_of_programs_are_shown(tmp_path: Path) -> None:
     run = Example(ending="programs").build(tmp_path / "run")
     plan = json.loads((run / "plan.json").read_text())
-    with sqlite3.connect(run / "run.db") as record:
+    with contextlib.closing(sqlite3.connect(run / "run.db")) as record, record:
         rows = [(1.0, "cloud", 1, "global", "bleu", 20.5), (2.0, "cloud", 2, "global", "bleu", 30.0)]
         rows.append((2.0, "edge-0", 2, "own", "bleu", 10.0))
         record.executemany("INSERT INTO metric (t, node, round, scope, name, value) VALUES (?, ?, ?, ?, ?, ?)", rows)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sqlite3
@@ -670,7 +671,7 @@ def said(run: Run) -> list[Check]:
 
 def test_refused_messages_fail_and_those_that_a_node_refused_are_its_own_affair(tmp_path: Path) -> None:
     run = Example().build(tmp_path)
-    with sqlite3.connect(run / "run.db") as record:
+    with contextlib.closing(sqlite3.connect(run / "run.db")) as record, record:
         rows = [
             (1.0, "edge-0", "bad_message", '{"peer": "device-0-0", "reason": "no round"}'),
             (2.0, "cloud", "bad_message", '{"reason": "the first", "count": 1}'),

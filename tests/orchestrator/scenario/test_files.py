@@ -35,7 +35,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     assert refused(tmp_path) == "it is a folder"
     assert refused(tmp_path / "missing") == "No such file or directory"
     assert refused(tmp_path / ("x" * 300)) == "File name too long"
-    assert refused(tmp_path / "a\0b") == "embedded null byte"
+    assert "embedded null" in refused(tmp_path / "a\0b")
 
 
 def test_a_scenario_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:

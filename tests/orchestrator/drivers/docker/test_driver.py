@@ -9,6 +9,7 @@ import queue
 import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -293,7 +294,7 @@ async def test_a_node_may_have_an_image_of_its_own_also_for_another_processor(
         ("board", "7:8"),
     ]
     assert [note for note in made.notes() if "board" in note] == [
-        "the image board is of version 0.0.9, the orchestrator of 0.1.0",
+        f"the image board is of version 0.0.9, the orchestrator of {version('edgebed')}",
         "nodes of the image board are emulated (arm64 on amd64): what they compute is right, how fast is not",
     ]
     await made.close()

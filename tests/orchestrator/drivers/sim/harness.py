@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ class Simulated:
 
     def record(self) -> dict[str, list[tuple[Any, ...]]]:
         """Every row of the record but those about the host: `meta`, and how long the run took it."""
-        with sqlite3.connect(self.directory / "run.db") as database:
+        with contextlib.closing(sqlite3.connect(self.directory / "run.db")) as database, database:
             names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             rows = {name: database.execute(f"SELECT * FROM {name} ORDER BY rowid").fetchall() for name in names}
         database.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import textwrap
 from collections.abc import Iterable, Iterator
 
@@ -84,7 +85,7 @@ def commands_page() -> str:
 def _command(command: click.Command, context: click.Context) -> Iterator[str]:
     arguments = [each for each in command.collect_usage_pieces(context) if each != "[OPTIONS]"]
     yield f"### `{' '.join([context.command_path, *arguments])}`\n"
-    for paragraph in (command.help or "").split("\n\n"):
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         if paragraph.startswith("\b"):
             yield textwrap.indent(textwrap.dedent(paragraph[1:].strip("\n")), "    ") + "\n"
         else:

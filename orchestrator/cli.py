@@ -15,7 +15,7 @@ import os
 
 import click
 
-from orchestrator.commands import catalogue, completion, hosts, living, results, runs, scenarios
+from orchestrator.commands import catalogue, completion, folders, hosts, living, nodes, results, runs, scenarios
 from orchestrator.errors import (
     InventoryError,
     MistakeError,
@@ -30,11 +30,15 @@ from orchestrator.options import Commands
 GROUPS: dict[str, list[click.Command]] = {
     "Start": [
         *(scenarios.init, scenarios.copy_example, scenarios.list_examples),
-        *(runs.up, runs.resume_run, living.take_down),
+        *(runs.up, folders.wait_for_run, runs.resume_run, living.take_down),
     ],
     "Check": [scenarios.validate, scenarios.show_plan, scenarios.schema, runs.calibrate, hosts.doctor],
     "Watch": [living.list_runs, living.logs, results.serve_runs, living.set_pace, living.inject_fault],
+    "Nodes": [nodes.run_inside, nodes.open_shell],
     "Results": [
+        folders.list_folders,
+        folders.open_report,
+        folders.remove_runs,
         results.report_run,
         results.compare_runs,
         results.export_runs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -14,6 +14,7 @@ from orchestrator.exports.kinds import Destination, check
 from orchestrator.host.signals import INTERRUPTED
 from orchestrator.layout import open_console, print_error
 from orchestrator.options import (
+    RESULT,
     is_quiet,
     is_verbose,
     json_option,
@@ -49,6 +50,7 @@ T = TypeVar("T")
 )
 @click.option("--pace", help="Under `sim`: virtual seconds in each second, like 10x; pause or step to begin with.")
 @click.option("--serve", "with_page", is_flag=True, help="Open a local page of the run, and keep it until Ctrl-C.")
+@click.option("-d", "--detach", is_flag=True, help="Run in the background, and print the run's id.")
 @track_option
 @junit_option
 @json_option
@@ -59,6 +61,7 @@ def up(
     workers: int | None,
     pace: str | None,
     with_page: bool,
+    detach: bool,
     track: Sequence[Destination],
     junit: Path | None,
     as_json: bool,
@@ -67,11 +70,13 @@ def up(
     _check_places(runs, junit, track)
     with contextlib.ExitStack() as stack:
         page = stack.enter_context(_page(runs)) if with_page else None
-        begun = page.announce if page is not None else None
+        begun: Callable[[RunDirectory], None] | None = page.announce if page is not None else None
+        if detach:
+            begun = stack.enter_context(_background(with_page=with_page, as_json=as_json))
         outcome, directory = _execute(
-            scenario, overrides, runs, as_json=as_json, workers=workers, track=track, pace=pace, begun=begun
+            scenario, overrides, runs, as_json=as_json or detach, workers=workers, track=track, pace=pace, begun=begun
         )
-        _tell(outcome, directory, junit, as_json=as_json)
+        _tell(outcome, directory, junit, as_json=as_json, printed=not detach)
         if page is not None and outcome.exit_code != INTERRUPTED:
             page.keep()
     _leave(outcome)
@@ -211,6 +216,29 @@ def _execute(
     )
 
 
+@contextlib.contextmanager
+def _background(*, with_page: bool, as_json: bool) -> Iterator[Callable[[RunDirectory], None]]:
+    """Continue in the background. Yields the function to call when the run has a folder. The original process prints
+    the run's id and exits."""
+    from orchestrator.verbs.background import Launcher, split
+
+    if with_page:
+        raise click.UsageError("--serve keeps the terminal: leave out --detach, or use `serve` for the page")
+    outputs = {1, 2, *([click.get_current_context().meta[RESULT].fileno()] if as_json else [])}
+    process = split(outputs)
+    if isinstance(process, Launcher):
+        directory, error, code = process.wait()
+        if error is not None:
+            print_error(error)
+        if directory is not None:
+            run = directory.run
+            print_json({"run": run, "directory": str(directory.path)}) if as_json else click.echo(run)
+            printer()(f"it runs in the background: `wait {run}` follows it, `down {run}` ends it")
+        sys.exit(code)
+    with process.reporting_errors():
+        yield process.announce
+
+
 def _view(*, as_json: bool) -> Callable[[bool], View]:
     """What shows a run, by whether its clock is virtual."""
     from orchestrator.run.view import open_view
@@ -261,14 +289,16 @@ def _end(outcome: Conclusion, directory: RunDirectory, junit: Path | None, *, as
     _leave(outcome)
 
 
-def _tell(outcome: Conclusion, directory: RunDirectory, junit: Path | None, *, as_json: bool) -> None:
+def _tell(
+    outcome: Conclusion, directory: RunDirectory, junit: Path | None, *, as_json: bool, printed: bool = True
+) -> None:
     """Report the result of a run in each requested form."""
     from orchestrator.results.junit import write_junit
     from orchestrator.results.summary import print_summary
 
-    if as_json:
+    if printed and as_json:
         print_json(outcome.summary)
-    else:
+    elif printed:
         print_summary(outcome.summary, directory.report, open_console())
     if junit is not None:
         write_junit(outcome.summary, junit)

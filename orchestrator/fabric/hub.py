@@ -16,7 +16,7 @@ from pathlib import Path
 from orchestrator.errors import HostError
 from orchestrator.fabric.anchor import PATIENCE, remove
 from orchestrator.host.commands import absent
-from orchestrator.host.namespaces import refused
+from orchestrator.host.namespaces import entry, refused
 from orchestrator.host.processes import TOKEN, labels
 from orchestrator.text import how_ended
 
@@ -75,9 +75,8 @@ class Hub:
 
     def enter(self, pid: int | None = None, *, network: bool = True) -> list[str]:
         """The argv prefix that runs a command in the network namespace of ``pid`` (default: the hub)."""
-        target = str(self.anchor.pid if pid is None else pid)
-        user = [] if self.privileged else [f"--user=/proc/{self.anchor.pid}/ns/user", "--preserve-credentials"]
-        return ["nsenter", "--target", target, *user, *(["--net"] if network else []), "--"]
+        target = self.anchor.pid if pid is None else pid
+        return entry(target, ["--net"] if network else [], None if self.privileged else self.anchor.pid)
 
     def remember_cgroup(self, path: Path) -> None:
         """Make the anchor remove this cgroup when the run ends, even by SIGKILL."""

@@ -1,9 +1,10 @@
-"""Tests by trial whether this user may make namespaces on this host. If not, finds the setting that prevents it."""
+"""Whether this user may make namespaces on this host, found by trial, and the way into the namespaces of a process."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.errors import HostError
@@ -14,6 +15,16 @@ SWITCHES = {"kernel.unprivileged_userns_clone": "0", "kernel.apparmor_restrict_u
 LIMITS = tuple(f"user.max_{kind}_namespaces" for kind in ("user", "net", "mnt", "pid", "uts", "ipc"))
 ENOUGH = 65536
 TIMEOUT = 20.0  # s
+
+
+def entry(target: int, kinds: Sequence[str], owner: int | None = None) -> list[str]:
+    """The argv prefix that runs a command in namespaces of the process ``target``. ``kinds``: options of nsenter(1).
+
+    ``owner``: a process in the user namespace in which they were made; None as root. Another user has rights over them
+    only there, not in the user namespace of ``target`` itself, which may be a further one (user_namespaces(7)).
+    """
+    user = [] if owner is None else [f"--user=/proc/{owner}/ns/user", "--preserve-credentials"]
+    return ["nsenter", "--target", str(target), *user, *kinds, "--"]
 
 
 def refusal() -> HostError | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from orchestrator.errors import RecordError, RunError
 from orchestrator.host.directory import RunDirectory, write_whole
 from orchestrator.host.signals import INTERRUPTED
 from orchestrator.report import write_report
-from orchestrator.results.checks import overall
+from orchestrator.results.checks import Check, overall
 from orchestrator.results.history import History
 from orchestrator.results.summary import summary
 from orchestrator.run.works import Ending
@@ -47,13 +48,15 @@ def judged(directory: RunDirectory, ending: Ending) -> Conclusion:
         raise RunError(ending.error or str(error)) from error
     if result["ended"] is None:  # the disk had no room even for the outcome
         result |= {"ended": ending.reason, "error": ending.error}
-    if ending.reason == "interrupted":
-        code = INTERRUPTED
-    elif ending.reason == "failed" or unwritten is not None:
-        code = 1
-    else:
-        code = EXIT_CODES[overall(result["checks"])]
-    return Conclusion(result, code, unwritten)
+    code = exit_code(ending.reason, result["checks"])
+    return Conclusion(result, code if unwritten is None or code == INTERRUPTED else 1, unwritten)
+
+
+def exit_code(reason: str, checks: Sequence[Check]) -> int:
+    """The exit code of a run, from the reason of its end and from its checks."""
+    if reason == "interrupted":
+        return INTERRUPTED
+    return 1 if reason == "failed" else EXIT_CODES[overall(checks)]
 
 
 def judge(directory: RunDirectory) -> dict[str, Any]:

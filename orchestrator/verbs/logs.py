@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from orchestrator import text
 from orchestrator.errors import RunError
+from orchestrator.host.tail import follow_file
 from orchestrator.results.history import History
 from orchestrator.results.rows import Event, Metric, State
 
@@ -16,11 +17,17 @@ NAMED = 12  # nodes named in an error
 
 
 def follow_record(history: History, node: str, go_on: Callable[[], bool]) -> Iterator[str]:
-    """Yield the lines of a node, see `follow_lines`. If the node failed, the traceback from its log file comes last."""
+    """Yield the lines of a node, see `follow_lines`. If the node failed, the traceback from its log file comes last.
+
+    What is no node but has a log, such as `up` in the background, has only that.
+    """
+    log = history.directory / "logs" / f"{node}.log"
+    if node not in history.nodes and log.exists():
+        yield from follow_file(log, go_on)
+        return
     yield from follow_lines(history, node, go_on)
-    traceback = history.directory / "logs" / f"{node}.log"
-    if traceback.exists():
-        yield traceback.read_text(encoding="utf-8", errors="replace")
+    if log.exists():
+        yield log.read_text(encoding="utf-8", errors="replace")
 
 
 def follow_lines(history: History, node: str, go_on: Callable[[], bool]) -> Iterator[str]:

@@ -21,6 +21,7 @@ from orchestrator.host.cgroups import left_behind
 from orchestrator.host.directory import RunDirectory, known_runs
 from orchestrator.host.processes import run_processes
 from orchestrator.results.history import History
+from orchestrator.verbs.inside import namespace_entry
 
 ROOT = Path(__file__).parents[2]
 T = TypeVar("T")
@@ -152,6 +153,12 @@ class Background:
     def pid_of(self, node: str) -> int:
         (pid,) = [each.pid for each in run_processes(self.directory.run) if each.command == node[:15]]
         return pid
+
+    def network_of(self, node: str) -> list[str]:
+        """The start of a command line that runs in the network of a node, with the host's files."""
+        prefix = namespace_entry(self.directory.run, node, ["--net"])
+        assert prefix is not None, f"{node} has no process"
+        return prefix
 
     def pid_of_part(self, part: str) -> int:
         (pid,) = [each.pid for each in run_processes(self.directory.run) if each.part == part]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from contextlib import AsyncExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +24,7 @@ from orchestrator.results.history import History
 from orchestrator.scenario.hardware import HardwareClass
 from tests.conformance.drivers import opened
 from tests.e2e.engine import Place
-from tests.e2e.harness import FEW, SMALL, THREE, Background, json_of, resume, traces_of, up, wait_for
+from tests.e2e.harness import FEW, ROOT, SMALL, THREE, Background, command, json_of, resume, traces_of, up, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -86,6 +88,13 @@ def test_nodes_hold_no_right_and_the_orchestrator_may_be_killed(tmp_path: Path, 
         assert {each["node"]: each["pid"] for each in living["nodes"]} == {
             each.node: each.pid for each in nodes.values()
         }
+        look = "for name in ('net/dev', 'self/status'): print(open(f'/proc/{name}').read())\nraise SystemExit(7)"
+        python = Path(sys.executable).resolve()  # the image has no shell
+        words = command("exec", "device-0", "--json", "--runs", run.runs, "--", python, "-c", look)
+        inside = json.loads(subprocess.run(words, cwd=ROOT, capture_output=True, check=False).stdout)
+        assert (inside["code"], inside["stderr"]) == (7, "")
+        assert "data0:" in inside["stdout"]
+        assert f"CapEff:\t{'0' * 16}\n" in inside["stdout"]
 
         os.kill(run.process.pid, signal.SIGKILL)
         said = json_of("down", name, "--runs", run.runs)["runs"][0]

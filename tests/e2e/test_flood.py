@@ -89,11 +89,9 @@ def keys_of_the_hostile(run: Background) -> Path:
 
 @contextmanager
 def attack(run: Background, who: str, keys: Path) -> Iterator[subprocess.Popen[str]]:
-    entering = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
     count, rate = FRAMES[who]
-    enter = ["nsenter", "--target", str(run.pid_of(HOSTILE)), *entering, "--net", "--"]
     with subprocess.Popen(
-        [*enter, sys.executable, "-m", "tests.e2e.flood", who, keys, str(count), str(rate), "1"],
+        [*run.network_of(HOSTILE), sys.executable, "-m", "tests.e2e.flood", who, keys, str(count), str(rate), "1"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -6,7 +6,6 @@ intervals. Chance and a busy machine are allowed some more tries; a link that is
 
 from __future__ import annotations
 
-import os
 import statistics
 import tempfile
 from collections.abc import Iterator
@@ -66,8 +65,7 @@ def nodes() -> Iterator[Tools]:
     require_tools()
     with tempfile.TemporaryDirectory() as place, Background(Path(place), SCENARIO) as run:
         run.wait_round(1)
-        rights = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
-        enter = {node: ["nsenter", "--target", str(run.pid_of(node)), *rights, "--net", "--"] for node in ADDRESSES}
+        enter = {node: run.network_of(node) for node in ADDRESSES}
         yield Tools(enter.__getitem__, address)
 
 

@@ -1,0 +1,109 @@
+"""A run in the background: a process of its own, which no terminal ends, with its output in the run's folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import OrchestratorError, RecordError
+from orchestrator.host.directory import RunDirectory
+from orchestrator.host.signals import INTERRUPTED
+from orchestrator.results.history import History
+
+LOOK_EVERY = 0.05  # s
+OUTPUT = Path("logs/up.log")
+"""The output of a run in the background, in its folder."""
+
+
+class Launcher:
+    """The process that starts a run in the background, and waits until the run's nodes can be started."""
+
+    def __init__(self, child: int, messages: int) -> None:
+        self._child, self._messages = child, messages
+
+    def wait(self) -> tuple[RunDirectory | None, str | None, int]:
+        """The run, or why it could not be started, and its exit code: 0 if it runs. A child that ends before the run
+        has a folder prints the reason itself. Ctrl-C ends the child."""
+        try:
+            return self._wait()
+        except KeyboardInterrupt:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._child, signal.SIGTERM)
+            return None, None, self._exit_code()
+
+    def _wait(self) -> tuple[RunDirectory | None, str | None, int]:
+        with open(self._messages, "rb") as messages:
+            if not (line := messages.readline()):
+                return None, None, self._exit_code()
+            directory = RunDirectory(Path(json.loads(line)["run"]))
+            while not _is_under_way(directory):
+                if select.select([messages], [], [], LOOK_EVERY)[0]:
+                    error = json.loads(messages.readline() or "{}").get("error")
+                    code = self._exit_code()
+                    return (directory, None, 0) if _is_under_way(directory) else (None, error, code)
+        return directory, None, 0
+
+    def _exit_code(self) -> int:
+        _, status = os.waitpid(self._child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        return code if code >= 0 else INTERRUPTED
+
+
+class Background:
+    """The process of a run in the background. ``outputs``: the descriptors that it prints to."""
+
+    def __init__(self, messages: int, outputs: Iterable[int]) -> None:
+        self._messages, self._outputs, self._has_folder = messages, set(outputs), False
+
+    def announce(self, directory: RunDirectory) -> None:
+        """Leave the terminal: print to the run's log from now on. Send the run to the launcher."""
+        log = os.open(directory.path / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        for output in self._outputs:
+            os.dup2(log, output, inheritable=output < 3)
+        os.close(log)
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        os.dup2(nothing, 0)  # the scenario, which may come from there, has been read
+        os.close(nothing)
+        self._has_folder = True
+        self._send({"run": str(directory.path)})
+
+    @contextlib.contextmanager
+    def reporting_errors(self) -> Iterator[None]:
+        """Send the launcher the error of a run with a folder: its log is removed with the folder."""
+        try:
+            yield
+        except OrchestratorError as error:
+            if self._has_folder:
+                self._send({"error": str(error)})
+            raise
+
+    def _send(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # the launcher has ended
+            os.write(self._messages, json.dumps(message).encode() + b"\n")
+
+
+def split(outputs: Iterable[int]) -> Launcher | Background:
+    """Fork: the launcher continues, and the process of the run gets a session of its own, which Ctrl-C and the end of
+    the terminal do not reach. Call it while there is one thread."""
+    messages, sending = os.pipe()
+    if child := os.fork():
+        os.close(sending)
+        return Launcher(child, messages)
+    os.close(messages)
+    os.setsid()
+    return Background(sending, outputs)
+
+
+def _is_under_way(directory: RunDirectory) -> bool:
+    """Whether the run's links have an engine. Before, this host may still refuse the run, whose folder then goes."""
+    try:
+        with History.open(directory.path) as history:
+            return "engine" in history.meta or history.outcome is not None
+    except RecordError:
+        return False

@@ -8,6 +8,7 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
@@ -26,6 +27,7 @@ from orchestrator.scenario.schema import Scenario
 from orchestrator.sweep.reading import SweepFile, Target, load
 
 ROOT = Path(__file__).parents[1]
+EVERY_PAGE = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
@@ -87,12 +89,17 @@ def test_everything_that_leaves_is_explained() -> None:
     page = (ROOT / "docs/results.md").read_text()
     assert [name for name in (*KINDS, *TABLES) if f"| `{name}` |" not in page] == []
     assert {kind for kind, each in KINDS.items() if each.packages} <= EXTRAS.keys()
-    lines = [line.partition("#")[0] for line in page.splitlines()]
-    commands = [line.split()[3:] for line in lines if line.startswith("    python -m orchestrator ")]
-    assert {verb for verb, *_ in commands} == {"export", "up"}
-    for verb, *words in commands:
-        known = {option for parameter in cli.commands[verb].params for option in parameter.opts}
-        assert {word for word in words if word.startswith("--")} <= known
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE)
+def test_every_command_that_is_shown_exists(page: str) -> None:
+    for line in re.findall(r"^ {4}(?:\w+=\$\()?edgebed ([^#&|>)\n]*)", (ROOT / page).read_text(), re.MULTILINE):
+        command: click.Command = cli
+        words = line.split(" -- ")[0].split()
+        while words and isinstance(command, click.Group) and not words[0].startswith("-"):
+            command = command.commands[words.pop(0)]
+        known = {option for parameter in command.params for option in parameter.opts} | {"--help", "--version"}
+        assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known, line
 
 
 def test_every_row_of_the_table_of_security_names_tests_that_exist() -> None:
@@ -107,7 +114,7 @@ def test_every_row_of_the_table_of_security_names_tests_that_exist() -> None:
         assert all(f"def {name}(" in sources for name in named), row
 
 
-@pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize("page", EVERY_PAGE)
 def test_every_link_and_every_path_of_the_code_exists(page: str) -> None:
     text = (ROOT / page).read_text()
     links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if not link.startswith("http")]

@@ -28,9 +28,9 @@ from orchestrator.results.participation import participation
 from orchestrator.results.population import clients_available
 from orchestrator.results.rates import busiest
 from orchestrator.results.record import CONTINUED
-from orchestrator.results.refused import messages_taken
+from orchestrator.results.refused import messages_accepted
 from orchestrator.results.rows import FaultSpan, ProbeResult
-from orchestrator.results.undisturbed import undisturbed
+from orchestrator.results.unplanned import no_unplanned_failures
 from orchestrator.results.verdicts import Assessment, Verdict, missing, worst
 from orchestrator.scenario.expectations import CheckName
 
@@ -115,7 +115,7 @@ def came_to_what_was_expected(history: History) -> Assessment | None:
     return as_expected(history, verdict)
 
 
-def links_as_asked(history: History) -> Assessment:
+def links_as_configured(history: History) -> Assessment:
     """Check that every link class was probed, and that the measurements agree with the profiles."""
     if history.simulated:
         return LINKS_MODELLED
@@ -202,7 +202,7 @@ def links_followed(history: History) -> Assessment:
     return "pass", summary
 
 
-def kept_pace(history: History) -> Assessment | None:
+def compute_on_time(history: History) -> Assessment | None:
     """Check that no node lost time to a host that is slower than its hardware. ``LATE_SHARE`` of the training is
     allowed. None for programs: edgebed does not know their steps."""
     overruns = history.events("overrun")
@@ -231,7 +231,7 @@ def kept_pace(history: History) -> Assessment | None:
     return "fail", f"{steps}; {worst}: {slow_because(history, 'so many or so fast nodes')}; {remedy}"
 
 
-def links_kept_up(history: History) -> Assessment:
+def links_on_time(history: History) -> Assessment:
     """Check that the link engine sent packets on time and lost only the packets that its profiles ask for."""
     if history.simulated:
         return LINKS_MODELLED
@@ -250,7 +250,7 @@ def links_kept_up(history: History) -> Assessment:
     return "pass", "every packet left on time (at most 50 ms late), and no packet was lost beyond what was asked"
 
 
-def links_looked_at(history: History) -> Assessment:
+def losses_during_the_run(history: History) -> Assessment:
     """Check that the links lost the share of packets that their profiles ask for while the run used them."""
     if history.simulated:
         return LINKS_MODELLED
@@ -280,7 +280,7 @@ def rates_held(history: History) -> Assessment | None:
     return "pass", f"none carried more than its rate, the busiest of each class for some seconds: {listed}"
 
 
-def nodes_answered(history: History) -> Assessment:
+def nodes_responded(history: History) -> Assessment:
     """Check that every node answered at the end, except those that a fault had removed."""
     outcome = history.outcome
     if outcome is None:
@@ -301,23 +301,23 @@ def nodes_answered(history: History) -> Assessment:
     return "pass", f"{len(states) - away} of {text.count(len(states), 'node')} answered at the end{note}"
 
 
-CHECKS: dict[CheckName | Literal["result as expected", "messages taken"], Callable[[History], Assessment | None]] = {
+CHECKS: dict[CheckName | Literal["result as expected", "messages accepted"], Callable[[History], Assessment | None]] = {
     "finished": finished,
     "learned": learned,
     "participation": participation,
     "result as expected": came_to_what_was_expected,
-    "links as asked": links_as_asked,
+    "links as configured": links_as_configured,
     "faults took effect": faults_took_effect,
     "links over time": links_followed,
-    "links during the run": links_looked_at,
+    "losses during the run": losses_during_the_run,
     "rates during the run": rates_held,
     "network between hosts": network_held,
-    "nodes kept pace": kept_pace,
-    "links kept up": links_kept_up,
+    "compute on time": compute_on_time,
+    "links on time": links_on_time,
     "clients available": clients_available,
-    "nodes answered": nodes_answered,
-    "messages taken": messages_taken,
-    "undisturbed": undisturbed,
+    "nodes responded": nodes_responded,
+    "messages accepted": messages_accepted,
+    "no unplanned failures": no_unplanned_failures,
 }
 
 

@@ -9,7 +9,7 @@ from orchestrator.results.rows import Event
 from orchestrator.results.verdicts import Assessment
 
 
-def messages_taken(history: History) -> Assessment | None:
+def messages_accepted(history: History) -> Assessment | None:
     """Check that no message was refused (events ``bad_message`` with a ``count``); None if none was."""
     last: dict[str, Event] = {}
     for event in history.events("bad_message"):

@@ -240,14 +240,14 @@ class Monitor:
         late = progress.late[latest] if latest else 0.0
         slow, dead = late > LATE_SHARE * training, self._session.lives.unplanned
         return {
-            "links kept up": judge_overloads(overloads, self._watched, training, packets)
+            "links on time": judge_overloads(overloads, self._watched, training, packets)
             if overloads
             else ("pass", ""),
-            "links during the run": self._losses,
-            "nodes kept pace": ("fail", f"{latest} is {text.duration(late)} late") if slow else ("pass", ""),
-            "links as asked": (progress.probed, "the probes before the training deviate"),
+            "losses during the run": self._losses,
+            "compute on time": ("fail", f"{latest} is {text.duration(late)} late") if slow else ("pass", ""),
+            "links as configured": (progress.probed, "the probes before the training deviate"),
             "network between hosts": progress.network,
-            "undisturbed": ("fail", f"{text.some(dead)} ended unplanned") if dead else ("pass", ""),
+            "no unplanned failures": ("fail", f"{text.some(dead)} ended unplanned") if dead else ("pass", ""),
         }
 
 

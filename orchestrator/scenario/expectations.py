@@ -8,7 +8,7 @@ expect:
   abandoned: 25%                      # at most
   metrics:
     - {name: loss, scope: train, at_most: 0.5}
-  checks: [links kept up, nodes kept pace]
+  checks: [links on time, compute on time]
 """
 
 from __future__ import annotations
@@ -25,20 +25,30 @@ CheckName = Literal[
     "finished",
     "learned",
     "participation",
-    "links as asked",
+    "links as configured",
     "faults took effect",
     "links over time",
-    "links during the run",
+    "losses during the run",
     "rates during the run",
     "network between hosts",
-    "nodes kept pace",
-    "links kept up",
+    "compute on time",
+    "links on time",
     "clients available",
-    "nodes answered",
-    "undisturbed",
+    "nodes responded",
+    "no unplanned failures",
 ]
 """The checks that a scenario may require: all of `orchestrator.results.checks` except the check of expectations
 and that of refused messages, which only a run with some has."""
+
+FORMER_NAMES = {
+    "links as asked": "links as configured",
+    "links during the run": "losses during the run",
+    "links kept up": "links on time",
+    "nodes answered": "nodes responded",
+    "nodes kept pace": "compute on time",
+    "undisturbed": "no unplanned failures",
+}
+"""Names of checks in scenarios of version 0.1.0, with those of today."""
 
 Number = Annotated[
     float,
@@ -110,7 +120,7 @@ class ExpectSpec(Strict):
         description="maximum share of rounds that a node abandons because too few peers answered; default: 50%",
     )
     metrics: list[MetricSpec] = Field(default=[], description="bounds of metrics that nodes report")
-    checks: list[CheckName] = Field(
+    checks: list[Annotated[CheckName, BeforeValidator(lambda name: FORMER_NAMES.get(name, name))]] = Field(
         default=[], description="checks that must pass; a check without a result (unknown) does not count as passed"
     )
 

@@ -219,7 +219,7 @@ def test_without_root_a_helper_attaches_the_links(tmp_path: Path, engine: Engine
             folder.chmod(0o711)
     result = up(tmp_path, FEW + IN_CONTAINERS + FAULTS, "--set", "probe.before=true", prefix=as_user, timeout=300)
     assert result.summary["ended"] == "rounds", result.errors
-    probed = next(check for check in result.summary["checks"] if check["name"] == "links as asked")
+    probed = next(check for check in result.summary["checks"] if check["name"] == "links as configured")
     assert probed["verdict"] != "unknown", probed
     run = Path(result.summary["run"])
     assert_same_tcp(run)

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.e2e
 LONG = SMALL.replace("rounds: 3", "rounds: 40") + "probe: {before: false}\ngathering: {quorum: 50%, deadline: 5s}\n"
 
 
-def undisturbed(result: Result) -> str:
+def unplanned(result: Result) -> str:
     """What the check says of a run that was disturbed."""
-    (check,) = [check for check in result.summary["checks"] if check["name"] == "undisturbed"]
+    (check,) = [check for check in result.summary["checks"] if check["name"] == "no unplanned failures"]
     assert check["verdict"] == "fail"
     return str(check["detail"])
 
@@ -171,8 +171,8 @@ def test_kill_a_node_that_is_restarted(tmp_path: Path, node: str) -> None:
         with run.history() as history:
             states = [state.state for state in history.states() if state.node == node]
         assert result.code == 3
-        assert f"{node} at " in undisturbed(result)
-        assert "(SIGKILL" in undisturbed(result)
+        assert f"{node} at " in unplanned(result)
+        assert "(SIGKILL" in unplanned(result)
         assert states[:5] == ["starting", "registered", "running", "crashed", "restarting"]
         assert "running" in states[5:]
 
@@ -193,7 +193,7 @@ def test_stop_every_node_and_then_the_orchestrator(tmp_path: Path) -> None:
         assert frozen.keys() == nodes.keys()
         assert all(2.0 <= seconds < 3.5 for seconds in frozen.values())  # up to a beat of it may be missed
         assert 2.0 <= gap.data["stood_still"] < 3.5
-        assert "the orchestrator stood still" in undisturbed(result)
+        assert "the orchestrator stood still" in unplanned(result)
 
 
 def test_kill_a_node_that_stays_away(tmp_path: Path) -> None:

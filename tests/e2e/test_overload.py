@@ -29,7 +29,7 @@ def test_a_switch_that_is_stopped_for_a_moment_is_told_with_its_time(tmp_path: P
         result = run.result()
     assert result.code == 3, result.errors
     assert result.summary["rounds"] == 12
-    (check,) = [each for each in result.summary["checks"] if each["name"] == "links kept up"]
+    (check,) = [each for each in result.summary["checks"] if each["name"] == "links on time"]
     assert check["verdict"] == "fail", check
     assert "more than 50 ms late" in check["detail"]
     with History.open(Path(result.summary["run"])) as history:
@@ -40,6 +40,6 @@ def test_a_switch_that_is_stopped_for_a_moment_is_told_with_its_time(tmp_path: P
     assert 0.9 * STOPPED < worst.late_max < STOPPED + 1.0
     assert third.start < worst.end < third.start + STOPPED + 5.0
     # The packets themselves crossed in the end: nothing was lost that was not to be.
-    (looked,) = [each for each in result.summary["checks"] if each["name"] == "links during the run"]
+    (looked,) = [each for each in result.summary["checks"] if each["name"] == "losses during the run"]
     assert looked["verdict"] == "pass", looked
     assert "overload" in (Path(result.summary["run"]) / "report.html").read_text()

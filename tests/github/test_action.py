@@ -31,7 +31,7 @@ SUMMARY: dict[str, Any] = {
         {"name": "finished", "verdict": "pass", "detail": "2 of 2 rounds done"},
         {"name": "learned", "verdict": "fail", "detail": "accuracy 9% | a:\n<guess>"},
         {"name": "participation", "verdict": "unknown", "detail": "device-0-1 was away"},
-        {"name": "links as asked", "verdict": "modelled", "detail": "nothing was measured"},
+        {"name": "links as configured", "verdict": "modelled", "detail": "nothing was measured"},
     ],
     "rounds": 2,
     "seconds": 0.25,

@@ -209,7 +209,7 @@ def test_faults_take_effect_on_all_hosts_and_real_links_are_measured(
     assert (result.summary["ended"], result.summary["rounds"]) == ("rounds", 3), result.errors
     assert [fault["at"] is not None for fault in result.summary["faults"]] == [True] * 4
     checks = {each["name"]: each for each in result.summary["checks"]}
-    for name in ("faults took effect", "links during the run"):
+    for name in ("faults took effect", "losses during the run"):
         assert checks[name]["verdict"] != "fail", checks[name]
     run = Path(result.summary["run"])
     with closing(History.open(run)) as history:  # other tests run beside this one, so figures of time are not judged

@@ -118,7 +118,7 @@ def test_a_fault_by_hand_is_told_from_the_planned_ones(tmp_path: Path) -> None:
 def test_a_simulation_does_not_claim_that_its_links_were_checked(tmp_path: Path) -> None:
     page = Page(render(History.open(EXAMPLES["simulated"].build(tmp_path))))
     assert "every check of the emulation passed" not in page.text
-    assert "Modelled, and so not checked: links as asked, links during the run" in page.text
+    assert "Modelled, and so not checked: links as configured, losses during the run" in page.text
 
 
 @pytest.mark.parametrize(("driver", "said"), [("namespaces", True), ("sim", False)])
@@ -130,7 +130,7 @@ def test_the_tcp_of_the_kernel_is_no_fact_of_a_simulation(tmp_path: Path, driver
 
 def test_doubts_are_the_first_thing_to_be_read(tmp_path: Path) -> None:
     page = Page(render(History.open(EXAMPLES["doubtful"].build(tmp_path))))
-    assert "Checks that failed: links as asked, nodes kept pace." in page.text
+    assert "Checks that failed: links as configured, compute on time." in page.text
     assert page.text.index("Checks that failed:") < page.text.index("Learning")
 
 

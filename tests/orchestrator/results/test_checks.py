@@ -76,7 +76,7 @@ class Run:
 def test_the_example_passes_every_check(tmp_path: Path) -> None:
     found = checks(History.open(Example().build(tmp_path)))
     # It records no messages of roles, its clients come by no trace, and nothing was refused.
-    not_its = ("result as expected", "network between hosts", "participation", "clients available", "messages taken")
+    not_its = ("result as expected", "network between hosts", "participation", "clients available", "messages accepted")
     assert [check["name"] for check in found] == [name for name in module.CHECKS if name not in not_its]
     assert {check["verdict"] for check in found} == {"pass"}
     assert overall(found) == "pass"
@@ -155,7 +155,7 @@ def test_checks_that_are_expected_to_pass_are_asked(tmp_path: Path) -> None:
 
 
 def test_every_check_may_be_expected_to_pass_but_the_one_that_asks() -> None:
-    assert set(get_args(CheckName)) == module.CHECKS.keys() - {"result as expected", "messages taken"}
+    assert set(get_args(CheckName)) == module.CHECKS.keys() - {"result as expected", "messages accepted"}
 
 
 def test_finished_without_an_outcome(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_abandoned_rounds_are_told(tmp_path: Path) -> None:
 
 def test_links_that_differ_from_what_was_asked_fail(tmp_path: Path) -> None:
     history = History.open(Example(probe_error=0.3).build(tmp_path))
-    verdict, detail = module.links_as_asked(history)
+    verdict, detail = module.links_as_configured(history)
     assert verdict == "fail"
     assert detail.startswith("16 of 16 probes failed: ")
     assert "asked" in detail
@@ -190,20 +190,20 @@ def test_links_that_were_measured_on_a_busy_host_say_so(tmp_path: Path) -> None:
     run = Run(tmp_path)
     detail = f"too much; {BUSY_MEANWHILE}"
     run.record.probe(1.0, "edge-0", "cloud", "edge-cloud", "rtt", 0.04, 0.4, 0.03, 0.05, "fail", detail, "emulated")
-    assert run.ended().verdict("links as asked")[1].endswith(f"asked 40 ms; {BUSY_MEANWHILE}")
+    assert run.ended().verdict("links as configured")[1].endswith(f"asked 40 ms; {BUSY_MEANWHILE}")
 
 
 def test_links_that_were_not_probed_are_unknown(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.record.probe(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass")
-    assert run.verdict("links as asked") == ("unknown", "no probe of device-edge: those links were not measured")
+    assert run.verdict("links as configured") == ("unknown", "no probe of device-edge: those links were not measured")
 
 
 def test_a_probe_that_could_not_tell_is_unknown(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.record.probe(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass")
     run.record.probe(0.6, "device-0-0", "edge-0", "device-edge", "loss", 0.002, None, None, None, "unknown")
-    verdict, detail = run.verdict("links as asked")
+    verdict, detail = run.verdict("links as configured")
     assert verdict == "unknown"
     assert "loss of device-0-0 → edge-0" in detail
 
@@ -213,7 +213,7 @@ def test_real_links_are_not_held_against_anything(tmp_path: Path) -> None:
     run.record.probe(0.5, "edge-0", "cloud", "edge-cloud", "rtt", 0.08, 0.081, 0.07, 0.09, "pass")
     row = "rtt", None, 0.3, None, None, "measured", "median of 250"
     run.record.probe(0.6, "device-0-0", "edge-0", "device-edge", *row, kind="real")
-    assert run.verdict("links as asked") == (
+    assert run.verdict("links as configured") == (
         "pass",
         "1 probe of 1 link class agree with their profiles; 1 figure of real links, of which nothing was asked",
     )
@@ -226,20 +226,20 @@ def test_links_that_are_all_real_are_measured(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     for ends in (("edge-0", "cloud", "edge-cloud"), ("device-0-0", "edge-0", "device-edge")):
         run.record.probe(0.5, *ends, "rtt", None, 0.3, None, None, "measured", kind="real")
-    assert run.verdict("links as asked") == (
+    assert run.verdict("links as configured") == (
         "measured",
         "every link is real: 2 figures of 2 link classes, and nothing was asked",
     )
-    assert run.verdict("links during the run")[0] == "measured"
+    assert run.verdict("losses during the run")[0] == "measured"
 
 
-@pytest.mark.parametrize("name", ["links as asked", "links during the run", "links kept up"])
+@pytest.mark.parametrize("name", ["links as configured", "losses during the run", "links on time"])
 def test_links_of_a_run_without_links_pass(tmp_path: Path, name: str) -> None:
     assert Run(tmp_path, links=False).verdict(name) == ("pass", "the plan has no links")
 
 
 @pytest.mark.parametrize(
-    "name", ["links as asked", "links during the run", "links kept up", "rates during the run", "nodes kept pace"]
+    "name", ["links as configured", "losses during the run", "links on time", "rates during the run", "compute on time"]
 )
 def test_what_a_simulation_computes_is_modelled_and_not_passed(tmp_path: Path, name: str) -> None:
     verdict, detail = Run(tmp_path, meta={"driver": "sim"}).verdict(name)
@@ -361,7 +361,7 @@ def test_overruns_fail_and_the_worst_is_named(tmp_path: Path) -> None:
     run = Run(tmp_path).rounds()
     run.record.event(2.0, "device-0-0", "overrun", 1, {"asked": 1.0, "taken": 1.1, "mode": "train"})
     run.record.event(3.0, "device-0-1", "overrun", 1, {"asked": 1.0, "taken": 1.9, "mode": "train"})
-    verdict, detail = run.ended().verdict("nodes kept pace")
+    verdict, detail = run.ended().verdict("compute on time")
     assert verdict == "fail"
     assert detail.startswith("2 steps on 2 nodes")
     assert "the latest is device-0-1, by 900 ms" in detail
@@ -383,21 +383,21 @@ def test_who_made_the_steps_late(tmp_path: Path, busy: float | None, words: str)
     if busy is not None:
         load = {"seconds": 20.0, "busy": busy, "idle": 40.0 - busy, "own": 2.0}
         run.record.event(21.0, None, "host load", None, load)
-    assert words in run.ended().verdict("nodes kept pace")[1]
+    assert words in run.ended().verdict("compute on time")[1]
 
 
 def test_a_few_late_steps_are_told_and_pass(tmp_path: Path) -> None:
     # 50 ms of a training of some twenty seconds: below the 2 % that a node may lose
     run = Run(tmp_path).rounds()
     run.record.event(2.0, "device-0-0", "overrun", 1, {"asked": 0.1, "taken": 0.15, "mode": "train"})
-    verdict, detail = run.ended().verdict("nodes kept pace")
+    verdict, detail = run.ended().verdict("compute on time")
     assert verdict == "pass"
     assert detail.startswith("1 step on 1 node")
 
 
 def test_whether_a_run_that_never_trained_would_have_kept_pace_is_unknown(tmp_path: Path) -> None:
     Record.create(tmp_path, json.dumps(plan_of(Example())), {}).close()
-    assert module.kept_pace(History.open(tmp_path)) == ("unknown", "the training never began")
+    assert module.compute_on_time(History.open(tmp_path)) == ("unknown", "the training never began")
 
 
 OVERLOAD = Overload(
@@ -456,7 +456,7 @@ def test_links_that_did_not_keep_up(tmp_path: Path, overloads: list[Overload], v
     run = Run(tmp_path).rounds().crossed("device-0-0", "edge-0", {2.0: 10_000})
     for each in overloads:
         run.record.event(each.end, None, "overload", None, each.to_json())
-    assert run.verdict("links kept up") == (verdict, detail)
+    assert run.verdict("links on time") == (verdict, detail)
 
 
 def looked(asked: float, measured: float, verdict: str, astray: int = 0) -> dict[str, Any]:
@@ -514,20 +514,20 @@ def test_links_during_the_run(tmp_path: Path, looks: list[dict[str, Any]], verdi
     run = Run(tmp_path).rounds()
     for number, data in enumerate(looks, start=1):
         run.record.event(10.0 * number, None, "links looked at", None, data)
-    assert run.verdict("links during the run") == (verdict, detail)
+    assert run.verdict("losses during the run") == (verdict, detail)
 
 
 def test_links_kept_up(tmp_path: Path) -> None:
-    assert Run(tmp_path / "never read").verdict("links kept up")[0] == "unknown"
-    assert Run(tmp_path / "kernel", meta={"engine": "kernel"}).verdict("links kept up")[0] == "pass"
+    assert Run(tmp_path / "never read").verdict("links on time")[0] == "unknown"
+    assert Run(tmp_path / "kernel", meta={"engine": "kernel"}).verdict("links on time")[0] == "pass"
     read = Run(tmp_path / "read").crossed("device-0-0", "edge-0", {2.0: 10})
-    assert read.verdict("links kept up")[0] == "pass"
+    assert read.verdict("links on time")[0] == "pass"
 
 
 def test_a_node_that_does_not_answer_fails(tmp_path: Path) -> None:
     run = Run(tmp_path).rounds().states(device_0_1="running").ended()
     expected = "1 of 4 nodes did not answer at the end: device-0-1 (running)"
-    assert run.verdict("nodes answered") == ("fail", expected)
+    assert run.verdict("nodes responded") == ("fail", expected)
 
 
 @pytest.mark.parametrize(("action", "state"), [("crash", "crashed"), ("leave", "left"), ("pause", "paused")])
@@ -535,7 +535,7 @@ def test_a_node_that_a_fault_took_away_need_not_answer(tmp_path: Path, action: s
     fault = FAULT | {"action": action, "node": "device-0-1", "at": 2.0}
     run = Run(tmp_path, faults=[fault]).rounds().states(device_0_1=state)
     run.record.fault(3.0, 1, action, "device-0-1", "start", 1)
-    assert run.ended().verdict("nodes answered") == ("pass", "3 of 4 nodes answered at the end, 1 away as planned")
+    assert run.ended().verdict("nodes responded") == ("pass", "3 of 4 nodes answered at the end, 1 away as planned")
 
 
 def test_a_node_that_never_comes_back_from_a_fault_fails(tmp_path: Path) -> None:
@@ -543,17 +543,17 @@ def test_a_node_that_never_comes_back_from_a_fault_fails(tmp_path: Path) -> None
     run = Run(tmp_path, faults=[fault]).rounds().states(device_0_1="restarting")
     run.record.fault(3.0, 1, "crash", "device-0-1", "start", 1)
     run.record.fault(9.0, 1, "crash", "device-0-1", "end", 1)
-    assert run.ended().verdict("nodes answered")[0] == "fail"
+    assert run.ended().verdict("nodes responded")[0] == "fail"
 
 
 def test_a_node_whose_time_to_join_had_not_come_need_not_answer(tmp_path: Path) -> None:
     fault = FAULT | {"action": "join", "node": "device-0-1", "at": 60.0}
     run = Run(tmp_path, faults=[fault]).rounds().states(device_0_1="planned").ended()
-    assert run.verdict("nodes answered")[0] == "pass"
+    assert run.verdict("nodes responded")[0] == "pass"
 
 
 def test_nodes_of_a_run_that_was_cut_short_are_unknown(tmp_path: Path) -> None:
-    assert Run(tmp_path).rounds(1).verdict("nodes answered")[0] == "unknown"
+    assert Run(tmp_path).rounds(1).verdict("nodes responded")[0] == "unknown"
 
 
 COURSE = {
@@ -679,5 +679,5 @@ def test_refused_messages_fail_and_those_that_a_node_refused_are_its_own_affair(
         ]
         record.executemany("INSERT INTO event (t, node, name, data) VALUES (?, ?, ?, ?)", rows)
     record.close()
-    (found,) = [each for each in checks(History.open(run)) if each["name"] == "messages taken"]
+    (found,) = [each for each in checks(History.open(run)) if each["name"] == "messages accepted"]
     assert (found["verdict"], found["detail"].partition(": ")[2]) == ("fail", "7 of cloud, the last: the last")

@@ -208,7 +208,7 @@ def test_a_node_that_ended_is_shown_and_the_load_of_the_host_recorded(tmp_path: 
         await monitor.sample(last=True)
         monitor.show()
         assert view.snapshot.verdict == "fail"
-        assert view.snapshot.failed == {"undisturbed": "edge-0 ended unplanned"}
+        assert view.snapshot.failed == {"no unplanned failures": "edge-0 ended unplanned"}
         (load,) = stage.events("host load")
         assert (load.data["seconds"], load.data["busy"], load.data["idle"]) == (20.0, 6.0, 34.0)
         assert 0 <= load.data["own"] < 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import json
 import math
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from node.messaging.control import ControlServer
 from node.runtime.clock import run_virtual
 from orchestrator.drivers.base import Driver, Environment, Exit
-from orchestrator.errors import FabricError, HostError
+from orchestrator.errors import FabricError, HostError, RunError
 from orchestrator.fabric.base import Fabric, Handle
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments
@@ -307,16 +308,25 @@ def test_a_late_joiner_comes_when_it_is_due(play: Play) -> None:
     play(act, SCENARIO + "faults:\n  - {round: 3, node: device-0-1, action: join}\n")
 
 
-def test_a_broken_helper_ends_the_run_with_one_error(play: Play) -> None:
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device: this host has run out of"),
+        (RunError("it is broken"), "it is broken"),
+        (KeyError("edge-0"), "KeyError: 'edge-0' (a bug of edgebed: please report "),
+    ],
+)
+def test_a_broken_helper_ends_the_run_with_one_error(play: Play, error: Exception, words: str) -> None:
     async def act(stage: Stage) -> None:
         await stage.train()
 
         async def broken() -> None:
-            raise OSError("no space left on device")
+            raise error
 
         stage.session.spawn(broken())
         ending = await stage.session.ended
-        assert (ending.reason, ending.error) == ("failed", "no space left on device")
+        assert ending.reason == "failed"
+        assert words in (ending.error or "")
 
     play(act, SCENARIO)
 
@@ -492,7 +502,7 @@ def test_an_odd_message_is_an_event_and_the_run_goes_on(
         judged = summary(History.open(stage.directory.path))  # nothing of it is in the way of a report
         assert judged["rounds"] == 0
         assert judged["accuracy"]["global"] is None
-        (check,) = [each for each in judged["checks"] if each["name"] == "messages taken"]
+        (check,) = [each for each in judged["checks"] if each["name"] == "messages accepted"]
         assert (check["verdict"], bad.data["reason"] in check["detail"]) == ("fail", True)
 
     play(act, SCENARIO)

@@ -113,10 +113,10 @@ def test_plain_view_tells_when_a_check_fails() -> None:
 def test_plain_view_says_why_a_check_fails_and_how_long_the_run_takes() -> None:
     stream = io.StringIO()
     view = PlainView(stream, host=clock(0.0, 1.0, 2.0))
-    view.update(replace(LATER, verdict="fail", failed={"links kept up": "7 packets lost"}, left=32.0))
+    view.update(replace(LATER, verdict="fail", failed={"links on time": "7 packets lost"}, left=32.0))
     assert stream.getvalue().splitlines() == [
         "[    1.0 s] round 12 of 20 begins, accuracy 83.8% so far, about 32 s left, 14 of 16 nodes up",
-        "[    2.0 s] a check fails (links kept up: 7 packets lost): do not rely on the results of this run",
+        "[    2.0 s] a check fails (links on time: 7 packets lost): do not rely on the results of this run",
     ]
 
 
@@ -186,10 +186,10 @@ def test_live_view_shows_the_time_left_on_both_clocks() -> None:
 
 def test_live_view_names_the_checks_that_have_failed() -> None:
     view, _ = live()
-    view.update(replace(LATER, verdict="fail", failed={"links kept up": "7 packets lost beyond the profile [a]"}))
+    view.update(replace(LATER, verdict="fail", failed={"links on time": "7 packets lost beyond the profile [a]"}))
     picture = shown(view)
     assert "a check fails so far" in picture
-    assert "links kept up: 7 packets lost beyond the profile [a]" in picture
+    assert "links on time: 7 packets lost beyond the profile [a]" in picture
     view.close()
 
 

@@ -33,7 +33,7 @@ class StoodStill:
     seconds: float
 
 
-def undisturbed(history: History) -> Assessment | None:
+def no_unplanned_failures(history: History) -> Assessment | None:
     """Check that nothing unplanned happened; None for a run without training."""
     began = history.training_began
     if began is None:

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.results.record import GAP
 from tests.orchestrator.results.test_checks import FAULT, Run
 
-NAME = "undisturbed"
+NAME = "no unplanned failures"
 PAUSE: dict[str, Any] = FAULT | {"action": "pause", "node": "device-0-0", "at": 2.0}
 
 

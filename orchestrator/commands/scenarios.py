@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -19,11 +18,9 @@ from orchestrator.options import (
     scenario_options,
     waiting,
 )
-from orchestrator.scenario.drivers import kind_of, one_host
 
 if TYPE_CHECKING:
     from orchestrator.planning.plan import Plan
-    from orchestrator.scenario.schema import Scenario
 
 T = TypeVar("T")
 
@@ -90,8 +87,8 @@ def write_build_folder(folder: Path, as_json: bool) -> None:
 @json_option
 def validate(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check SCENARIO, with its data and its partition, without changing anything."""
-    loaded, plan = _looked_up(scenario, overrides)
-    facts = {"scenario": str(scenario), "name": loaded.name, "valid": True, "nodes": len(plan.nodes)}
+    plan = _planned(scenario, overrides)
+    facts = {"scenario": str(scenario), "name": plan.name, "valid": True, "nodes": len(plan.nodes)}
     print_json(facts) if as_json else click.echo(f"{scenario}: valid ({len(plan.nodes)} nodes)")
 
 
@@ -103,7 +100,7 @@ def show_plan(scenario: Path, overrides: tuple[str, ...], hosts: Path | None, as
     """Show what `up` would do: nodes, addresses, hosts, links and their commands, data shards, faults."""
     from orchestrator.verbs.show import plan_json, print_plan
 
-    _, plan = _looked_up(scenario, overrides, hosts)
+    plan = _planned(scenario, overrides, hosts)
     if as_json:
         print_json(plan_json(plan))
     else:
@@ -119,26 +116,8 @@ def schema(as_json: bool) -> None:
     print_json(json_schema()) if as_json else click.echo(json.dumps(json_schema(), indent=2))
 
 
-def _looked_up(scenario: Path, overrides: Sequence[str], hosts: Path | None = None) -> tuple[Scenario, Plan]:
-    """Load a scenario and plan it on the data that is present, and on the ``hosts`` of a file. Writes nothing."""
-    from orchestrator.planning.data import looked_up
-    from orchestrator.planning.inventory_file import read_inventory
-    from orchestrator.planning.making import make_plan
-    from orchestrator.planning.shards import PreparedLabels
-    from orchestrator.run.requirements import require_room
-    from orchestrator.scenario.reading import load, placed
+def _planned(scenario: Path, overrides: Sequence[str], hosts: Path | None = None) -> Plan:
+    from orchestrator.verbs.sources import Source, planned
 
-    loaded = load(scenario, overrides)
-    if hosts is not None and not kind_of(loaded.driver).several_hosts:
-        raise click.UsageError(one_host(loaded.driver, "--hosts"))
-    inventory = None if hosts is None else read_inventory(hosts)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(waiting(f"planning {scenario}"))
-        stack.enter_context(placed(scenario, overrides))
-        data = None
-        if loaded.algorithm is not None:
-            data = PreparedLabels.read(stack.enter_context(looked_up(loaded.data, scenario.parent)))
-        plan = make_plan(loaded, data, str(scenario.parent.absolute()), inventory)
-    if not kind_of(loaded.driver).several_hosts:
-        require_room(plan)
-    return loaded, plan
+    with waiting(f"planning {scenario}"):
+        return planned(Source(scenario, None, list(overrides)), hosts)

@@ -12,15 +12,16 @@ from typing import Any
 
 import yaml
 
-from orchestrator.errors import Problem, RunError, ScenarioError
+from orchestrator.errors import MistakeError, Problem, RunError, ScenarioError
 from orchestrator.planning.data import looked_up
+from orchestrator.planning.inventory_file import read_inventory
 from orchestrator.planning.making import make_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.shards import PreparedLabels
 from orchestrator.run.pacing import speed_of
 from orchestrator.run.requirements import require_room
 from orchestrator.scenario import reading
-from orchestrator.scenario.drivers import DRIVERS, kind_of, listed
+from orchestrator.scenario.drivers import DRIVERS, kind_of, listed, one_host
 from orchestrator.scenario.schema import Scenario
 from orchestrator.verbs.examples import chosen
 from orchestrator.verbs.show import plan_json
@@ -76,15 +77,18 @@ def plan(scenario: Given, overrides: Overrides = (), *, driver: str | None = Non
     return plan_json(planned(Source.of(scenario, overrides, driver)))
 
 
-def planned(source: Source) -> Plan:
-    """The plan of a scenario on the data that this host has. Writes nothing."""
+def planned(source: Source, hosts: Path | None = None) -> Plan:
+    """The plan of a scenario on the data that this host has, and on the ``hosts`` of a file. Writes nothing."""
     read, folder = source.read(), source.file.parent
+    if hosts is not None and not kind_of(read.driver).several_hosts:
+        raise MistakeError(one_host(read.driver, "--hosts"))
+    inventory = None if hosts is None else read_inventory(hosts)
     with contextlib.ExitStack() as stack:
         stack.enter_context(source.placed())
         data = None
         if read.algorithm is not None:
             data = PreparedLabels.read(stack.enter_context(looked_up(read.data, folder)))
-        found = make_plan(read, data, str(folder.absolute()), None)
+        found = make_plan(read, data, str(folder.absolute()), inventory)
     if not kind_of(read.driver).several_hosts:
         require_room(found)
     return found

@@ -51,7 +51,7 @@ def test_scenarios_are_checked_and_planned(scenario: Path) -> None:
 def test_results_are_read(tmp_path: Path) -> None:
     run = Example().build(tmp_path / "run")
     assert "verdict" in edgebed("report", run).stdout
-    assert edgebed("export", run, "--to", "csv", tmp_path / "tables").returncode == 0
+    assert edgebed("export", "--run", run, "--to", "csv", tmp_path / "tables").returncode == 0
     assert edgebed("compare", run, run, "--json").returncode == 0
 
 

@@ -157,7 +157,7 @@ sys.addaudithook(listen)
 from orchestrator.cli import carry_out
 codes = []
 for kind in ("csv", "parquet", "tensorboard", "mlflow"):
-    sys.argv = ["edgebed", "export", "run", "--to", kind, "out"]
+    sys.argv = ["edgebed", "export", "--run", "run", "--to", kind, "out"]
     codes.append(carry_out())
 import threading
 print(threading.enumerate() == [threading.main_thread()], codes)

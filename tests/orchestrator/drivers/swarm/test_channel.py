@@ -114,7 +114,7 @@ async def test_errors_keep_their_class_and_name_the_host(stage: Stage) -> None:
         await stage.agents.call("pc-1", "host")
     with pytest.raises(FabricError, match=r"^pc-1: no link$"):
         await stage.agents.call("pc-1", "link")
-    with pytest.raises(DriverError, match=r"^pc-1: KeyError: 'x' \(a defect"):
+    with pytest.raises(DriverError, match=r"^pc-1: KeyError: 'x' \(a bug"):
         await stage.agents.call("pc-1", "other")
 
 

@@ -223,12 +223,8 @@ class KernelFabric(Coalescing):
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
         here = [change for change in changes if (change.source, change.target) in self._links]
         if len(here) < len(changes):
-            done = iter(await self.alter(here))
-            absent = "this host does not shape it"
-            return [
-                next(done) if change in here else FabricError(f"link {change.source} -> {change.target}: {absent}")
-                for change in changes
-            ]
+            done, why = iter(await self.alter(here)), "this host does not shape it"
+            return [next(done) if c in here else FabricError(f"link {c.source} -> {c.target}: {why}") for c in changes]
         errors: list[Exception | None] = []
         while rest := changes[len(errors) :]:
             ends = [(change.source, change.target) for change in rest]
@@ -367,8 +363,8 @@ class KernelFabric(Coalescing):
         """Keep the counters of an interface before its removal."""
         interface = self._interfaces.get(node, "")
         shown = await self._reading(interface) if interface else NOTHING
-        for known in (self._made, self._shown):
-            known.pop(interface, None)
+        self._made.pop(interface, None)
+        self._shown.pop(interface, None)
         self._interfaces.pop(node, None)
         self._passed += tc.parse_passed(shown)
         now = kernel_counters.read(shown)

@@ -88,7 +88,9 @@ def _carry_out_here(sweep: Sweep, sweeper: Sweeper, keep: Callable[[list[Result]
     """The results, and whether a signal ended the sweep."""
     results: list[Result] = []
     for combination in sweep.combinations:
-        results.append(sweeper.run(combination))
+        result = sweeper.run(combination)
+        if not (sweeper.interrupted and result.failed):  # a run that was interrupted has not failed
+            results.append(result)
         keep(results)
         if sweeper.interrupted:
             break

@@ -112,7 +112,7 @@ class Sweeper:
     def _concluded(self, combination: Combination, summary: Mapping[str, Any], run: Path, how: str) -> Result:
         if summary["ended"] not in COMPLETE:
             error = summary["error"] or summary["ended"]
-            self.say(combination, f"failed: {error}; see {run}")
+            self.say(combination, f"{error if self.interrupted else f'failed: {error}'}; see {run}")
             return Result(combination, run, None, error, {})
         return self._judged(combination, run, how)
 

@@ -15,6 +15,9 @@ from orchestrator.errors import HostError, RunError
 from orchestrator.exports.base import AlreadyThereError
 from orchestrator.host.directory import known_runs
 from orchestrator.results.history import History
+from orchestrator.sweep.figures import Result
+from orchestrator.sweep.reading import Combination
+from orchestrator.sweep.sweeper import Sweeper
 
 SCENARIO = """\
 # Does a small hierarchy learn the digits?
@@ -54,6 +57,17 @@ def swept(tmp_path: Path, text: str = SWEEP, *arguments: str) -> Swept:
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return Swept(done.exit_code, json.loads(done.stdout), done.stderr.splitlines())
+
+
+def test_a_run_that_is_interrupted_has_not_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(sweeper: Sweeper, combination: Combination) -> Result:
+        sweeper.interrupted = True
+        return Result(combination, tmp_path, None, "interrupted", {})
+
+    monkeypatch.setattr(Sweeper, "run", run)
+    done = swept(tmp_path)
+    assert (done.code, done.runs) == (130, [])
+    assert json.loads((tmp_path / "runs/mine/sweep.json").read_text())["cases"] == done.result["cases"]
 
 
 @pytest.mark.slow

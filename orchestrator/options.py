@@ -110,7 +110,8 @@ def json_option(command: F) -> F:
 
     def reserve(context: click.Context, _option: click.Parameter, as_json: bool) -> bool:
         if as_json and RESULT not in context.meta:
-            context.meta[RESULT] = context.with_resource(streams.reserved_output())
+            # That of the root is closed even if a later argument is wrong.
+            context.meta[RESULT] = context.find_root().with_resource(streams.reserved_output())
         return as_json
 
     def silence(context: click.Context, _option: click.Parameter, quiet: bool) -> None:
@@ -119,7 +120,7 @@ def json_option(command: F) -> F:
     def log(context: click.Context, _option: click.Parameter, verbose: bool) -> None:
         if verbose and VERBOSE not in context.meta:
             context.meta[VERBOSE] = True
-            context.with_resource(progress.logging_to(functools.partial(click.echo, err=True)))
+            context.find_root().with_resource(progress.logging_to(functools.partial(click.echo, err=True)))
 
     for option in (
         click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=log, help="Print what is logged."),

@@ -95,7 +95,7 @@ lint: setup
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.citation-file-format CITATION.cff
 lab: setup  ## the kernel engine in a kernel with netem; boots one in user-mode Linux where this host's has none
 	$(BIN)/python -m pytest tests/lab
-lab-long: setup  ## the same with more packets and for longer, some 7 minutes: the figures of docs/fidelity.md
+lab-long: setup  ## the same with more packets and for longer, some 7 minutes: the figures of docs/explanation/fidelity.md
 	$(BIN)/python -m pytest tests/lab/inside -m long
 images: setup  ## the images of a node and of an agent for this machine, and their sizes; with BASE=... upon another base
 	PIP=$(BIN)/pip images/build.sh

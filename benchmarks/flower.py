@@ -2,10 +2,10 @@
 
     PATH=FLOWER/bin:$PATH python -m benchmarks.flower [--rounds 10] [--clients 5] [--repeat 1]
 
-FLOWER is an environment with Flower; docs/programs.md says how to make it. Both programs have the same model (`cnn` for
-digits, with batch normalisation), as many samples for each client, the same SGD, links, clients and rounds. Both run
-without dropouts and with those of the scenario. Prints one JSON object: of each run the seconds of each round, bytes on
-all links for each round, the final accuracy and the verdict. Round 1 of Flower includes its start.
+FLOWER is an environment with Flower; docs/guides/programs.md says how to make it. Both programs have the same model
+(`cnn` for digits, with batch normalisation), as many samples for each client, the same SGD, links, clients and rounds.
+Both run without dropouts and with those of the scenario. Prints one JSON object: of each run the seconds of each round,
+bytes on all links for each round, the final accuracy and the verdict. Round 1 of Flower includes its start.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ CATALOGUE = """\
 # Catalogue
 
 What a scenario can name, and the checks of a run. `edgebed list KIND` prints these tables, from which
-this page is generated. Plug-ins add to them ([Algorithms](algorithms.md)).
+this page is generated. Plug-ins add to them ([Algorithms](../guides/algorithms.md)).
 
 Tiers in brackets are optional. Quantities are written as in a scenario. A profile is one direction of a
 link: if the directions differ, the plain name is the downlink and the name with `-up` is the uplink.

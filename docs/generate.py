@@ -27,7 +27,7 @@ HEAD = """\
 # Reference: the scenario file
 
 This page lists every key of a scenario. It is generated from the JSON schema that `edgebed schema`
-prints. [The scenario file](scenario.md) is an introduction.
+prints. [The scenario file](../guides/scenario.md) is an introduction.
 
 | type | how to write it |
 |---|---|
@@ -203,9 +203,9 @@ def anchor(heading: str) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "reference-scenario.md": scenario_page,
-    "commands.md": commands_page,
-    "catalogue.md": catalogue_page,
+    "reference/scenario.md": scenario_page,
+    "reference/commands.md": commands_page,
+    "reference/catalogue.md": catalogue_page,
 }
 
 if __name__ == "__main__":

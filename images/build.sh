@@ -28,7 +28,7 @@ fi
 ${PIP:-python3 -m pip} download --quiet --no-deps --only-binary=:all: --dest $wheels \
     --implementation cp --python-version 3.11 --platform "manylinux_2_28_$machine" --platform "manylinux2014_$machine" \
     --requirement "$requirements" || {
-    echo "images/build.sh: pip found no wheel for $machine (docs/images.md, \"What pip must find\")" >&2
+    echo "images/build.sh: pip found no wheel for $machine (docs/guides/images.md, \"What pip must find\")" >&2
     exit 1
 }
 docker build --platform "linux/$architecture" --network $network ${BASE:+--build-arg "BASE=$BASE"} \

@@ -46,7 +46,7 @@ GROUPS: dict[str, list[click.Command]] = {
         runs.sweep_runs,
     ],
     "Hosts": [hosts.list_hosts, scenarios.write_build_folder],
-    "Reference": [catalogue.list_entries, catalogue.data, completion.completion],
+    "Reference": [catalogue.docs, catalogue.list_entries, catalogue.data, completion.completion],
 }
 """Every command, by the title of its group in the help."""
 

@@ -1,4 +1,4 @@
-"""docs/data.md stays true: each row of its tables of files is tried, with files as they come from tools and people.
+"""docs/reference/data.md stays true: each row of its tables is tried, with files as tools and people write them.
 
 Expected values follow from the rows: 16-bit 20005 is 20005 / 257 = 77.8, white paper below a half transparent black
 (alpha 51 of 255) is 255 · 204 / 255 = 204, and so on, as noted at each case.
@@ -35,7 +35,7 @@ from orchestrator.scenario.files import LARGEST_FILE
 from orchestrator.scenario.reading import parse
 from tests.orchestrator.labels import prepared
 
-PAGE = (Path(__file__).parents[1] / "docs" / "data.md").read_text()
+PAGE = (Path(__file__).parents[1] / "docs/reference/data.md").read_text()
 
 
 def rows(heading: str) -> list[str]:
@@ -836,6 +836,6 @@ def test_data_that_does_not_fit_into_memory_is_refused(
     ],
 )
 def test_the_page_of_limits_has_the_figures_of_the_code(row: str, figures: list[int]) -> None:
-    page = (Path(__file__).parents[1] / "docs" / "limits.md").read_text()
+    page = (Path(__file__).parents[1] / "docs/reference/limits.md").read_text()
     (line,) = [line for line in page.splitlines() if line.startswith(f"| {row} |")]
     assert [int(each.replace(",", "")) for each in re.findall(r"\d[\d,]*\b", line.split(" | ")[1])] == figures

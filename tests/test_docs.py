@@ -27,7 +27,7 @@ from orchestrator.scenario.schema import Scenario
 from orchestrator.sweep.reading import SweepFile, Target, load
 
 ROOT = Path(__file__).parents[1]
-EVERY_PAGE = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+EVERY_PAGE = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
@@ -36,7 +36,7 @@ def blocks(page: str) -> list[str]:
 
 
 def test_what_a_run_may_be_expected_to_come_to_is_shown() -> None:
-    (block,) = [block for block in blocks("ci.md") if block.startswith("expect:")]
+    (block,) = [block for block in blocks("guides/ci.md") if block.startswith("expect:")]
     shown = parse(
         "algorithm: {name: hierfavg, rounds: 20}\ntopology: {edges: 1, devices_per_edge: 2}\n" + block, "f.yaml"
     )
@@ -44,7 +44,7 @@ def test_what_a_run_may_be_expected_to_come_to_is_shown() -> None:
 
 
 def test_the_sweep_that_is_shown(tmp_path: Path) -> None:
-    (block,) = blocks("sweep.md")
+    (block,) = blocks("guides/sweep.md")
     (tmp_path / "dropout-small.yaml").write_text((ROOT / "scenarios/sweeps/dropout-small.yaml").read_text())
     (tmp_path / "shown.yaml").write_text(block)
     assert len(load(tmp_path / "shown.yaml").combinations) == 3 * 2 * 3
@@ -53,9 +53,9 @@ def test_the_sweep_that_is_shown(tmp_path: Path) -> None:
 def test_the_hosts_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scenario of the page lives on the hosts of the page, except for its rack."""
     monkeypatch.setitem(DRIVERS, "docker", replace(DRIVERS["docker"], several_hosts=True))
-    page = (ROOT / "docs/hosts.md").read_text()
+    page = (ROOT / "docs/guides/hosts.md").read_text()
     (written,) = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    (block,) = blocks("hosts.md")
+    (block,) = blocks("guides/hosts.md")
     links = "links: {device-edge: wifi, edge-cloud: {latency: 5ms}}\n"
     text = f"algorithm: hierfavg\ndriver: docker\ntopology: {{edges: 1, devices_per_edge: 2}}\n{links}{block}"
     scenario = parse(text, "f.yaml", ["hosts.device=pc-1"])
@@ -66,7 +66,7 @@ def test_the_hosts_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("key", [*SweepFile.model_fields, *Target.model_fields])
 def test_every_key_of_a_sweep_is_explained(key: str) -> None:
-    assert f"`{key}" in (ROOT / "docs/sweep.md").read_text()
+    assert f"`{key}" in (ROOT / "docs/guides/sweep.md").read_text()
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -86,7 +86,7 @@ def test_the_example_of_every_key_is_a_scenario(key: str) -> None:
 
 
 def test_everything_that_leaves_is_explained() -> None:
-    page = (ROOT / "docs/results.md").read_text()
+    page = (ROOT / "docs/guides/results.md").read_text()
     assert [name for name in (*KINDS, *TABLES) if f"| `{name}` |" not in page] == []
     assert {kind for kind, each in KINDS.items() if each.packages} <= EXTRAS.keys()
 
@@ -103,7 +103,7 @@ def test_every_command_that_is_shown_exists(page: str) -> None:
 
 
 def test_every_row_of_the_table_of_security_names_tests_that_exist() -> None:
-    page = (ROOT / "docs/security.md").read_text()
+    page = (ROOT / "docs/explanation/security.md").read_text()
     _, table, _ = re.split(r"^## What a hostile node can(?:not)? do$", page, flags=re.MULTILINE)
     rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
     sources = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))

@@ -1,4 +1,4 @@
-"""README and docs/scenario.md stay true: what they show is valid, and each key and name of a scenario is described."""
+"""README and docs/guides/scenario.md stay true: what they show is valid, and they describe each key."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_readme_is_short() -> None:
 
 @pytest.mark.parametrize("name", [*Scenario.model_fields, *ALGORITHMS, *DATASETS, *MODELS, *PARTITIONS])
 def test_every_name_of_a_scenario_is_described(name: str) -> None:
-    assert f"`{name}" in (ROOT / "docs/scenario.md").read_text()
+    assert f"`{name}" in (ROOT / "docs/guides/scenario.md").read_text()
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "scenarios").glob("*.yaml")), ids=lambda path: path.stem)

@@ -1,4 +1,4 @@
-"""docs/record.md stays true: it has every table and column of the record, and its queries give what edgebed says."""
+"""docs/reference/record.md stays true: it has every table and column of the record, and its queries work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from orchestrator.run.messages import _EVENTS, ORCHESTRATORS
 from orchestrator.verbs.runs import up
 from tests.orchestrator.example_run import Example
 
-PAGE = (Path(__file__).parents[1] / "docs" / "record.md").read_text()
+PAGE = (Path(__file__).parents[1] / "docs/reference/record.md").read_text()
 TABLES, VIEWS, QUERIES = (
     PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0] for title in ("Tables", "Views", "Queries")
 )

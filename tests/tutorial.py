@@ -1,11 +1,11 @@
-"""The plug-ins and scenarios that docs/algorithms.md shows."""
+"""The plug-ins and scenarios that docs/guides/algorithms.md shows."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-PAGE = (Path(__file__).parents[1] / "docs" / "algorithms.md").read_text()
+PAGE = (Path(__file__).parents[1] / "docs/guides/algorithms.md").read_text()
 
 
 def lay_out(folder: Path) -> dict[str, Path]:

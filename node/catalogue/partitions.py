@@ -80,7 +80,7 @@ class BySubject(PartitionParameters):
 class FromFile(PartitionParameters):
     """The samples of each client from a file.
 
-    path: JSON file with the sample indices of each client, relative to the scenario's file (docs/data.md)
+    path: JSON file with the sample indices of each client, relative to the scenario's file (docs/reference/data.md)
     """
 
     path: str = text()

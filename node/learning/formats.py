@@ -1,8 +1,8 @@
 """Readers of data set files: IDX, CIFAR-10's binary version, UCI HAR, npz. `pictures` and `leaf` have two more.
 
 Every reader returns `Arrays`: samples channels first, uint8 (pictures) or float32 (anything else), labels from 0 up.
-No reader unpickles. Readers raise DataError naming the file and its fault. docs/data.md lists what each keeps, converts
-and refuses.
+No reader unpickles. Readers raise DataError naming the file and its fault. docs/reference/data.md lists what
+each keeps, converts and refuses.
 """
 
 from __future__ import annotations

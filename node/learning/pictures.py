@@ -1,4 +1,4 @@
-"""Reader of pictures in class folders. docs/data.md lists what is kept, converted and refused."""
+"""Reader of pictures in class folders. docs/reference/data.md lists what is kept, converted and refused."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def lend(folder: Path) -> None:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
             raise HostError(
-                f"the image of agents lacks the library {name}", "build it of this version (docs/images.md)"
+                f"the image of agents lacks the library {name}", "build it of this version (`edgebed docs images`)"
             )
         if not (folder / name).exists():
             shutil.copytree(Path(spec.origin).parent, folder / name, ignore=shutil.ignore_patterns("__pycache__"))

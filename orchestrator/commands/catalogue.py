@@ -65,3 +65,28 @@ def data(name: str | None, as_json: bool) -> None:
     rows = [(each["name"], each["summary"], each["found"] or f"missing: {each['get']}") for each in found]
     write_table(open_console(), ("name", "summary", "found in"), rows)
     write(open_console(), "", f"searched, after the scenario's folder: {', '.join(folders)}")
+
+
+@click.command()
+@click.argument("topic", required=False)
+@json_option
+def docs(topic: str | None, as_json: bool) -> None:
+    """Show the page of the documentation about TOPIC, or list all topics."""
+    from rich.markdown import Markdown
+
+    from orchestrator.verbs.pages import find, pages, title
+
+    console = open_console()
+    if topic is not None:
+        page = find(topic)
+        if as_json:
+            print_json({"topic": topic, "title": title(page), "file": str(page), "text": page.read_text()})
+        elif console.is_terminal:
+            with console.pager(styles=True):
+                console.print(Markdown(page.read_text(), hyperlinks=False))
+        else:
+            click.echo(page.read_text(), nl=False)
+    elif as_json:
+        print_json({"topics": [{"topic": name, "title": title(page)} for name, page in pages().items()]})
+    else:
+        write_table(console, ("topic", "page"), [(name, title(page)) for name, page in pages().items()])

@@ -18,8 +18,8 @@ TRIAL = "node.learning.trial"
 PATIENCE = 120.0  # s; the first import of torch from a cold disk is slow
 
 REMEDY = (
-    "use a host with an NVIDIA GPU, its driver and torch's build for CUDA (docs/accelerators.md), or train on the"
-    " processor: compute.device: cpu"
+    "use a host with an NVIDIA GPU, its driver and torch's build for CUDA (`edgebed docs accelerators`), or train on"
+    " the processor: compute.device: cpu"
 )
 
 

@@ -24,7 +24,7 @@ from orchestrator.scenario.syntax import KeyPath
 CORES = 1.0
 """The cores that a node without a limit uses: it trains in one thread."""
 MEMORY = 300_000_000
-"""Bytes of a node: 240 MB resident after its start (docs/docker.md), the rest for data and training."""
+"""Bytes of a node: 240 MB resident after its start (docs/guides/docker.md), the rest for data and training."""
 UNEVEN = 0.1
 """Where cores are asked for more than once, a host may get so much above an even share, to keep a group together."""
 ROUNDING = 1e-9  # cores

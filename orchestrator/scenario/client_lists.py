@@ -1,4 +1,4 @@
-"""The samples of each client, from a JSON file: `partition: {file: clients.json}`. docs/data.md describes the file."""
+"""The samples of each client, from a JSON file: `partition: {file: clients.json}`. See docs/reference/data.md."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def parse(text: str, file: Path, overrides: Sequence[str] = (), scenario: str | 
     file holds it."""
     source = document.read(text, str(file))
     if "scenario" not in source.data and source.data.keys() & {"algorithm", "programs"}:
-        what = "this is a scenario, not the file of a sweep: use `up`, or name the scenario in a sweep (docs/sweep.md)"
+        what = "this is a scenario, not a sweep: use `up`, or name the scenario in a sweep (`edgebed docs sweep`)"
         raise ScenarioError([Problem(str(file), "", what)])
     try:
         data = {"name": name_from(file.stem, "sweep")} | source.data

@@ -210,7 +210,7 @@ def _accelerator() -> Finding:
         return Finding("accelerator", used_by, True, found["name"])
     if not there:
         return Finding("accelerator", used_by, None, f"this host shows none; {found['problem']}")
-    remedy = "install its driver and torch's build for CUDA (docs/accelerators.md)"
+    remedy = "install its driver and torch's build for CUDA (`edgebed docs accelerators`)"
     return Finding("accelerator", used_by, None, f"{there}, and {found['problem']}", remedy)
 
 

@@ -1,7 +1,8 @@
 """The links of a running scenario, measured by programs that know nothing of us: ping and iperf3.
 
-Tolerances are those of docs/fidelity.md: round trips within max(1 ms, 2 %), rates within 3 %, losses by exact binomial
-intervals. Chance and a busy machine are allowed some more tries; a link that is wrong is wrong each time.
+Tolerances are those of docs/explanation/fidelity.md: round trips within max(1 ms, 2 %), rates within 3 %,
+losses by exact binomial intervals. Chance and a busy machine are allowed
+some more tries; a link that is wrong is wrong each time.
 """
 
 from __future__ import annotations

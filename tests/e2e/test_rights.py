@@ -1,4 +1,4 @@
-"""What hostile code in a node can do under the driver `namespaces`: the table of docs/security.md, row by row.
+"""What hostile code in a node can do under `namespaces`: the table of docs/explanation/security.md, row by row.
 
 As root both ways are tried: with a user for each node, and without root's help, in a user namespace.
 """

@@ -70,6 +70,7 @@ def test_examples_arrive_and_run_from_where_they_are_installed(bare: Path, tmp_p
         for folder in (installed, ROOT / "scenarios")
     )
     assert found == ours
+    assert call([bare / "edgebed", "docs", "hosts"], tmp_path).stdout == (ROOT / "docs/guides/hosts.md").read_text()
     done = call([bare / "edgebed", "up", "on-the-move", "--set", "algorithm.rounds=1", "--driver", "sim"], tmp_path)
     assert "accuracy" in done.stdout
     call([bare / "edgebed", "new", "sweeps/selection", "copy"], tmp_path)

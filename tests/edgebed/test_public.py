@@ -151,7 +151,7 @@ def test_the_packages_are_typed_and_shipped(package: str) -> None:
 @pytest.mark.slow
 def test_the_examples_of_the_page_about_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs" / "api.md").read_text()
+    page = (ROOT / "docs/reference/python.md").read_text()
     section = page.partition("## A scenario in Python\n")[2].partition("\n## Events\n")[0]
     names: dict[str, object] = {"edgebed": edgebed}
     for code in re.findall(r"```python\n(.*?)```", section, re.DOTALL):

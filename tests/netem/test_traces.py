@@ -180,7 +180,7 @@ ONE = [(0.0, {"rate": 1.5e6}, False), (1.0, {"rate": 2e6}, False)]
 @pytest.mark.parametrize(
     ("text", "form", "expected"),
     [
-        # One row for each row of the table in docs/fidelity.md, "What files are read".
+        # One row for each row of the table in docs/explanation/fidelity.md, "What files are read".
         (
             MEASURED,
             {"columns": COLUMNS, "units": UNITS, "half_rtt": "rtt_ms", "start": "first-row"},

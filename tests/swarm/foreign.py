@@ -1,7 +1,7 @@
 """An image of nodes for 64-bit Arm made where it cannot run, and the emulation to run it by.
 
 Nothing of the image is executed to make it: Debian's packages and the wheels of images/requirements-aarch64.txt are
-unpacked. So there is no Dockerfile, whose steps would be emulated (docs/images.md), and this takes a minute.
+unpacked. So there is no Dockerfile, whose steps would be emulated (docs/guides/images.md), and this takes a minute.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It learns to change a picture so that the model classifies it with the layer between extractor and classifier (equation
 3). This obscures pictures but does not encrypt them: the cloud makes the layer, and the layer is sent with the pictures
-(docs/fededs.md).
+(docs/papers/fededs.md).
 """
 
 from __future__ import annotations

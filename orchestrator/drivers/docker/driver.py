@@ -174,7 +174,7 @@ class DockerDriver:
         except DriverError as error:
             raise HostError(
                 f"{some(asked.nodes)} cannot train on {asked.device}: {error}",
-                "install NVIDIA's container toolkit on the Engine's host (docs/accelerators.md), or train on the"
+                "install NVIDIA's container toolkit on the Engine's host (`edgebed docs accelerators`), or train on the"
                 " processor: compute.device: cpu",
             ) from None
         found = told(output, errors)

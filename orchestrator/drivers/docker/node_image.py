@@ -32,7 +32,7 @@ def problem(
     host can emulate, for an image that the scenario gives to some nodes. It is None for the run's image, which must be
     for this host.
     """
-    build = "build it in the project's folder, or in one that `edgebed image` writes (docs/images.md)"
+    build = "build it in the project's folder, or in one that `edgebed image` writes (`edgebed docs images`)"
     command = BUILD.format(name=name)
     if image is None:
         elsewhere = "in EDGEBED_IMAGE" if emulated is None else "in the scenario's `hardware`"

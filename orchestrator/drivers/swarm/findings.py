@@ -111,9 +111,7 @@ def of_facts(host: Member, facts: Facts, wanted: Wanted) -> list[Finding]:
 
 def of_silent_pair(other: Member, error: str) -> Finding:
     """A host that gets no packet back from another one."""
-    remedy = (
-        "have the firewalls of both hosts pass everything from each other, also UDP (docs/hosts.md lists the ports)"
-    )
+    remedy = "open the firewalls of both hosts to each other, also for UDP (`edgebed docs hosts` lists the ports)"
     return Finding(UNUSABLE, f"nothing could be measured to {other.name} ({other.address}): {error}", remedy)
 
 
@@ -195,7 +193,7 @@ def _image(host: Member, facts: Facts, wanted: Wanted) -> Iterator[Finding]:
         if not has(image, source):
             yield _on_its_way(host, facts, source, name, lacks)
             return
-        source = HostError("", "build it of this version (docs/images.md)")
+        source = HostError("", "build it of this version (`edgebed docs images`)")
     if image is None:
         yield Finding(UNUSABLE, f"{lacks}, and {source.what}", source.remedy, source.commands)
     elif (unlike := node_image.problem(name, image, facts.engine["Architecture"])) is not None:
@@ -217,7 +215,9 @@ def _on_its_way(host: Member, facts: Facts, source: Archive | Pinned, name: str,
 
 
 def _links(facts: Facts) -> Iterator[Finding]:
-    remedy = "load the kernel module vxlan, as root; some systems have it in a package of its own (docs/hosts.md)"
+    remedy = (
+        "load the kernel module vxlan, as root; some systems have it in a package of its own (`edgebed docs hosts`)"
+    )
     if facts.trunk:
         yield Finding(UNUSABLE, facts.trunk, remedy, ("modprobe vxlan",))
     for note in facts.trunk_notes:
@@ -242,7 +242,7 @@ def _state(facts: Facts) -> Iterator[Finding]:
         yield Finding(LOOK, what, "install chrony, or switch systemd-timesyncd on", ("timedatectl set-ntp true",))
     if facts.throttled:
         what = f"its processor is slowed down at this moment: {text.some(facts.throttled)}"
-        yield Finding(LOOK, what, "cool it, or give it a stronger power supply (docs/boards.md)")
+        yield Finding(LOOK, what, "cool it, or give it a stronger power supply (`edgebed docs sensors`)")
 
 
 def _board(host: Member, facts: Facts) -> Iterator[Finding]:
@@ -260,7 +260,10 @@ def _accelerator(host: Member, facts: Facts) -> Iterator[Finding]:
         what = f"it has the label {ACCELERATOR_LABEL}={label}, and its kernel shows no accelerator"
         command = f"docker node update --label-rm {ACCELERATOR_LABEL} {host.name}"
         yield Finding(
-            LOOK, what, "install the driver of its GPU (docs/accelerators.md), or take the label away", (command,)
+            LOOK,
+            what,
+            "install the driver of its GPU (`edgebed docs accelerators`), or take the label away",
+            (command,),
         )
 
 
@@ -275,7 +278,7 @@ def _bring(host: Member, image: str, wanted: Wanted) -> tuple[str, tuple[str, ..
     images/build.sh gives it."""
     if is_in_registry(image):
         return "does it reach the registry, and has that the image of this version? See the log of its Engine", ()
-    remedy = "build it of this version, and bring it to the host (docs/hosts.md)"
+    remedy = "build it of this version, and bring it to the host (`edgebed docs hosts`)"
     if host.architecture == wanted.architecture:
         one = image if split(image)[1] else f"{image}:latest"  # otherwise the command saves the images of all tags
         return remedy, (f"docker save {one} | ssh {host.name} docker load",)

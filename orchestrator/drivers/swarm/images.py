@@ -200,7 +200,7 @@ def obstacle(
         there = text.some(source.architectures)
         return HostError(
             f"{source.repository} in its registry is for {there}, and {host} is {architecture}",
-            f"push an image for {architecture} under the same name (docs/images.md)",
+            f"push an image for {architecture} under the same name (`edgebed docs images`)",
         )
     needed = source.size * (1 if image is not None else LOADING)
     return None if free >= needed else no_room(name, host, free, needed)
@@ -221,7 +221,7 @@ def _absent(name: str, architecture: str) -> HostError:
     build = f"images/build.sh {architecture}" if own == "edgebed-node" else _build(tagged, architecture)
     return HostError(
         _lacks(name, architecture),
-        "build it here (docs/images.md), and `up` brings it",
+        "build it here (`edgebed docs images`), and `up` brings it",
         [build],
     )
 

@@ -1,4 +1,4 @@
-"""The sensors of this host, as its kernel shows them. docs/boards.md lists the sources for users.
+"""The sensors of this host, as its kernel shows them. docs/reference/sensors.md lists the sources for users.
 
 Documentation of the kernel, by path in its tree: ABI/testing/sysfs-class-thermal, hwmon/sysfs-interface.rst,
 hwmon/ina3221.rst, admin-guide/pm/cpufreq.rst, power/powercap/powercap.rst, ABI/testing/sysfs-class-power,

@@ -221,7 +221,7 @@ def test_a_crash_of_the_cloud_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_the_parameters_of_the_page() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "baselines.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/papers/baselines.md").read_text()
     table = page.partition("\n## With a generator of features\n")[2].partition("\n## ")[0]
     own = {each.name for each in fields(LocalTraining)}
     rows = dict(re.findall(r"^\| `(\w+)` \| `?([\w.]+)`? \|", table, re.MULTILINE))

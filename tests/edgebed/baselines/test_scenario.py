@@ -34,7 +34,7 @@ def test_features_of_one_size_are_asked_for(name: str) -> None:
 
 def test_the_scenario_of_the_page_and_its_parameters() -> None:
     """The page names each baseline, its parameters and their defaults."""
-    page = (SCENARIO.parents[1] / "docs" / "baselines.md").read_text()
+    page = (SCENARIO.parents[1] / "docs/papers/baselines.md").read_text()
     (block,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(make_plan(parse(block, "mine.yaml"), None).nodes) == 6
     parse(SCENARIO.read_text(), "mine.yaml")

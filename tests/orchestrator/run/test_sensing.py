@@ -21,7 +21,7 @@ from orchestrator.run.view import PlainView
 from tests.orchestrator.host.sensors import trees
 from tests.orchestrator.run.test_session import SCENARIO, PlayedControl, PlayedDriver, Stage
 
-BYTES_A_MINUTE = 60_000  # docs/record.md
+BYTES_A_MINUTE = 60_000  # docs/reference/record.md
 
 
 class SensingDriver(PlayedDriver):

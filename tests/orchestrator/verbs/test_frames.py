@@ -74,7 +74,7 @@ def test_several_runs(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "api.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/reference/python.md").read_text()
     code = page.partition("```python\n")[2].partition("```")[0]
     monkeypatch.chdir(tmp_path)
     Path("mine.yaml").write_text(yaml.safe_dump(SCENARIO))

@@ -78,7 +78,7 @@ def test_its_workflow_has_commands_and_options_that_exist(tmp_path: Path) -> Non
 
 
 def test_its_workflow_is_the_pages() -> None:
-    page = (ROOT / "docs/ci.md").read_text()
+    page = (ROOT / "docs/guides/ci.md").read_text()
     assert (TEMPLATE / "edgebed.yml").read_text() in re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 

@@ -7,7 +7,7 @@ FIRST ?= 1
 SEEDS ?= 500
 KILLS ?= 20
 DRIVER ?= namespaces
-.PHONY: help setup demo check quick quick-orchestrator quick-others computing computing-orchestrator engines hosts runs others alone ordinary test coverage lint lab lab-long images benchmarks campaign campaign-kills clean
+.PHONY: help setup demo check quick quick-orchestrator quick-others computing computing-orchestrator engines hosts runs others alone ordinary test coverage lint site lab lab-long images benchmarks campaign campaign-kills clean
 help:  ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
 setup: $(VENV)/installed  ## a virtual environment with everything in it
@@ -93,6 +93,8 @@ lint: setup
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.dependabot .github/dependabot.yml
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.citation-file-format CITATION.cff
+site: setup  ## the documentation as a site, in build/site
+	$(BIN)/sphinx-build -W --keep-going -q docs build/site
 lab: setup  ## the kernel engine in a kernel with netem; boots one in user-mode Linux where this host's has none
 	$(BIN)/python -m pytest tests/lab
 lab-long: setup  ## the same with more packets and for longer, some 7 minutes: the figures of docs/explanation/fidelity.md

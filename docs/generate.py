@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from docs.commands import catalogue_page, commands_page
+from docs.interface import interface_page
 from netem.profile import KEYS
 from orchestrator.scenario.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA
 from orchestrator.scenario.schema import Scenario
@@ -206,6 +207,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/scenario.md": scenario_page,
     "reference/commands.md": commands_page,
     "reference/catalogue.md": catalogue_page,
+    "reference/api.md": interface_page,
 }
 
 if __name__ == "__main__":

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import subprocess
+import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -28,11 +31,16 @@ from orchestrator.sweep.reading import SweepFile, Target, load
 
 ROOT = Path(__file__).parents[1]
 EVERY_PAGE = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+REFERENCE = "docs/reference/scenario.md"
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
 def blocks(page: str) -> list[str]:
-    return re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL)
+    return re.findall(r"^```yaml\n(.*?)^```", text_of(f"docs/{page}"), re.MULTILINE | re.DOTALL)
 
 
 def test_what_a_run_may_be_expected_to_come_to_is_shown() -> None:
@@ -92,14 +100,52 @@ def test_everything_that_leaves_is_explained() -> None:
 
 
 @pytest.mark.parametrize("page", EVERY_PAGE)
-def test_every_command_that_is_shown_exists(page: str) -> None:
-    for line in re.findall(r"^ {4}(?:\w+=\$\()?edgebed ([^#&|>)\n]*)", (ROOT / page).read_text(), re.MULTILINE):
+def test_every_command_is_valid(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its arguments and options are read as when it runs, with hello in place of the reader's own scenario."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scenarios").symlink_to(ROOT / "scenarios")
+    for name in ("mine.yaml", "scenario.yaml"):
+        (tmp_path / name).write_text(text_of("scenarios/hello.yaml"))
+    for line in re.findall(r"^ {4}(?:\w+=\$\()?(?:edgebed|python -m orchestrator) ([^#&|<>)\n]*)", text_of(page), re.M):
         command: click.Command = cli
-        words = line.split(" -- ")[0].split()
-        while words and isinstance(command, click.Group) and not words[0].startswith("-"):
-            command = command.commands[words.pop(0)]
-        known = {option for parameter in command.params for option in parameter.opts} | {"--help", "--version"}
-        assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known, line
+        context, words = None, shlex.split(line)
+        while words and words != ["--version"]:
+            context = command.make_context(command.name, words, parent=context)
+            if not isinstance(command, click.Group):
+                break
+            _, found, words = command.resolve_command(context, [*context._protected_args, *context.args])
+            assert found is not None, line
+            command = found
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE)
+def test_every_yaml_example_is_valid(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep, a workflow, or a scenario or part of one. Other tests run those with plug-ins."""
+    monkeypatch.setitem(DRIVERS, "namespaces", replace(DRIVERS["namespaces"], several_hosts=True))
+    (tmp_path / "drive.csv").write_text("timestamp,throughput_mbps,rtt_ms\n0,20,80\n1,18,90\n")
+    for block in re.findall(r"^```yaml\n(.*?)^```", text_of(page), re.MULTILINE | re.DOTALL):
+        shown = yaml.safe_load(block)
+        if "scenario" in shown:
+            SweepFile.model_validate({"name": "shown", **shown})
+        elif "jobs" in shown:
+            (tmp_path / "workflow.yml").write_text(block)
+            check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"]
+            subprocess.run([*check, tmp_path / "workflow.yml"], check=True)
+        elif "plugins" not in shown and page != REFERENCE:
+            text = block if {"algorithm", "programs"} & shown.keys() else f"algorithm: hierfavg\n{block}"
+            parse(text, str(tmp_path / "f.yaml"))
+
+
+def test_every_page_is_in_the_index() -> None:
+    linked = {f"docs/{page}" for page in re.findall(r"\]\(([\w/-]+\.md)\)", text_of("docs/README.md"))}
+    assert linked == {page for page in EVERY_PAGE if page.startswith("docs/")} - {"docs/README.md"}
+
+
+def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
+    options = ["-W", "--keep-going", "-q", "-d", str(tmp_path / "trees")]
+    build = [sys.executable, "-m", "sphinx", *options, "docs", str(tmp_path / "site")]
+    assert subprocess.run(build, cwd=ROOT, capture_output=True, text=True).stderr == ""
+    assert "guides/hosts.html" in (tmp_path / "site/README.html").read_text()
 
 
 def test_every_row_of_the_table_of_security_names_tests_that_exist() -> None:

@@ -220,14 +220,14 @@ def _jitter_range(profile: LinkProfile, saturation: Saturation) -> float:
 def _judge_fraction(quantity: str, asked: float, count: int | None, number: int, effect: float = 1.0) -> Judgement:
     independent = round(number / effect)
     if count is None or independent == 0:
-        return Judgement(quantity, asked, None, 0.0, 1.0, "unknown", "the far end could not be heard")
+        return Judgement(quantity, asked, None, 0.0, 1.0, "unknown", "no packet from the far end arrived")
     lowest, highest = binomial_range(independent, asked)
     low, high = lowest / independent, highest / independent
     measured = count / number
     verdict = _within(low, measured, high)
     detail = f"{count} of {number}"
     if verdict == "pass" and (lowest == 0 if asked else number < CLEAN_SAMPLES):
-        return Judgement(quantity, asked, measured, low, high, "unknown", f"{detail}: too few probes to tell from none")
+        return Judgement(quantity, asked, measured, low, high, "unknown", f"{detail}: too few probes to detect it")
     return Judgement(quantity, asked, measured, low, high, verdict, detail)
 
 

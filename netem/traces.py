@@ -66,7 +66,7 @@ class Trace:
                 raise ScheduleError(f"{name}:{number}: {word} ms comes after {opportunities[-1]} ms; sort the lines")
             opportunities.append(int(word))
         if not opportunities or opportunities[-1] == 0:
-            raise ScheduleError(f"{name}: lasts 0 ms: the last line, where it begins anew, is not above 0")
+            raise ScheduleError(f"{name}: lasts 0 ms: the last line, where it repeats, is not above 0")
         zeros = bisect_right(opportunities, 0)
         moved = opportunities[zeros:] + [opportunities[-1]] * zeros
         return cls(name, tuple(moved), window, hashlib.sha256(text.encode()).hexdigest())

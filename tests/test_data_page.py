@@ -231,7 +231,7 @@ PICTURES: dict[str, Sequence[Case]] = {
     "different sizes": [
         (
             pictures({"train/a/2.png": saved(plain("L", 9, (6, 4)))}),
-            r"train/a/2\.png is 6x4, the first picture 5x4; bring all to one size",
+            r"train/a/2\.png is 6x4, the first picture 5x4; scale all to one size",
         )
     ],
     "broken or cut off": [
@@ -764,7 +764,7 @@ LISTS: dict[str, Sequence[tuple[Any, list[list[int]] | str]]] = {
         ([[0], "1", [2]], "f.json: train: device-0-1 must be a list of indices"),
         (7, "f.json has no lists of training samples: write"),
         ({"test": TRAIN}, "f.json has no lists of training samples: write"),
-        ({"train": TRAIN, "validation": TRAIN}, "f.json has the key 'validation' beside train or test: write"),
+        ({"train": TRAIN, "validation": TRAIN}, "f.json has the key 'validation' next to train or test: write"),
     ],
 }
 

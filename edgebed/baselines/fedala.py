@@ -154,7 +154,7 @@ PLUGIN = edgebed.Plugin(
         edgebed.Algorithm(
             "fedala",
             params=FedALA,
-            summary="FedAvg whose clients learn how much of the global model to take, entry by entry",
+            summary="FedAvg; each client learns, entry by entry, how much of the global model to take",
             edges="optional",
             devices="optional",
             flat=True,

@@ -316,7 +316,7 @@ PLUGIN = edgebed.Plugin(
         edgebed.Algorithm(
             "fedgen",
             params=FedGen,
-            summary="FedAvg whose clients also learn from features that a generator makes for all labels",
+            summary="FedAvg; clients also learn from features that a generator makes for all labels",
             edges="optional",
             devices="optional",
             flat=True,

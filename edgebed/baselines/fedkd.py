@@ -229,7 +229,7 @@ PLUGIN = edgebed.Plugin(
         personal.algorithm(
             "fedkd",
             params=FedKD,
-            summary="FML whose shared model travels as singular vectors, and whose losses adapt (FedKD)",
+            summary="FML with a shared model that is sent as singular vectors, and with adaptive losses (FedKD)",
             featured=True,
         )
     ]

@@ -136,7 +136,7 @@ PLUGIN = edgebed.Plugin(
         personal.algorithm(
             "fedtgp",
             params=FedTGP,
-            summary="FedProto whose cloud trains prototypes that keep the classes apart (FedTGP)",
+            summary="FedProto with prototypes that the cloud trains to keep the classes apart (FedTGP)",
             featured=True,
             aligned=True,
         )

@@ -249,7 +249,7 @@ PLUGIN = edgebed.Plugin(
         edgebed.Algorithm(
             "masked-sum",
             params=MaskedSum,
-            summary="FedAvg whose cloud sees sums of masked updates only",
+            summary="FedAvg; the cloud sees only sums of masked updates",
             edges="optional",
             devices="optional",
             flat=True,

@@ -146,7 +146,7 @@ PLUGIN = edgebed.Plugin(
         edgebed.Algorithm(
             "scaffold",
             params=Scaffold,
-            summary="FedAvg whose clients correct their drift by control variates",
+            summary="FedAvg; clients correct their drift by control variates",
             edges="optional",
             devices="optional",
             flat=True,

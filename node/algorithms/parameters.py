@@ -140,7 +140,9 @@ class FedFeat(LocalTraining):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.steps is not None and self.features == "last-epoch":
-            raise ValueError(f"steps: {self.steps} makes no last epoch, whose features are sent; give epochs instead")
+            raise ValueError(
+                f"steps: {self.steps} has no last epoch, and the features of that epoch are sent; set epochs instead"
+            )
         if self.clip_norm is not None and self.noise == "none":
             raise ValueError("clip_norm: bounds what noise must hide; with noise: none leave it out")
 

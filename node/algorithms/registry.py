@@ -169,13 +169,13 @@ ALGORITHMS: dict[str, Algorithm] = {
             "feelpgen",
             "node.algorithms.feelpgen.roles",
             FEELPGen,
-            "FEELPGen⁻ whose edges also average the models of similar edges, asynchronously (FEELPGen)",
+            "FEELPGen⁻; edges also average the models of similar edges, asynchronously (FEELPGen)",
         ),
         _mesh(
             "feelpgen-plus",
             "node.algorithms.feelpgen.roles",
             FEELPGenPlus,
-            "FEELPGen whose edges compare a private projection of generated features (FEELPGen⁺)",
+            "FEELPGen; edges compare a private projection of generated features (FEELPGen⁺)",
         ),
         _flat(
             "dffke",
@@ -192,7 +192,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             "fedfeat",
             "node.algorithms.fedfeat",
             FedFeat,
-            "FedAvg whose cloud retrains the classifier on noised features of the clients (FedFeat+)",
+            "FedAvg; the cloud retrains the classifier on noised features of the clients (FedFeat+)",
             featured=True,
         ),
     )

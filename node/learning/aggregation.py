@@ -50,7 +50,7 @@ def _check(states: Sequence[Mapping[str, NDArray[Any]]], weights: Sequence[float
         if not (np.isfinite(weight) and weight >= 0):
             raise AggregationError(f"state {place} has weight {weight}; weights are finite and not negative")
     if sum(weights) <= 0:
-        raise AggregationError("all weights are 0: nobody has samples")
+        raise AggregationError("all weights are 0: no client has samples")
     shapes = {name: (values.shape, values.dtype) for name, values in states[0].items()}
     for place, state in enumerate(states):
         if state.keys() != shapes.keys():

@@ -103,7 +103,7 @@ def _fetch(url: str, part: Path, path: Path, md5: str) -> None:
                 shown = time.monotonic()
                 log.info("downloading %s: %.1f%s MB", url, done / 1e6, f" of {size / 1e6:.1f}" if size else "")
     if digest.hexdigest() != md5:
-        raise OSError(f"its {done:,} bytes are not the published ones, whose MD5 is {md5}")
+        raise OSError(f"its {done:,} bytes differ from the published ones, with MD5 {md5}")
     part.replace(path)
 
 

@@ -133,7 +133,7 @@ def _decoded(path: Path, names: list[str], read: Callable[[str], bytes]) -> list
         if found and pixels.shape[:2] != found[0].shape[:2]:
             (height, width), (first_height, first_width) = pixels.shape[:2], found[0].shape[:2]
             raise DataError(
-                f"{path}: {name} is {width}x{height}, the first picture {first_width}x{first_height}; bring all to "
+                f"{path}: {name} is {width}x{height}, the first picture {first_width}x{first_height}; scale all to "
                 "one size"
             )
         if pixels.nbytes > largest:

@@ -1,7 +1,7 @@
 """A trial of devices: ``python -m node.learning.trial cuda cuda:1`` tells, as one JSON object, whether torch can train
 on each of them. It has the ``name`` of a device that works, or the ``problem`` of one that does not:
 
-    {"cuda": {"name": "NVIDIA H100 80GB HBM3"}, "cuda:1": {"problem": "there is 1 GPU, and numbers begin with 0"}}
+    {"cuda": {"name": "NVIDIA H100 80GB HBM3"}, "cuda:1": {"problem": "there is 1 GPU, and numbers start at 0"}}
 
 A process of its own tries them: a process that has used CUDA cannot be forked any more.
 """
@@ -25,7 +25,7 @@ def tried(name: str) -> dict[str, str]:
     if not torch.cuda.is_available():
         return {"problem": f"torch {torch.__version__} finds no GPU that it can use"}
     if (device.index or 0) >= (there := torch.cuda.device_count()):
-        return {"problem": f"there {'is 1 GPU' if there == 1 else f'are {there} GPUs'}, and numbers begin with 0"}
+        return {"problem": f"there {'is 1 GPU' if there == 1 else f'are {there} GPUs'}, and numbers start at 0"}
     try:
         w = torch.ones(16, 16, device=device, requires_grad=True)
         torch.autograd.grad((w @ w).sum(), [w])[0].cpu()

@@ -114,7 +114,7 @@ class ControlClient:
             self.heard += max(0.0, loop.time() - asked - 2 * beat)
             if loop.time() - self.heard > lease:
                 raise ControlError(
-                    f"{self._assignment.node}: nothing heard from the orchestrator for {lease:g} s; ending"
+                    f"{self._assignment.node}: nothing received from the orchestrator for {lease:g} s; ending"
                 )
         return self._received.get_nowait()
 

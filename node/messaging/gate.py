@@ -125,7 +125,7 @@ class Gate:
                     self._end_all(host)
 
     def _end_all(self, host: str) -> None:
-        logger.warning("%s: ended its connections, of which %d bytes never became a packet", host, self._missing[host])
+        logger.warning("%s: ended its connections; %d bytes of them were no complete packet", host, self._missing[host])
         self._missing[host] = 0
         for descriptor in [each for each, (holder, _) in self._holders.items() if holder == host]:
             self._end(descriptor)

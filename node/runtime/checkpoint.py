@@ -77,7 +77,7 @@ def load(path: Path, last_round: int | None = None) -> Checkpoint | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror}); delete it to begin at round 1") from None
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}); delete it to start at round 1") from None
     try:
         message = _read(data)
         if message.round is None:
@@ -86,14 +86,14 @@ def load(path: Path, last_round: int | None = None) -> Checkpoint | None:
             raise WireError(f"round {message.round} of a run of {last_round}")
         _check_finite(message)
     except (struct.error, WireError) as error:
-        raise CheckpointError(f"{path}: not a checkpoint ({error}); delete it to begin at round 1") from None
+        raise CheckpointError(f"{path}: not a checkpoint ({error}); delete it to start at round 1") from None
     return Checkpoint(message.round, message.tensors, message.fields)
 
 
 def _read(data: memoryview) -> Message:
     magic, version, header_size, body_size = _PREFIX.unpack_from(data)
     if magic != _MAGIC:
-        raise WireError("wrong beginning")
+        raise WireError("wrong first bytes")
     if version != _VERSION:
         raise WireError(f"of version {version}; this program reads version {_VERSION}")
     if len(data) != _START + header_size + body_size:

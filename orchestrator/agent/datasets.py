@@ -36,7 +36,7 @@ class DataSets:
     def path(self, sha256: str) -> Path:
         """The folder of a data set that was taken into use. DriverError if it was not."""
         if sha256 not in self._used:
-            raise DriverError(f"the data set {sha256} was not brought: the agent has begun again")
+            raise DriverError(f"the data set {sha256} is missing: the agent has restarted")
         return self.folder / sha256
 
     async def has_data(self, sha256: str) -> bool:

@@ -122,7 +122,7 @@ class Images:
 
     def _of(self, begun: dict[str, Any], name: str) -> Any:
         if name not in begun:
-            raise DriverError(f"the image {name} was not begun: the agent has begun again")
+            raise DriverError(f"the image {name} has not been started: the agent has restarted")
         return begun[name]
 
     def _end_loading(self, name: str) -> None:

@@ -59,12 +59,12 @@ class Runs:
             async with asyncio.timeout(READY):
                 await self._ready
         except TimeoutError:
-            raise HostError(f"what carries out runs was not ready within {READY:.0f} s{self._last_words()}") from None
+            raise HostError(f"the worker for runs was not ready within {READY:.0f} s{self._last_words()}") from None
 
     async def carry(self, run: str, data: str, plugins: Sequence[Mapping[str, Any]]) -> None:
         """Begin to carry out a run, whose files were put there. The event ``ended`` tells its end."""
         if self._carrier is None:
-            raise DriverError("nothing carries out runs here: the agent has begun again")
+            raise DriverError("no worker runs here: the agent has restarted")
         own = self._path(run)
         for path in (own, *own.rglob("*")):
             os.chown(path, *self._carrier.user, follow_symlinks=False)
@@ -87,7 +87,7 @@ class Runs:
     def _hear(self, line: str | None) -> None:
         """A line of the carrier's output; None at its end."""
         if line is None:
-            error = f"what carries out runs has ended{self._last_words()}"
+            error = f"the worker for runs has ended{self._last_words()}"
             if not self._ready.done():
                 self._ready.set_exception(HostError(error))
                 self._ready.exception()  # seen, also if `employ` was cancelled and nobody waits for it

@@ -146,7 +146,7 @@ class Worker:
     async def answer(self, verb: str, arguments: Message) -> Any:
         """The result of a request. DriverError for an unknown verb."""
         if verb not in self._verbs:
-            raise DriverError(f"no verb '{verb}': the agent is of another version")
+            raise DriverError(f"no call '{verb}': the agent has another version")
         return await self._verbs[verb](**arguments)
 
     def notice(self, message: Message) -> None:
@@ -271,7 +271,7 @@ class Worker:
     @property
     def _run(self) -> RunDirectory:
         if self._directory is None:
-            raise DriverError("no run has begun here")
+            raise DriverError("no run has started here")
         return self._directory
 
     def _assignment(self, node: str) -> Path:
@@ -280,13 +280,13 @@ class Worker:
     @property
     def _there(self) -> Place:
         if self._place is None:
-            raise DriverError("nothing is open here: the agent has begun again, or the run is over")
+            raise DriverError("nothing is open here: the agent has restarted, or the run is over")
         return self._place
 
     @property
     def _probing(self) -> Prober:
         if self._prober is None:
-            raise DriverError("nothing is open here: the agent has begun again, or the run is over")
+            raise DriverError("nothing is open here: the agent has restarted, or the run is over")
         return self._prober
 
     @property

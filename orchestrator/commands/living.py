@@ -44,7 +44,7 @@ def list_runs(runs: Path, as_json: bool) -> None:
         title, headings = f"{run['run']}: {run['phase']}", ("node", "state", "pid", "memory")
         write_table(open_console(), headings, rows, title=title, right={2, 3})
         if run["phase"] == "orphaned":
-            resume = f"`resume {run['run']}` goes on with it, " if run["directory"] else ""
+            resume = f"`resume {run['run']}` continues it, " if run["directory"] else ""
             click.echo(f"its orchestrator was killed: {resume}`down {run['run']}` removes what is left")
 
 

@@ -48,7 +48,7 @@ T = TypeVar("T")
 @click.option(
     "--workers", type=click.IntRange(1), help="Processes that train under `sim`; by default one for each processor."
 )
-@click.option("--pace", help="Under `sim`: virtual seconds in each second, like 10x; pause or step to begin with.")
+@click.option("--pace", help="Under `sim`: virtual seconds per second, like 10x; or start with pause or step.")
 @click.option("--serve", "with_page", is_flag=True, help="Open a local page of the run, and keep it until Ctrl-C.")
 @click.option("-d", "--detach", is_flag=True, help="Run in the background, and print the run's id.")
 @track_option
@@ -112,7 +112,7 @@ def resume_run(run: str | None, runs: Path, workers: int | None, junit: Path | N
 @click.option(
     "--workers",
     type=click.IntRange(1),
-    help="As for `up`; with --on, how many runs each host carries out at once, by default one for each core.",
+    help="As for `up`; with --on, the number of runs at a time on each host, by default one for each core.",
 )
 @click.option("--again", is_flag=True, help="Repeat complete runs too.")
 @click.option("--page", is_flag=True, help="Run nothing; draw the complete runs again, in sweep.html.")

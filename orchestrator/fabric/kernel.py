@@ -144,7 +144,7 @@ class KernelFabric(Coalescing):
         await self._retire(node.name)
 
     async def redirect(self, remotes: Mapping[str, str]) -> None:
-        assert self._trunk is not None, "no node lives on another host"
+        assert self._trunk is not None, "no node runs on another host"
         now = kernel_counters.read(await self._show(DEVICE)) if self._links.to_remote() else {}
         before, self._trunk = self._trunk, replace(self._trunk, remotes=remotes)
         here = self._links.remote.keys() - (remaining := remote_nodes(self._nodes.values(), self._trunk)).keys()

@@ -86,7 +86,7 @@ class UserspaceFabric(Coalescing):
             await self._switch.request("detach", port=node.name)
 
     async def redirect(self, remotes: Mapping[str, str]) -> None:
-        assert self._trunk is not None, "no node lives on another host"
+        assert self._trunk is not None, "no node runs on another host"
         self._trunk = replace(self._trunk, remotes=remotes)
         self._remote = remote_nodes(self._nodes, self._trunk)
         await self._switch.request("trunk", interface=DEVICE, remotes=self._remote)

@@ -63,7 +63,7 @@ async def handed_out(assignment: Assignment | None, path: Path) -> AsyncIterator
         except OSError as error:
             raise RunError(
                 f"{assignment.node} cannot be started: its assignment {path} cannot be written ({error.strerror});"
-                " leave the directory of a run alone while the run goes on, and run again"
+                " do not change the directory of a run while it runs, and run again"
             ) from None
     try:
         yield path

@@ -44,7 +44,7 @@ def faults_by_hand(written: Mapping[str, Any], plan: Plan, at: float, first: int
     """
     for key in _WHEN:
         if key in written:
-            raise ValueError(f"{key}: a fault by hand takes effect at once; leave it out")
+            raise ValueError(f"{key}: a manual fault takes effect immediately; leave it out")
     spec = _read({**written, "at": format_duration(at)})
     topology = topology_of(plan.nodes)
     links = {(link.source, link.target): link.extremes for link in plan.links}

@@ -20,8 +20,9 @@ def refuse_stretched_accelerators(plan: Plan) -> None:
         if node.device != PROCESSOR and node.hardware.speed is not None:
             raise PlanError(
                 ("hardware", node.tier),
-                f"{node.name} emulates the speed of a processor ({node.hardware.name}) and cannot train on"
-                f" {node.device} meanwhile: take the class host, a real board, or the driver {listed(simulated=True)}",
+                f"{node.name} emulates the speed of a processor ({node.hardware.name}) and cannot train"
+                f" on {node.device} at the same time: take the class host, a real board, or the driver"
+                f" {listed(simulated=True)}",
             )
 
 

@@ -120,7 +120,7 @@ def refuse_real_within_hosts(
         others = f" ({text.count(len(within) - 1, 'more link')} like it)" if len(within) > 1 else ""
         raise PlanError(
             entries[link.source, link.target],
-            f"{link.source} -> {link.target} is real, and both nodes live on {hosts[link.source]}, where no network is"
+            f"{link.source} -> {link.target} is real, and both nodes run on {hosts[link.source]}, where no network is"
             f" between them{others}: give them different hosts in `hosts`, or give the link a profile",
         )
 

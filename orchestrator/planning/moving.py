@@ -90,9 +90,9 @@ def kept_apart(plan: Plan, homes: Mapping[str, str], node: str, between: Between
 
 def _allowed(plan: Plan, node: NodePlan, candidates: Sequence[Candidate]) -> tuple[tuple[Candidate, ...], str]:
     """The hosts on which a node may live, and why there is none if there is none."""
-    assert plan.placement is not None, "its nodes live on several hosts"
+    assert plan.placement is not None, "its nodes run on several hosts"
     if (board := plan.placement.boards.get(node.name)) is not None:
-        return (), f"it lives on a real {board}"
+        return (), f"it runs on a real {board}"
     if any(link.profile.real for link in plan.links if node.name in (link.source, link.target)):
         return (), "the network of its host is one of its links"
     if not candidates:
@@ -103,7 +103,7 @@ def _allowed(plan: Plan, node: NodePlan, candidates: Sequence[Candidate]) -> tup
     images = plan.images_of([node])
     found = tuple(each for each in allowed if images <= plan.images_of(plan.nodes_on(each.host.name)))
     hosts = text.some(each.host.name for each in allowed)
-    return found, f"no node of the image {' and '.join(sorted(images))} lives on {hosts}"
+    return found, f"no node of the image {' and '.join(sorted(images))} runs on {hosts}"
 
 
 def _request(plan: Plan, node: NodePlan, candidates: tuple[Candidate, ...]) -> Request:

@@ -162,7 +162,7 @@ def _pack_group(group: Sequence[Request], suits: Suits) -> Iterator[Request]:
 def _reason(request: Request, candidate: Candidate) -> str:
     """Why a node goes to a host where its group fits."""
     if request.tier == "cloud" and candidate.host.manager:
-        return "a manager, beside the orchestrator"
+        return "a manager, next to the orchestrator"
     if request.name != request.group and request.group in candidate.reasons:
         return "with its edge"
     if candidate.groups[request.group]:

@@ -6,7 +6,7 @@ The rules, in this order:
 2. A host with the label of a hardware class is a real board of that class. A node of the class gets a board of its own
    while there are boards. Only such nodes and nodes that `hosts` sends there live on boards. They are not emulated:
    neither stretched nor limited.
-3. The cloud lives on a manager, beside the orchestrator, if it fits.
+3. The cloud lives on a manager, next to the orchestrator, if it fits.
 4. An edge and its devices live on one host if one has room for all of them, see `orchestrator.planning.packing`, which
    also says what a node needs.
 

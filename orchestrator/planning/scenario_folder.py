@@ -17,7 +17,7 @@ from orchestrator.errors import HostError, PlanError
 from orchestrator.host.directory import is_run
 
 LARGEST = 100_000_000  # bytes of an archive
-_BROUGHT = "each host is brought the folder of the scenario"
+_BROUGHT = "the folder of the scenario is copied to each host"
 _BLOCK = 512  # bytes; an archive has a header of one for each entry, and whole ones (tar(5))
 
 

@@ -85,9 +85,9 @@ def from_fedscale(pickled: bytes) -> Devices:
         for start, end in zip(starts, ends, strict=True):
             begin, stop = math.ceil(_seconds(start, client)), min(math.floor(_seconds(end, client)) + 1.0, limit)
             if end < start:
-                found.counts["stays end before they begin: left out"] += 1
+                found.counts["stays end before they start: left out"] += 1
             elif begin >= limit:
-                found.counts["stays begin after the client's finish_time, which no time reaches: left out"] += 1
+                found.counts["stays start after the client's finish_time, which no time reaches: left out"] += 1
             elif begin < stop:
                 stays.append((float(begin), stop))
             else:

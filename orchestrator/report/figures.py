@@ -165,7 +165,7 @@ def _lanes(history: History, place: Place) -> list[Mark]:
             start, end = place(span.start), place(last if span.end is None else span.end)
             lasted = "" if span.end is None else f", {text.duration(span.end - span.start)}"
             in_round = "" if span.round is None else f", round {span.round}"
-            by_hand = f", by hand ({span.by})" if span.by else ""
+            by_hand = f", manual ({span.by})" if span.by else ""
             note = f"{span.action} {span.target}{in_round}{lasted}{by_hand}"
             found[span.action].append((start, max(end, start + least), note))
     ordered = [action for action in FAULTS if action in found] + [action for action in found if action not in FAULTS]

@@ -168,7 +168,7 @@ def _keys(history: History) -> list[Key]:
     spans = history.faults()
     planned_faults = [span for span in spans if not span.by]
     made = sum(1 for span in planned_faults if span.start is not None)
-    by_hand = f", {len(spans) - len(planned_faults)} by hand" if len(planned_faults) < len(spans) else ""
+    by_hand = f", {len(spans) - len(planned_faults)} manual" if len(planned_faults) < len(spans) else ""
     tiers = Counter(node["tier"] for node in history.nodes.values())
     return [
         Key(
@@ -273,7 +273,7 @@ def _faults(history: History) -> list[dict[str, Any]]:
 
 def _planned(span: FaultSpan) -> str:
     if span.by:
-        return f"by hand ({span.by})"
+        return f"manual ({span.by})"
     if span.planned.get("at") is not None:
         return f"at {text.duration(span.planned['at'])}"
     return f"round {span.planned['round']}" if span.planned.get("round") is not None else ""
@@ -364,7 +364,7 @@ def _fault_rows(spans: Iterable[FaultSpan]) -> Iterable[tuple[float, str, str, i
     for span in spans:
         for phase, t in (("begins", span.start), ("is over", span.end), ("skipped", span.skipped)):
             if t is not None:
-                what = f"fault by hand ({span.by})" if span.by else "fault"
+                what = f"manual fault ({span.by})" if span.by else "fault"
                 yield t, span.target, f"{what}: {span.action} {phase}", span.round, span.detail
 
 

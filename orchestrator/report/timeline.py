@@ -153,7 +153,7 @@ def _fault_bars(history: History, rows: dict[str, int], began: float) -> list[Ma
         end = last if span.end is None else span.end
         least = span.start + LEAST * last
         length = f", {text.duration(end - span.start)}" if span.end is not None else ""
-        by_hand = f", by hand ({span.by})" if span.by else ""
+        by_hand = f", manual ({span.by})" if span.by else ""
         hover = f"{span.action} {span.target}{length}{by_hand}"
         for node in span.nodes:
             if node in rows:

@@ -42,7 +42,7 @@ STILL_RAN = (
     "its program got SIGTERM, still ran {} later and got SIGKILL: let it end on SIGTERM, or give it a longer"
     " `stop_grace`"
 )
-LINKS_REAL: Assessment = "measured", "every link is real: nothing was asked, and edgebed shaped nothing"
+LINKS_REAL: Assessment = "measured", "every link is real: no values were configured, and edgebed shaped nothing"
 LINKS_MODELLED: Assessment = "modelled", "the sim driver computes every link from its profile: nothing was measured"
 PACE_MODELLED: Assessment = "modelled", "the sim driver computes how long each step takes: nothing was measured"
 
@@ -79,7 +79,7 @@ def finished(history: History) -> Assessment:
     rounds = f"{done} of {text.count(planned, 'round')}" if planned is not None else text.count(done, "round")
     abandoned = len({each.round for each in history.rounds() if each.abandoned and each.node in history.leaders})
     rounds += f" ({abandoned} abandoned for lack of answers)" if abandoned else ""
-    remedy = f"; `resume {history.run}` goes on from there" if done else ""
+    remedy = f"; `resume {history.run}` continues from there" if done else ""
     outcome = history.outcome
     if outcome is None:
         if history.status == "running":
@@ -135,9 +135,9 @@ def links_as_configured(history: History) -> Assessment:
         return "unknown", f"{tally['unknown']} of {text.count(len(probes), 'probe')} gave no clear result: {which}"
     measured = text.count(len(found) - len(probes), "figure") if len(found) > len(probes) else ""
     if not probes:
-        return "measured", f"every link is real: {measured} of {_classes(len(classes))}, and nothing was asked"
+        return "measured", f"every link is real: {measured} of {_classes(len(classes))}, and no values were configured"
     asked = len({probe.link_class for probe in probes})
-    real = f"; {measured} of real links, of which nothing was asked" if measured else ""
+    real = f"; {measured} of real links without configured values" if measured else ""
     return "pass", f"{text.count(len(probes), 'probe')} of {_classes(asked)} agree with their profiles{real}"
 
 
@@ -153,7 +153,7 @@ def faults_took_effect(history: History) -> Assessment:
     not_reached = [span for span in spans if span.start is None and span.skipped is None]
     missed = _missed(history, not_reached)
     summary = f"{len(made)} of {text.count(len(spans), 'planned fault')} took effect" if spans else "none was planned"
-    summary += f"; {len(by_hand)} {'was' if len(by_hand) == 1 else 'were'} made by hand" if by_hand else ""
+    summary += f"; {len(by_hand)} {'was' if len(by_hand) == 1 else 'were'} made manually" if by_hand else ""
     if refused:
         reasons = text.some(f"{span.action} {span.target} ({span.detail})" for span in refused)
         return "fail", f"{summary}; not possible: {reasons}"
@@ -209,7 +209,7 @@ def compute_on_time(history: History) -> Assessment | None:
     began = history.training_began
     if began is None:
         calibrated = history.outcome is not None and history.outcome.ended == "calibrated"
-        return ("pass", "nobody trained") if calibrated else missing(history, "the training never began")
+        return ("pass", "no node trained") if calibrated else missing(history, "the training never started")
     if history.simulated:
         return PACE_MODELLED
     if history.plan.get("programs"):
@@ -227,7 +227,7 @@ def compute_on_time(history: History) -> Assessment | None:
     worst = f"the latest is {node}, by {text.duration(seconds)} or {share:.1%} of the training"
     if share <= LATE_SHARE:
         return "pass", f"{steps}; {worst}"
-    remedy = "use fewer or slower nodes, or `--driver sim`, whose time is virtual"
+    remedy = "use fewer or slower nodes, or `--driver sim`: its time is virtual"
     return "fail", f"{steps}; {worst}: {slow_because(history, 'so many or so fast nodes')}; {remedy}"
 
 
@@ -247,7 +247,7 @@ def links_on_time(history: History) -> Assessment:
         if history.outcome is not None and history.outcome.ended == "calibrated":
             return "pass", "see what was measured"
         return missing(history, "the link engine's counters were never read")
-    return "pass", "every packet left on time (at most 50 ms late), and no packet was lost beyond what was asked"
+    return "pass", "every packet left on time (at most 50 ms late), and no packet was lost beyond the configured loss"
 
 
 def losses_during_the_run(history: History) -> Assessment:

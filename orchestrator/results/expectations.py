@@ -60,7 +60,7 @@ def _duration(history: History, most: float) -> Compared:
     expected = f"expected {format_duration(most)} at most"
     began = history.training_began
     if began is None:
-        return Compared(False, f"the training never began, {expected}")
+        return Compared(False, f"the training never started, {expected}")
     seconds = history.training_ended - began
     return Compared(seconds <= most, f"the training took {text.duration(seconds)}, {expected}")
 

@@ -40,7 +40,7 @@ def fault_spans(
 def _span(
     id: int, planned: dict[str, Any], phases: Mapping[str, tuple[Any, ...]], order: Mapping[str, int], by: str
 ) -> FaultSpan:
-    """The course of one fault. ``order``: the place of each node in the plan. ``by``: who made the fault by hand."""
+    """The course of one fault. ``order``: the place of each node in the plan. ``by``: who made the manual fault."""
     start, end, skipped = (phases.get(phase) for phase in ("start", "end", "skipped"))
     first = start or skipped or end or (None, "", "", None, "")
     node = planned.get("node")

@@ -96,10 +96,10 @@ def clients_available(history: History) -> Assessment | None:
     seconds = (history.seconds if history.outcome is None else history.outcome.t) - began
     name, first, change = trace["trace"], trace["first"], trace["change"]
     hint = (
-        f"the run ended after {text.duration(seconds)} of training: check the unit of the times, and where they begin"
+        f"the run ended after {text.duration(seconds)} of training: check the unit of the times, and where they start"
     )
     if first is None or first >= seconds:
-        begins = "no client has a stay" if first is None else f"the first stay begins at {text.duration(first)}"
+        begins = "no client has a stay" if first is None else f"the first stay starts at {text.duration(first)}"
         return "unknown", f"no row of {name} took effect: {begins}, and {hint}"
     if change is None or change >= seconds:
         comes = "never" if change is None else f"first at {text.duration(change)}"

@@ -32,7 +32,7 @@ CONTINUED = "continued"  # an ended run is resumed
 PROBED = "probed"  # the bytes that the links delivered before training began: {bytes: {link class: bytes}}
 HOST = "host"  # a host of several was lost, or is back: {host, state, reason}
 MOVED = "moved"  # a node whose host is lost starts on another: {node, from, to (null: on none), reason, checkpoint s}
-INJECTED = "injected"  # a fault was made by hand: {fault, user, uid, via, written, planned}
+INJECTED = "injected"  # a fault was made manually: {fault, user, uid, via, written, planned}
 GAP = "gap"  # a time in which the orchestrator did not monitor: {since, seconds, stood_still}
 
 Row = Mapping[str, Any]

@@ -134,7 +134,7 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
         rows.append(("clients", f"{clients['seen']:,} of {clients['clients']:,} ({share}) answered in time"))
     made = [fault for fault in summary["faults"] if fault["at"] is not None]
     by_hand = sum("by" in fault for fault in made)
-    rows.append(("faults", f"{len(made)}, {by_hand} of them by hand" if by_hand else str(len(made))))
+    rows.append(("faults", f"{len(made)}, {by_hand} of them manual" if by_hand else str(len(made))))
     for device, nodes in (summary.get("accelerators") or {}).items():
         rows.append(("accelerator", f"{device}: {text.some(nodes)}"))
     for host in summary.get("hosts", ()):
@@ -147,7 +147,7 @@ def print_summary(summary: Mapping[str, Any], report: Path, console: Console) ->
 
 def _fault(span: FaultSpan, began: float) -> dict[str, Any]:
     """A fault with the time at which it took effect, in seconds since the training began; None if it never did. One
-    that was made by hand also has ``by``, the user."""
+    that was made manually also has ``by``, the user."""
     between = [side[0] if len(side) == 1 else list(side) for side in span.planned.get("between") or ()]
     where = {"between": between} if between else {"node": span.planned.get("node") or span.target}
     at = None if span.start is None else round(span.start - began, 3)

@@ -45,9 +45,9 @@ def no_unplanned_failures(history: History) -> Assessment | None:
     if ends:
         said.append(f"{text.count(len(ends), 'node')} ended unplanned: {text.some(_end(each, began) for each in ends)}")
     if own:
-        said.append(f"the orchestrator stood still: {_list(own, began)}")
+        said.append(f"the orchestrator stalled: {_list(own, began)}")
     if nodes:
-        said.append(f"nodes stood still: {_list(nodes, began)}")
+        said.append(f"nodes stalled: {_list(nodes, began)}")
     if gaps:
         longest = max(gaps, key=lambda each: each.data["seconds"])
         said.append(
@@ -55,8 +55,8 @@ def no_unplanned_failures(history: History) -> Assessment | None:
             f"{text.duration(longest.data['seconds'])} until {longest.t - began:.1f} s"
         )
     if not said:
-        by_hand = " or by hand" if any(span.by for span in history.faults()) else ""
-        return "pass", f"no node ended and nothing stood still except as planned{by_hand}"
+        by_hand = " or made manually" if any(span.by for span in history.faults()) else ""
+        return "pass", f"no node ended and nothing stalled except as planned{by_hand}"
     training = max(history.training_ended - began, 1e-9)
     fails = bool(ends) or _most(own + nodes) > SMALL_SHARE * training
     return "fail" if fails else "unknown", "; ".join(said)

@@ -73,7 +73,7 @@ class Commands:
         if self._session.ended.done():
             raise RunError("the run is ending")
         if self._session.trained is None:
-            raise RunError("the training has not begun")
+            raise RunError("the training has not started")
         loop = asyncio.get_running_loop()
         if isinstance(loop, VirtualLoop):
             loop.catch_up()
@@ -86,7 +86,7 @@ class Commands:
             return []
         said = (
             f"{text.some(senders)} {'sends' if len(senders) == 1 else 'send'} with segmentation offload: a loss made "
-            "by hand hits up to 64 KB at once; planned in the scenario, it hits single packets"
+            "manually hits up to 64 KB at a time; planned in the scenario, it hits single packets"
         )
         self._run.note("note", {"text": said})
         return [said]

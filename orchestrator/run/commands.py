@@ -35,7 +35,7 @@ async def heard(run: RunContext, operations: Operations) -> AsyncIterator[None]:
     try:
         listening = user_socket.listen(path)
     except OSError as error:
-        run.note("note", {"text": f"nothing can be done to this run by hand: {path} cannot be made ({error.strerror})"})
+        run.note("note", {"text": f"this run takes no manual faults: {path} cannot be made ({error.strerror})"})
         yield
         return
     listener = Listener(operations)

@@ -100,7 +100,7 @@ def clear(run: str, directory: RunDirectory | None, *, stopped: bool = False, tr
     those trackers that do not end by themselves in time."""
     result = Removed(run, stopped)
     result.hosts, away = agents.stop_agents(run)
-    result.left += [f"what runs on the host {host}, whose agent does not answer" for host in away]
+    result.left += [f"what runs on the host {host}: its agent does not answer" for host in away]
     _remove_containers(run, directory, result)
     everything = processes.run_processes(run)
     found = [each for each in everything if each.part != processes.TRACKER]

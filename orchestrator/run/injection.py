@@ -94,11 +94,11 @@ class FaultInjector:
         self._spawn(self._turn_round(over, due))
 
     def new_id(self) -> int:
-        """An id for a fault by hand, which no other fault of the run has."""
+        """An id for a manual fault, which no other fault of the run has."""
         return next(self._ids)
 
     async def make(self, fault: Fault, made: Callable[[], object]) -> None:
-        """Make a fault by hand, at once. ``made`` is called when it has taken effect, before its start is noted.
+        """Make a manual fault, at once. ``made`` is called when it has taken effect, before its start is noted.
         OrchestratorError if it is not possible now; then nothing is noted."""
         await self._ACTIONS[fault.action][0](self, fault)
         made()

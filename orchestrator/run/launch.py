@@ -159,7 +159,7 @@ def _plan_of(directory: RunDirectory) -> Plan:
     if away := sorted({each["name"] for each in planned.get("hosts", ())} - {host.name for host in plan.hosts}):
         raise RunError(
             f"{directory.run} cannot be continued: it is continued on the hosts of its plan, and {some(away)} "
-            f"{'is' if len(away) == 1 else 'are'} not among those that nodes would live on now: see `hosts`"
+            f"{'is' if len(away) == 1 else 'are'} not among those that nodes would run on now: see `hosts`"
         )
     if differing := [key for key, value in plan.recorded.items() if planned.get(key) != value]:
         raise RunError(

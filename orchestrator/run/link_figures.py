@@ -99,7 +99,7 @@ def _real(direction: OneWay, saturation: Saturation | None) -> list[Figure]:
     counts += [("duplicate", direction.duplicated, direction.received or 0)]
     counts += [("reorder", direction.reordered, direction.received or 0)]
     found = [
-        Figure.only_measured(quantity, None, "the far end could not be heard")
+        Figure.only_measured(quantity, None, "no packet from the far end arrived")
         if count is None or not number
         else Figure.only_measured(quantity, count / number, f"{count} of {number}")
         for quantity, count, number in counts

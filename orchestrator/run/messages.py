@@ -165,7 +165,7 @@ def _event_problem(event: Mapping[str, Any]) -> str | None:
     if name in ORCHESTRATORS:
         return f"the event '{name}' is the orchestrator's own: name it differently"
     if not all(map(_name, event)):
-        return f"the event '{name}' has a field whose name is not a text of 1 to {LONGEST_NAME} characters"
+        return f"the event '{name}' has a field with a name that is not a text of 1 to {LONGEST_NAME} characters"
     if _deeper(event, DEEPEST):
         return f"the event '{name}' is nested more than {DEEPEST} levels deep"
     return _first_wrong(event, _EVENTS.get(name, {}), f"the event '{name}'")

@@ -44,7 +44,7 @@ class Past:
         rounds = f"round {first}" if first == last else f"rounds {first} to {last} of the leading nodes"
         return [
             f"continued after {rounds}, at {self.seconds:.1f} s, where {_ENDINGS[self.ended]}: nodes without "
-            "a checkpoint began again, and messages in transit were lost"
+            "a checkpoint restarted, and messages in transit were lost"
         ]
 
     @property

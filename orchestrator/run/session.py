@@ -27,8 +27,8 @@ from orchestrator.run.messages import LONGEST_TEXT
 from orchestrator.run.works import Works
 
 TOUCHED = (
-    "faults were made by hand from {at:g} s of training on ({user}): the run does not follow from its scenario and its "
-    "seed alone"
+    "faults were made manually from {at:g} s of training on ({user}): the run does not follow from its scenario and "
+    "its seed alone"
 )
 
 
@@ -205,7 +205,7 @@ class Session:
         elif phase == "start":
             self.progress.faults_started += 1
         over = {"start": "", "end": " is over", "skipped": " skipped"}[phase]
-        what = "fault by hand" if by_hand else "fault"
+        what = "manual fault" if by_hand else "fault"
         self._say(f"{what}: {fault.action} {fault.target}{over}{f' ({detail})' if detail else ''}")
 
 

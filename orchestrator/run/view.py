@@ -206,7 +206,7 @@ def _rows(
     rows += _links(snapshot) if snapshot.ended is None else ()
     if snapshot.faults_total or snapshot.faults_by_hand:
         coming = f"   [dim]next:[/] {escape(snapshot.next_fault)}" if snapshot.next_fault else ""
-        by_hand = f"   {snapshot.faults_by_hand} [dim]by hand[/]" if snapshot.faults_by_hand else ""
+        by_hand = f"   {snapshot.faults_by_hand} [dim]manual[/]" if snapshot.faults_by_hand else ""
         done = f"{snapshot.faults_done} [dim]of[/] {snapshot.faults_total}{by_hand}{coming}"
         rows.append(("faults", Text.from_markup(done)))
     if snapshot.verdict is not None:

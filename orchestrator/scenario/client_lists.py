@@ -38,7 +38,7 @@ class ClientLists:
             raise ValueError(f"{name} is not JSON: {error}") from None
         parts = content if isinstance(content, dict) and content.keys() & {"train", "test"} else {"train": content}
         if stray := parts.keys() - {"train", "test"}:
-            raise ValueError(f"{name} has the key '{shortened(min(stray))}' beside train or test: {_FORM}")
+            raise ValueError(f"{name} has the key '{shortened(min(stray))}' next to train or test: {_FORM}")
         if "train" not in parts or not all(isinstance(lists, dict | list) for lists in parts.values()):
             raise ValueError(f"{name} has no lists of training samples: {_FORM}")
         return cls(name, hashlib.sha256(text.encode()).hexdigest(), parts["train"], parts.get("test"))

@@ -99,7 +99,7 @@ def _times(scenario: Scenario, fault: FaultSpec) -> Iterator[tuple[str, str]]:
     if fault.at is not None and after is not None and fault.at >= after:
         yield "at", f"the run is over by then: stop.after is {format_duration(after)}"
     if fault.random is not None and fault.random.until is None and after is None:
-        yield "random", "say how long it goes on: until: 5min here, or stop.after"
+        yield "random", "say how long it lasts: until: 5min here, or stop.after"
 
 
 def _leader(topology: Topology, fault: FaultSpec, leading: Sequence[str]) -> Iterator[tuple[str, str]]:

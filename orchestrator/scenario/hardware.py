@@ -56,7 +56,7 @@ HARDWARE: dict[str, HardwareClass] = {
 }
 
 SOURCES: dict[str, str] = {
-    "host": "One core of this host, whose steps are not stretched. A core of a laptop or a CI runner has about 18.1 "
+    "host": "One core of this host, and its steps are not stretched. A core of a laptop or a CI runner has about 18.1 "
     "Gflop/s in the collection of Linpack results github.com/geerlingguy/top500-benchmark; a speed is the share of it.",
     "raspberry-pi-3": "Cortex-A53, 4 cores at 1.2 GHz, 1 GB. Listed: 4 Cortex-A55, its successor with equally wide "
     "vector units, at 1.8 GHz (Orange Pi CM4): 5.604 Gflop/s, so 5.604 / 4 / 1.8 * 1.2 = 0.93 a core.",

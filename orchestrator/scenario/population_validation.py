@@ -48,7 +48,7 @@ def _file(spec: ClientsSpec, settings: ClientSettings) -> Iterator[Mistake]:
             yield ("clients", key), f"{settings.name} gives it already: leave out one of them"
     for row in settings.rows:
         if unused := row.hardware.keys() - {"class", "speed"}:
-            why = f"{min(unused)} has no effect in a population, of which the simulation computes the speed only"
+            why = f"{min(unused)} has no effect in a population: the simulation only computes the speed"
             yield ("clients", "file"), f"{row.place}: {why}: leave the column out"
             return
     if len(settings.rows) > MOST_ROWS:

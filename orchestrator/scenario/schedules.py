@@ -139,7 +139,7 @@ class ScheduleSpec(Strict):
         if self.window is not None and self.trace is None:
             raise ValueError("window: goes with trace")
         if self.repeat is not None and self.trace is not None:
-            raise ValueError("repeat: a trace begins anew by itself when it ends")
+            raise ValueError("repeat: a trace repeats by itself when it ends")
         if written:
             self._written(upward=False)
         for kind in ("trace", "csv"):

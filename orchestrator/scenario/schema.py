@@ -56,7 +56,7 @@ class DataSpec(Strict):
 
     dataset: DatasetNames = Field(
         default=["digits"],
-        description="a data set, or a list of them, of which the first is used that this host has; also npz:PATH, "
+        description="a data set, or a list from which the first that this host has is used; also npz:PATH, "
         "images:PATH or leaf:PATH",
     )
     path: str | None = Field(
@@ -272,7 +272,7 @@ class Scenario(Strict):
     )
     restart: Literal["on-failure", "never"] = Field(
         default="on-failure",
-        description="whether a node whose process ends unplanned is restarted, at most three times without a finished "
+        description="whether a node is restarted if its process ends unplanned, at most three times without a finished "
         "round",
     )
     stop: StopSpec = Field(

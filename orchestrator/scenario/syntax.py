@@ -227,5 +227,5 @@ def _plainly(error: yaml.MarkedYAMLError) -> str:
     if "'\\t'" in problem:
         return "a tab where blanks are needed: indent with blanks"
     if problem == "but found another document":
-        return "a scenario is one document, and another begins here (---)"
+        return "a scenario is one document, and another starts here (---)"
     return problem

@@ -111,7 +111,7 @@ class Topology(Strict):
         default=None,
         ge=1,
         le=MAX_SELECTED,
-        description="number of clients of the population whose answers end a round; goes with population",
+        description="number of clients that answer in a round; goes with population",
     )
 
     @model_validator(mode="before")

@@ -63,7 +63,7 @@ def _programs(scenario: Scenario) -> Iterator[Mistake]:
     yield from check_programs(scenario.programs, scenario.topology.members(), kind)
     for key in ("data", "model", "gathering", "compute"):
         if getattr(scenario, key) != Scenario.model_fields[key].default:
-            yield (key,), "is for an algorithm: programs bring their own"
+            yield (key,), "is for an algorithm: programs have their own"
     for index, fault in enumerate(scenario.faults):
         if fault.action == "slow":
             yield ("faults", index), SLOW_PROGRAM

@@ -110,7 +110,7 @@ class Fold:
         self.kinds: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])  # messages and bytes sent, by kind
         self.in_force: dict[int, float] = {}  # by fault, since when
         self.seen_faults: set[int] = set()  # started or skipped
-        self.by_hand: dict[int, dict[str, Any]] = {}  # faults made by hand, by id, each as in plan.json
+        self.by_hand: dict[int, dict[str, Any]] = {}  # faults made manually, by id, each as in plan.json
         self.probes = self.looks = 0  # measurements of links before the training; reports of losses during it
         self.behind = True
         self._series: dict[str, list[Point]] = {name: [] for name in SERIES}

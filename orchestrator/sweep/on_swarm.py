@@ -113,10 +113,10 @@ class Runs:
         return looked or self._next()
 
     def begins(self, job: Job, host: str) -> None:
-        self._sweeper.say(self._combinations[job.number], f"begins on {host}")
+        self._sweeper.say(self._combinations[job.number], f"starts on {host}")
 
     def stopped(self, job: Job, error: str) -> None:
-        self._sweeper.say(self._combinations[job.number], f"stopped, and begins again elsewhere: {error}")
+        self._sweeper.say(self._combinations[job.number], f"stopped, and starts again elsewhere: {error}")
 
     def done(self, job: Job, host: str) -> None:
         combination = self._combinations[job.number]

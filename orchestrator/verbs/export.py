@@ -46,7 +46,7 @@ def _runs_of(table: Path) -> list[Path]:
         cases = json.loads(read_untrusted(table, LONGEST_DOCUMENT))["cases"]
         return [table.parent / Path(each["run"]).name for case in cases for each in case["runs"] if each["run"]]
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise RecordError(f"{table} cannot be read ({error}): write it anew with `sweep`") from None
+        raise RecordError(f"{table} cannot be read ({error}): write it again with `sweep`") from None
 
 
 def export(directories: Sequence[RunDirectory], destination: Destination) -> list[Exported]:

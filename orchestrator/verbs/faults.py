@@ -28,7 +28,7 @@ def print_faults(history: History, console: Console) -> None:
     """Print a table of all faults."""
     rows = fault_rows(history)
     if not rows:
-        write(console, f"{history.run}: no faults were planned, and none were made by hand")
+        write(console, f"{history.run}: no faults were planned, and none were made manually")
         return
     cells = [(str(row["id"]), row["action"], row["target"], _made(row["by"]), *_became(row)) for row in rows]
     headings = ("number", "action", "target", "made", "at", "until", "round", "detail")
@@ -37,7 +37,7 @@ def print_faults(history: History, console: Console) -> None:
 
 def as_rules(history: History, *, by_round: bool = False) -> str:
     """The faults of a run as YAML: `faults` for its scenario. The rules of the scenario come first, then each fault
-    that was made by hand, at its time of training, or at the beginning of its round.
+    that was made manually, at its time of training, or at the beginning of its round.
 
     A rule by which a node joins is left out if the node was made to join by hand: a node joins once.
     """
@@ -49,7 +49,7 @@ def as_rules(history: History, *, by_round: bool = False) -> str:
         written = dict(event.data["written"])
         if by_round and event.round is not None:
             written = {"round": event.round, **{key: value for key, value in written.items() if key != "at"}}
-        lines.append(f"  - {_line(written)}  # by hand: {event.data['user']}, round {event.round or 0}")
+        lines.append(f"  - {_line(written)}  # manual: {event.data['user']}, round {event.round or 0}")
     return "\n".join(["faults:" if lines else "faults: []", *lines]) + "\n"
 
 
@@ -72,7 +72,7 @@ def _row(span: FaultSpan, began: float) -> dict[str, Any]:
 
 
 def _made(by: str) -> str:
-    return f"by hand ({by})" if by else "planned"
+    return f"manual ({by})" if by else "planned"
 
 
 def _became(row: Mapping[str, Any]) -> tuple[str, str, str, str]:

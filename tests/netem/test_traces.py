@@ -73,8 +73,8 @@ def test_no_opportunity_is_lost_or_made_over_many_windows() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "t: lasts 0 ms: the last line, where it begins anew, is not above 0"),
-        ("0\n0\n", "t: lasts 0 ms: the last line, where it begins anew, is not above 0"),
+        ("", "t: lasts 0 ms: the last line, where it repeats, is not above 0"),
+        ("0\n0\n", "t: lasts 0 ms: the last line, where it repeats, is not above 0"),
         ("1\n2.5\n", "t:2: '2.5' is not a whole number of milliseconds"),
         ("1\n# 2\n1,5\n", "t:3: '1,5' is not a whole number of milliseconds"),
         ("1\n-3\n", "t:2: '-3' is not a whole number of milliseconds"),

@@ -22,7 +22,7 @@ from orchestrator.results.schema import COUNTERS
 SETUP = 6.5  # s from the beginning of the run to the beginning of the training
 ROUND = 4.0  # s
 SWITCHED_OFF = "/sys/class/thermal/thermal_zone2/temp: Resource temporarily unavailable (it is switched off)"
-LOST = "its agent began again"
+LOST = "its agent restarted"
 MODEL = 248_024  # bytes of one model message
 PROFILES: dict[str, dict[str, Any]] = {
     "device-edge": {"latency": "3ms", "jitter": "1ms", "loss": "0.2%", "rate": "40mbit"},

@@ -266,7 +266,7 @@ def test_ps_says_what_to_do_about_a_run_whose_orchestrator_was_killed(
     monkeypatch.setattr(ps, "traces", lambda _: {name: RunDirectory(runs / name)})
     said = verb("ps", "--runs", runs).output
     assert f"{name}: orphaned" in said
-    assert f"`resume {name}` goes on with it, `down {name}` removes what is left" in said
+    assert f"`resume {name}` continues it, `down {name}` removes what is left" in said
     monkeypatch.setattr(ps, "traces", lambda _: {name: None})
     said = verb("ps", "--runs", runs).output
     assert "resume" not in said

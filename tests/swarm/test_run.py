@@ -264,7 +264,7 @@ def test_an_agent_is_killed_and_its_nodes_come_back_and_down_ends_all(
         wait_for(lambda: states(run, "device-0").count("running") == 2 or None, "the restart of device-0", 120.0)
         assert "crashed" in states(run, "device-0")
         assert states(run, "device-1") == ["starting", "registered", "running"]
-        there_again = ["the host b is lost: its agent began again", "the host b is there again"]
+        there_again = ["the host b is lost: its agent restarted", "the host b is there again"]
         with closing(run.history()) as history:
             wait_for(lambda: notes(history)[-2:] == there_again or None, "the notes")
             told = [

@@ -96,7 +96,7 @@ def test_twelve_runs_give_the_table_of_one_host_though_a_host_is_killed(tmp_path
     lost.daemon.start()
     assert spread.returncode == 0, lines
     assert any(line.startswith("the host c is lost: ") for line in lines), lines
-    (stopped,) = [line for line in lines if ": stopped, and begins again elsewhere: c: " in line]
+    (stopped,) = [line for line in lines if ": stopped, and starts again elsewhere: c: " in line]
     done = [line.partition(" ")[0] for line in lines if ": done on " in line]
     assert len(set(done)) == 12, lines
     assert stopped.partition(" ")[0] in done

@@ -88,7 +88,7 @@ class FedEDS(LocalTraining):
         if self.annealing and self.turn_end <= self.turn_start:
             raise ValueError(f"turn_end: round {self.turn_end} is not after turn_start, round {self.turn_start}")
         if not self.restore and not self.exchange:
-            raise ValueError("restore: false goes with exchange, which trains the model that round 1 begins from")
+            raise ValueError("restore: false goes with exchange, which trains the first model of round 1")
 
     @property
     def most_epochs(self) -> int:

@@ -56,7 +56,7 @@ class Extraction:
 def dimensions(model: Mapping[str, np.ndarray]) -> tuple[int, int]:
     """Classes and features of a model's state. ModelError if its classifier is more than one linear layer."""
     if any(name.startswith("classifier.") and name not in CLASSIFIER for name in model) or CLASSIFIER[0] not in model:
-        raise ModelError("generated features need a model whose classifier is one linear layer: take cnn or mlp")
+        raise ModelError("generated features need a model with one linear layer as classifier: use cnn or mlp")
     classes, features = model[CLASSIFIER[0]].shape
     return int(classes), int(features)
 

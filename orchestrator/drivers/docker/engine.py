@@ -42,7 +42,7 @@ class Engine:
         try:
             return cls(docker.DockerClient(base_url=address(), timeout=TIMEOUT))
         except (DockerException, OSError) as error:
-            raise HostError(f"what listens at {address()} does not answer as a Docker Engine: {error}") from None
+            raise HostError(f"{address()} does not answer as a Docker Engine: {error}") from None
 
     def close(self) -> None:
         self.client.close()

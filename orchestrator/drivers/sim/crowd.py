@@ -224,10 +224,10 @@ class Crowd:
         days = f"{LONGEST_NIGHT / 86400:.0f} days"
         if self._parts:
             return (
-                f"for {days} no client was there but those whose {len(self._parts)} answers wait for more: see "
-                "clients.availability, or let fewer answers make a model"
+                f"for {days} no client was available except those with {len(self._parts)} answers that wait for more: "
+                "see clients.availability, or let fewer answers make a model"
             )
-        return f"no client was there for {days}: see clients.availability"
+        return f"no client was available for {days}: see clients.availability"
 
     def _begin(self, client: int, round: int) -> None:
         population, name, now = self._population, client_name(client), self._now()

@@ -36,6 +36,6 @@ def problem(name: str, image: Mapping[str, Any] | None, machine: str) -> HostErr
         return None
     remedy = (
         "build it with `images/build.sh agent` from the version of the orchestrator, or in a folder that"
-        " `edgebed image` writes, and bring it to each host (`edgebed docs hosts`)"
+        " `edgebed image` writes, and copy it to each host (`edgebed docs hosts`)"
     )
     return HostError(what, remedy, [BUILD.format(name=name)])

@@ -245,7 +245,7 @@ class Agents:
                         host = min(refused)
                         raise HostError(
                             f"the agent on {host} {self._refused[host]}",
-                            "give all hosts the same image; agents that `hosts up` has left running begin anew with it",
+                            "give all hosts the same image; restart the agents that `hosts up` has left running",
                             ANEW,
                         )
                     self._changed.clear()
@@ -339,7 +339,7 @@ class Agents:
             self._refused[host] = f"speaks protocol {quoted(hello['protocol'])}, the orchestrator {PROTOCOL}"
         else:
             if host in self._agents:
-                self._lose(host, "its agent began again")
+                self._lose(host, "its agent restarted")
             self._agents[host] = _Agent(address, hello, now)
             self._names[address] = host
             self._found(host)
@@ -365,7 +365,7 @@ class Agents:
             for host, agent in list(self._agents.items()):
                 agent.heard += stood
                 if loop.time() - agent.heard > self._lease:
-                    self._lose(host, f"nothing was heard of its agent for {self._lease:g} s")
+                    self._lose(host, f"nothing was received from its agent for {self._lease:g} s")
 
 
 def _now() -> float:

@@ -278,7 +278,7 @@ def refusal(facts: Mapping[str, Any]) -> HostError | None:
     if state == "locked":
         return HostError("this host's swarm is locked", "unlock it with its key", ["docker swarm unlock"])
     reason = swarm.get("Error") or f"it is {state}"
-    remedy = "have it leave the swarm, and make or join one anew"
+    remedy = "have it leave the swarm, and create or join one again"
     return HostError(
         f"this host's Docker Engine is not yet or no longer in its swarm: {reason}",
         remedy,

@@ -229,7 +229,7 @@ class SwarmDriver:
         try:
             await self._agents.call(host, "finish", timeout=FINISH)
         except DriverError as error:
-            raise DriverError(f"{error}; `down {self._directory.run}` tells what it may have left") from None
+            raise DriverError(f"{error}; `down {self._directory.run}` shows what it may have left") from None
 
     # What the agents say
 

@@ -91,9 +91,9 @@ def of_silence(host: Member, reason: str, wanted: Wanted) -> list[Finding]:
         what = f"it has no image '{wanted.agent_image}', from which agents are made"
         return [Finding(UNUSABLE, what, *_bring(host, wanted.agent_image, wanted))]
     if "another version" in reason or "speaks protocol" in reason:
-        return [Finding(UNUSABLE, f"its agent cannot tell: {reason}", *_bring(host, wanted.agent_image, wanted))]
+        return [Finding(UNUSABLE, f"its agent cannot report: {reason}", *_bring(host, wanted.agent_image, wanted))]
     remedy = "see the log of its Docker Engine; does it reach the host that starts runs, by TCP?"
-    return [Finding(UNUSABLE, f"no agent tells of it: {reason}", remedy, ("journalctl --unit docker",))]
+    return [Finding(UNUSABLE, f"no agent reports it: {reason}", remedy, ("journalctl --unit docker",))]
 
 
 def of_facts(host: Member, facts: Facts, wanted: Wanted) -> list[Finding]:
@@ -169,9 +169,9 @@ def _engine(facts: Facts) -> Iterator[Finding]:
         yield Finding(LOOK, what, remedy)
     limits = Limits.of(engine)
     if not limits.memory:
-        yield Finding(LOOK, "the memory of nodes whose hardware is emulated is not limited", *_memory_remedy(facts))
+        yield Finding(LOOK, "the memory of nodes with emulated hardware is not limited", *_memory_remedy(facts))
     if not limits.cpu:
-        what = "the cores of nodes whose hardware is emulated are not limited; computing is stretched all the same"
+        what = "the cores of nodes with emulated hardware are not limited; computing is stretched nevertheless"
         yield Finding(LOOK, what, "use a kernel with CONFIG_CFS_BANDWIDTH")
 
 
@@ -210,7 +210,7 @@ def _on_its_way(host: Member, facts: Facts, source: Archive | Pinned, name: str,
             return Finding.of(stands)
     what = lacks if facts.image is None else f"it has another image '{name}' than nodes are to be made from"
     if isinstance(source, Archive):
-        return Finding(LOOK, what, f"nothing: the next `up` brings it ({text.size(source.size)})")
+        return Finding(LOOK, what, f"nothing: the next `up` copies it ({text.size(source.size)})")
     return Finding(LOOK, what, f"nothing: the next `up` has it pulled from its registry ({source.reference})")
 
 
@@ -252,7 +252,7 @@ def _board(host: Member, facts: Facts) -> Iterator[Finding]:
         return
     said = "has no label, so that it counts as a PC" if label is None else f"has the label {label}"
     command = f"docker node update --label-add {HARDWARE_LABEL}={found} {host.name}"
-    yield Finding(LOOK, f"it is a {model} and {said}", "tell the swarm what it is", (command,))
+    yield Finding(LOOK, f"it is a {model} and {said}", "label it in the swarm", (command,))
 
 
 def _accelerator(host: Member, facts: Facts) -> Iterator[Finding]:
@@ -270,7 +270,7 @@ def _accelerator(host: Member, facts: Facts) -> Iterator[Finding]:
 def _version(facts: Facts, wanted: Wanted) -> Iterator[Finding]:
     if facts.version != wanted.version:
         what = f"its agent is of edgebed {facts.version}, the orchestrator of {wanted.version}"
-        yield Finding(LOOK, what, f"bring it the image '{wanted.agent_image}' of this version")
+        yield Finding(LOOK, what, f"copy the image '{wanted.agent_image}' of this version")
 
 
 def _bring(host: Member, image: str, wanted: Wanted) -> tuple[str, tuple[str, ...]]:
@@ -278,7 +278,7 @@ def _bring(host: Member, image: str, wanted: Wanted) -> tuple[str, tuple[str, ..
     images/build.sh gives it."""
     if is_in_registry(image):
         return "does it reach the registry, and has that the image of this version? See the log of its Engine", ()
-    remedy = "build it of this version, and bring it to the host (`edgebed docs hosts`)"
+    remedy = "build it of this version, and copy it to the host (`edgebed docs hosts`)"
     if host.architecture == wanted.architecture:
         one = image if split(image)[1] else f"{image}:latest"  # otherwise the command saves the images of all tags
         return remedy, (f"docker save {one} | ssh {host.name} docker load",)

@@ -127,7 +127,7 @@ def archive_of_program(name: str, architecture: str, found: Mapping[str, Mapping
     other = names_of(name, architecture)[1]
     return HostError(
         _lacks(name, architecture),
-        "fetch or build it here, and `up` brings it",
+        "fetch or build it here, and `up` copies it",
         [f"docker pull --platform linux/{architecture} {name}", f"docker tag {name} {other}"],
     )
 
@@ -147,7 +147,7 @@ def _archive(image: Mapping[str, Any]) -> Archive:
 def _lacks(name: str, architecture: str) -> str:
     own, tagged = names_of(name, architecture)
     return (
-        f"this host has none for {architecture} to bring: its Docker Engine has neither '{own}' for that nor '{tagged}'"
+        f"this host has none for {architecture} to copy: its Docker Engine has neither '{own}' for that nor '{tagged}'"
     )
 
 
@@ -221,7 +221,7 @@ def _absent(name: str, architecture: str) -> HostError:
     build = f"images/build.sh {architecture}" if own == "edgebed-node" else _build(tagged, architecture)
     return HostError(
         _lacks(name, architecture),
-        "build it here (`edgebed docs images`), and `up` brings it",
+        "build it here (`edgebed docs images`), and `up` copies it",
         [build],
     )
 

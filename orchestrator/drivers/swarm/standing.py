@@ -119,7 +119,7 @@ def _keys_of(swarm: str, server: str) -> Access | None:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError):
-        raise HostError(f"{_file_of(swarm)} does not hold the keys of agents", "begin anew", ANEW) from None
+        raise HostError(f"{_file_of(swarm)} does not hold the keys of agents", "restart them", ANEW) from None
     return found if found.server.public == server else None
 
 

@@ -131,7 +131,7 @@ async def wait_for_all(cluster: Cluster, agents: Agents, run: str, hosts: Collec
         reasons = {host: each.error or each.state for host, each in found.items()}
         told = ", ".join(f"{host} ({reasons.get(host, 'no task')})" for host in away)
         raise HostError(
-            f"no agent began within {AGENT_TIMEOUT:.0f} s on {told}",
+            f"no agent started within {AGENT_TIMEOUT:.0f} s on {told}",
             f"does each host have the image '{agent_image.image_name()}', and reach {address}?"
             f" See `docker service ps {run}`",
         )
@@ -153,7 +153,7 @@ async def wait_for_each(cluster: Cluster, agents: Agents, run: str, hosts: Colle
             except HostError as error:
                 reason = str(error)
             if states.get(host) == "down":
-                reason = "the swarm hears it no more"
+                reason = "the swarm has lost it"
             if reason is not None:
                 reasons[host] = reason
                 waiting.remove(host)

@@ -22,7 +22,7 @@ _REMEDIES = {
     errno.EAGAIN: _SWITCHED_OFF,
     errno.ENODATA: _SWITCHED_OFF,
     errno.EIO: "the sensor does not answer its driver, the kernel's log may say why",
-    errno.ENOENT: "it was there when the run began, so its driver was unloaded",
+    errno.ENOENT: "it was available when the run started, so its driver was unloaded",
     errno.ETIMEDOUT: f"no answer within {PATIENCE:.0f} s",
 }
 

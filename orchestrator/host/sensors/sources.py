@@ -223,7 +223,7 @@ def _battery(texts: Sequence[str]) -> float:
 def _available(texts: Sequence[str]) -> float:
     match = re.search(r"^MemAvailable:\s+(\d+) kB", texts[0], re.MULTILINE)
     if match is None:
-        raise ValueError("this kernel does not tell MemAvailable")
+        raise ValueError("this kernel does not report MemAvailable")
     return int(match[1]) * 1024.0
 
 
@@ -233,7 +233,7 @@ def _pmic(texts: Sequence[str]) -> float:
     volts = dict(re.findall(r"(\w+)_V volt\(\d+\)=([\d.]+)V", texts[0]))
     rails = amperes.keys() & volts.keys()
     if not rails:
-        raise ValueError("it tells no rail with a current and a voltage")
+        raise ValueError("it reports no rail with a current and a voltage")
     return sum(float(amperes[rail]) * float(volts[rail]) for rail in sorted(rails))
 
 

@@ -8,7 +8,7 @@ const EACH = 100;   // faults of an action that are drawn one by one
 const LEAST = 0.004; // the width of a moment, as a share of the axis
 const TIERS = {cloud: GLOBAL, edge: SERIES[1], device: SERIES[0]};
 
-export const saidOf = (fault) => `${fault.action} ${fault.target}${fault.by ? `, by hand (${fault.by})` : ""}`;
+export const saidOf = (fault) => `${fault.action} ${fault.target}${fault.by ? `, manual (${fault.by})` : ""}`;
 
 // `against`: "time" or "rounds".
 export function learning(story, metric, against) {

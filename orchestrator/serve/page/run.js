@@ -51,13 +51,13 @@ function head(story, run) {
     if (verdict.textContent !== (now.error ?? trust)) verdict.textContent = now.error ?? trust;
     verdict.className = failed.length || now.error ? "failing" : "quiet";
     const rows = [
-      ["time", duration(now.now), now.training === null ? "the training has not begun" : `${duration(now.now - now.training)} of training${plan.simulated ? ", virtual" : ""}`],
+      ["time", duration(now.now), now.training === null ? "the training has not started" : `${duration(now.now - now.training)} of training${plan.simulated ? ", virtual" : ""}`],
       ["round", plan.rounds ? `${now.round} of ${plan.rounds}` : String(now.round), ""],
       ["accuracy", percent(global), plan.algorithm ?? "programs"],
       [running ? "nodes up" : "nodes at the end", `${up} of ${now.nodes.length}`, ""],
       running ? ["time left", now.left ? `${now.left.of === "rounds" ? "about " : "at most "}${duration(now.left.seconds)}` : "–", now.left?.of === "rounds" ? "at the pace of its rounds" : ""] : ["ended", ENDINGS[now.ended] ?? now.ended ?? "cut short", ""],
       running ? ["next fault", next ? saidOf(next) : "none", next ? "in" in now.next ? `in ${duration(now.next.in)}` : `in round ${now.next.round}` : ""]
-        : ["faults", `${[...story.faults.values()].filter((fault) => "start" in fault).length} of ${story.planned.size}`, story.byHand.length ? `${story.byHand.length} by hand` : ""],
+        : ["faults", `${[...story.faults.values()].filter((fault) => "start" in fault).length} of ${story.planned.size}`, story.byHand.length ? `${story.byHand.length} manual` : ""],
       ["links", now.engine || "–", plan.driver],
     ];
     keys.replaceChildren(...rows.map(([label, value, note]) => el("div", {}, el("dt", {}, label), el("dd", {}, value), el("dd", {class: "note"}, note))));
@@ -132,12 +132,12 @@ function listed(story, run) {
     const all = [...story.planned.values()], at = (t) => t === undefined ? "–" : duration(t - story.began);
     return [all.length > LISTED ? el("p", {class: "quiet"}, `The last ${LISTED} of ${all.length} are listed.`) : null, table("Faults", ["fault", "made", ["began"], ["ended"]], all.slice(-LISTED).map((fault) => {
       const seen = story.faults.get(fault.id) ?? {};
-      const made = fault.by ? `by hand: ${fault.by}${fault.via ? `, ${fault.via}` : ""}` : fault.at !== null ? `planned at ${duration(fault.at)}` : `planned in round ${fault.round}`;
+      const made = fault.by ? `manual: ${fault.by}${fault.via ? `, ${fault.via}` : ""}` : fault.at !== null ? `planned at ${duration(fault.at)}` : `planned in round ${fault.round}`;
       return [`${fault.action} ${fault.target}`, made, "skipped" in seen ? "not possible" : at(seen.start), at(seen.end)];
     }))].filter(Boolean);
   });
   function update() {
-    faults.name(`${story.planned.size} ${story.planned.size === 1 ? "fault" : "faults"}${story.byHand.length ? `, ${story.byHand.length} by hand` : ""}`);
+    faults.name(`${story.planned.size} ${story.planned.size === 1 ? "fault" : "faults"}${story.byHand.length ? `, ${story.byHand.length} manual` : ""}`);
     faults.refresh();
     if (known === story.byHand.length) return;
     known = story.byHand.length;

@@ -12,7 +12,7 @@ export class Story {
   present = {status: "", now: 0, training: null, round: 0, nodes: [], links: [], checks: [], kinds: {}, probes: 0};
   #series = new Map(); // by metric, scope and node: [[t, round, value]]
   #bands = new Map();  // by metric and scope: by round, what devices reported
-  #actions = new Map(); // how many faults of an action are planned, or were made by hand
+  #actions = new Map(); // how many faults of an action are planned, or were made manually
 
   constructor(plan) {
     this.plan = plan;

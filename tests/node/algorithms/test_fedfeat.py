@@ -299,7 +299,7 @@ def test_steps_cross_to_the_workers_of_a_simulation(learner: Learner) -> None:
 
 
 def test_parameters_that_contradict_each_other() -> None:
-    with pytest.raises(ValueError, match="makes no last epoch"):
+    with pytest.raises(ValueError, match="has no last epoch"):
         FedFeat(steps=5)
     assert FedFeat(steps=5, features="averaged").steps == 5
     with pytest.raises(ValueError, match="bounds what noise must hide"):

@@ -28,9 +28,11 @@ def mirror(folder: Path) -> Iterator[str]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def published(*mirrors: str, **files: bytes) -> Download:
@@ -88,7 +90,7 @@ def test_a_file_with_another_hash_is_refused_and_removed(tmp_path: Path, monkeyp
     (tmp_path / "bad" / "a").write_bytes(b"other")
     with mirror(tmp_path / "bad") as bad:
         monkeypatch.setitem(DOWNLOADS, "mine", published(bad, a=b"one"))
-        with pytest.raises(OSError, match=rf"{bad}a: its 5 bytes are not the published ones"):
+        with pytest.raises(OSError, match=rf"{bad}a: its 5 bytes differ from the published ones"):
             download("mine", tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 

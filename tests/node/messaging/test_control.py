@@ -201,7 +201,7 @@ async def test_silence_ends_the_lease(tmp_path: Path) -> None:
     )
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     client = ControlClient(assignment, "first", context)
-    with pytest.raises(ControlError, match=r"edge-0: nothing heard from the orchestrator for 0\.05 s"):
+    with pytest.raises(ControlError, match=r"edge-0: nothing received from the orchestrator for 0\.05 s"):
         await receive(client)
     client.close()
     context.destroy(linger=0)

@@ -215,7 +215,7 @@ async def test_a_silent_orchestrator_ends_the_node(tmp_path: Path, data: Path, m
     async with running(tmp_path, data) as run:
         timeouts = Timeouts(beat=0.02, lease=0.1)
         run.start("device-0", control_endpoint=f"ipc://{tmp_path}/nobody", timeouts=timeouts)
-        with pytest.raises(ControlError, match=r"device-0: nothing heard from the orchestrator for 0\.1 s"):
+        with pytest.raises(ControlError, match=r"device-0: nothing received from the orchestrator for 0\.1 s"):
             await run.code("device-0")
 
 
@@ -251,7 +251,7 @@ def test_a_process_says_why_it_ends(tmp_path: Path, data: Path) -> None:
     (tmp_path / "cloud.json").write_text(assignment.to_json())
     ended = python("-m", "node", str(tmp_path / "cloud.json"))
     assert ended.returncode == EXIT_ORPHANED
-    assert "cloud ERROR cloud: nothing heard from the orchestrator for 0.2 s; ending" in ended.stderr
+    assert "cloud ERROR cloud: nothing received from the orchestrator for 0.2 s; ending" in ended.stderr
 
 
 def test_importing_the_runtime_does_not_import_torch() -> None:

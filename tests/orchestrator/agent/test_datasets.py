@@ -54,7 +54,7 @@ async def brought(datasets: DataSets, tmp_path: Path, letter: str) -> str:
 async def test_what_was_brought_stays_for_other_agents(one: DataSets, folder: Path, tmp_path: Path) -> None:
     sha256 = await brought(one, tmp_path, "a")
     other = DataSets(folder)
-    with pytest.raises(DriverError, match="was not brought"):
+    with pytest.raises(DriverError, match="is missing: the agent has restarted"):
         other.path(sha256)
     assert await other.has_data(sha256)
     assert (other.path(sha256) / "x.npy").read_bytes() == b"a" * SIZE

@@ -130,7 +130,7 @@ async def test_a_host_that_goes_down_is_not_waited_for(tmp_path: Path, folders: 
     gone = replace(HOSTS[1], state="down")
     cluster = PlayedCluster([PC, gone], tmp_path, lambda host: "" if host == "pc-2" else examiner(host, {}), HELLO)
     found = await ask(cluster, HOSTS[:2])
-    assert (set(found.facts), found.silent) == ({"pc-1"}, {"pc-2": "the swarm hears it no more"})
+    assert (set(found.facts), found.silent) == ({"pc-1"}, {"pc-2": "the swarm has lost it"})
 
 
 async def test_hosts_that_do_not_hear_each_other(tmp_path: Path, folders: Path) -> None:

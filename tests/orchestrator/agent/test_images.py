@@ -254,7 +254,7 @@ async def test_an_image_that_is_brought_in_part_is_none(world: World) -> None:
     await world.stage.leave("pc-2")
     assert slow.closed > closed
     assert (SAVINGS[0].closed, world.layers()) == (True, ["a", None, None])
-    with pytest.raises(DriverError, match="pc-3: the image other was not begun"):
+    with pytest.raises(DriverError, match="pc-3: the image other has not been started"):
         await world.stage.agents.call("pc-3", "load", name="other", data=b"x", first=False)
 
 

@@ -109,12 +109,12 @@ async def test_its_end_breaks_the_host_unless_it_is_closed(played: Played) -> No
     await played.runs.employ()
     played.hear("MemoryError")
     played.hear(None)
-    assert played.failures == ["what carries out runs has ended: MemoryError"]
+    assert played.failures == ["the worker for runs has ended: MemoryError"]
     await played.runs.close()
     played.hear(None)
     assert len(played.failures) == 1
 
 
 async def test_a_run_without_anything_to_carry_it_out(played: Played) -> None:
-    with pytest.raises(DriverError, match="the agent has begun again"):
+    with pytest.raises(DriverError, match="the agent has restarted"):
         await played.runs.carry("small-1", "abc", [])

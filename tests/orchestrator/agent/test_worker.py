@@ -426,7 +426,7 @@ async def test_a_host_that_was_lost_is_opened_again_with_its_links_as_they_are(w
     assert ended == Exit("device-0", handle, -9)
     (change,) = await world.changes(1)
     assert change[:2] == ("pc-2", "lost")
-    assert change.reason.startswith("nothing was heard")
+    assert change.reason.startswith("nothing was received")
     assert await fabric.alter([LinkChange("device-2", "cloud", profile=LinkProfile(latency=0.2))]) == [None]
     before = await fabric.counters()  # the last ones of the lost host
     assert (before.links, before.forwarded, before.late) == ([probed], 10, 0)
@@ -463,7 +463,7 @@ async def test_the_nodes_of_a_host_that_stays_away_move_with_their_checkpoints(w
     moved = [each for each in await world.changes(2) if isinstance(each, NodeMove)]
     assert [await asyncio.wait_for(each, PATIENCE) for each in waiting] == [None, None]
     assert [each[:3] for each in moved] == [("device-0", "pc-2", "pc-1"), ("device-2", "pc-2", "pc-1")]
-    assert all(each.reason == "nothing was heard of its agent for 3 s; most cores free" for each in moved)
+    assert all(each.reason == "nothing was received from its agent for 3 s; most cores free" for each in moved)
     assert moved[0].checkpoint == pytest.approx(100, abs=20)
     assert moved[1].checkpoint is None
     there = world.hosts / "pc-1" / world.directory.run / "checkpoints" / "device-0" / "device-0.checkpoint"

@@ -13,7 +13,7 @@ from orchestrator.errors import HostError
 from orchestrator.host.training_devices import missing_here, notes, refusals, told, tried_here
 
 NODES = {"cuda": ["edge-0"], "cuda:1": ["edge-1", "edge-2"]}
-FOUND = {"cuda": {"name": "Tesla T4"}, "cuda:1": {"problem": "there is 1 GPU, and numbers begin with 0"}}
+FOUND = {"cuda": {"name": "Tesla T4"}, "cuda:1": {"problem": "there is 1 GPU, and numbers start at 0"}}
 GPU = torch.cuda.is_available()
 
 
@@ -30,7 +30,7 @@ def test_a_gpu_has_a_name_or_a_problem() -> None:
 
 def test_a_device_that_does_not_work_is_refused_in_a_sentence() -> None:
     (error,) = refusals(NODES, FOUND)
-    assert error.what == "edge-1, edge-2 train on cuda:1, and there is 1 GPU, and numbers begin with 0"
+    assert error.what == "edge-1, edge-2 train on cuda:1, and there is 1 GPU, and numbers start at 0"
     assert error.remedy.endswith("train on the processor: compute.device: cpu")
     assert missing_here({"cpu": ["edge-0"]}) == []
 

@@ -60,7 +60,10 @@ def test_a_partition_and_a_degraded_link_have_their_directions(plan: Plan) -> No
         ({"action": "crash", "node": "cloud", "for": "5"}, "for: '5' has no unit"),
         ({"action": "crash", "node": "cloud", "zeal": 1}, "zeal: unknown key"),
         ({"action": "crash"}, "a fault says whom with exactly one of node, nodes, of, between; here is none"),
-        ({"action": "crash", "node": "cloud", "round": 3}, "round: a fault by hand takes effect at once; leave it out"),
+        (
+            {"action": "crash", "node": "cloud", "round": 3},
+            "round: a manual fault takes effect immediately; leave it out",
+        ),
         ({"action": "degrade", "node": "edge-0"}, "action: degrade needs a profile or keys of one"),
         (
             {"action": "degrade", "node": "edge-0", "rate": "1Mbps"},

@@ -67,7 +67,7 @@ def test_the_cloud_moves_too_and_comes_first() -> None:
     homes = {"cloud": "b", "edge-0": "b", "edge-1": "c"}
     found = lost(planned(host("a", 4 * MEMORY), host("b"), host("c"), homes=homes), "b")
     assert found.hosts == {"cloud": "a", "edge-0": "a", "device-0-0": "a", "device-0-1": "a"}
-    assert found.reasons["cloud"] == "a manager, beside the orchestrator"
+    assert found.reasons["cloud"] == "a manager, next to the orchestrator"
 
 
 def test_a_device_alone_joins_those_of_its_edge() -> None:
@@ -111,7 +111,7 @@ def test_no_node_moves_from_a_real_board_or_to_one() -> None:
     )
     plan = replace(made, hosts=(host("a"), pi, another))
     assert plan.node("device-0-0").host == "pi"
-    assert lost(plan, "pi").staying == {"device-0-0": "it lives on a real raspberry-pi-4"}
+    assert lost(plan, "pi").staying == {"device-0-0": "it runs on a real raspberry-pi-4"}
     assert set(lost(plan, "a").staying.values()) == {"no other host of the run can take nodes"}
 
 
@@ -178,7 +178,7 @@ def test_a_node_moves_where_the_images_of_its_programs_are() -> None:
     homes = {"cloud": "a", "device-0": "b", "device-1": "c"}
     plan = replace(made, nodes=tuple(replace(node, host=homes[node.name]) for node in made.nodes), hosts=hosts)
     assert lost(plan, "c").hosts == {"device-1": "b"}  # a has its image too, and fewer free cores
-    assert lost(plan, "a").staying == {"cloud": "no node of the image served and watched lives on b, c"}
+    assert lost(plan, "a").staying == {"cloud": "no node of the image served and watched runs on b, c"}
 
 
 def test_a_node_of_an_own_image_moves_where_the_image_is() -> None:
@@ -187,7 +187,7 @@ def test_a_node_of_an_own_image_moves_where_the_image_is() -> None:
     plan = replace(plan, nodes=tuple(replace(node, image=special.get(node.name)) for node in plan.nodes))
     found = lost(plan, "c")
     assert found.hosts["device-1-0"] == "b"
-    assert found.staying == {"device-1-1": "no node of the image other lives on a, b"}
+    assert found.staying == {"device-1-1": "no node of the image other runs on a, b"}
 
 
 def test_only_hosts_that_are_there_take_nodes() -> None:

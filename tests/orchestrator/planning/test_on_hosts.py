@@ -157,7 +157,7 @@ def test_a_real_link_within_a_host_is_refused(entry: str) -> None:
         make_plan(scenario, prepared(), inventory=INVENTORY)
     assert caught.value.path == ("links", entry)
     assert caught.value.message == (
-        "device-0-1 -> edge-0 is real, and both nodes live on pc-2, where no network is between them (1 more link like "
+        "device-0-1 -> edge-0 is real, and both nodes run on pc-2, where no network is between them (1 more link like "
         "it): give them different hosts in `hosts`, or give the link a profile"
     )
 

@@ -55,8 +55,8 @@ def test_a_large_folder_is_refused_with_what_to_do(folder: Path, monkeypatch: py
     with pytest.raises(PlanError) as caught:
         refuse_large(folder)
     assert str(caught.value) == (
-        f"programs: each host is brought the folder of the scenario, and {folder} has more than 3 kB: move the scenario"
-        " to a folder that has nothing but what the programs read"
+        f"programs: the folder of the scenario is copied to each host, and {folder} has more than 3 kB: move the"
+        " scenario to a folder that has nothing but what the programs read"
     )
 
 

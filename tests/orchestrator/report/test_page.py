@@ -110,9 +110,9 @@ def test_the_page_says_what_the_record_says(finished: History) -> None:
 
 def test_a_fault_by_hand_is_told_from_the_planned_ones(tmp_path: Path) -> None:
     page = Page(render(History.open(Example(by_hand=True).build(tmp_path))))
-    assert "device-0-0 by hand (ada) 12.00 s 3 s 4 took effect" in page.text
-    assert "of 21 planned, 1 by hand" in page.text
-    assert "fault by hand (ada): crash begins" in page.text
+    assert "device-0-0 manual (ada) 12.00 s 3 s 4 took effect" in page.text
+    assert "of 21 planned, 1 manual" in page.text
+    assert "manual fault (ada): crash begins" in page.text
 
 
 def test_a_simulation_does_not_claim_that_its_links_were_checked(tmp_path: Path) -> None:

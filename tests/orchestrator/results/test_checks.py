@@ -163,7 +163,7 @@ def test_finished_without_an_outcome(tmp_path: Path) -> None:
     with RunDirectory(tmp_path).held():
         assert run.verdict("finished") == ("unknown", "the run is going on: 1 of 2 rounds done")
     verdict, detail = run.verdict("finished")
-    goes_on = f"`resume {tmp_path.name}` goes on from there"
+    goes_on = f"`resume {tmp_path.name}` continues from there"
     assert (verdict, detail) == (
         "fail",
         f"the orchestrator ended without an outcome after 1 of 2 rounds; {goes_on}",
@@ -215,7 +215,7 @@ def test_real_links_are_not_held_against_anything(tmp_path: Path) -> None:
     run.record.probe(0.6, "device-0-0", "edge-0", "device-edge", *row, kind="real")
     assert run.verdict("links as configured") == (
         "pass",
-        "1 probe of 1 link class agree with their profiles; 1 figure of real links, of which nothing was asked",
+        "1 probe of 1 link class agree with their profiles; 1 figure of real links without configured values",
     )
 
 
@@ -228,7 +228,7 @@ def test_links_that_are_all_real_are_measured(tmp_path: Path) -> None:
         run.record.probe(0.5, *ends, "rtt", None, 0.3, None, None, "measured", kind="real")
     assert run.verdict("links as configured") == (
         "measured",
-        "every link is real: 2 figures of 2 link classes, and nothing was asked",
+        "every link is real: 2 figures of 2 link classes, and no values were configured",
     )
     assert run.verdict("losses during the run")[0] == "measured"
 
@@ -266,7 +266,7 @@ def test_a_planned_join_is_moot_if_the_node_was_made_to_join_by_hand(tmp_path: P
     run.record.fault(3.0, 1, "join", "edge-0", "skipped", 1, "edge-0 has joined already and is running")
     verdict, detail = run.ended().verdict("faults took effect")
     assert verdict == "pass"
-    assert "1 was made by hand" in detail
+    assert "1 was made manually" in detail
 
 
 def test_a_fault_of_a_node_that_is_away_already_is_moot(tmp_path: Path) -> None:
@@ -397,7 +397,7 @@ def test_a_few_late_steps_are_told_and_pass(tmp_path: Path) -> None:
 
 def test_whether_a_run_that_never_trained_would_have_kept_pace_is_unknown(tmp_path: Path) -> None:
     Record.create(tmp_path, json.dumps(plan_of(Example())), {}).close()
-    assert module.compute_on_time(History.open(tmp_path)) == ("unknown", "the training never began")
+    assert module.compute_on_time(History.open(tmp_path)) == ("unknown", "the training never started")
 
 
 OVERLOAD = Overload(

@@ -105,7 +105,7 @@ def test_a_run_without_a_population_says_nothing_of_it(tmp_path: Path) -> None:
         assert not any(figure["marks"] for figure in client_figures(other).values())
 
 
-NONE = "the run ended after 1 min 40 s of training: check the unit of the times, and where they begin"
+NONE = "the run ended after 1 min 40 s of training: check the unit of the times, and where they start"
 NO_DIFFERENCE = "no row of stays.csv made a difference: a client comes or goes"
 
 
@@ -114,7 +114,7 @@ NO_DIFFERENCE = "no row of stays.csv made a difference: a client comes or goes"
     [
         (0.0, 40.0, "pass", "clients came or went by stays.csv from 40 s on"),
         (60.0, 0.0, "pass", "clients came or went by stays.csv from 0 s on"),
-        (36000.0, 0.0, "unknown", f"no row of stays.csv took effect: the first stay begins at 10 h 00 min, and {NONE}"),
+        (36000.0, 0.0, "unknown", f"no row of stays.csv took effect: the first stay starts at 10 h 00 min, and {NONE}"),
         (None, 0.0, "unknown", f"no row of stays.csv took effect: no client has a stay, and {NONE}"),
         (0.0, 3.6e6, "unknown", f"{NO_DIFFERENCE} first at 1000 h 00 min, and {NONE}"),
         (0.0, None, "unknown", f"{NO_DIFFERENCE} never, and {NONE}"),

@@ -59,11 +59,11 @@ def test_a_run_on_one_host_has_no_periods(tmp_path: Path) -> None:
 def test_notes_tell_what_became_of_hosts_in_the_order_of_the_record(tmp_path: Path) -> None:
     record = Record.create(tmp_path, "{}", {})
     record.event(1.0, None, "note", None, {"text": "first"})
-    record.event(2.0, None, "host", 3, {"host": "b", "state": "lost", "reason": "its agent began again"})
+    record.event(2.0, None, "host", 3, {"host": "b", "state": "lost", "reason": "its agent restarted"})
     record.event(3.0, "edge-0", "note", None, {"text": "third"})
     record.close()
     with History.open(tmp_path) as history:
-        assert notes(history) == ["first", "the host b is lost: its agent began again", "third"]
+        assert notes(history) == ["first", "the host b is lost: its agent restarted", "third"]
 
 
 def test_changes_in_words() -> None:

@@ -43,9 +43,9 @@ def test_a_fault_by_hand_has_the_user(tmp_path: Path) -> None:
     result = summary(History.open(directory))
     assert result["faults"][-1] == {"action": "crash", "node": "device-0-0", "at": 12.0, "round": 4, "by": "ada"}
     (said,) = [check["detail"] for check in result["checks"] if check["name"] == "faults took effect"]
-    assert said == "21 of 21 planned faults took effect; 1 was made by hand; the latest was 20 ms late"
+    assert said == "21 of 21 planned faults took effect; 1 was made manually; the latest was 20 ms late"
     assert result["verdict"] == "pass"
-    assert "22, 1 of them by hand" in printed(120, lambda console: print_summary(result, directory, console))
+    assert "22, 1 of them manual" in printed(120, lambda console: print_summary(result, directory, console))
 
 
 def test_summary_of_a_run_that_never_trained(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def run(tmp_path: Path) -> Run:
 
 def test_a_quiet_run_passes(run: Run) -> None:
     run.record.state(5.0, "device-0-0", "crashed", "fault")
-    assert run.verdict(NAME) == ("pass", "no node ended and nothing stood still except as planned")
+    assert run.verdict(NAME) == ("pass", "no node ended and nothing stalled except as planned")
 
 
 def test_nothing_is_said_without_training(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_an_orchestrator_that_was_stopped(run: Run) -> None:
     run.record.event(15.0, None, GAP, 1, {"since": 4.0, "seconds": 10.0, "stood_still": 9.9})
     verdict, detail = run.verdict(NAME)
     assert verdict == "fail"
-    assert detail == "the orchestrator stood still: it for 9.9 s until 14.0 s"
+    assert detail == "the orchestrator stalled: it for 9.9 s until 14.0 s"
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(3.0, "unknown"), (1.0, "pass")])

@@ -150,7 +150,7 @@ def test_a_host_that_cannot_make_the_socket(tmp_path: Path) -> None:
 
     async def act(stage: Stage) -> None:
         assert len(stage.notes) == 1
-        assert stage.notes[0].startswith("nothing can be done to this run by hand: ")
+        assert stage.notes[0].startswith("this run takes no manual faults: ")
 
     on(tmp_path, act)
 

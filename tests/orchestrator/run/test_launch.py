@@ -78,5 +78,5 @@ def test_programs_whose_folder_is_too_large_are_refused_with_their_line(
     (tmp_path / "model").write_bytes(bytes(1000))
     with pytest.raises(ScenarioError) as caught, placed(file):
         prepared_plan(parse(file.read_text(), str(file)), file)
-    told = f"{file}:3: programs: each host is brought the folder of the scenario, and {tmp_path} has more than 1 kB"
+    told = f"{file}:3: programs: the folder of the scenario is copied to each host, and {tmp_path} has more than 1 kB"
     assert str(caught.value).startswith(told)

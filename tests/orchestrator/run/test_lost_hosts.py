@@ -88,7 +88,7 @@ def test_a_node_whose_next_host_is_lost_before_it_has_started_waits_again(tmp_pa
 
 
 def test_a_node_that_cannot_start_anywhere_stays_away_and_a_leader_ends_the_run(tmp_path: Path) -> None:
-    why = "its host c stays away, and it lives on a real raspberry-pi-4"
+    why = "its host c stays away, and it runs on a real raspberry-pi-4"
 
     async def act(stage: Stage, driver: HostsDriver) -> None:
         driver.verdict = why
@@ -105,7 +105,7 @@ def test_a_node_that_cannot_start_anywhere_stays_away_and_a_leader_ends_the_run(
 def test_moves_are_recorded_and_told(tmp_path: Path) -> None:
     async def act(stage: Stage, driver: HostsDriver) -> None:
         driver.news.put_nowait(NodeMove("edge-0", "c", "a", "silent; most cores free", 3.21))
-        driver.news.put_nowait(NodeMove("device-0-0", "c", None, "it lives on a real raspberry-pi-4"))
+        driver.news.put_nowait(NodeMove("device-0-0", "c", None, "it runs on a real raspberry-pi-4"))
         await asyncio.sleep(1.0)
         moved, stayed = stage.events("moved")
         assert (moved.node, stayed.node) == (None, None)
@@ -114,7 +114,7 @@ def test_moves_are_recorded_and_told(tmp_path: Path) -> None:
         assert (stayed.data["node"], stayed.data["to"]) == ("device-0-0", None)
         assert stage.lines[-2:] == [
             "edge-0 moves from c to a, with its checkpoint of 3.2 s before: silent; most cores free",
-            "device-0-0 cannot move from c: it lives on a real raspberry-pi-4",
+            "device-0-0 cannot move from c: it runs on a real raspberry-pi-4",
         ]
 
     play(tmp_path, act)

@@ -708,7 +708,7 @@ def test_a_fault_by_hand_is_made_and_recorded_with_its_user(play: Play) -> None:
         crash = {"action": "crash", "node": "device-0-0", "for": "5s"}
         early = await operation(stage, op="inject", fault=crash)
         assert early["refused"] == [
-            {"action": "crash", "target": "device-0-0", "reason": "the training has not begun"},
+            {"action": "crash", "target": "device-0-0", "reason": "the training has not started"},
         ]
         await stage.train()
         await asyncio.sleep(3.0)
@@ -725,7 +725,7 @@ def test_a_fault_by_hand_is_made_and_recorded_with_its_user(play: Play) -> None:
         (event,) = stage.events("injected")
         assert (event.data["uid"], event.data["via"]) == (os.geteuid(), "a test")
         assert event.data["written"] == {"at": "3s", "node": "device-0-0", "action": "crash", "for": "5s"}
-        assert [each.data["text"][:39] for each in stage.events("note")] == ["faults were made by hand from 3 s of tr"]
+        assert [each.data["text"][:38] for each in stage.events("note")] == ["faults were made manually from 3 s of "]
         with History.open(stage.directory.path) as history:
             (span,) = history.faults()
             assert (span.by != "", span.nodes) == (True, ("device-0-0",))

@@ -195,7 +195,7 @@ def test_an_override_reaches_a_short_form() -> None:
         ),
         (
             f"{FLAT}{TOPOLOGY}data: mnist\nmodel: mlp\n".replace("data: mnist", "data: {dataset: mnist}"),
-            "f.yaml:7: data: is for an algorithm: programs bring their own",
+            "f.yaml:7: data: is for an algorithm: programs have their own",
         ),
         (
             f"{FLAT}{TOPOLOGY}faults: [{{at: 1s, node: cloud, action: slow, factor: 2}}]\n",

@@ -176,7 +176,7 @@ MISTAKES = [
     ("edge-cloud: {schedule: {csv: drive.csv, window: 1s}}", "schedule.window: goes with trace"),
     (
         "edge-cloud: {schedule: {trace: traces/up.txt, repeat: 1s}}",
-        "schedule.repeat: a trace begins anew by itself when it ends",
+        "schedule.repeat: a trace repeats by itself when it ends",
     ),
     ("edge-cloud: {schedule: {trace: traces/up.txt, window: 1ms}}", "schedule.window: must be at least 10ms, not 1ms"),
     (

@@ -639,7 +639,7 @@ def test_the_json_schema_takes_no_fraction_without_a_percent_sign() -> None:
 
 def test_random_faults_need_an_end() -> None:
     text = "algorithm: hierfavg\nfaults: [{random: {mean: 5s}, of: devices, action: crash}]\n"
-    assert messages(text) == ["f.yaml:2: faults.0.random: say how long it goes on: until: 5min here, or stop.after"]
+    assert messages(text) == ["f.yaml:2: faults.0.random: say how long it lasts: until: 5min here, or stop.after"]
     parse(f"{text}stop: {{after: 1min}}", "f.yaml")
 
 

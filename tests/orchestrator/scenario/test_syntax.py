@@ -20,7 +20,7 @@ UNREADABLE = {
     "a: 1\nb: [": "2: not readable as YAML: expected the node content, but found '<stream end>'",
     "a: *x": "1: not readable as YAML: found undefined alias 'x'",
     "a:\n\tb: 1": "2: not readable as YAML: a tab where blanks are needed: indent with blanks",
-    "a: 1\n---\nb: 2": "2: not readable as YAML: a scenario is one document, and another begins here (---)",
+    "a: 1\n---\nb: 2": "2: not readable as YAML: a scenario is one document, and another starts here (---)",
     "a: 1\nb: \x00": "2: not readable as YAML: it has the character U+0000",
     'a: "\\UFFFFFFFF"': "1: not readable as YAML: an escape that stands for no character",
     'a: ["\\ud800"]': "1: a.0: has half of a pair of surrogates, which is no character",

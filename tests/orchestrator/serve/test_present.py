@@ -69,7 +69,7 @@ def test_what_is_left_and_what_comes_next(cut_short: Path) -> None:
 def test_the_time_that_a_scenario_gives_is_the_most(cut_short: Path) -> None:
     with History.open(cut_short) as history:
         fold = Fold()
-        assert time_left(history, fold) is None  # the training has not begun
+        assert time_left(history, fold) is None  # the training has not started
         fold.read(history)
         history.plan["stop"] = {"rounds": None, "after": 20.0}
         assert time_left(history, fold) == {"seconds": pytest.approx(SETUP + 20.0 - fold.now, abs=0.06), "of": "time"}

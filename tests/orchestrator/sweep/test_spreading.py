@@ -196,7 +196,7 @@ async def test_hosts_give_the_table_of_one_host_though_one_is_lost_and_comes_bac
     await attempt.cluster.begin("pc-2")
     await carrying
     assert attempt.told("the host pc-2 is lost: ")
-    assert len([line for line in attempt.said if ": stopped, and begins again elsewhere: pc-2: " in line]) == 1
+    assert len([line for line in attempt.said if ": stopped, and starts again elsewhere: pc-2: " in line]) == 1
     assert [each.run.name in attempt.processes.given for each in attempt.runs.results if each.run].count(True) == 1
     assert sorted(attempt.kept) == [1, 2, 3, 4, 5, 6]
     here = await asyncio.to_thread(carry_out, attempt.sweep, tmp_path / "here", workers=1, tell=lambda line: None)
@@ -216,7 +216,7 @@ async def test_a_host_that_cannot_be_used_is_told_and_left_out(tmp_path: Path) -
     attempt = Attempt(tmp_path, "scenario: small.yaml\nseeds: [1, 2]\n")
     attempt.processes.broken = "pc-2"
     await attempt.spread()
-    assert attempt.told("the host pc-2 is not used: what carries out runs has ended: there is no torch")
+    assert attempt.told("the host pc-2 is not used: the worker for runs has ended: there is no torch")
     assert len([line for line in attempt.said if "done on pc-1" in line]) == 2
 
 

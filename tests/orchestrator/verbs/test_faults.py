@@ -28,7 +28,7 @@ def said(runs: Path, *words: str) -> str:
 
 def test_the_rules_of_the_scenario_and_what_was_done_by_hand(runs: Path) -> None:
     text = said(runs, "touched", "--yaml")
-    assert "  - {at: 12s, node: device-0-0, action: crash, for: 3s}  # by hand: ada, round 4\n" in text
+    assert "  - {at: 12s, node: device-0-0, action: crash, for: 3s}  # manual: ada, round 4\n" in text
     assert yaml.safe_load(text) == {
         "faults": [RULE, {"at": "12s", "node": "device-0-0", "action": "crash", "for": "3s"}]
     }
@@ -40,7 +40,7 @@ def test_the_rules_of_the_scenario_and_what_was_done_by_hand(runs: Path) -> None
 def test_the_faults_of_a_run(runs: Path) -> None:
     lines = said(runs, "touched").splitlines()
     assert lines[3].split() == ["1", "crash", "device-1-2", "planned", "9.00", "s", "16.00", "s", "3"]
-    assert lines[-1].split()[:6] == ["22", "crash", "device-0-0", "by", "hand", "(ada)"]
-    assert said(runs, "quiet").strip() == "quiet: no faults were planned, and none were made by hand"
+    assert lines[-1].split()[:5] == ["22", "crash", "device-0-0", "manual", "(ada)"]
+    assert said(runs, "quiet").strip() == "quiet: no faults were planned, and none were made manually"
     *_, made = json.loads(said(runs, "touched", "--json"))["faults"]
     assert (made["by"], made["start"], made["end"], made["planned"]["duration"]) == ("ada", 12.0, 15.0, 3.0)

@@ -258,7 +258,7 @@ def test_who_lives_where_and_why_is_shown() -> None:
     lines = printed(made)
     assert words(after(lines, "Who lives where (3 hosts)")) == [
         "node host why",
-        "cloud pc-1 a manager, beside the orchestrator",
+        "cloud pc-1 a manager, next to the orchestrator",
         "edge-0 pc-2 most cores free",
         "edge-1 pc-2 most cores free",
         "device-0-0 pi-1 hosts.device-0-0: pi-1; a real raspberry-pi-4, not emulated",
@@ -292,7 +292,7 @@ def test_many_nodes_are_shown_by_host() -> None:
     made = make_plan(scenario, prepared(2000), inventory=large)
     rows = words(after(printed(made), "Who lives where (2 hosts)"))
     assert rows[1:] == [
-        "cloud pc-1 a manager, beside the orchestrator",
+        "cloud pc-1 a manager, next to the orchestrator",
         "edge-0 ... edge-3 (4) pc-2 most cores free",
         "device-0-0 ... device-3-24 (100) pc-2 with its edge",
     ]

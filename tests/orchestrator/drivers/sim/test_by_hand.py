@@ -1,4 +1,4 @@
-"""A simulation that somebody watches and touches: its pace changes nothing, a fault by hand happens where it stands."""
+"""A simulation that somebody watches and touches: its pace changes nothing, a manual fault happens where it stands."""
 
 from __future__ import annotations
 

@@ -211,8 +211,8 @@ def test_a_trace_that_begins_after_the_run_is_no_pass(tmp_path: Path) -> None:
     run = simulate(tmp_path, SCENARIO + "clients: {availability: {trace: stays.csv}}\nstop: {after: 1h}\n")
     assert run.summary["verdict"] == "unknown"
     assert [check["detail"] for check in run.summary["checks"] if check["name"] == "clients available"] == [
-        "no row of stays.csv took effect: the first stay begins at 10 h 00 min, and the run ended after 1 h 00 min of "
-        "training: check the unit of the times, and where they begin"
+        "no row of stays.csv took effect: the first stay starts at 10 h 00 min, and the run ended after 1 h 00 min of "
+        "training: check the unit of the times, and where they start"
     ]
 
 
@@ -220,7 +220,7 @@ def test_a_week_without_any_client_ends_the_run(tmp_path: Path) -> None:
     (tmp_path / "stays.csv").write_text("device,from,until\na,900000,900001\n")
     run = simulate(tmp_path, SCENARIO + "clients: {availability: {trace: stays.csv}}\n")
     assert run.code == 1
-    assert "no client was there for 7 days: see clients.availability" in run.summary["error"]
+    assert "no client was available for 7 days: see clients.availability" in run.summary["error"]
 
 
 def test_a_defect_of_a_client_ends_the_run_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ async def test_a_silent_agent_is_lost_with_what_it_was_asked(stage: Stage) -> No
     await asyncio.sleep(0)
     serving.cancel()
     await channel.close()
-    with pytest.raises(DriverError, match="pc-1: nothing was heard of its agent for 3 s"):
+    with pytest.raises(DriverError, match="pc-1: nothing was received from its agent for 3 s"):
         await asyncio.wait_for(asked, PATIENCE)
     assert (await stage.lost.get())[0] == "pc-1"
     with pytest.raises(DriverError, match="pc-1: its agent is away"):
@@ -153,7 +153,7 @@ async def test_an_agent_that_begins_again_is_another_one(stage: Stage) -> None:
     await stage.agent()
     again = stage.channel()
     serving = asyncio.create_task(again.serve({**HELLO, "incarnation": "b"}, echo, LEASE))
-    assert await asyncio.wait_for(stage.lost.get(), PATIENCE) == ("pc-1", "its agent began again")
+    assert await asyncio.wait_for(stage.lost.get(), PATIENCE) == ("pc-1", "its agent restarted")
     assert await stage.agents.call("pc-1", "x") == {"verb": "x"}
     assert stage.agents.hello("pc-1")["incarnation"] == "b"
     assert stage.found == ["pc-1", "pc-1"]

@@ -103,11 +103,11 @@ def engine(**facts: Any) -> dict[str, Any]:
         (engine(ServerVersion="19.03.8"), UNUSABLE, "its Docker Engine is 19.03.8", "20.10 or later"),
         (engine(SecurityOptions=["name=rootless"]), UNUSABLE, "runs without root", "ordinary Engine"),
         (engine(KernelVersion="5.15.0-linuxkit"), UNUSABLE, "runs on another kernel", "own Engine"),
-        (engine(MemoryLimit=False), LOOK, "memory of nodes whose hardware is emulated", "`cgroup_enable=memory`"),
+        (engine(MemoryLimit=False), LOOK, "memory of nodes with emulated hardware", "`cgroup_enable=memory`"),
         (engine(CpuCfsQuota=False), LOOK, "cores of nodes", "CONFIG_CFS_BANDWIDTH"),
         ({"iptable_raw": False}, LOOK, "no module iptable_raw, which Docker Engine 28.3.0", "Engine 27"),
-        ({"image": None}, LOOK, "no image 'edgebed-node'", "nothing: the next `up` brings it (920 MB)"),
-        ({"image": told_of(FOR_PI)}, LOOK, "it has another image 'edgebed-node' than nodes", "the next `up` brings it"),
+        ({"image": None}, LOOK, "no image 'edgebed-node'", "nothing: the next `up` copies it (920 MB)"),
+        ({"image": told_of(FOR_PI)}, LOOK, "it has another image 'edgebed-node' than nodes", "the next `up` copies it"),
         ({"trunk": "Operation not supported"}, UNUSABLE, "Operation not supported", "module vxlan"),
         ({"netem": "tc refused netem"}, LOOK, "tc refused netem; the link engine `userspace`", "load the kernel"),
         ({"congestion_control": "bbr"}, LOOK, "tcp_congestion_control bbr and not cubic", "CUBIC"),
@@ -236,7 +236,7 @@ def test_a_host_without_an_agent() -> None:
     assert found.what == "it has no image 'edgebed-agent', from which agents are made"
     assert found.commands == ("docker save edgebed-agent:latest | ssh pc-1 docker load",)
     found = only(of_silence(PC, "task: non-zero exit (1)", WANTED))
-    assert (found.severity, found.what) == (UNUSABLE, "no agent tells of it: task: non-zero exit (1)")
+    assert (found.severity, found.what) == (UNUSABLE, "no agent reports it: task: non-zero exit (1)")
 
 
 @pytest.mark.parametrize(("accelerators", "found"), [((), 1), (("Tesla T4",), 0)])

@@ -62,9 +62,9 @@ def test_what_fedscale_leaves_no_time_for_is_counted() -> None:
     assert found.notes == [
         "1 of 2 devices are never available",
         "1 stays end before they start: left out",
-        "1 stays start after the client's finish_time, which no time reaches: left out",
         "1 stays have no whole second: left out",
         "1 stays overlap or touch another one: they are one stay",
+        "1 stays start after the client's finish_time, which no time reaches: left out",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Resource usage of this process, read from /proc (proc(5))."""
+"""Resource usage of processes, read from /proc (proc(5))."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ def resident_bytes() -> int:
         return 0
 
 
-def proportional_bytes() -> int | None:
-    """Proportional set size in bytes: a page that n processes share counts 1/n. None if the kernel does not tell it.
+def proportional_bytes(process: int | str = "self") -> int | None:
+    """Proportional set size in bytes: a page that n processes share counts 1/n. None if the kernel does not show it, or
+    the process has ended or belongs to another user.
 
-    Takes milliseconds in a large process.
+    Takes milliseconds for a large process.
     """
     try:
-        lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:
         return None
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), None)

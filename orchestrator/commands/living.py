@@ -38,7 +38,7 @@ def list_runs(runs: Path, as_json: bool) -> None:
         click.echo("nothing is running")
     for run in found:
         rows = [
-            (node["node"], node["state"], str(node["pid"] or ""), "" if node["rss"] is None else text.size(node["rss"]))
+            (node["node"], node["state"], str(node["pid"] or ""), "" if node["pss"] is None else text.size(node["pss"]))
             for node in run["nodes"]
         ]
         title, headings = f"{run['run']}: {run['phase']}", ("node", "state", "pid", "memory")

@@ -6,10 +6,14 @@ Counters only grow. The load in a period is the difference of two readings.
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 PROC = Path("/proc")
+LEAST = 0.25  # s; counters move in steps of 10 ms
+MUCH = 0.5  # of the processors, by other programs: nodes may be late
 _IDLE = (3, 4)  # idle and iowait among the columns of /proc/stat
 _GUEST = 8  # the columns from here on are already included in user and nice
 _DROPPED = 1  # column of /proc/net/softnet_stat
@@ -61,6 +65,40 @@ def parse_pressure(text: str) -> float | None:
 def parse_backlogs(text: str) -> int:
     """Packets dropped by the processors' backlogs, from /proc/net/softnet_stat: one hexadecimal line per processor."""
     return sum(int(line.split()[_DROPPED], 16) for line in text.splitlines())
+
+
+class Others:
+    """The work of other programs on this host's processors since this object was made."""
+
+    def __init__(self) -> None:
+        self._start, self._load, self._own = time.monotonic(), read_load(), _own_seconds()
+
+    def busy(self, processes: Iterable[int] = ()) -> str | None:
+        """A sentence if others use half of the processors or more; None if they do not, or if less than `LEAST` seconds
+        have passed. ``processes``: those that this one has started since, and has not waited for."""
+        seconds = time.monotonic() - self._start
+        if seconds < LEAST:
+            return None
+        own = _own_seconds() - self._own + sum(map(seconds_of, processes))
+        now = read_load()
+        return busy_host((now.busy - self._load.busy - own) / seconds, os.cpu_count() or 1)
+
+
+def busy_host(others: float, processors: int) -> str | None:
+    """See `Others.busy`. ``others``: how many processors they use, on average."""
+    if others < MUCH * processors:
+        return None
+    return f"this host is busy: other programs use {min(others, processors):.1f} of {processors} processors"
+
+
+def seconds_of(pid: int, proc: Path = PROC) -> float:
+    """The processor time of a process and of those that it has waited for; 0 if it has ended."""
+    fields = _text(proc / str(pid) / "stat").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_seconds() -> float:
+    return sum(os.times()[:4])
 
 
 def _text(path: Path) -> str:

@@ -38,6 +38,11 @@ def run_processes(run: str | None = None) -> list[RunProcess]:
     return [process for process in _labelled() if run is None or process.run == run]
 
 
+def pids_of(run: str) -> list[int]:
+    """The ids of this user's processes of a run, but for this process."""
+    return [process.pid for process in run_processes(run) if process.pid != os.getpid()]
+
+
 def _labelled() -> Iterator[RunProcess]:
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

@@ -17,6 +17,8 @@ from orchestrator.drivers.base import Environment, entry_of
 from orchestrator.errors import HostError, RecordError
 from orchestrator.fabric import tcp
 from orchestrator.host.directory import RunDirectory
+from orchestrator.host.load import Others
+from orchestrator.host.processes import pids_of
 from orchestrator.host.signals import Interruption
 from orchestrator.planning.plan import Plan
 from orchestrator.results.record import Record
@@ -33,6 +35,7 @@ from orchestrator.run.sensing import sensed
 from orchestrator.run.session import Session
 from orchestrator.run.showing import View
 from orchestrator.run.works import Ending, ending_after
+from orchestrator.scenario.drivers import DRIVERS
 
 STOP_GRACE = 5.0  # s for the nodes to end in order
 LAST_STEPS = 2.0  # s for a node whose programs were killed when their grace was over
@@ -114,7 +117,7 @@ async def _carry_out(
 ) -> Ending:
     """Carry out steps 2 to 7. On an error, close everything that was opened and end the run with that error. The same
     with the ending ``early``, which may come at any time."""
-    plan, view, began = run.plan, run.view, run.past is not NOTHING
+    plan, view, began, others = run.plan, run.view, run.past is not NOTHING, Others()
     try:
         async with contextlib.AsyncExitStack() as stack:
             # 2. Open the environment: the driver of the nodes, the fabric of their links, the control plane.
@@ -137,6 +140,9 @@ async def _carry_out(
                 session.ended.add_done_callback(pacing.end)
             await stack.enter_async_context(heard(run, Commands(run, session, pacing).of))
             await _unless(session.ended, fabric.shape(plan.links))
+            if not DRIVERS[plan.driver].simulated and (busy := others.busy(pids_of(run.directory.run))):
+                run.note("note", {"text": f"before the nodes started, {busy}"})
+                view.line(f"{busy}: nodes and links may be late")
             view.line(f"starting {len(plan.nodes)} nodes ({fabric.engine} links)")
             try:
                 await _unless(session.ended, session.lives.bring_up_all())

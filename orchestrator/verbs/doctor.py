@@ -29,12 +29,14 @@ from orchestrator.host.accelerators import accelerators
 from orchestrator.host.cgroups import writable_hierarchies
 from orchestrator.host.commands import PACKAGES as COMMANDS
 from orchestrator.host.commands import absent
+from orchestrator.host.load import Others
 from orchestrator.host.training_devices import tried_here
 from orchestrator.layout import write_entries, write_line
 from orchestrator.scenario.plugins import use
 
 PACKAGES = ("pyzmq", "msgpack", "numpy", "pydantic", "docker", "pandas", "starlette", "uvicorn")
 LEARNING_PACKAGES = ("torch", "torchvision")
+LOOK = 1.0  # s, at the load of the processors
 SHAPED = "the drivers namespaces and docker"
 
 
@@ -60,7 +62,7 @@ class Finding:
 
 async def examine() -> list[Finding]:
     """Run all tests, in the order of the report."""
-    findings = [_python(), _system(), _packages(), _learning(), _commands(), _namespaces()]
+    findings = [_python(), _system(), await _load(), _packages(), _learning(), _commands(), _namespaces()]
     findings += await _links(all(finding.ok for finding in findings[-2:]))
     findings += [
         _cgroups(),
@@ -97,6 +99,14 @@ def _system() -> Finding:
     user = "root" if os.geteuid() == 0 else f"user {os.geteuid()}"
     detail = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores, {user}"
     return Finding("system", SHAPED, linux, detail, remedy)
+
+
+async def _load() -> Finding:
+    others = Others()
+    await asyncio.sleep(LOOK)
+    busy = others.busy()
+    remedy = "close other programs, or use `--driver sim`, which only computes for longer" if busy else ""
+    return Finding("load", "runs with real nodes", None if busy else True, busy or "the processors are free", remedy)
 
 
 def _versions(packages: Sequence[str]) -> tuple[list[str], list[str]]:

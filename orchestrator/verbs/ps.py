@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import resource
 from pathlib import Path
 from typing import Any
 
+from node.resources import proportional_bytes
 from orchestrator.drivers.docker import leftovers
 from orchestrator.errors import RecordError
 from orchestrator.host import processes
@@ -15,7 +15,8 @@ from orchestrator.run.down import traces
 
 
 def living(runs: Path) -> list[dict[str, Any]]:
-    """One entry per run: ``run``, ``directory``, ``phase`` ("orphaned" if its orchestrator is gone), ``nodes``.
+    """One entry per run: ``run``, ``directory``, ``phase`` ("orphaned" if its orchestrator is gone), ``nodes``
+    with their proportional set size ``pss`` in bytes.
 
     A node of an orphaned run that has no process is "gone", whatever the record says of it last.
     """
@@ -31,8 +32,8 @@ def _describe(run: str, directory: RunDirectory | None) -> dict[str, Any]:
     if phase == "orphaned":
         states = {name: state if name in pids else "gone" for name, state in states.items()}
     nodes = [
-        {"node": name, "state": state, "pid": pids.get(name), "rss": _resident(pids.get(name))}
-        for name, state in states.items()
+        {"node": name, "state": state, "pid": pid, "pss": None if pid is None else proportional_bytes(pid)}
+        for name, state, pid in ((name, state, pids.get(name)) for name, state in states.items())
     ]
     return {"run": run, "directory": str(directory.path) if directory else None, "phase": phase, "nodes": nodes}
 
@@ -54,14 +55,3 @@ def _states(directory: RunDirectory | None) -> dict[str, str]:
             return {name: state.state for name, state in history.current_states().items()}
     except RecordError:
         return {}
-
-
-def _resident(pid: int | None) -> int | None:
-    """The resident memory of a process in bytes (proc(5), statm counts pages)."""
-    if pid is None:
-        return None
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except OSError:
-        return None
-    return pages * resource.getpagesize()

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
-from orchestrator.host.load import parse_backlogs, parse_pressure, parse_stat, read_load
+import pytest
+
+from orchestrator.host import load
+from orchestrator.host.load import HostLoad, busy_host, parse_backlogs, parse_pressure, parse_stat, read_load
 
 STAT = """\
 cpu  600 40 200 1500 60 10 50 40 300 20
@@ -35,3 +39,20 @@ def test_this_host_can_be_read() -> None:
 
 def test_what_a_kernel_does_not_show_is_zero(tmp_path: Path) -> None:
     assert read_load(tmp_path) == (0.0, 0.0, None, 0)
+
+
+def test_a_busy_host_is_named() -> None:
+    assert busy_host(0.9, 2) is None
+    assert busy_host(1.7, 2) == "this host is busy: other programs use 1.7 of 2 processors"
+    assert busy_host(2.04, 2) == "this host is busy: other programs use 2.0 of 2 processors"  # counters are coarse
+
+
+def test_only_the_work_of_others_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In two seconds the processors work for 3.4 s: 0.4 s for this process, 1 s for one that it has started."""
+    clock, own, loads = iter([0.0, 2.0]), iter([5.0, 5.4]), iter([(100.0, 0.0), (103.4, 0.6)])
+    monkeypatch.setattr(load, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(load, "read_load", lambda: HostLoad(*next(loads), None, 0))
+    monkeypatch.setattr(load, "_own_seconds", lambda: next(own))
+    monkeypatch.setattr(load, "seconds_of", {7: 1.0}.__getitem__)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert load.Others().busy([7]) == "this host is busy: other programs use 1.0 of 2 processors"

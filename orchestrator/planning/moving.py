@@ -129,8 +129,8 @@ def _too_fast(links: Iterable[AskedLink], homes: Mapping[str, str], between: Bet
         underlay = between.get((source, target))
         if underlay is not None and too_fast(link, underlay):
             return (
-                f"{link.source} -> {link.target} asks for {text.duration(least_delay(link.fastest))} one way, and the"
-                f" network from {source} to {target} takes {text.duration(underlay.delay + margin(underlay))} with a"
-                " margin"
+                f"{link.source} -> {link.target} is configured with {text.duration(least_delay(link.fastest))} one way,"
+                f" and the network from {source} to {target} takes {text.duration(underlay.delay + margin(underlay))} "
+                "with a margin"
             )
     return None

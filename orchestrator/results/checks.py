@@ -92,7 +92,7 @@ def finished(history: History) -> Assessment:
                 return "fail", f"the nodes ended without finishing a round ({rounds})"
             return enough, f"{rounds} done"
         case "accuracy":
-            return "pass", f"the accuracy asked for was reached after {rounds}"
+            return "pass", f"the target accuracy was reached after {rounds}"
         case "programs":
             return enough, "the programs ended with exit code 0" + (f" after {rounds}" if planned or done else "")
         case "after":
@@ -215,7 +215,7 @@ def compute_on_time(history: History) -> Assessment | None:
     if history.plan.get("programs"):
         return None
     if not overruns:
-        return "pass", "every step of every node took the time its hardware asks for"
+        return "pass", "every step of every node took the time of its hardware"
     lost: defaultdict[str, float] = defaultdict(float)
     for event in overruns:
         lost[event.node or "?"] += (event.data.get("taken") or 0.0) - (event.data.get("asked") or 0.0)

@@ -60,7 +60,7 @@ def judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Assessment
         first = next(seconds for seconds, each in looks if each["astray_count"])
         worst = max(astray, key=lambda each: abs(each["measured"] - each["asked"]) / max(each["asked"], 1e-4))
         return "fail", (
-            f"{carried}; {found['astray_count']} of them did not lose as asked, first seen at {first:.0f} s: "
+            f"{carried}; {found['astray_count']} of them did not lose as configured, first seen at {first:.0f} s: "
             f"{worst['link']} lost {worst['lost']:,} of {worst['packets']:,}, {text.loss(worst['measured'])}, "
             f"asked {text.loss(worst['asked'])}"
         )
@@ -70,7 +70,7 @@ def judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Assessment
         )
         return (
             "fail",
-            f"{carried}; each link alone may be as asked, but the links of a class together are not: {listed}",
+            f"{carried}; each link alone may be as configured, but the links of a class together are not: {listed}",
         )
     lossy = [each for each in found["classes"] if each["asked"]]
     listed = "; ".join(
@@ -78,4 +78,4 @@ def judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Assessment
     )
     few = found["links"] - found["told"]
     unsure = f"; {few} carried too few packets to be judged alone" if few else ""
-    return "pass", f"{carried}: {listed or 'nothing was lost, as asked'}{unsure}"
+    return "pass", f"{carried}: {listed or 'nothing was lost, as configured'}{unsure}"

@@ -139,7 +139,7 @@ def _write(run: RunContext, pair: ProbedPair, result: PairFigures) -> None:
                 link_kind(run.plan.driver, real=each.asked is None and pair.real),
             )
             if each.verdict == "fail":
-                say(f"the link {link.source} -> {link.target} is not as asked: {each.quantity}: {each.detail}")
+                say(f"the link {link.source} -> {link.target} is not as configured: {each.quantity}: {each.detail}")
         if measured := [each for each in told if each.verdict == "measured"]:
             listed = ", ".join(f"{each.quantity} {text.quantity(each.quantity, each.measured)}" for each in measured)
             say(f"the real link {link.source} -> {link.target}, measured: {listed}")

@@ -197,7 +197,7 @@ function follow(run, story, draw) {
       soon();
     };
     stream.onerror = () => {
-      say("The server does not answer. If it began again, open the address that it printed.");
+      say("The server does not answer. If it restarted, open the address that it printed.");
       if (stream.readyState === EventSource.CLOSED) setTimeout(() => { if (!document.hidden) listen(); }, 3000);
     };
   }

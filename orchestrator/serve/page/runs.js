@@ -34,7 +34,7 @@ export async function show(main) {
       named("search", input("text", {type: "search"})),
       named("scenario", selects.name), named("algorithm", selects.algorithm), named("driver", selects.driver), named("verdict", selects.verdict), named("sweep", selects.sweep),
       named("accuracy from, %", input("accuracy", {type: "number", min: 0, max: 100})),
-      named("began since", input("since", {type: "date"})),
+      named("started since", input("since", {type: "date"})),
       el("span", {class: "tools"}, compare, el("button", {type: "button", class: "button", onclick: () => saveCsv("runs", [COLUMNS.map(([, heading]) => heading), ...visible().map((row) => COLUMNS.map(([field]) => row[field]))])}, "CSV"))),
     el("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of runs"},
       el("table", {class: "runs"}, el("caption", {class: "spoken"}, "Runs in this folder"), el("thead", {}, el("tr", {}, el("th", {scope: "col"}, el("span", {class: "spoken"}, "chosen")), heads)), body))));

@@ -144,8 +144,8 @@ def test_links_within_a_group_do_not_cross_hosts_if_it_moves_whole() -> None:
     found = lost(small, "c", near)
     assert found.hosts == {"edge-1": "b", "device-1-0": "b"}
     assert found.staying["device-1-1"] == (
-        "no other host can take it: device-1-1 -> edge-1 asks for 0.1 ms one way, and the network from a to b takes "
-        "1.1 ms with a margin; b has 0 B of memory left, and it needs 300 MB"
+        "no other host can take it: device-1-1 -> edge-1 is configured with 0.1 ms one way, and the network from a to"
+        " b takes 1.1 ms with a margin; b has 0 B of memory left, and it needs 300 MB"
     )
 
 
@@ -156,7 +156,7 @@ def test_a_node_that_stayed_may_be_kept_apart_from_those_that_moved() -> None:
     assert kept_apart(plan, homes, "device-1-1", between) is None
     homes["edge-1"] = "b"
     assert kept_apart(plan, homes, "device-1-1", between) == (
-        "device-1-1 -> edge-1 asks for 0.1 ms one way, and the network from c to b takes 1.1 ms with a margin"
+        "device-1-1 -> edge-1 is configured with 0.1 ms one way, and the network from c to b takes 1.1 ms with a margin"
     )
 
 

@@ -116,7 +116,7 @@ def test_without_hosts_plan_json_says_nothing_of_hosts(monkeypatch: pytest.Monke
 
 def test_schedules_and_faults_may_not_ask_for_too_little_delay() -> None:
     assert plan("links.device-edge.latency=1ms").placement is not None
-    expected = r"^links\.device-edge: device-0-0 -> edge-0 asks for 100us one way"
+    expected = r"^links\.device-edge: device-0-0 -> edge-0 is configured with 100us one way"
     schedule = "links.device-edge.schedule={steps: [{at: 1s, latency: 100us}]}"
     fault = "faults=[{every_round: 50%, of: devices, action: degrade, latency: 100us}]"
     for change in (schedule, fault):
@@ -142,7 +142,7 @@ def test_real_links_ask_for_nothing_of_the_network() -> None:
 
 
 def test_emulated_links_beside_real_ones_are_reckoned_as_before() -> None:
-    with pytest.raises(PlanError, match=r"^links\.device-edge: device-0-0 -> edge-0 asks for 100us one way"):
+    with pytest.raises(PlanError, match=r"^links\.device-edge: device-0-0 -> edge-0 is configured with 100us one way"):
         plan("links.device-edge={profile: real, up: {profile: lan}}", REAL[1])
     made = plan("links.device-edge={profile: real, up: {profile: wifi}}", REAL[1])
     assert made.placement is not None

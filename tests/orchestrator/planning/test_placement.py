@@ -305,20 +305,19 @@ def test_more_rate_than_the_network_has_is_noted() -> None:
         (
             0.0002,
             LinkProfile(latency=0.00029),
-            "for 290us one way, and the network from a to b takes 0.2 ms, 0.3 ms with a margin",
+            "290us one way, and the network from a to b takes 0.2 ms, 0.3 ms with a margin",
         ),
         (0.02, LinkProfile(latency=0.022), None),  # a tenth
         (
             0.02,
             LinkProfile(latency=0.0215),
-            "for 21.5ms one way, and the network from a to b takes 20 ms, 22 ms with a margin",
+            "21.5ms one way, and the network from a to b takes 20 ms, 22 ms with a margin",
         ),
         (0.005, LinkProfile(latency=0.02, jitter=0.005), None),  # 20 - 2.054 * 5 = 9.7 ms
         (
             0.01,
             LinkProfile(latency=0.02, jitter=0.005),
-            "for 20ms ±5ms, so for 9.73 ms at least, one way, and the network from a to b takes 10 ms, 11 ms with"
-            " a margin",
+            "20ms ±5ms, so 9.73 ms at least, one way, and the network from a to b takes 10 ms, 11 ms with a margin",
         ),
     ],
 )
@@ -337,8 +336,8 @@ def test_a_link_asks_for_more_delay_than_the_network_has(
         with pytest.raises(PlanError) as caught:
             made()
         assert str(caught.value) == (
-            f"links.edge-cloud: cloud -> device-0 asks {expected} (1 more link like it): ask for more latency, or"
-            " give both nodes one host in `hosts`"
+            f"links.edge-cloud: cloud -> device-0 is configured with {expected} (1 more link like it): set more latency,"
+            " or give both nodes one host in `hosts`"
         )
 
 

@@ -116,7 +116,7 @@ def test_a_check_that_breaks_is_unknown(tmp_path: Path, monkeypatch: pytest.Monk
         ("rounds", 2, "pass", "2 of 2 rounds done"),
         ("rounds", 1, "fail", "1 of 2 rounds"),
         ("rounds", 0, "fail", "without finishing a round"),
-        ("accuracy", 1, "pass", "accuracy asked for was reached after 1 of 2"),
+        ("accuracy", 1, "pass", "target accuracy was reached after 1 of 2"),
         ("after", 1, "pass", "the time given was over"),
         ("interrupted", 1, "fail", "interrupted after 1 of 2 rounds"),
         ("failed", 1, "fail", "the cloud ended"),
@@ -490,19 +490,19 @@ LOOKS: list[tuple[list[dict[str, Any]], str, str]] = [
     (
         [looked(0.0, 0.0, "pass")],
         "pass",
-        "2 link directions carried 20,000 packets: nothing was lost, as asked; 1 carried too few packets to be judged "
-        "alone",
+        "2 link directions carried 20,000 packets: nothing was lost, as configured; 1 carried too few packets to be "
+        "judged alone",
     ),
     (
         [looked(0.01, 0.03, "fail", 1), looked(0.01, 0.0301, "fail", 1)],
         "fail",
-        "2 link directions carried 20,000 packets; 1 of them did not lose as asked, first seen at 9 s: device-0-0 → "
-        "edge-0 lost 301 of 10,000, 3.01%, asked 1%",
+        "2 link directions carried 20,000 packets; 1 of them did not lose as configured, first seen at 9 s: device-0-0 "
+        "→ edge-0 lost 301 of 10,000, 3.01%, asked 1%",
     ),
     (
         [looked(0.01, 0.013, "fail")],
         "fail",
-        "2 link directions carried 20,000 packets; each link alone may be as asked, but the links of a class "
+        "2 link directions carried 20,000 packets; each link alone may be as configured, but the links of a class "
         "together are not: device-edge lost 1.3%, asked 1%",
     ),
     ([], "unknown", "the links were not sampled during the run"),

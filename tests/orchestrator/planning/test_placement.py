@@ -336,8 +336,8 @@ def test_a_link_asks_for_more_delay_than_the_network_has(
         with pytest.raises(PlanError) as caught:
             made()
         assert str(caught.value) == (
-            f"links.edge-cloud: cloud -> device-0 is configured with {expected} (1 more link like it): set more latency,"
-            " or give both nodes one host in `hosts`"
+            f"links.edge-cloud: cloud -> device-0 is configured with {expected} (1 more link like it): set more"
+            " latency, or give both nodes one host in `hosts`"
         )
 
 

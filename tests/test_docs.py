@@ -63,7 +63,7 @@ def test_the_hosts_that_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DRIVERS, "docker", replace(DRIVERS["docker"], several_hosts=True))
     page = (ROOT / "docs/guides/hosts.md").read_text()
     (written,) = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    (block,) = blocks("guides/hosts.md")
+    block, _ = blocks("guides/hosts.md")
     links = "links: {device-edge: wifi, edge-cloud: {latency: 5ms}}\n"
     text = f"algorithm: hierfavg\ndriver: docker\ntopology: {{edges: 1, devices_per_edge: 2}}\n{links}{block}"
     scenario = parse(text, "f.yaml", ["hosts.device=pc-1"])

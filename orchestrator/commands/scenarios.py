@@ -52,13 +52,13 @@ def list_examples(as_json: bool) -> None:
 
 @click.command("new")
 @click.argument("name")
-@click.argument("folder", type=click.Path(path_type=Path), default=Path())
+@click.argument("target", type=click.Path(path_type=Path), default=Path())
 @json_option
-def copy_example(name: str, folder: Path, as_json: bool) -> None:
-    """Copy the example NAME, with the files that it uses, into FOLDER, by default the current folder."""
+def copy_example(name: str, target: Path, as_json: bool) -> None:
+    """Copy the example NAME, with the files that it uses, to TARGET: a folder, or a file name that ends in .yaml."""
     from orchestrator.verbs.examples import copy, is_sweep
 
-    files = copy(name, folder)
+    files = copy(name, target)
     print_json({"files": [str(each) for each in files]}) if as_json else click.echo("\n".join(map(str, files)))
     printer()(f"next: edgebed {'sweep' if is_sweep(files[0]) else 'up'} {files[0]}")
 

@@ -122,7 +122,7 @@ class PlainView:
 
 def _round_line(snapshot: Snapshot) -> str:
     of = f" of {snapshot.rounds_total}" if snapshot.rounds_total is not None else ""
-    parts = [f"round {snapshot.round}{of} begins"]
+    parts = [f"round {snapshot.round}{of} starts"]
     if snapshot.accuracy is not None:
         parts.append(f"accuracy {text.percent(snapshot.accuracy)} so far")
     if snapshot.left is not None:

@@ -99,8 +99,9 @@ def _is_missing(path: Path) -> bool:
     return False
 
 
-def copy(name: str, folder: Path) -> list[Path]:
-    """Copy an example and the files that it names into a folder, in which they keep their relative places.
+def copy(name: str, target: Path) -> list[Path]:
+    """Copy an example and the files that it names into a folder, in which they keep their relative places. A target
+    that ends in .yaml is the new name of the example's file.
 
     Returns the files, the example first. ScenarioError if there is no such example, PlaceError if a file exists with
     another content or cannot be written.
@@ -108,11 +109,17 @@ def copy(name: str, folder: Path) -> list[Path]:
     file = find(name)
     if file is None:
         raise ScenarioError([Problem(name, "", f"not an example: {_remedies(name)}")])
+    renamed = target.suffix == ".yaml"
+    if renamed and file.parent != FOLDER:  # it names others by paths relative to its folder
+        raise PlaceError(f"{target}: {name} is copied with its folder: name a folder, not a file")
+    folder = target.parent if renamed else target
     copies = {each: folder / each.relative_to(FOLDER) for each in dict.fromkeys(_with_files(file))}
+    if renamed:
+        copies[file] = target
     try:
         for source, place in copies.items():
             if place.exists() and place.read_bytes() != source.read_bytes():
-                raise PlaceError(f"{place} exists with another content: name another folder")
+                raise PlaceError(f"{place} exists with another content: choose another name")
         for source, place in copies.items():
             if not place.exists():
                 place.parent.mkdir(parents=True, exist_ok=True)

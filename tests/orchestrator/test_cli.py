@@ -175,7 +175,7 @@ def test_quiet_and_verbose(tmp_path: Path) -> None:
     words = ("up", scenario, "--driver", "sim", "--runs", tmp_path / "runs")
     usual, quiet, verbose = (verb(*words, *option) for option in ((), ("-q",), ("-v",)))
     assert "] run mine-" in usual.stdout.splitlines()[0]
-    assert "round 1 of 1 begins" in usual.output
+    assert "round 1 of 1 starts" in usual.output
     assert "] " not in quiet.output
     assert "pass" in quiet.output
     assert verbose.stderr.startswith(f"planning {scenario}\n")

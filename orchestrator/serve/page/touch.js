@@ -70,7 +70,7 @@ export function pace(run) {
   const said = el("span", {class: "answer", role: "status"}), speed = entry("10x", "10x");
   async function set(to) {
     said.className = "answer quiet";
-    said.textContent = to === "step" ? "until the next round begins …" : "…";
+    said.textContent = to === "step" ? "until the next round starts …" : "…";
     try {
       const {t, round} = await change(run, "pace", {to});
       said.textContent = `${to}, at ${t.toFixed(1)} s${round ? `, round ${round}` : ""}`;

@@ -150,6 +150,18 @@ def test_the_files_of_copies(folder: Path) -> None:
     assert copied("flower") == {"flower.yaml", *(each for each in app if not each.endswith(".pyc"))}
 
 
+def test_a_copy_may_have_another_name(folder: Path) -> None:
+    result = call("new", "on-the-move", "mine/ride.yaml")
+    assert result.output.splitlines()[0] == "mine/ride.yaml"
+    assert (folder / "mine/traces/lte-up.txt").exists()
+    assert load(folder / "mine/ride.yaml").name == "ride"
+
+
+def test_a_sweep_keeps_its_name(folder: Path) -> None:
+    result = call("new", "sweeps/selection", "mine.yaml")
+    assert str(result.exception) == "mine.yaml: sweeps/selection is copied with its folder: name a folder, not a file"
+
+
 def test_a_copy_overwrites_nothing(folder: Path) -> None:
     words = ("new", "on-the-move", "x")
     assert call(*words).stdout.split()[0] == "x/on-the-move.yaml"
@@ -158,7 +170,7 @@ def test_a_copy_overwrites_nothing(folder: Path) -> None:
     (folder / "x/traces/lte-up.txt").write_text("mine")
     result = call(*words)
     assert isinstance(result.exception, PlaceError)
-    assert str(result.exception) == "x/traces/lte-up.txt exists with another content: name another folder"
+    assert str(result.exception) == "x/traces/lte-up.txt exists with another content: choose another name"
     (folder / "taken").touch()
     assert "cannot be copied" in str(call("new", "hello", "taken").exception)
     assert "did you mean 'hello'?" in str(call("new", "helo").exception)

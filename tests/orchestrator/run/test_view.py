@@ -94,7 +94,7 @@ def test_plain_view_tells_each_round_once() -> None:
         view.update(snapshot)
     view.close()
     assert stream.getvalue().splitlines() == [
-        "[    1.0 s] round 12 of 20 begins, accuracy 83.8% so far, 14 of 16 nodes up"
+        "[    1.0 s] round 12 of 20 starts, accuracy 83.8% so far, 14 of 16 nodes up"
     ]
 
 
@@ -115,7 +115,7 @@ def test_plain_view_says_why_a_check_fails_and_how_long_the_run_takes() -> None:
     view = PlainView(stream, host=clock(0.0, 1.0, 2.0))
     view.update(replace(LATER, verdict="fail", failed={"links on time": "7 packets lost"}, left=32.0))
     assert stream.getvalue().splitlines() == [
-        "[    1.0 s] round 12 of 20 begins, accuracy 83.8% so far, about 32 s left, 14 of 16 nodes up",
+        "[    1.0 s] round 12 of 20 starts, accuracy 83.8% so far, about 32 s left, 14 of 16 nodes up",
         "[    2.0 s] a check fails (links on time: 7 packets lost): do not rely on the results of this run",
     ]
 

@@ -104,8 +104,10 @@ def test_every_command_is_valid(page: str, tmp_path: Path, monkeypatch: pytest.M
     """Its arguments and options are read as when it runs, with hello in place of the reader's own scenario."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "scenarios").symlink_to(ROOT / "scenarios")
-    for name in ("mine.yaml", "scenario.yaml"):
+    for name in {"scenario.yaml", *re.findall(r"\b(?:mine|base)\.yaml", text_of(page))}:
         (tmp_path / name).write_text(text_of("scenarios/hello.yaml"))
+    for name, block in re.findall(r"^`(\w+\.yaml)`:\n\n```yaml\n(.*?)^```", text_of(page), re.MULTILINE | re.DOTALL):
+        (tmp_path / name).write_text(block)
     for line in re.findall(r"^ {4}(?:\w+=\$\()?(?:edgebed|python -m orchestrator) ([^#&|<>)\n]*)", text_of(page), re.M):
         command: click.Command = cli
         context, words = None, shlex.split(line)

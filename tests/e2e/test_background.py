@@ -34,7 +34,7 @@ def test_a_run_goes_on_in_the_background_to_its_end(tmp_path: Path) -> None:
     assert Path(summary["run"], "report.html").exists()
     assert "] training\n" in Path(summary["run"], "logs", "up.log").read_text()
     lines = json_of("logs", "up", "--run", run, "--runs", tmp_path / "runs")["lines"]
-    assert lines[-1].split("] ")[1].startswith("round 3 of 3 begins")
+    assert lines[-1].split("] ")[1].startswith("round 3 of 3 starts")
 
 
 def test_a_scenario_from_standard_input(tmp_path: Path) -> None:

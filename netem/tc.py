@@ -234,7 +234,7 @@ class Difference:
     found: object
 
     def __str__(self) -> str:
-        return f"{self.setting}: asked {self.asked}, the kernel has {self.found}"
+        return f"{self.setting}: configured {self.asked}, the kernel has {self.found}"
 
 
 def parse_qdiscs(text: str) -> dict[int, KernelLinkState]:

@@ -107,7 +107,7 @@ class Finding:
         queued = " because frames queued" if self.empty and change > 0 else ""
         return [
             f"took {text.duration(self.delay)} one way, {text.duration(abs(change))} {more} than at the start{queued}: "
-            f"{links} {'was' if len(self.links) == 1 else 'were'} {slower} than asked"
+            f"{links} {'was' if len(self.links) == 1 else 'were'} {slower} than configured"
         ]
 
 

@@ -1,4 +1,4 @@
-"""The plots of a calibration: asked and measured value of each quantity, for every measured link direction."""
+"""The plots of a calibration: configured and measured value of each quantity, for every measured link direction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _figure(probes: Sequence[ProbeResult], title: str, unit: str, factor: float)
     numbered = list(enumerate(probes))
     bounds = [(row, _scaled(probe.low, factor), _scaled(probe.high, factor)) for row, probe in numbered]
     known = [(row, low, high) for row, low, high in bounds if low is not None and high is not None and high < 1e12]
-    asked = [f"asked {text.quantity(probe.quantity, probe.asked)}" for probe in probes]
+    asked = [f"configured {text.quantity(probe.quantity, probe.asked)}" for probe in probes]
     marks = [
         boxes(
             "accepted",
@@ -82,7 +82,7 @@ def _figure(probes: Sequence[ProbeResult], title: str, unit: str, factor: float)
                 )
             )
     x, y = axis(f"{title}, {unit}", zero=True), axis(labels=[_label(probe) for probe in probes])
-    return figure(f"{title.capitalize()}: asked and measured", x, y, marks, 34 * len(probes))
+    return figure(f"{title.capitalize()}: configured and measured", x, y, marks, 34 * len(probes))
 
 
 def _measured(probe: ProbeResult) -> str:

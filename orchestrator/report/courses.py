@@ -58,7 +58,7 @@ def course_figure(history: History, course: Course, seconds: float) -> Figure | 
     made = [event.data for event in history.events("schedule") if event.data["links"] == course.name]
     at = {change.at: height for change, height in zip(asked, values, strict=True)}
     marks = [(float(each["at"] + each["late"]), at[each["at"]], each) for each in made if each["at"] in at]
-    asked_line = line(f"asked of {course.name}", times, [*values, values[-1]], GLOBAL, steps=True)
+    asked_line = line(f"configured for {course.name}", times, [*values, values[-1]], GLOBAL, steps=True)
     notes = [f"{each['became']}, {text.duration(each['late'])} late" for *_, each in marks]
     made_points = points(
         "made", [round(x, 4) for x, _, _ in marks], [y for _, y, _ in marks], SERIES[0], size=5, notes=notes

@@ -181,7 +181,7 @@ def _keys(history: History) -> list[Key]:
         Key("nodes", str(len(history.nodes)), ", ".join(text.count(number, tier) for tier, number in tiers.items())),
         Key("delivered", text.size(sum(carried.bytes_by_class(history).values())), text.count(messages, "message")),
         Key("faults", str(made), (f"of {len(planned_faults)} planned" if planned_faults else "none planned") + by_hand),
-        Key("overruns", str(len(history.events("overrun"))), "steps slower than asked"),
+        Key("overruns", str(len(history.events("overrun"))), "steps slower than configured"),
         Key("links", history.engine or "–", f"driver {history.driver}" if history.driver else ""),
     ]
 

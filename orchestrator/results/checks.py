@@ -275,7 +275,9 @@ def rates_held(history: History) -> Assessment | None:
         return None
     listed = "; ".join(f"{each.link_class} {text.rate(each.carried)} of {text.rate(each.asked)}" for each in found)
     if wrong := [each for each in found if each.too_fast]:
-        which = text.some(f"{each.link} {text.rate(each.carried)}, asked {text.rate(each.asked)}" for each in wrong)
+        which = text.some(
+            f"{each.link} {text.rate(each.carried)}, configured {text.rate(each.asked)}" for each in wrong
+        )
         return "fail", f"carried more than their rate: {which}"
     return "pass", f"none carried more than its rate, the busiest of each class for some seconds: {listed}"
 
@@ -329,7 +331,7 @@ def _worst(failed: list[ProbeResult]) -> str:
     """The failed probe with the largest relative error, in words."""
     probe = max(failed, key=lambda probe: abs((probe.measured or 0.0) - (probe.asked or 0.0)) / (probe.asked or 1.0))
     measured, asked = (text.quantity(probe.quantity, value) for value in (probe.measured, probe.asked))
-    return f"{_name(probe)} is {measured}, asked {asked}"
+    return f"{_name(probe)} is {measured}, configured {asked}"
 
 
 def _classes(number: int) -> str:

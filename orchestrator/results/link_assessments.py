@@ -62,11 +62,12 @@ def judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Assessment
         return "fail", (
             f"{carried}; {found['astray_count']} of them did not lose as configured, first seen at {first:.0f} s: "
             f"{worst['link']} lost {worst['lost']:,} of {worst['packets']:,}, {text.loss(worst['measured'])}, "
-            f"asked {text.loss(worst['asked'])}"
+            f"configured {text.loss(worst['asked'])}"
         )
     if wrong := [each for each in found["classes"] if each["verdict"] == "fail"]:
         listed = text.some(
-            f"{each['class']} lost {text.loss(each['measured'])}, asked {text.loss(each['asked'])}" for each in wrong
+            f"{each['class']} lost {text.loss(each['measured'])}, configured {text.loss(each['asked'])}"
+            for each in wrong
         )
         return (
             "fail",
@@ -74,7 +75,7 @@ def judge_losses(looks: Sequence[tuple[float, Mapping[str, Any]]]) -> Assessment
         )
     lossy = [each for each in found["classes"] if each["asked"]]
     listed = "; ".join(
-        f"{each['class']} lost {text.loss(each['measured'])}, asked {text.loss(each['asked'])}" for each in lossy
+        f"{each['class']} lost {text.loss(each['measured'])}, configured {text.loss(each['asked'])}" for each in lossy
     )
     few = found["links"] - found["told"]
     unsure = f"; {few} carried too few packets to be judged alone" if few else ""

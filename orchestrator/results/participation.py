@@ -56,9 +56,9 @@ def participation(history: History) -> Assessment | None:
         idle = clients - counted
         if not idle:
             return "pass", f"all of {text.count(clients, 'client')} contributed{remark}"
-        excused = f"{idle:,} {'was' if idle == 1 else 'were'} away as planned or not asked"
+        excused = f"{idle:,} {'was' if idle == 1 else 'were'} away as planned or not selected"
         if history.plan.get(POPULATION):
-            excused = "the others were not asked, went away or were not needed"
+            excused = "the others were not selected, went away or were not needed"
         return "pass", f"{counted:,} of {text.count(clients, 'client')} contributed; {excused}{remark}"
     if history.status == "running":
         missing = f"{len(reasons)} of {text.count(clients, 'client')}"
@@ -176,7 +176,7 @@ def _of_population(history: History) -> Found | None:
     }
     if found and not counted and not reasons:
         tally = text.some(f"{number:,} {outcome}" for outcome, number in Counter(p.outcome for p in found).items())
-        return clients, 0, {"all that were asked": Reason(5, "unknown", f"no answer counted: {tally}")}
+        return clients, 0, {"all that were selected": Reason(5, "unknown", f"no answer counted: {tally}")}
     return (clients, len(counted), reasons) if found else None
 
 

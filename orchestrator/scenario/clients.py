@@ -201,8 +201,8 @@ class ClientsSpec(Strict):
     )
     over: Fraction = Field(
         default=0.0,
-        description="population only: over-selection; with 30% and 100 selected, 130 clients are asked and the slowest "
-        "30 dropped",
+        description="population only: over-selection; with 30% and 100 selected, 130 clients are selected and the "
+        "slowest 30 dropped",
     )
     availability: Annotated[AvailabilitySpec | None, BeforeValidator(_availability)] = Field(
         default=None,

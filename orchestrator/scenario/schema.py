@@ -153,8 +153,8 @@ class GatheringSpec(Strict):
 
     quorum: QuorumField = Field(
         default=Quorum(share=0.5),
-        description="the answers that a round needs, as a share of the peers asked (50%) or a number of them (2); with "
-        "fewer at the deadline the round is abandoned",
+        description="the answers that a round needs, as a share of the selected peers (50%) or a number of them (2); "
+        "with fewer at the deadline the round is abandoned",
     )
     deadline: AutoDuration = Field(
         default="auto",

@@ -14,7 +14,7 @@ def population_entries(population: Population) -> Iterator[tuple[str, str]]:
     told = population.to_json()
     params = ", ".join(f"{key} {value}" for key, value in told["selection"]["params"].items() if value is not None)
     how = told["selection"]["name"] + (f" ({params})" if params else "")
-    asked = f" of {population.asked} that are asked" if population.asked > population.selected else ""
+    asked = f" of {population.asked} that are selected" if population.asked > population.selected else ""
     when = "at a time" if population.asynchronous else "in each round"
     yield "selected", f"{population.selected}{asked}, {when}: {how}"
     kind, settings = next(iter(told["availability"].items()))

@@ -283,7 +283,7 @@ def test_differences_are_named() -> None:
     assert found == {"latency", "loss", "rate", "duplicate", "limit"}
     shorter = BURSTY.merged(loss=GilbertElliott(p=0.02, r=0.4, loss_good=0.01, loss_bad=0.9))
     (difference,) = tc.compare(shorter, tc.parse_qdiscs(QDISCS)[4])
-    assert "loss: asked GilbertElliott(p=0.02, r=0.4" in str(difference)
+    assert "loss: configured GilbertElliott(p=0.02, r=0.4" in str(difference)
 
 
 def test_a_reorder_left_over_from_before_a_change_is_off() -> None:

@@ -382,7 +382,7 @@ def test_a_network_between_hosts_that_slows_down_or_is_full_fails_the_run(
     found = checks["network between hosts"]
     assert found["verdict"] == "fail"
     assert found["detail"].endswith("; 20 packets of strangers dropped on b"), found
-    assert re.search(f"{when} a and b {slower} than asked", found["detail"]), found
+    assert re.search(f"{when} a and b {slower} than configured", found["detail"]), found
     assert re.search(full, found["detail"]), found
 
 

@@ -82,12 +82,12 @@ class Nodes:
             return 1
         for pool in self._model_pools.values():
             if reason := hindrance(pool.sample, self._data.shape, self._data.classes):
-                self.notes.append(f"clients train one by one, not {asked} at once: of the model, {reason}")
+                self.notes.append(f"clients train one by one, not {asked} at a time: of the model, {reason}")
                 return 1
         # Of each client its weights cross, and perhaps those near which it is to stay.
         fitting = max(1, SLOT_BYTES // (4 * max(1, plan.model_bytes)))
         if fitting < asked:
-            self.notes.append(f"{fitting} clients train at once, not {asked}: more models are too large for a worker")
+            self.notes.append(f"{fitting} clients train at a time, not {asked}: more models are too large for a worker")
         return min(asked, fitting)
 
     def learner(self, name: str) -> Learner:

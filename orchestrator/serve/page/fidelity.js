@@ -7,7 +7,7 @@ const EVERY = 5000; // ms between two looks, at least
 export function fidelity(story, run) {
   const box = el("div", {}, el("p", {class: "quiet"}, "No link has been measured yet.")), figures = new Map(), drawn = el("div", {class: "pair"});
   let known = "", last = -EVERY, reading = false, rows = [];
-  const probes = details("", () => table("Probes", ["verdict", "link", "class", "kind", "quantity", ["asked"], ["measured"], ["accepted"]], rows.map((row) =>
+  const probes = details("", () => table("Probes", ["verdict", "link", "class", "kind", "quantity", ["configured"], ["measured"], ["accepted"]], rows.map((row) =>
     [badge(row.verdict), row.link, row.link_class, row.kind, row.quantity, row.asked, row.measured, row.kind === "real" ? "–" : `${row.low} … ${row.high}`])));
 
   async function look() {
@@ -27,7 +27,7 @@ export function fidelity(story, run) {
     probes.refresh();
     if (rows.length) parts.push(drawn, probes.box);
     if (found.looks.length) {
-      parts.push(el("h3", {}, "Losses while the run used the links"), table("Losses", ["verdict", "links", ["packets"], ["lost"], ["asked"], ["measured"], ["accepted"]], found.looks.map((row) =>
+      parts.push(el("h3", {}, "Losses while the run used the links"), table("Losses", ["verdict", "links", ["packets"], ["lost"], ["configured"], ["measured"], ["accepted"]], found.looks.map((row) =>
         [badge(row.verdict), row.links, row.packets, row.lost, row.asked, row.measured, `${row.low} … ${row.high}`])));
     }
     if (!parts.length) parts.push(el("p", {class: "quiet"}, story.plan.simulated ? "The simulation computes every link from its profile: nothing is measured." : "No link has been measured yet."));

@@ -72,7 +72,7 @@ function linkFiller(run, plan, ends, body) {
       found[index] = readings;
       figures[index].again();
       notes[index].replaceChildren(...[last ? el("p", {}, `${size(last[1])} in ${number(last[2])} packets delivered, ${number(last[3])} lost or dropped`) : null,
-        probes.length ? table(`Probes of ${link.source} → ${link.target}`, ["quantity", ["asked"], ["measured"], "verdict"], probes.map((probe) => [probe.quantity, number(probe.asked), number(probe.measured), badge(probe.verdict)])) : null].filter(Boolean));
+        probes.length ? table(`Probes of ${link.source} → ${link.target}`, ["quantity", ["configured"], ["measured"], "verdict"], probes.map((probe) => [probe.quantity, number(probe.asked), number(probe.measured), badge(probe.verdict)])) : null].filter(Boolean));
     }
   };
 }

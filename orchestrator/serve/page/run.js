@@ -26,7 +26,7 @@ export async function show(main, run) {
     el("section", {id: "learning", "aria-label": "Learning"}, curves.box),
     el("section", {id: "faults", "aria-label": "Faults"}, el("h2", {}, "Faults"), faults.box),
     el("section", {id: "checks", "aria-label": "Checks"}, el("h2", {}, "Checks"), verdicts.box),
-    el("section", {id: "fidelity", "aria-label": "Links: asked against measured"}, el("h2", {}, "Links: asked against measured"), links.box),
+    el("section", {id: "fidelity", "aria-label": "Links: configured and measured"}, el("h2", {}, "Links: configured and measured"), links.box),
     el("section", {id: "traffic", "aria-label": "Traffic, rounds and resources"}, el("h2", {}, "Traffic, rounds and resources"), traffic.box));
   const parts = [header, pictured, curves, faults, verdicts, links, traffic];
   follow(run, story, () => {
@@ -92,7 +92,7 @@ function picture(story, run) {
     const [state, detail, share, memory] = story.stateOf(node.name);
     return [el("button", {type: "button", class: "plain", onclick: () => open({node: node.name})}, node.name), state, detail, node.hardware ?? "", plan.simulated ? "–" : number(share), memory ? size(memory) : "–"];
   })));
-  const links = details("Links as a table", () => table("Links", ["link", "class", "kind", "asked", "now", ["carries"], ["delivered"], ["packets lost, or dropped"]], plan.links.map((link, place) => {
+  const links = details("Links as a table", () => table("Links", ["link", "class", "kind", "configured", "now", ["carries"], ["delivered"], ["packets lost, or dropped"]], plan.links.map((link, place) => {
     const [state, now, total, dropped] = story.flowOf(place);
     return [el("button", {type: "button", class: "plain", onclick: () => open({ends: [link.source, link.target]})}, `${link.source} → ${link.target}`), link.class, link.kind, `${link.asked}${link.changes ? ", changes" : ""}`, state, rate(now), size(total), number(dropped)];
   })));

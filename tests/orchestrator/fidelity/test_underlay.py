@@ -48,7 +48,7 @@ def test_a_drift_is_told_with_its_time_and_the_links() -> None:
         (
             True,
             "from 10 s on the network between a and b took 12 ms one way, 10 ms more than at the start: links "
-            "edge-0 → cloud, cloud → edge-0 were slower than asked",
+            "edge-0 → cloud, cloud → edge-0 were slower than configured",
         )
     ]
 
@@ -78,7 +78,7 @@ def test_a_queue_that_is_empty_at_times_is_told_from_a_longer_way() -> None:
 def test_a_network_that_became_faster_than_what_was_deducted() -> None:
     (finding,) = found(at(0.001), at(0.001), usual=0.004)
     assert finding.sentence(BEGAN).endswith(
-        "3 ms less than at the start: links edge-0 → cloud, cloud → edge-0 were faster than asked"
+        "3 ms less than at the start: links edge-0 → cloud, cloud → edge-0 were faster than configured"
     )
 
 
@@ -105,7 +105,7 @@ def test_a_full_network_loses_frames_and_delays_the_others() -> None:
             True,
             "from 10 s on the network between a and b did not carry all that it was given: 1,900 of 9,000 frames from "
             "b to a did not arrive, 2 of 20 echoes were lost; took 62 ms one way, 60 ms more than at the start: links "
-            "edge-0 → cloud, cloud → edge-0 were slower than asked",
+            "edge-0 → cloud, cloud → edge-0 were slower than configured",
         )
     ]
 

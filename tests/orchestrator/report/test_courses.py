@@ -56,7 +56,7 @@ def test_what_was_asked_in_steps_and_when_it_was_made(tmp_path: Path) -> None:
     assert points == [(0.0, 10), (2.0, 5), (4.0, None), (4.5, 20), (6.0, 8), (6.5, 6), (7.0, 4), (10.0, 4)]
     assert (marks["x"], marks["y"], marks["notes"]) == ([2.004], [5], ["10ms, 5mbit, 4 ms late"])
     assert figure["y"]["title"] == "rate, Mbit/s"
-    assert Page(render(history)).figures["course-0"]["marks"][0]["name"] == "asked of edge-0 → cloud"
+    assert Page(render(history)).figures["course-0"]["marks"][0]["name"] == "configured for edge-0 → cloud"
 
 
 def test_what_changes_is_drawn(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_schedules_are_read_again_as_they_were(tmp_path: Path, schedule: Schedul
 def test_a_file_that_was_not_kept_leaves_its_figure_out(tmp_path: Path) -> None:
     history = recorded(tmp_path, link(Trace.read("1\n90\n", "up.txt")), link(STEPS, source="edge-1"))
     (figure,) = course_figures(history).values()
-    assert figure["marks"][0]["name"] == "asked of edge-1 → cloud"
+    assert figure["marks"][0]["name"] == "configured for edge-1 → cloud"
 
 
 def test_only_some_of_very_many(tmp_path: Path) -> None:

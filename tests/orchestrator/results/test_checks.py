@@ -182,7 +182,7 @@ def test_links_that_differ_from_what_was_asked_fail(tmp_path: Path) -> None:
     verdict, detail = module.links_as_configured(history)
     assert verdict == "fail"
     assert detail.startswith("16 of 16 probes failed: ")
-    assert "asked" in detail
+    assert "configured" in detail
     assert "processors" not in detail
 
 
@@ -190,7 +190,7 @@ def test_links_that_were_measured_on_a_busy_host_say_so(tmp_path: Path) -> None:
     run = Run(tmp_path)
     detail = f"too much; {BUSY_MEANWHILE}"
     run.record.probe(1.0, "edge-0", "cloud", "edge-cloud", "rtt", 0.04, 0.4, 0.03, 0.05, "fail", detail, "emulated")
-    assert run.ended().verdict("links as configured")[1].endswith(f"asked 40 ms; {BUSY_MEANWHILE}")
+    assert run.ended().verdict("links as configured")[1].endswith(f"configured 40 ms; {BUSY_MEANWHILE}")
 
 
 def test_links_that_were_not_probed_are_unknown(tmp_path: Path) -> None:
@@ -484,7 +484,7 @@ LOOKS: list[tuple[list[dict[str, Any]], str, str]] = [
     (
         [looked(0.01, 0.0103, "pass")],
         "pass",
-        "2 link directions carried 20,000 packets: device-edge lost 1.03%, asked 1%; 1 carried too few packets to "
+        "2 link directions carried 20,000 packets: device-edge lost 1.03%, configured 1%; 1 carried too few packets to "
         "be judged alone",
     ),
     (
@@ -497,13 +497,13 @@ LOOKS: list[tuple[list[dict[str, Any]], str, str]] = [
         [looked(0.01, 0.03, "fail", 1), looked(0.01, 0.0301, "fail", 1)],
         "fail",
         "2 link directions carried 20,000 packets; 1 of them did not lose as configured, first seen at 9 s: device-0-0 "
-        "→ edge-0 lost 301 of 10,000, 3.01%, asked 1%",
+        "→ edge-0 lost 301 of 10,000, 3.01%, configured 1%",
     ),
     (
         [looked(0.01, 0.013, "fail")],
         "fail",
         "2 link directions carried 20,000 packets; each link alone may be as configured, but the links of a class "
-        "together are not: device-edge lost 1.3%, asked 1%",
+        "together are not: device-edge lost 1.3%, configured 1%",
     ),
     ([], "unknown", "the links were not sampled during the run"),
 ]
@@ -639,7 +639,10 @@ def carrying(directory: Path, megabits: Sequence[float], **plan: Any) -> Run:
 def test_a_link_that_carries_more_than_its_rate_fails(tmp_path: Path) -> None:
     # 5 s of 48 Mbit/s in what may have been 5.5 s: 43.6 Mbit/s at least, where 41.2 are borne.
     verdict, detail = carrying(tmp_path, [1, 48, 48, 48, 48, 48, 1]).verdict("rates during the run")
-    assert (verdict, detail) == ("fail", "carried more than their rate: device-0-0 → edge-0 43.6 mbit, asked 40 mbit")
+    assert (verdict, detail) == (
+        "fail",
+        "carried more than their rate: device-0-0 → edge-0 43.6 mbit, configured 40 mbit",
+    )
 
 
 def test_a_full_link_and_a_burst_of_a_second_pass(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_drift_fails_with_its_time_and_cause(tmp_path: Path) -> None:
     assert verdict(tmp_path, FIRST, between(0.002), between(0.012), between(0.012)) == (
         "fail",
         "from 10 s on the network between a and b took 12 ms one way, 10 ms more than at the start: links cloud → "
-        "edge-0, edge-0 → cloud were slower than asked",
+        "edge-0, edge-0 → cloud were slower than configured",
     )
 
 
@@ -108,7 +108,7 @@ def test_a_drift_of_real_links_fails_nothing_and_is_told(tmp_path: Path) -> None
     one_way = verdict(tmp_path / "one way", *drift, real=("cloud",))
     assert one_way is not None
     assert one_way[0] == "fail"
-    assert ": link edge-0 → cloud was slower than asked" in one_way[1]
+    assert ": link edge-0 → cloud was slower than configured" in one_way[1]
     assert one_way[1].endswith(f"; real links: {REAL_TOLD}")
 
 

@@ -103,7 +103,7 @@ def test_planned_faults_excuse_who_does_not_answer_meanwhile(tmp_path: Path, end
     found = made.verdict(NAME)
     assert found[0] == verdict
     if verdict == "pass":
-        assert found[1] == "1 of 2 clients contributed; 1 was away as planned or not asked"
+        assert found[1] == "1 of 2 clients contributed; 1 was away as planned or not selected"
 
 
 def test_who_was_never_asked_is_no_fault(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_a_model_that_does_not_allow_it_trains_one_by_one_and_a_note_says_so(
     found = simulate(tmp_path, SCENARIO % ("fedavg", FLAT), "--set", "compute.clients_at_once=4")
     assert found.code == 0
     notes = [event.data["text"] for event in found.history().events("note")]
-    assert "clients train one by one, not 4 at once: of the model, its dropout draws" in notes
+    assert "clients train one by one, not 4 at a time: of the model, its dropout draws" in notes
 
 
 def test_no_more_train_at_once_than_fit_in_the_memory_of_a_worker(
@@ -166,4 +166,4 @@ def test_no_more_train_at_once_than_fit_in_the_memory_of_a_worker(
     monkeypatch.setattr(Nodes, "__init__", noting)
     found = simulate(tmp_path, SCENARIO % ("fedavg", FLAT), "--set", "compute.clients_at_once=4")
     assert found.code == 0
-    assert made[0].notes == ["2 clients train at once, not 4: more models are too large for a worker"]
+    assert made[0].notes == ["2 clients train at a time, not 4: more models are too large for a worker"]

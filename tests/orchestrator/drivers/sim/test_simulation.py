@@ -75,7 +75,7 @@ SHORTER = {
     "fedfeat-shards": ("data.dataset=npz:{greys}", "data.samples_per_client=40", "algorithm.rounds=2"),
     "fedgen": (*FEW, "algorithm.rounds=8"),
     "feelpgen-bytes": (*FEW, "algorithm.rounds=2"),
-    "feelpgen-dropout": (*FEW, "data.evaluate_samples=100"),
+    "feelpgen-dropout": (*FEW, "data.evaluate_samples=100", "topology.devices_per_edge=3"),
     "feelpgen-stragglers": (*FEW, "algorithm.rounds=2"),
     "masked-sum": FEW,
     "scaffold": FEW,

@@ -11,6 +11,7 @@ import click
 from orchestrator.cli import GROUPS, cli
 from orchestrator.commands.catalogue import shown
 from orchestrator.verbs.catalogue import KINDS, entries
+from orchestrator.verbs.examples import examples
 
 BAR, LESS = r"\|", r"\<"
 ON_ALL = {"--json", "--quiet", "--verbose", "--help"}
@@ -109,6 +110,28 @@ def catalogue_page() -> str:
         lines.append(f"## {kind.capitalize()}\n")
         rows = [[f"`{each['name']}`", *[shown(value) for value in list(each.values())[1:]]] for each in found]
         lines += _table(found[0], rows)
+    return "\n".join(lines)
+
+
+EXAMPLES = """\
+# Scenarios
+
+Run one with `edgebed up NAME` or `edgebed sweep NAME`. `edgebed new NAME mine.yaml` copies one. The
+[gallery](../docs/gallery.md) shows fifteen of them with results. This page is generated from the first lines
+of the files; times are for two cores.
+"""
+
+
+def examples_page() -> str:
+    """The list of examples, next to their files."""
+    lines = [EXAMPLES]
+    for title, sweep in (("Scenarios", False), ("Sweeps", True)):
+        rows = [
+            (f"[{each.name}]({each.name}.yaml)", each.question, f"{each.time}, {each.driver}", ", ".join(each.requires))
+            for each in examples()
+            if each.sweep is sweep
+        ]
+        lines += [f"## {title}\n", *_table(("name", "question", "time, driver", "also requires"), rows)]
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from docs.commands import catalogue_page, commands_page
+from docs.commands import catalogue_page, commands_page, examples_page
 from docs.interface import interface_page
 from netem.profile import KEYS
 from orchestrator.scenario.quantities import DURATION_SCHEMA, FRACTION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA
@@ -208,6 +208,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands_page,
     "reference/catalogue.md": catalogue_page,
     "reference/api.md": interface_page,
+    "../scenarios/README.md": examples_page,
 }
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ import click
 import pytest
 import yaml
 
+import edgebed
+import edgebed.plugin
 from docs.generate import EXAMPLES, PAGES
 from orchestrator.cli import cli
 from orchestrator.exports.kinds import KINDS
@@ -136,6 +138,11 @@ def test_every_yaml_example_is_valid(page: str, tmp_path: Path, monkeypatch: pyt
         elif "plugins" not in shown and page != REFERENCE:
             text = block if {"algorithm", "programs"} & shown.keys() else f"algorithm: hierfavg\n{block}"
             parse(text, str(tmp_path / "f.yaml"))
+
+
+@pytest.mark.parametrize("name", sorted({*edgebed.__all__, *edgebed.plugin.__all__} - {"__version__"}))
+def test_every_public_name_has_a_description(name: str) -> None:
+    assert len((getattr(edgebed, name).__doc__ or "").split()) >= 5
 
 
 def test_every_page_is_in_the_index() -> None:

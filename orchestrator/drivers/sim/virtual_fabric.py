@@ -54,8 +54,12 @@ class ModelFabric:
 
     async def shape(self, links: Sequence[LinkPlan]) -> None:
         for link in links:
-            self._seeds[link.source, link.target] = link.seed
-            self._profiles[link.source, link.target] = link.profile
+            ends = link.source, link.target
+            self._seeds[ends] = link.seed
+            if ends in self._flows:
+                await self.change(*ends, link.profile)
+            else:
+                self._profiles[ends] = link.profile
 
     async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
         for change in changes:

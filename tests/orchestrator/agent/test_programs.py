@@ -17,7 +17,8 @@ from orchestrator.agent.worker import Place
 from orchestrator.drivers.base import Driver, HostChange, HostReadings, NodeMove, ProgramEnd
 from orchestrator.drivers.swarm.programs import SwarmProgramsDriver
 from orchestrator.errors import DriverError, LostError
-from orchestrator.fabric.base import Fabric, Handle
+from orchestrator.fabric.base import Handle
+from orchestrator.fabric.fake import FakeFabric
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.usage import Usage
 from orchestrator.planning.making import make_plan
@@ -26,7 +27,7 @@ from orchestrator.planning.programs import ProgramPlan
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for
 from tests.orchestrator.agent.stage import PATIENCE, Stage, spread
-from tests.orchestrator.agent.test_worker import PlayedDriver, PlayedFabric, PlayedProber
+from tests.orchestrator.agent.test_worker import PlayedDriver, PlayedProber
 
 HOSTS = ("pc-1", "pc-2")
 SCENARIO = """
@@ -102,7 +103,7 @@ class World:
             arguments: Mapping[str, Any], directory: RunDirectory, data: Path, stack: AsyncExitStack
         ) -> Place:
             pods = self.pods[host] = PlayedPods(directory)
-            return Place(cast(Driver, pods), cast(Fabric, PlayedFabric()), PlayedProber())
+            return Place(cast(Driver, pods), FakeFabric(), PlayedProber())
 
         return make
 

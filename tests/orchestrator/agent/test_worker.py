@@ -25,14 +25,15 @@ from orchestrator.drivers.swarm.prober import SwarmProber
 from orchestrator.drivers.swarm.starting import dismiss
 from orchestrator.drivers.swarm.underlay import SwarmUnderlay
 from orchestrator.errors import DriverError, FabricError
-from orchestrator.fabric.base import Counted, Fabric, Handle, LinkChange
+from orchestrator.fabric.base import Fabric, Handle, LinkChange
+from orchestrator.fabric.fake import FakeFabric
 from orchestrator.fabric.underlay import NetworkReading, PairReading
 from orchestrator.host.directory import RunDirectory
 from orchestrator.host.hashes import hash_of_files
 from orchestrator.host.sensors.sensor import Reading, Sensor
 from orchestrator.planning.inventory import Underlay
 from orchestrator.planning.making import make_plan
-from orchestrator.planning.plan import LinkPlan, NodePlan, Plan
+from orchestrator.planning.plan import NodePlan, Plan
 from orchestrator.scenario.reading import parse
 from tests.e2e.harness import wait_for
 from tests.orchestrator.agent.stage import LEASE, PATIENCE, Stage, spread
@@ -78,51 +79,6 @@ class PlayedDriver:
         return ["a note"]
 
 
-class PlayedFabric:
-    engine = "played"
-
-    def __init__(self) -> None:
-        self.tcp: Mapping[str, str] = {"tcp_congestion_control": "cubic"}
-        self.remotes: Mapping[str, str] | None = None  # since nodes have moved
-        self.attached: dict[str, Handle] = {}
-        self.links: dict[tuple[str, str], LinkProfile] = {}
-        self.counted: dict[tuple[str, str], dict[str, int]] = {}
-        self.late = 0  # packets since the last reading
-        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def notes(self) -> list[str]:
-        return []
-
-    async def attach(self, node: NodePlan, handle: Handle) -> None:
-        self.attached[node.name] = handle
-
-    async def detach(self, node: NodePlan) -> None:
-        del self.attached[node.name]
-
-    async def redirect(self, remotes: Mapping[str, str]) -> None:
-        self.remotes = remotes
-
-    async def shape(self, links: Sequence[LinkPlan]) -> None:
-        self.links |= {(link.source, link.target): link.profile for link in links}
-
-    async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
-        return [None if change.cut is None else FabricError("no scissors") for change in changes]
-
-    async def counters(self) -> Counted:
-        rows = [{"source": source, "target": target, **row} for (source, target), row in self.counted.items()]
-        figures = {"forwarded": 5, "late": self.late, "late_max": 0.5, "cpu_seconds": 0.25, "from_strangers": 3}
-        return Counted(links=cast(Any, rows), drops={"somewhere": 1}, **cast(Any, figures))
-
-    async def watch(self) -> None:
-        await self.over
-
-    async def close(self) -> None:
-        """As a switch does: it ends, and whoever watches hears that."""
-        if not self.over.done():
-            self.over.set_exception(FabricError("the switch ended"))
-        await asyncio.sleep(0)
-
-
 class PlayedProber:
     mtu = 1450
 
@@ -156,7 +112,7 @@ class World:
         self.hosts = hosts
         self.stage = Stage(self.plan, self.directory, hosts, stack)
         self.drivers: dict[str, PlayedDriver] = {}
-        self.fabrics: dict[str, PlayedFabric] = {}
+        self.fabrics: dict[str, FakeFabric] = {}
         self.probers: dict[str, PlayedProber] = {}
         self.opened: dict[str, Any] = {}
         self.shown: list[HostReadings] = []
@@ -167,7 +123,10 @@ class World:
         ) -> Place:
             self.opened[host] = dict(arguments), (data / "train.npy").stat().st_size
             driver = self.drivers[host] = PlayedDriver(directory)
-            fabric = self.fabrics[host] = PlayedFabric()
+            fabric = self.fabrics[host] = FakeFabric()
+            fabric.figures = {"forwarded": 5, "late_max": 0.5, "cpu_seconds": 0.25, "from_strangers": 3}
+            fabric.figures["drops"] = {"somewhere": 1}
+            fabric.refuse = lambda change: None if change.cut is None else "no scissors"
             stack.push_async_callback(fabric.close)
             prober = self.probers[host] = PlayedProber()
             return Place(cast(Driver, driver), cast(Fabric, fabric), prober)
@@ -332,8 +291,8 @@ async def test_changes_go_to_the_senders_hosts_and_errors_come_back_in_order(wor
     await fabric.shape(world.plan.links)
     changed = LinkChange("device-0", "cloud", profile=LinkProfile(latency=0.1))
     errors = await fabric.alter([changed, LinkChange("cloud", "device-0", cut=True), changed])
-    assert [str(error) for error in errors] == ["None", "pc-1: no scissors", "None"]
-    with pytest.raises(FabricError, match="pc-1: no scissors"):
+    assert [str(error) for error in errors] == ["None", "pc-1: link cloud -> device-0: no scissors", "None"]
+    with pytest.raises(FabricError, match="pc-1: link cloud -> device-0: no scissors"):
         await fabric.cut("cloud", "device-0")
 
 
@@ -386,7 +345,7 @@ async def test_a_host_that_is_lost_meanwhile_is_not_measured(world: World, monke
 
 async def test_a_host_that_fails_counts_as_lost_and_its_agent_ends(world: World) -> None:
     handle = await world.start("device-0")
-    world.fabrics["pc-2"].over.set_exception(FabricError("the switch ended"))
+    world.fabrics["pc-2"].failed.set_exception(FabricError("the switch ended"))
     assert await asyncio.wait_for(world.stage.driver.exits.get(), PATIENCE) == Exit("device-0", handle, -9)
     assert HostChange("pc-2", "lost", "the switch ended") in [await world.stage.driver.news.get() for _ in range(2)]
     assert world.stage.workers["pc-2"].over.is_set()
@@ -418,7 +377,7 @@ async def test_a_host_that_was_lost_is_opened_again_with_its_links_as_they_are(w
     await fabric.change("device-0", "cloud", LinkProfile(latency=0.1))
     ends = "device-0", "cloud"
     world.fabrics["pc-2"].counted[ends] = {"offered": 20, "overflowed": 7}
-    world.fabrics["pc-2"].late = 3
+    world.fabrics["pc-2"].figures["late"] = 3
     probed = {"source": ends[0], "target": ends[1], "offered": 20, "overflowed": 7}
     assert ((read := await fabric.counters()).links, read.late) == ([probed], 3)
     await world.stage.leave("pc-2")
@@ -480,7 +439,7 @@ async def test_the_nodes_of_a_host_that_stays_away_move_with_their_checkpoints(w
     await driver.pause("device-0")
     assert world.drivers["pc-1"].paused == ["device-0"]
     cut = LinkChange("device-2", "cloud", cut=True)
-    assert [str(error) for error in await fabric.alter([cut])] == ["pc-1: no scissors"]
+    assert [str(error) for error in await fabric.alter([cut])] == ["pc-1: link device-2 -> cloud: no scissors"]
 
     await world.stage.join("pc-2", world.player("pc-2"))
     assert await world.changes(1) == [HostChange("pc-2", "back")]

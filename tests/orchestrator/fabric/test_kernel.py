@@ -51,6 +51,11 @@ class FakeTc:
 
     async def drain(self) -> None: ...
 
+    def close(self) -> None: ...
+
+    async def wait(self) -> int:
+        return 0
+
 
 class WritingHub:
     """Remembers what was run and in which namespace; shows the leaves that tc was told to make."""

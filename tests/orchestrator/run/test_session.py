@@ -22,7 +22,8 @@ from node.messaging.control import ControlServer
 from node.runtime.clock import run_virtual
 from orchestrator.drivers.base import Driver, Environment, Exit
 from orchestrator.errors import FabricError, HostError, RunError
-from orchestrator.fabric.base import Fabric, Handle
+from orchestrator.fabric.base import Handle
+from orchestrator.fabric.fake import FakeFabric
 from orchestrator.host.directory import RunDirectory
 from orchestrator.planning.assignments import assignments
 from orchestrator.planning.keys import RunKeys
@@ -108,26 +109,6 @@ class PlayedDriver:
     async def resume(self, node: str) -> None: ...
 
 
-class PlayedFabric:
-    """Links that remember which nodes are attached."""
-
-    def __init__(self) -> None:
-        self.attached: set[str] = set()
-        self.refuses: Callable[[str], None] = lambda node: None  # may raise
-        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    async def attach(self, node: NodePlan, handle: Handle) -> None:
-        self.refuses(node.name)
-        self.attached.add(node.name)
-
-    async def detach(self, node: NodePlan) -> None:
-        self.attached.discard(node.name)
-
-    async def watch(self) -> None:
-        await self.broken
-        raise FabricError("the switch ended (SIGKILL): see `logs switch`")
-
-
 class Stage:
     """Everything a session needs."""
 
@@ -143,13 +124,15 @@ class Stage:
         self.record = Record.create(self.directory.path, json.dumps(self.plan.to_json()), {})
         self.control = PlayedControl()
         self.driver = driver_of(self.control)
-        self.fabric = PlayedFabric()
+        self.fabric = FakeFabric()
         self.lines: list[str] = []
         self.view = cast(View, SimpleNamespace(line=self.lines.append))
         run = RunContext(self.plan, self.directory, self.record, asyncio.get_running_loop().time, self.view, past)
         told = {} if self.plan.programs else assignments(self.plan, self.directory, RunKeys.none(), address="")
-        driver, fabric = cast(Driver, self.driver), cast(Fabric, self.fabric)
-        self.session = Session(run, Environment(driver, fabric, cast(ControlServer, self.control), assignments=told))
+        driver = cast(Driver, self.driver)
+        self.session = Session(
+            run, Environment(driver, self.fabric, cast(ControlServer, self.control), assignments=told)
+        )
 
     async def train(self) -> None:
         self.session.listen()
@@ -194,7 +177,7 @@ def play(tmp_path: Path) -> Play:
 def test_nodes_come_up_and_are_told_to_start(play: Play) -> None:
     async def act(stage: Stage) -> None:
         await stage.train()
-        assert stage.fabric.attached == {"cloud", "edge-0", "device-0-0", "device-0-1"}
+        assert stage.fabric.attached.keys() == {"cloud", "edge-0", "device-0-0", "device-0-1"}
         assert sorted(stage.control.sent) == sorted((node, "start") for node in stage.fabric.attached)
         assert stage.states("edge-0") == ["starting", "registered", "running"]
 
@@ -398,7 +381,7 @@ def test_a_node_that_ends_before_it_is_attached_is_an_exit_and_no_error_of_the_l
                 asyncio.get_running_loop().call_later(1.0, stage.driver.dies, node, -9)
                 raise HostError("`ip -batch -` failed (Error: Invalid netns value)")
 
-        stage.fabric.refuses = refuse
+        stage.fabric.refuse_node = refuse
         await stage.train()
         assert stage.states("edge-0")[1:3] == ["crashed", "restarting"]
         assert stage.states("edge-0")[-1] == "running"
@@ -412,7 +395,7 @@ def test_links_that_cannot_be_made_to_a_living_node_are_an_error(play: Play) -> 
             if node == "edge-0":
                 raise HostError("no more interfaces")
 
-        stage.fabric.refuses = refuse
+        stage.fabric.refuse_node = refuse
         stage.session.listen()
         with pytest.raises(HostError, match="no more interfaces"):
             await stage.session.lives.bring_up_all()
@@ -424,7 +407,7 @@ def test_links_that_cannot_be_made_to_a_living_node_are_an_error(play: Play) -> 
 def test_a_link_engine_that_breaks_ends_the_run(play: Play) -> None:
     async def act(stage: Stage) -> None:
         stage.session.listen()
-        stage.fabric.broken.set_result(None)
+        stage.fabric.failed.set_exception(FabricError("the switch ended (SIGKILL): see `logs switch`"))
         ending = await stage.session.ended
         assert (ending.reason, ending.error) == ("failed", "the switch ended (SIGKILL): see `logs switch`")
 

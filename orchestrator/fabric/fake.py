@@ -1,0 +1,86 @@
+"""A link engine that only remembers, for tests of what uses one. `tests.conformance` shows that it acts as others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from netem.profile import LinkProfile
+from orchestrator.errors import FabricError
+from orchestrator.fabric.base import Counted, Handle, LinkChange, LinkRow
+from orchestrator.fabric.coalesce import Coalescing
+from orchestrator.planning.plan import LinkPlan, NodePlan
+from orchestrator.scenario.topology import Ends
+
+
+class FakeFabric(Coalescing):
+    """See `orchestrator.fabric.base.Fabric`.
+
+    attached, links, cut_links   nodes, profiles and cut links
+    counted, figures             counters of links, and the other fields of `Counted`, as a test sets them
+    refuse_node                  called before a node is attached; may raise
+    refuse                       returns why a change is refused, or None
+    failed                       a test sets the error of a part that fails
+    """
+
+    engine = "fake"
+
+    def __init__(self) -> None:
+        super().__init__(self.alter)
+        self.tcp: Mapping[str, str] = {"tcp_congestion_control": "cubic"}
+        self.attached: dict[str, Handle] = {}
+        self.links: dict[Ends, LinkProfile] = {}
+        self.cut_links: set[Ends] = set()
+        self.counted: dict[Ends, dict[str, int]] = defaultdict(dict)
+        self.figures: dict[str, Any] = {}
+        self.remotes: Mapping[str, str] | None = None  # since nodes have moved
+        self.refuse_node: Callable[[str], None] = lambda node: None
+        self.refuse: Callable[[LinkChange], str | None] = lambda change: None
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def notes(self) -> list[str]:
+        return []
+
+    async def attach(self, node: NodePlan, handle: Handle) -> None:
+        self.refuse_node(node.name)
+        self.attached[node.name] = handle
+
+    async def detach(self, node: NodePlan) -> None:
+        self.attached.pop(node.name, None)
+
+    async def shape(self, links: Sequence[LinkPlan]) -> None:
+        self.links |= {(link.source, link.target): link.profile for link in links}
+
+    async def alter(self, changes: Sequence[LinkChange]) -> list[Exception | None]:
+        return [self._make(change) for change in changes]
+
+    def _make(self, change: LinkChange) -> Exception | None:
+        ends = change.source, change.target
+        if (reason := self.refuse(change)) is not None:
+            return FabricError(f"link {change.source} -> {change.target}: {reason}")
+        if change.profile is not None:
+            self.links[ends] = change.profile
+        elif change.cut:
+            self.cut_links.add(ends)
+        else:
+            self.cut_links.discard(ends)
+        return None
+
+    async def counters(self) -> Counted:
+        rows: list[LinkRow] = [{"source": ends[0], "target": ends[1], **row} for ends, row in self.counted.items()]
+        return Counted(links=rows, **self.figures)
+
+    async def redirect(self, remotes: Mapping[str, str]) -> None:
+        self.remotes = remotes
+
+    async def watch(self) -> None:
+        await self.failed
+
+    async def close(self) -> None:
+        """As a switch does: it ends, and `watch` notices."""
+        if not self.failed.done():
+            self.failed.set_exception(FabricError("the switch ended"))
+            self.failed.exception()  # retrieved, if nothing watches
+        await asyncio.sleep(0)

@@ -1,0 +1,129 @@
+"""What every link engine must do: each case takes a `Stage` with an engine that has shaped the links of two devices."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import pytest
+
+from netem.profile import LinkProfile
+from orchestrator.errors import FabricError
+from orchestrator.fabric.base import Fabric, Handle, LinkChange, LinkRow, since
+from orchestrator.planning.plan import Plan
+
+SCENARIO = """\
+algorithm: {name: fedavg, rounds: 1}
+topology: {edges: 0, devices: 2}
+links: {device-cloud: {latency: 10ms, loss: 1%}}
+"""
+FIRST, SECOND = ("device-0", "cloud"), ("device-1", "cloud")
+
+
+@dataclass
+class Stage:
+    """``shown``: the latency in seconds with which the engine carries a link, and whether it is cut. ``refuse``: from
+    now on refuse changes of the second link, or no longer; None if the engine can refuse nothing."""
+
+    fabric: Fabric
+    plan: Plan
+    shown: Callable[[str, str], tuple[float, bool]]
+    refuse: Callable[[bool], None] | None = None
+
+
+Case = Callable[[Stage], Awaitable[None]]
+
+
+async def rows(stage: Stage) -> dict[tuple[str, str], LinkRow]:
+    counted = (await stage.fabric.counters()).links
+    return {(str(row["source"]), str(row["target"])): row for row in counted}
+
+
+async def changes_are_made_in_place(stage: Stage) -> None:
+    await stage.fabric.change(*FIRST, LinkProfile(latency=0.05))
+    assert stage.shown(*FIRST) == (0.05, False)
+    assert stage.shown(*SECOND) == (0.01, False)
+
+
+async def shaping_again_changes_in_place(stage: Stage) -> None:
+    await stage.fabric.change(*FIRST, LinkProfile(latency=0.05))
+    await stage.fabric.shape(stage.plan.links)
+    assert stage.shown(*FIRST) == (0.01, False)
+
+
+async def a_cut_survives_a_change(stage: Stage) -> None:
+    await stage.fabric.cut(*FIRST)
+    await stage.fabric.change(*FIRST, LinkProfile(latency=0.07))
+    assert stage.shown(*FIRST)[1]
+    await stage.fabric.restore(*FIRST)
+    assert stage.shown(*FIRST) == (0.07, False)
+
+
+async def cuts_and_their_ends_may_be_repeated(stage: Stage) -> None:
+    for _ in range(2):
+        await stage.fabric.cut(*FIRST)
+        assert stage.shown(*FIRST)[1]
+    for _ in range(2):
+        await stage.fabric.restore(*FIRST)
+        assert not stage.shown(*FIRST)[1]
+
+
+async def simultaneous_changes_are_all_made(stage: Stage) -> None:
+    await asyncio.gather(stage.fabric.cut(*FIRST), stage.fabric.change(*SECOND, LinkProfile(latency=0.05)))
+    assert stage.shown(*FIRST)[1]
+    assert stage.shown(*SECOND) == (0.05, False)
+
+
+async def a_refused_change_changes_nothing(stage: Stage) -> None:
+    if stage.refuse is None:
+        pytest.skip("this engine refuses nothing")
+    stage.refuse(True)
+    slow = LinkProfile(latency=0.05)
+    errors = await stage.fabric.alter([LinkChange(*FIRST, slow), LinkChange(*SECOND, slow)])
+    assert [type(error) for error in errors] == [type(None), FabricError]
+    with pytest.raises(FabricError):
+        await stage.fabric.cut(*SECOND)
+    stage.refuse(False)
+    assert stage.shown(*FIRST) == (0.05, False)
+    assert stage.shown(*SECOND) == (0.01, False)
+    await stage.fabric.change(*SECOND, slow)
+    assert stage.shown(*SECOND) == (0.05, False)
+
+
+async def counters_never_fall(stage: Stage) -> None:
+    before = await rows(stage)
+    assert before.keys() <= {(link.source, link.target) for link in stage.plan.links}
+    for step in (stage.fabric.cut(*FIRST), stage.fabric.restore(*FIRST), stage.fabric.shape(stage.plan.links)):
+        await step
+        after = await rows(stage)
+        gained = [since(after.get(ends, row), row) for ends, row in before.items()]
+        assert all(value >= 0 for row in gained for value in row.values() if not isinstance(value, str))
+        before |= after
+
+
+async def a_node_may_end_and_come_back(stage: Stage) -> None:
+    node = stage.plan.node("device-0")
+    await stage.fabric.cut(*FIRST)
+    for _ in range(2):
+        await stage.fabric.detach(node)
+    await stage.fabric.attach(node, Handle(4713, "a"))
+    assert stage.shown(*FIRST)[1]
+
+
+async def closing_twice_is_closing_once(stage: Stage) -> None:
+    await stage.fabric.close()
+    await stage.fabric.close()
+
+
+CASES: list[Case] = [
+    changes_are_made_in_place,
+    shaping_again_changes_in_place,
+    a_cut_survives_a_change,
+    cuts_and_their_ends_may_be_repeated,
+    simultaneous_changes_are_all_made,
+    a_refused_change_changes_nothing,
+    counters_never_fall,
+    a_node_may_end_and_come_back,
+    closing_twice_is_closing_once,
+]

@@ -1,0 +1,162 @@
+"""Every link engine against the same cases, without packets: those are in the tests of each engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from netem.switch import Switch
+from node.assignment import Timeouts
+from orchestrator.drivers.sim.virtual_fabric import ModelFabric
+from orchestrator.drivers.swarm.channel import Agents
+from orchestrator.drivers.swarm.driver import SwarmDriver
+from orchestrator.drivers.swarm.fabric import SwarmFabric
+from orchestrator.drivers.swarm.plain import change_of, counted_to, link_of
+from orchestrator.fabric.base import Handle, LinkChange
+from orchestrator.fabric.fake import FakeFabric
+from orchestrator.fabric.hub import Hub
+from orchestrator.fabric.kernel import KernelFabric
+from orchestrator.fabric.userspace import UserspaceFabric
+from orchestrator.fabric.wiring import wires_of
+from orchestrator.host.child import JsonChild
+from orchestrator.planning.making import make_plan
+from orchestrator.planning.plan import Plan
+from orchestrator.scenario.reading import parse
+from tests.conformance.fabrics import CASES, SCENARIO, SECOND, Case, Stage
+from tests.orchestrator.fabric.test_kernel import WritingHub
+
+Open = Callable[[Plan, Path], Awaitable[Stage]]
+
+
+def refusal(change: LinkChange) -> str | None:
+    return "no" if (change.source, change.target) == SECOND else None
+
+
+def fake_stage(plan: Plan, fabric: FakeFabric) -> Stage:
+    def refuse(refuses: bool) -> None:
+        fabric.refuse = refusal if refuses else lambda change: None
+
+    return Stage(fabric, plan, lambda *ends: (fabric.links[ends].latency, ends in fabric.cut_links), refuse)
+
+
+async def fake(plan: Plan, folder: Path) -> Stage:
+    return fake_stage(plan, FakeFabric())
+
+
+async def kernel(plan: Plan, folder: Path) -> Stage:
+    hub = WritingHub()
+    fabric = await KernelFabric.open(cast(Hub, hub), "run", folder, wires_of(plan), seed=True)
+
+    def shown(source: str, target: str) -> tuple[float, bool]:
+        """Of the interface to the cloud, which was attached last, the leaf of a device."""
+        device = max((name for name in hub.leaves if name.startswith("v1.")), key=lambda name: int(name[3:]))
+        index = 1 + int(source.removeprefix("device-"))
+        leaf = hub.leaves[device][f"1:{index}"]
+        if leaf["kind"] != "netem":
+            return fabric._links[source, target].profile.latency, True
+        return leaf["options"]["delay"]["delay"], False
+
+    def refuse(refuses: bool) -> None:
+        hub.refused = "parent 1:2 " if refuses else ""
+
+    return Stage(fabric, plan, shown, refuse)
+
+
+class SwitchWithoutSockets(Switch):
+    def attach(self, port: str, interface: str, mac: str) -> dict[str, Any]:
+        return {}
+
+    def detach(self, port: str) -> dict[str, Any]:
+        return {}
+
+
+class InProcess:
+    """The switch of the userspace engine, without its process."""
+
+    def __init__(self) -> None:
+        self.switch, self.refuses = SwitchWithoutSockets(), False
+
+    async def request(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        if operation != "batch":
+            return self.switch.handle({"op": operation, **arguments})
+        replies = [
+            {"error": "no"} if self.refuses and (each["source"], each["target"]) == SECOND else self.switch.handle(each)
+            for each in arguments["requests"]
+        ]
+        return {"replies": replies}
+
+    async def close(self) -> None: ...
+
+
+async def userspace(plan: Plan, folder: Path) -> Stage:
+    child = InProcess()
+    fabric = UserspaceFabric(cast(Hub, WritingHub()), cast(JsonChild, child), wires_of(plan), None)
+
+    def shown(*ends: str) -> tuple[float, bool]:
+        link = child.switch.links[ends[0], ends[1]]
+        return link.impairment.profile.latency, link.cut
+
+    return Stage(fabric, plan, shown, lambda refuses: setattr(child, "refuses", refuses))
+
+
+async def virtual(plan: Plan, folder: Path) -> Stage:
+    fabric = ModelFabric(Timeouts(beat=1.0, lost_after=8.0))
+
+    def shown(*ends: str) -> tuple[float, bool]:
+        line = fabric.network.line(*ends)
+        return fabric._flows[ends[0], ends[1]]._profile.latency, line.down
+
+    return Stage(fabric, plan, shown)
+
+
+class TwoHosts:
+    """The agents of a and b, each with a fake engine, and what the driver knows of them."""
+
+    hosts = ("a", "b")
+
+    def __init__(self) -> None:
+        self.homes = {"cloud": "a", "device-0": "a", "device-1": "b"}
+        self.engines = dict.fromkeys(self.hosts, "fake")
+        self.tcp: dict[str, dict[str, str]] = {host: {} for host in self.hosts}
+        self.fabrics = {host: FakeFabric() for host in self.hosts}
+
+    def has(self, host: str) -> bool:
+        return True
+
+    async def call(self, host: str, verb: str, *, timeout: float = 0.0, **arguments: Any) -> Any:
+        fabric = self.fabrics[host]
+        if verb == "shape":
+            await fabric.shape([link_of(each) for each in arguments["links"]])
+            return []
+        if verb == "alter":
+            errors = await fabric.alter([change_of(each) for each in arguments["changes"]])
+            return [None if error is None else str(error) for error in errors]
+        return counted_to(await fabric.counters()) if verb == "counters" else None
+
+
+async def swarm(plan: Plan, folder: Path) -> Stage:
+    two = TwoHosts()
+    fabric = SwarmFabric(cast(Agents, two), plan, cast(SwarmDriver, two), lambda *_: 0.0)
+    second = fake_stage(plan, two.fabrics["b"])
+
+    def shown(*ends: str) -> tuple[float, bool]:
+        return fake_stage(plan, two.fabrics[two.homes[ends[0]]]).shown(*ends)
+
+    return Stage(fabric, plan, shown, second.refuse)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("open_stage", [fake, kernel, userspace, virtual, swarm], ids=lambda each: each.__name__)
+async def test_fabric(open_stage: Open, case: Case, tmp_path: Path) -> None:
+    plan = make_plan(parse(SCENARIO, "two.yaml"), None)
+    stage = await open_stage(plan, tmp_path)
+    await stage.fabric.shape(plan.links)
+    for number, node in enumerate(plan.nodes):
+        await stage.fabric.attach(node, Handle(4711 + number, "a"))
+    await case(stage)
+    await asyncio.sleep(0)
+    await stage.fabric.close()

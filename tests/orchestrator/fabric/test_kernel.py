@@ -183,7 +183,7 @@ async def test_the_node_knows_its_neighbours_and_sends_single_packets(plan: Plan
 
 async def test_what_the_kernel_shows_is_compared_with_what_was_asked(plan: Plan, tmp_path: Path) -> None:
     fabric = await opened(plan, WritingHub(answer_latency=0.0), tmp_path)
-    with pytest.raises(FabricError, match=r"link device-0 -> cloud: latency: asked 0.01, the kernel has 0"):
+    with pytest.raises(FabricError, match=r"link device-0 -> cloud: latency: configured 0.01, the kernel has 0"):
         await fabric.attach(plan.node("cloud"), Handle(4711))
 
 
@@ -218,7 +218,7 @@ async def test_a_change_is_compared_as_well(plan: Plan, tmp_path: Path) -> None:
     fabric = await opened(plan, hub, tmp_path)
     await fabric.attach(plan.node("cloud"), Handle(4711))
     hub.answer_latency = 0.5
-    with pytest.raises(FabricError, match=r"link device-1 -> cloud: latency: asked 5.0, the kernel has 0.5"):
+    with pytest.raises(FabricError, match=r"link device-1 -> cloud: latency: configured 5.0, the kernel has 0.5"):
         await fabric.change("device-1", "cloud", LinkProfile(latency=5.0))
 
 

@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from orchestrator.text import visible
+
 Cell = str | Text
 """The content of a table cell. A plain string is printed as it is, without markup."""
 
@@ -24,7 +26,7 @@ LEAST = 20  # columns; text is not wrapped to less
 
 def print_error(text: str) -> None:
     """Tell a person on standard error what is wrong."""
-    print(f"error: {text}", file=sys.stderr)
+    print(f"error: {visible(text)}", file=sys.stderr)
 
 
 def open_console() -> Console:
@@ -128,6 +130,7 @@ def _write_blocks(console: Console, headings: Sequence[str], rows: Sequence[Sequ
 
 def write_line(console: Console, line: Text) -> None:
     """Write a line without wrapping it, whatever its width, such as a command to be copied."""
+    line.plain = visible(line.plain)
     line.rstrip()
     console.print(line, no_wrap=True, overflow="ignore", crop=False)
 

@@ -19,6 +19,7 @@ from orchestrator.exports.kinds import Destination
 from orchestrator.host import streams
 from orchestrator.scenario.drivers import DRIVERS
 from orchestrator.scenario.engines import ENGINES
+from orchestrator.text import visible
 
 RUNS = Path("runs")
 RESULT, QUIET, VERBOSE, RUN = (f"orchestrator.options.{name}" for name in ("result", "quiet", "verbose", "run"))
@@ -145,7 +146,7 @@ def is_verbose() -> bool:
 
 def printer(*, err: bool = True) -> Callable[[str], None]:
     """A function that prints a line about what the command does, by default on standard error; nothing with -q."""
-    return (lambda _: None) if is_quiet() else functools.partial(click.echo, err=err)
+    return (lambda _: None) if is_quiet() else (lambda line: click.echo(visible(line), err=err))
 
 
 def waiting(task: str) -> AbstractContextManager[None]:

@@ -43,6 +43,7 @@ from orchestrator.results.schema import (
     READABLE,
     SCHEMA_VERSION,
     SENSORS,
+    no_table,
     read_as_growth,
     version,
 )
@@ -78,7 +79,9 @@ class History:
             application = connection.execute("PRAGMA application_id").fetchone()[0]
             empty = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
             schema = None if empty else version(connection)
-            if schema in READABLE:
+            if application == APPLICATION_ID and schema in READABLE:
+                if (odd := no_table(connection)) is not None:
+                    raise sqlite3.DatabaseError(f"it has the {odd}, which no run makes")
                 read_as_growth(connection)
         except sqlite3.Error as error:
             raise _unreadable(database, error) from error

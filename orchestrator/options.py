@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from netem.profile import KEYS
+from node.catalogue.json_text import strict_json
 from orchestrator import progress
 from orchestrator.exports.kinds import Destination
 from orchestrator.host import streams
@@ -158,7 +158,7 @@ def waiting(task: str) -> AbstractContextManager[None]:
 
 def print_json(value: Any) -> None:
     """Print the result of a command with --json."""
-    print(json.dumps(value), file=click.get_current_context().meta[RESULT], flush=True)
+    print(strict_json(value), file=click.get_current_context().meta[RESULT], flush=True)
 
 
 def fault_options(command: F) -> F:

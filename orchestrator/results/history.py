@@ -7,6 +7,7 @@ carried, in `carried`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sqlite3
@@ -112,12 +113,7 @@ class History:
         """Turn an error of the body that a damaged record can cause into a RecordError."""
         self.close()
         if isinstance(error, DAMAGE):
-            *_, place = traceback.extract_tb(trace)
-            found = f"{type(error).__name__}: {error}; {Path(place.filename).name}, line {place.lineno}"
-            raise RecordError(
-                f"{self.directory} cannot be read ({found}): a file in it is damaged or was changed; restore it from a"
-                " copy, or start its scenario again with `up`"
-            ) from error
+            raise _damaged(self.directory, error) from error
 
     # The plan
 
@@ -393,6 +389,25 @@ class History:
         if not isinstance(document, dict):
             raise RecordError(f"{path} is not a JSON object: the run directory is damaged")
         return document
+
+
+@contextlib.contextmanager
+def using_record(directory: Path) -> Iterator[None]:
+    """Turn an error of the body that a damaged record can cause into a RecordError, like a `History`, for bodies that
+    use what was read of one."""
+    try:
+        yield
+    except DAMAGE as error:
+        raise _damaged(directory, error) from error
+
+
+def _damaged(directory: Path, error: BaseException) -> RecordError:
+    *_, place = traceback.extract_tb(error.__traceback__)
+    found = f"{type(error).__name__}: {str(error)[:200]}; {Path(place.filename).name}, line {place.lineno}"
+    return RecordError(
+        f"{directory} cannot be read ({found}): a file in it is damaged or was changed; restore it from a copy, or "
+        "start its scenario again with `up`"
+    )
 
 
 def _unreadable(database: Path, error: sqlite3.Error) -> RecordError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -34,6 +34,37 @@ NUMBERS: list[float] = [
     *(0, 1, -1, 2, 3, 255, 2**31, 2**32, 2**53 + 1, 2**63 - 1, 2**63, 2**64, 10**30, 10**400, -(10**400)),
     *(0.5, -0.0, 1e-320, 1e-9, 1e15, 1e300, 1.7e308, math.inf, -math.inf, math.nan),
 ]
+PLAUSIBLE: list[Any] = [
+    *(
+        0,
+        1,
+        2,
+        3,
+        7,
+        100,
+        5000,
+        0.5,
+        1.0,
+        -1,
+        True,
+        False,
+        None,
+        "",
+        [],
+        {},
+        "1s",
+        "20ms",
+        "0s",
+        "1h",
+        "5%",
+        "100%",
+        "0%",
+    ),
+    *("1mbit", "1bit", "900gbit", "1gib", "1kb", "cloud", "edge-0", "device-0", "device-1-1", "devices", "wifi", "lte"),
+    *("fedavg", "hierfavg", "scaffold", "mlp", "cnn", "digits", "sim", "crash", "pause", "degrade", "partition", "iid"),
+    *(["device-0-0", "cloud"], [1, 2], [["edge-0"], ["cloud"]], {"dirichlet": 0.1}, {"at": "1s"}, {"rate": "1mbit"}),
+]
+plausible = st.sampled_from(PLAUSIBLE)
 texts = st.sampled_from(TEXTS) | st.text(max_size=12)
 numbers = st.sampled_from(NUMBERS) | st.integers(-5, 2000) | st.floats()
 scalars = st.none() | st.booleans() | numbers | texts
@@ -63,10 +94,10 @@ def fields(*names: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 @st.composite
-def changed(draw: Draw, document: Any, most: int = 3) -> Any:
+def changed(draw: Draw, document: Any) -> Any:
     """A document in which some values are others, or gone, or there twice."""
     found = copy.deepcopy(document)
-    for _ in range(draw(st.integers(1, most))):
+    for _ in range(draw(st.sampled_from([1, 1, 2, 3]))):
         places = list(_places(found))
         if not places:
             return draw(values)
@@ -78,8 +109,10 @@ def changed(draw: Draw, document: Any, most: int = 3) -> Any:
                 holder.append(copy.deepcopy(holder[key]))
             case 1:
                 holder[draw(texts)] = copy.deepcopy(holder[key])
-            case _:
+            case 2:
                 holder[key] = draw(values)
+            case _:
+                holder[key] = copy.deepcopy(draw(plausible))
     return found
 
 
@@ -105,14 +138,20 @@ def spoiled(draw: Draw, whole: bytes) -> bytes:
 
 
 @st.composite
-def table(draw: Draw, header: Sequence[str], cells: Sequence[str]) -> str:
-    """CSV with mostly good cells."""
-    cell = st.sampled_from([*cells, *cells]) | st.sampled_from(cells) | texts | numbers.map(_decimal)
-    width = st.just(len(header)) if draw(st.integers(0, 3)) else st.integers(0, 7)
-    rows = draw(st.lists(width.flatmap(lambda count: st.lists(cell, min_size=count, max_size=count)), max_size=6))
-    first = list(header) if draw(st.integers(0, 5)) else draw(st.lists(cell, max_size=5))
+def table(draw: Draw, columns: Mapping[str, Sequence[str]], most: int = 5) -> str:
+    """CSV of some of these columns with their good cells. About one in two tables has an odd cell, row or heading."""
+    names = [name for name in columns if draw(st.integers(0, 6))]
+    rows = [
+        names,
+        *draw(st.lists(st.tuples(*(st.sampled_from(columns[name]) for name in names)).map(list), max_size=most)),
+    ]
+    if names and draw(st.booleans()):
+        row = draw(st.sampled_from(rows))
+        row[draw(st.integers(0, len(names) - 1))] = draw(texts | numbers.map(_decimal))
+    if draw(st.integers(0, 5)) == 0:
+        rows.append(draw(st.lists(texts, max_size=9)))
     between, end = draw(st.sampled_from([",", ",", ",", ";", "\t"])), draw(st.sampled_from(["\n", "\r\n", "\r"]))
-    return end.join(between.join(map(str, row)) for row in [first, *rows])
+    return end.join(between.join(map(str, row)) for row in rows)
 
 
 def _decimal(number: float) -> str:

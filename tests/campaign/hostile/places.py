@@ -65,7 +65,9 @@ def documents() -> dict[str, Any]:
 
 def spoil(runs: Path, path: Path, kind: str) -> None:
     """Put something that is no regular file in the place of a file or a folder."""
-    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    if not Path(os.path.realpath(path.parent)).is_relative_to(runs / RUN):
+        return  # below a link that was put there before
+    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     match kind:
         case "pipe":

@@ -54,12 +54,13 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         paths = arguments[1:2]
     elif event in CHANGES:
         paths = arguments[: CHANGED.get(event, 1)]
-    folder = arguments[-1] if event in CHANGES and isinstance(arguments[-1], int) else -1  # the argument dir_fd
-    base = os.readlink(f"/proc/self/fd/{folder}") if folder >= 0 else os.curdir
+    relative_to = arguments[-1] if event in CHANGES and isinstance(arguments[-1], int) else -1  # the argument dir_fd
+    base = os.readlink(f"/proc/self/fd/{relative_to}") if relative_to >= 0 else os.curdir
     for path in paths:
         if isinstance(path, str | bytes | os.PathLike):
-            given = os.path.join(base, os.fsdecode(path))
-            real = os.path.realpath(given if event in FOLLOWS else os.path.dirname(os.path.abspath(given)))
+            folder, name = os.path.split(os.path.abspath(os.path.join(base, os.fsdecode(path))))
+            real = os.path.join(os.path.realpath(folder), name)
+            real = os.path.realpath(real) if event in FOLLOWS else real
             unnamed = event == "open" and os.path.isdir(real)  # a temporary file without a name
             if real != os.devnull and not unnamed and not Path(real).is_relative_to(place):
                 seen.append(f"{event} {real}")
@@ -138,14 +139,12 @@ def refused(kinds: type[Exception] | tuple[type[Exception], ...], read: Callable
 
 
 def strict(text: str) -> Any:
-    """JSON as every reader takes it: no NaN, no infinity, no half of a character."""
+    """JSON as every reader takes it: no NaN and no infinity."""
 
     def refuse(name: str) -> None:
         raise BrokenError(f"{name} in JSON")
 
-    found = json.loads(text, parse_constant=refuse)
-    json.dumps(found, ensure_ascii=False).encode()
-    return found
+    return json.loads(text, parse_constant=refuse)
 
 
 def _check_text(text: str, longest: int) -> None:

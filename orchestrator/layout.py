@@ -21,12 +21,15 @@ Cell = str | Text
 
 UNLIMITED = 10_000  # columns
 GAP = 2  # columns between two cells
+LONGEST_LINE = 5000  # characters of an error; a path has at most 4096
 LEAST = 20  # columns; text is not wrapped to less
 
 
 def print_error(text: str) -> None:
-    """Tell a person on standard error what is wrong."""
-    print(f"error: {visible(text)}", file=sys.stderr)
+    """Print an error on standard error. A line may quote what somebody else has written, so the end of a long one is
+    left out."""
+    lines = [line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…" for line in visible(text).split("\n")]
+    print("error: " + "\n".join(lines), file=sys.stderr)
 
 
 def open_console() -> Console:

@@ -52,6 +52,7 @@ from orchestrator.scenario.drivers import LinkKind, kind_of, link_kind
 from orchestrator.scenario.files import first_comment
 
 LONGEST_DOCUMENT = 500_000_000  # bytes of a file of a run; the plan of 65,000 nodes has a tenth
+BROKEN = (sqlite3.Error, UnicodeError)  # of a database: sqlite3 also fails to decode the message of an error
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, sqlite3.Error)
 
 
@@ -84,7 +85,7 @@ class History:
                 if (odd := no_table(connection)) is not None:
                     raise sqlite3.DatabaseError(f"it has the {odd}, which no run makes")
                 read_as_growth(connection)
-        except sqlite3.Error as error:
+        except BROKEN as error:
             raise _unreadable(database, error) from error
         if application != APPLICATION_ID or schema not in READABLE:
             connection.close()
@@ -366,7 +367,7 @@ class History:
         """The rows of a query. Its tables of growth are there for records of older versions, too (`read_as_growth`)."""
         try:
             return self._connection.execute(query, parameters).fetchall()
-        except sqlite3.Error as error:
+        except BROKEN as error:
             raise _unreadable(self.directory / DATABASE, error) from error
 
     @property
@@ -377,7 +378,7 @@ class History:
         """The rows of a query, without holding them all."""
         try:
             yield from self._connection.execute(query)
-        except sqlite3.Error as error:
+        except BROKEN as error:
             raise _unreadable(self.directory / DATABASE, error) from error
 
     def _document(self, name: str) -> dict[str, Any]:
@@ -410,7 +411,7 @@ def _damaged(directory: Path, error: BaseException) -> RecordError:
     )
 
 
-def _unreadable(database: Path, error: sqlite3.Error) -> RecordError:
+def _unreadable(database: Path, error: Exception) -> RecordError:
     return RecordError(
         f"{database} cannot be read ({error}): it is not a database, is damaged, "
         "or lies where its -shm file cannot be made; copy the whole run directory somewhere writable and try there"

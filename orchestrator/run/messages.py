@@ -6,7 +6,6 @@ behind it does not check types again.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Container, Mapping
 from numbers import Real
@@ -49,7 +48,7 @@ def _count(value: Any) -> bool:
 
 
 def _seconds(value: Any) -> bool:
-    return _real(value) and bool(0 <= value < math.inf)
+    return _real(value) and bool(0 <= value <= sys.float_info.max)
 
 
 def _round(value: Any) -> bool:

@@ -320,9 +320,7 @@ PEOPLE = SCENARIO | {
     "data": {"dataset": "digits", "evaluate_samples": 20},
     "clients": {"availability": "day-and-night", "samples": {"lognormal": {"median": 40, "sigma": 0.8}}, "over": "30%"},
 }
-STAYING = PEOPLE | {
-    "clients": {"availability": {"trace": "stays.csv"}, "samples": {"lognormal": {"median": 40, "sigma": 0.8}}}
-}
+STAYING = PEOPLE | {"clients": {**PEOPLE["clients"], "availability": {"trace": "stays.csv"}}}
 YAML = [
     "&a [*a]",
     "!!python/object/apply:os.system [id]",
@@ -362,7 +360,9 @@ def scenarios(draw: Draw) -> str:
 
 
 SECONDS = ["0", "1", "2.5", "10", "20", "59", "60"]
-stays = table({"device": ["0", "1", "2"], "from": SECONDS, "until": ["20", "30", "60"], "period": ["60", "60", "90"]})
+stays = table(
+    {"device": list("0123456789"), "from": SECONDS, "until": ["20", "30", "60"], "period": ["60", "60", "90"]}
+)
 settings_of_clients = table(
     {
         **{"node": ["device-0", "device-1", "cloud"], "class": ["raspberry-pi-3", ""], "speed": ["0.5", "2", ""]},

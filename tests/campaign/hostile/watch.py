@@ -22,7 +22,7 @@ from orchestrator.layout import print_error
 SECONDS = 10.0  # for one input, on a busy host
 BACKSTOP = 60.0  # s after which a call that no signal interrupts ends the campaign, with its traceback
 MEMORY = 6 << 30  # bytes of address space that one input may add
-LONGEST = 20_000  # characters of an error
+LONGEST = 20_000  # characters of all errors of a command
 SPOKEN = {"\n", "\t"}
 EXECUTES = {"os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "subprocess.Popen", "pickle.find_class"}
 CHANGES = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.chmod", "os.link", "os.symlink", "os.truncate"}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from orchestrator.layout import print_error
 from orchestrator.population.availability import DAY, DayAndNight
 from orchestrator.population.importing import Devices, from_fedscale, from_flash, to_csv
 
@@ -45,7 +46,7 @@ def main(words: list[str] | None = None) -> int:
         found, origin = _found(options)
         print(to_csv(found, origin), end="")
     except (OSError, ValueError) as error:
-        print(f"error: {getattr(options, 'file', options.kind)}: {error}", file=sys.stderr)
+        print_error(f"{getattr(options, 'file', options.kind)}: {error}")
         return 2
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)
@@ -61,6 +62,8 @@ def _found(options: argparse.Namespace) -> tuple[Devices, str]:
         if options.only_available:
             found.devices = [device for device in found.devices if device.stays]
         return found, f"made by: python -m orchestrator.population day-and-night {command}"
+    if not options.file.is_file():
+        raise ValueError("is not a regular file")
     if options.file.stat().st_size > LARGEST_FILE:
         raise ValueError(f"is larger than {LARGEST_FILE >> 30} GiB")
     name = options.file.name

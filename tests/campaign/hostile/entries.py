@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import io
 import json
 import pickle
@@ -47,7 +48,7 @@ from tests.campaign.hostile.material import (
     written,
 )
 from tests.campaign.hostile.places import KINDS, OTHER, RUN, SECRET, documents, spoil
-from tests.campaign.hostile.watch import BrokenError, call, refused, strict
+from tests.campaign.hostile.watch import BrokenError, call, check_text, refused, strict
 
 Feed = Callable[[Path, Any], None]
 
@@ -85,15 +86,15 @@ def messages(draw: Draw) -> list[dict[str, Any]]:
     row = st.fixed_dictionaries(
         {"peer": st.just("cloud"), "kind": texts, "direction": st.just("sent"), "messages": numbers}
     )
-    own = {
+    own: dict[str, st.SearchStrategy[dict[str, Any]]] = {
         "event": st.fixed_dictionaries({"name": st.sampled_from(EVENTS) | texts, "round": ROUNDS}),
         "metric": st.fixed_dictionaries({"values": fields("accuracy", "loss", "scope"), "round": ROUNDS}),
         "traffic": st.fixed_dictionaries({"peers": st.lists(row.map(lambda each: each | {"bytes": 5}), max_size=2)}),
         "beat": st.fixed_dictionaries({"cpu": numbers, "rss": numbers, "memory_pss": st.none() | numbers}),
         "failed": st.fixed_dictionaries({"error": texts}),
-    }.get(kind, st.just({}))
+    }
     rest = fields("phase", "text", "kind", "peers", "peer", "deadline", "gathered", "asked", "taken", "shares", "queue")
-    return [{**draw(rest), **draw(own), "type": kind} for _ in range(draw(st.integers(1, 3)))]
+    return [{**draw(rest), **draw(own.get(kind, st.just({}))), "type": kind} for _ in range(draw(st.integers(1, 3)))]
 
 
 def feed_lines(place: Path, given: Sequence[bytes]) -> None:
@@ -124,11 +125,14 @@ HEADER = msgpack.unpackb(bytes(checkpoint.packed("cloud", 2, {"w": np.ones(3)}, 
 @st.composite
 def checkpoints(draw: Draw) -> tuple[bytes, bytes] | bytes | str:
     """A header and a body with the right checksum; or the bytes of a file; or the kind of what is no file."""
-    with contextlib.suppress(ValueError, OverflowError, TypeError, UnicodeError):
+    header: bytes | None = None
+    with contextlib.suppress(ValueError, OverflowError, TypeError):
         header = msgpack.packb(draw(changed(HEADER)))
-        return draw(st.sampled_from([(header, b"\0" * 24), (header, b""), draw(st.sampled_from(KINDS)), header]))
-    assume(False)
-    raise AssertionError
+    assume(header is not None)
+    assert header is not None
+    kind = draw(st.sampled_from(KINDS))
+    found: list[tuple[bytes, bytes] | bytes | str] = [(header, b"\0" * 24), (header, b""), header, kind]
+    return draw(st.sampled_from(found))
 
 
 def feed_checkpoint(place: Path, given: tuple[bytes, bytes] | bytes | str) -> None:
@@ -148,11 +152,11 @@ def feed_returned(place: Path, given: Sequence[tuple[str, str]]) -> None:
         with contextlib.suppress(OSError):
             spoil(place.parent, place / name, kind)
     for name in {*files_below(place), *(name for name, _ in given)}:
-        refused(DriverError, lambda name=name: _refuse_secret(piece_of(place, name, 0)))
+        refused(DriverError, functools.partial(_fetch, place, name))
 
 
-def _refuse_secret(data: bytes) -> None:
-    if SECRET.encode() in data:
+def _fetch(place: Path, name: str) -> None:
+    if SECRET.encode() in piece_of(place, name, 0):
         raise BrokenError("a file from elsewhere was read")
 
 
@@ -165,12 +169,18 @@ ENDLESS = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELEC
 COMMANDS = [
     *(["report", RUN], ["report", RUN, "--json"], ["compare", RUN, OTHER], ["compare", OTHER, RUN, "--json"]),
     *(
-        ["export", RUN, "--to", "csv:{place}/out"],
+        ["export", "{place}/out", "--to", "csv", "--run", RUN],
         ["faults", RUN, "--json"],
         ["faults", RUN, "--yaml"],
         ["resume", RUN],
     ),
-    *(["ls"], ["ls", "--json"], ["logs", "cloud", "--run", RUN], ["logs", "cloud", "--record", "--run", RUN]),
+    *(
+        ["export", "{place}/out", "--to", "tensorboard", "--run", RUN],
+        ["ls"],
+        ["ls", "--json"],
+        ["logs", "cloud", "--run", RUN],
+        ["logs", "cloud", "--record", "--run", RUN],
+    ),
     *(["GET", "/api/runs"], ["GET", f"/api/plan/{RUN}"], ["GET", f"/report/{RUN}"], ["GET", f"/api/fidelity/{RUN}"]),
     *(["GET", f"/api/node/{RUN}?node=cloud"], ["GET", f"/api/link/{RUN}?source=cloud&target=edge-0"]),
     *(["GET", f"/api/faults/{RUN}"], ["GET", f"/api/compare?run={RUN}&run={OTHER}"], ["GET", f"/api/stream/{RUN}"]),
@@ -516,6 +526,7 @@ def feed_traces(place: Path, given: tuple[str, bytes]) -> None:
         code = population.main([given[0], str(place / "file")])
     if code not in (0, 2) or errors.getvalue().count("error: ") != (code == 2):
         raise BrokenError(f"exit code {code}, {errors.getvalue()!r}")
+    check_text(errors.getvalue())
 
 
 ENTRIES: dict[str, Entry] = {

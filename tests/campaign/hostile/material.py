@@ -24,7 +24,7 @@ TEXTS = [
         "a\nb",
         "a\rb",
         "é",
-        "x" * 70_000,
+        "x" * 30_000,
     ),
     *("../../x", "/etc/passwd", "/dev/zero", "~", "-", "--help", "a/b", "%s%n", "{0}", "</script><script>x", "=1+1"),
     *("NaN", "1e999", "-1", "0x10", "1_000", "٣", "true", "null", "9" * 400, "9" * 5000, "'; DROP TABLE event; --"),
@@ -76,8 +76,9 @@ values = st.recursive(
 @st.composite
 def nested(draw: Draw) -> str:
     """JSON or YAML that is nested so deep that a recursive reader fails."""
-    depth, (begin, end) = draw(st.sampled_from([30, 900, 5000, 100_000])), draw(st.sampled_from(["[]", "{}"]))
-    return (begin if begin == "[" else '{"a":') * depth + "1" + end * depth
+    depth = draw(st.sampled_from([30, 900, 5000, 100_000]))
+    begin, end = draw(st.sampled_from([("[", "]"), ('{"a":', "}")]))
+    return begin * depth + "1" + end * depth
 
 
 @st.composite
@@ -141,11 +142,10 @@ def spoiled(draw: Draw, whole: bytes) -> bytes:
 def table(draw: Draw, columns: Mapping[str, Sequence[str]], most: int = 5) -> str:
     """CSV of some of these columns with their good cells. About one in two tables has an odd cell, row or heading."""
     names = [name for name in columns if draw(st.integers(0, 6))]
-    rows = [
-        names,
-        *draw(st.lists(st.tuples(*(st.sampled_from(columns[name]) for name in names)).map(list), max_size=most)),
-    ]
-    if names and draw(st.booleans()):
+    rows = [names]
+    for _ in range(draw(st.integers(0, most))):
+        rows.append([draw(st.sampled_from(columns[name])) for name in names])
+    if draw(st.booleans()) and names:
         row = draw(st.sampled_from(rows))
         row[draw(st.integers(0, len(names) - 1))] = draw(texts | numbers.map(_decimal))
     if draw(st.integers(0, 5)) == 0:

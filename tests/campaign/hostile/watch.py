@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import functools
 import io
 import json
 import os
@@ -66,17 +67,21 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
                 seen.append(f"{event} {real}")
 
 
-sys.addaudithook(_audit)  # stays until the process ends
+@functools.cache
+def _audited() -> None:
+    sys.addaudithook(_audit)  # stays until the process ends
 
 
 def _overdue(_number: int, _frame: FrameType | None) -> None:
-    raise EndlessError(f"not over after {SECONDS} s")
+    if _watching:
+        raise EndlessError(f"not over after {SECONDS} s")
 
 
 @contextlib.contextmanager
 def watched(place: Path, beside: Path) -> Iterator[None]:
     """Raise BrokenError if the body starts a program, changes a file outside ``place``, or one in ``beside``, and
     or takes too long. MemoryError if it takes too much."""
+    _audited()
     seen: list[str] = []
     before, limits = _state(beside), resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -119,7 +124,7 @@ def call(*words: str) -> str:
     said, wrong = output.getvalue(), errors.getvalue()
     if code not in (0, 1, 2, 3) or "Traceback" in wrong or wrong.count("error: ") != (code in (1, 2)):
         raise BrokenError(f"{words}: exit code {code}, {wrong[:LONGEST]!r}")
-    _check_text(said + wrong, LONGEST if code else sys.maxsize)
+    check_text(said + wrong, LONGEST if code else sys.maxsize)
     if "--json" in words and code in (0, 3):
         strict(said)
     return said
@@ -135,7 +140,7 @@ def refused(kinds: type[Exception] | tuple[type[Exception], ...], read: Callable
             print_error(str(error))
         if not str(error):
             raise BrokenError(f"{type(error).__name__} without a text") from error
-        _check_text(shown.getvalue(), LONGEST)
+        check_text(shown.getvalue())
 
 
 def strict(text: str) -> Any:
@@ -147,7 +152,8 @@ def strict(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-def _check_text(text: str, longest: int) -> None:
+def check_text(text: str, longest: int = LONGEST) -> None:
+    """BrokenError if a text is not one for a terminal."""
     if len(text) > longest:
         raise BrokenError(f"a message of {len(text):,} characters: {text[:200]!r}")
     if odd := {each for each in text if each not in SPOKEN and (each < " " or "\x7f" <= each < "\xa0")}:

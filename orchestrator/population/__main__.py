@@ -62,10 +62,10 @@ def _found(options: argparse.Namespace) -> tuple[Devices, str]:
         if options.only_available:
             found.devices = [device for device in found.devices if device.stays]
         return found, f"made by: python -m orchestrator.population day-and-night {command}"
-    if not options.file.is_file():
-        raise ValueError("is not a regular file")
     if options.file.stat().st_size > LARGEST_FILE:
         raise ValueError(f"is larger than {LARGEST_FILE >> 30} GiB")
+    if not options.file.is_file():
+        raise ValueError("is not a regular file")
     name = options.file.name
     if options.kind == "fedscale":
         return from_fedscale(options.file.read_bytes()), f"from {name} of FedScale"

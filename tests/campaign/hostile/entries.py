@@ -163,7 +163,7 @@ def _fetch(place: Path, name: str) -> None:
 # Directories of runs
 
 FILES = ["plan.json", "effective.json", "summary.json", "scenario.yaml", "run.db", "run.db-wal", "report.html", "lock"]
-FILES += ["logs", "logs/cloud.log", "checkpoints", "checkpoints/cloud/cloud.checkpoint", "files", "report.html.new"]
+FILES += ["logs", "logs/cloud.log", "checkpoints", "checkpoints/cloud/cloud.checkpoint", "files", "logs/up.log"]
 COLUMNS = [(name, column.split()[0]) for name, columns in TABLES.items() for column in columns]
 ENDLESS = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT {} FROM r"
 COMMANDS = [
@@ -177,6 +177,9 @@ COMMANDS = [
     *(
         ["export", "{place}/out", "--to", "tensorboard", "--run", RUN],
         ["ls"],
+        ["wait", RUN],
+        ["wait", RUN, "--json"],
+        ["rm", RUN, "--yes"],
         ["ls", "--json"],
         ["logs", "cloud", "--run", RUN],
         ["logs", "cloud", "--record", "--run", RUN],
@@ -215,7 +218,7 @@ def _damage(place: Path, how: str, where: Any, what: Any) -> None:
     elif how in ("cell", "drop", "endless"):
         with contextlib.closing(sqlite3.connect(place / "run.db")) as database:
             if how == "cell":
-                value = what if not isinstance(what, int) or abs(what) < 2**63 else float(min(what, 10**300))
+                value = what if not isinstance(what, int) or abs(what) < 2**63 else 1e300
                 database.execute(f"UPDATE OR REPLACE {where[0]} SET {where[1]} = ?", (value,))
             else:
                 database.execute(f"DROP TABLE {where}")
@@ -235,6 +238,17 @@ def feed_run(place: Path, given: tuple[list[tuple[str, Any, Any]], list[str]]) -
         ask(place.parent, command[1])
     else:
         call(*(word.format(place=place) for word in command), "--runs", str(place.parent))
+
+
+SWEEP = {"name": "x", "planned": 1, "cases": [{"case": "a", "runs": [{"run": "x/first", "seed": 1}], "figures": {}}]}
+SWEEP_COMMANDS = [
+    *(["export", "{place}/out", "--to", "csv", "--run", RUN], ["ls", "--json"], ["GET", f"/api/compare?sweep={RUN}"]),
+    *(["GET", "/api/runs"], ["GET", f"/api/plan/{RUN}/first"], ["report", f"{RUN}/first"]),
+]
+
+
+def feed_sweep(place: Path, given: tuple[str, list[str]]) -> None:
+    feed_run(place, ([("text", "sweep.json", given[0])], given[1]))
 
 
 # The page
@@ -537,6 +551,7 @@ ENTRIES: dict[str, Entry] = {
         st.lists(st.tuples(st.sampled_from(["a", "b/c", "b"]), st.sampled_from(KINDS)), max_size=3), feed_returned
     ),
     "run directories": Entry(damages(), feed_run, "run"),
+    "sweeps": Entry(st.tuples(written(SWEEP), st.sampled_from(SWEEP_COMMANDS)), feed_sweep, "sweep"),
     "requests": Entry(requests(), feed_request, "run"),
     "scenarios": Entry(scenarios(), plan),
     "schedules": Entry(st.tuples(st.just("trace"), trace) | st.tuples(st.just("csv"), courses), feed_schedule),

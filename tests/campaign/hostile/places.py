@@ -31,6 +31,7 @@ def sandbox() -> Iterator[Path]:
         Example(**vars(EXAMPLE) | {"ending": "interrupted"}).build(root / "templates" / "run")
         Example(**vars(EXAMPLE) | {"ending": None}).build(root / "templates" / "running")
         (root / "templates" / "empty").mkdir()
+        EXAMPLE.build(root / "templates" / "sweep" / "first")
         for run in (root / "runs" / OTHER, root / "templates" / "run"):
             (run / "logs").mkdir()
             (run / "logs" / "cloud.log").write_text("ready\n")

@@ -122,7 +122,7 @@ def call(*words: str) -> str:
     ):
         code = cli.carry_out()
     said, wrong = output.getvalue(), errors.getvalue()
-    if code not in (0, 1, 2, 3) or "Traceback" in wrong or wrong.count("error: ") != (code in (1, 2)):
+    if code not in (0, 1, 2, 3, 130) or "Traceback" in wrong or wrong.count("error: ") != (code in (1, 2)):
         raise BrokenError(f"{words}: exit code {code}, {wrong[:LONGEST]!r}")
     check_text(said + wrong, LONGEST if code else sys.maxsize)
     if "--json" in words and code in (0, 3):

@@ -55,7 +55,7 @@ def _cells(row: dict[str, Any]) -> list[Cell]:
 def wait_for_run(run: str | None, runs: Path, as_json: bool) -> None:
     """Wait until RUN has ended, by default the latest; print its summary, and return its exit code."""
     from orchestrator.host.directory import find_run
-    from orchestrator.results.history import using_record
+    from orchestrator.results.damage import using_record
     from orchestrator.results.summary import print_summary
     from orchestrator.verbs.folders import conclusion, follow_to_end
 

@@ -7,11 +7,9 @@ carried, in `carried`.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import sqlite3
-import traceback
 import weakref
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -23,6 +21,7 @@ from typing import Any, Literal, Self
 from node.files import read_untrusted
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
+from orchestrator.results.damage import BROKEN, DAMAGE, damaged, foreign, unreadable
 from orchestrator.results.fault_spans import fault_spans
 from orchestrator.results.record import CONTINUED, DATABASE, INJECTED
 from orchestrator.results.rows import (
@@ -42,7 +41,6 @@ from orchestrator.results.schema import (
     GROWTH,
     KINDS,
     READABLE,
-    SCHEMA_VERSION,
     SENSORS,
     no_table,
     read_as_growth,
@@ -52,8 +50,6 @@ from orchestrator.scenario.drivers import LinkKind, kind_of, link_kind
 from orchestrator.scenario.files import first_comment
 
 LONGEST_DOCUMENT = 500_000_000  # bytes of a file of a run; the plan of 65,000 nodes has a tenth
-BROKEN = (sqlite3.Error, UnicodeError)  # of a database: sqlite3 also fails to decode the message of an error
-DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, sqlite3.Error)
 
 
 class History:
@@ -86,10 +82,10 @@ class History:
                     raise sqlite3.DatabaseError(f"it has the {odd}, which no run makes")
                 read_as_growth(connection)
         except BROKEN as error:
-            raise _unreadable(database, error) from error
+            raise unreadable(database, error) from error
         if application != APPLICATION_ID or schema not in READABLE:
             connection.close()
-            raise _foreign(database, application, schema)
+            raise foreign(database, application, schema)
         history = cls(directory, connection)
         if plan is not None:
             history.plan = plan
@@ -103,7 +99,7 @@ class History:
         try:
             self._connection.execute("BEGIN")
         except sqlite3.Error as error:
-            raise _unreadable(self.directory / DATABASE, error) from error
+            raise unreadable(self.directory / DATABASE, error) from error
         # A transaction begins with its first query (sqlite.org/lang_transaction).
         self.rows("SELECT COUNT(*) FROM meta")
 
@@ -114,7 +110,7 @@ class History:
         """Turn an error of the body that a damaged record can cause into a RecordError."""
         self.close()
         if isinstance(error, DAMAGE):
-            raise _damaged(self.directory, error) from error
+            raise damaged(self.directory, error) from error
 
     # The plan
 
@@ -368,7 +364,7 @@ class History:
         try:
             return self._connection.execute(query, parameters).fetchall()
         except BROKEN as error:
-            raise _unreadable(self.directory / DATABASE, error) from error
+            raise unreadable(self.directory / DATABASE, error) from error
 
     @property
     def _schema(self) -> int:
@@ -379,7 +375,7 @@ class History:
         try:
             yield from self._connection.execute(query)
         except BROKEN as error:
-            raise _unreadable(self.directory / DATABASE, error) from error
+            raise unreadable(self.directory / DATABASE, error) from error
 
     def _document(self, name: str) -> dict[str, Any]:
         path = self.directory / name
@@ -390,40 +386,3 @@ class History:
         if not isinstance(document, dict):
             raise RecordError(f"{path} is not a JSON object: the run directory is damaged")
         return document
-
-
-@contextlib.contextmanager
-def using_record(directory: Path) -> Iterator[None]:
-    """Turn an error of the body that a damaged record can cause into a RecordError, like a `History`, for bodies that
-    use what was read of one."""
-    try:
-        yield
-    except DAMAGE as error:
-        raise _damaged(directory, error) from error
-
-
-def _damaged(directory: Path, error: BaseException) -> RecordError:
-    *_, place = traceback.extract_tb(error.__traceback__)
-    found = f"{type(error).__name__}: {str(error)[:200]}; {Path(place.filename).name}, line {place.lineno}"
-    return RecordError(
-        f"{directory} cannot be read ({found}): a file in it is damaged or was changed; restore it from a copy, or "
-        "start its scenario again with `up`"
-    )
-
-
-def _unreadable(database: Path, error: Exception) -> RecordError:
-    return RecordError(
-        f"{database} cannot be read ({error}): it is not a database, is damaged, "
-        "or lies where its -shm file cannot be made; copy the whole run directory somewhere writable and try there"
-    )
-
-
-def _foreign(database: Path, application: int, schema: int | None) -> RecordError:
-    if schema is None:
-        return RecordError(f"{database} is empty: the run was killed before it started; start it again with `up`")
-    if application != APPLICATION_ID:
-        return RecordError(f"{database} is not a record of a run: another program wrote it")
-    return RecordError(
-        f"{database} has schema {schema}, this version reads schema {' and '.join(map(str, READABLE))}: "
-        + ("upgrade edgebed" if schema > SCHEMA_VERSION else "read it with the version that wrote it")
-    )

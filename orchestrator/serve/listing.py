@@ -16,7 +16,8 @@ from node.files import read_untrusted
 from orchestrator.errors import OrchestratorError, RecordError
 from orchestrator.host.directory import RunDirectory
 from orchestrator.results.checks import checks, overall
-from orchestrator.results.history import DAMAGE, LONGEST_DOCUMENT, History
+from orchestrator.results.damage import DAMAGE
+from orchestrator.results.history import LONGEST_DOCUMENT, History
 from orchestrator.results.record import DATABASE
 from orchestrator.results.targets import accuracy_series
 from orchestrator.results.verdicts import WORST_FIRST

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from tests.campaign.hostile import entries, watch
+from tests.campaign.hostile import data, folders, nodes, watch
 from tests.campaign.hostile.__main__ import told
-from tests.campaign.hostile.entries import ENTRIES
+from tests.campaign.hostile.entries import ENTRIES, Entry
 from tests.campaign.hostile.places import place, sandbox
 from tests.campaign.hostile.search import search
 
@@ -33,13 +33,13 @@ def test_hostile_input(name: str, runs: Path) -> None:
     assert found is None, told(found)
 
 
-@pytest.mark.parametrize("words", [each for each in entries.COMMANDS if each[0] not in ("GET", "resume")], ids=" ".join)
+@pytest.mark.parametrize("words", [each for each in folders.COMMANDS if each[0] not in ("GET", "resume")], ids=" ".join)
 def test_commands_read_a_whole_run(words: list[str], runs: Path) -> None:
     with place(runs, "run") as folder:
         assert watch.call(*(word.format(place=folder) for word in words), "--runs", str(runs))
 
 
-@pytest.mark.parametrize("scenario", [entries.SCENARIO, entries.LARGER, entries.PEOPLE])
+@pytest.mark.parametrize("scenario", [data.SCENARIO, data.LARGER, data.PEOPLE])
 def test_scenarios_are_planned_before_they_are_changed(scenario: dict[str, object], runs: Path) -> None:
     with place(runs, "empty") as folder:
         (folder / "s.yaml").write_text(yaml.safe_dump(scenario))
@@ -56,7 +56,7 @@ def test_what_a_terminal_obeys_is_found_and_made_small(runs: Path, monkeypatch: 
 
 def test_a_program_that_is_started_is_found(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.population.importing.plain_data", pickle.loads)
-    monkeypatch.setattr(entries, "EVIL", [b"cos\ngetpid\n."])
+    monkeypatch.setattr(data, "EVIL", [b"cos\ngetpid\n."])
     found = search(ENTRIES["traces of others"], runs, 1, 500)
     assert "pickle.find_class" in str(found)
 
@@ -64,7 +64,7 @@ def test_a_program_that_is_started_is_found(runs: Path, monkeypatch: pytest.Monk
 def test_a_reader_that_waits_is_found(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("node.runtime.checkpoint.read_untrusted", lambda path, most: path.read_bytes())
     monkeypatch.setattr(watch, "SECONDS", 0.2)
-    found = search(entries.Entry(st.just("pipe"), entries.feed_checkpoint), runs, 1, 1)
+    found = search(Entry(st.just("pipe"), nodes.feed_checkpoint), runs, 1, 1)
     assert "not over after" in str(found)
 
 

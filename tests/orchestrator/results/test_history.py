@@ -10,7 +10,8 @@ import pytest
 
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.history import History, using_record
+from orchestrator.results.damage import using_record
+from orchestrator.results.history import History
 from orchestrator.results.record import Record
 from orchestrator.results.schema import SCHEMA_VERSION
 from tests.orchestrator.example_run import ROUND, SETUP, Example, plan_of
@@ -91,7 +92,7 @@ def test_a_schema_that_is_no_text(tmp_path: Path) -> None:
 
 def test_what_was_read_of_a_damaged_record_is_used_with_care(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"cannot be read \(KeyError: 'verdict'"), using_record(tmp_path):
-        {}["verdict"]
+        _ = dict[str, str]()["verdict"]
 
 
 def test_a_damaged_plan(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from orchestrator.errors import RecordError
 from orchestrator.results.schema import APPLICATION_ID, READABLE, SCHEMA_VERSION
 
 BROKEN = (sqlite3.Error, UnicodeError)  # of a database: sqlite3 also fails to decode the message of an error
+_REMEDY = "restore it from a copy, or start its scenario again with `up`"
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, sqlite3.Error)
 
 
@@ -29,10 +30,12 @@ def damaged(directory: Path, error: BaseException) -> RecordError:
     """An error of `DAMAGE`, in words, with the place in the code."""
     *_, place = traceback.extract_tb(error.__traceback__)
     found = f"{type(error).__name__}: {str(error)[:200]}; {Path(place.filename).name}, line {place.lineno}"
-    return RecordError(
-        f"{directory} cannot be read ({found}): a file in it is damaged or was changed; restore it from a copy, or "
-        "start its scenario again with `up`"
-    )
+    return RecordError(f"{directory} cannot be read ({found}): a file in it is damaged or was changed; {_REMEDY}")
+
+
+def changed(database: Path, odd: str) -> RecordError:
+    """A database with something that stands in the place of a table."""
+    return RecordError(f"{database} has the {odd}, which no run makes: it was changed; {_REMEDY}")
 
 
 def unreadable(database: Path, error: Exception) -> RecordError:

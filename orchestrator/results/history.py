@@ -21,7 +21,7 @@ from typing import Any, Literal, Self
 from node.files import read_untrusted
 from orchestrator.errors import RecordError
 from orchestrator.host.directory import RunDirectory
-from orchestrator.results.damage import BROKEN, DAMAGE, damaged, foreign, unreadable
+from orchestrator.results.damage import BROKEN, DAMAGE, changed, damaged, foreign, unreadable
 from orchestrator.results.fault_spans import fault_spans
 from orchestrator.results.record import CONTINUED, DATABASE, INJECTED
 from orchestrator.results.rows import (
@@ -79,7 +79,8 @@ class History:
             schema = None if empty else version(connection)
             if application == APPLICATION_ID and schema in READABLE:
                 if (odd := no_table(connection)) is not None:
-                    raise sqlite3.DatabaseError(f"it has the {odd}, which no run makes")
+                    connection.close()
+                    raise changed(database, odd)
                 read_as_growth(connection)
         except BROKEN as error:
             raise unreadable(database, error) from error

@@ -78,7 +78,7 @@ def test_what_stands_in_the_place_of_a_table_is_not_read(tmp_path: Path, changes
     begin(tmp_path).close()
     with closing(sqlite3.connect(tmp_path / "run.db")) as database:
         database.executescript(changes)
-    with pytest.raises(RecordError, match=f"it has the {found}, which no run makes"):
+    with pytest.raises(RecordError, match=f"has the {found}, which no run makes"):
         History.open(tmp_path)
 
 
